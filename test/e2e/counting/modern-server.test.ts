@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { modes } from '../../fixtures/counting/modes.ts'
 import { cleanUp } from '../support/gateway.ts'
 import { type Cell, routes, runRoute, tableOf, titleOf, violationsOf } from './cells.ts'
@@ -11,9 +11,12 @@ after(async () => {
   await cleanUp()
 })
 
-for (const route of routes)
-  test(`writes to a server of the modern era run once in ${modes.length} failure modes (${titleOf(route)})`, async () => {
-    const cells = await runRoute('modern', route)
-    results.set(titleOf(route), cells)
-    assert.deepEqual(violationsOf(titleOf(route), cells), [])
-  })
+// They wait for most of their time, and share nothing that one of them changes.
+describe('servers of the modern era', { concurrency: 3 }, () => {
+  for (const route of routes)
+    test(`writes to a server of the modern era run once in ${modes.length} failure modes (${titleOf(route)})`, async () => {
+      const cells = await runRoute('modern', route)
+      results.set(titleOf(route), cells)
+      assert.deepEqual(violationsOf(titleOf(route), cells), [])
+    })
+})
