@@ -3,7 +3,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { compare } from '../../src/commands/compare.ts'
 import type { PairedReport } from '../../src/experiments/paired.ts'
 import { isAlive } from '../support/processes.ts'
@@ -55,47 +55,6 @@ const outcomesOf = ({ twins }: PairedReport) =>
     treatment.attempts,
   ])
 
-test('without arguments it compares no retries with retries, ends by itself, and leaves nothing', async () => {
-  const { program, left } = await started('--tasks', '60', '--format', 'json')
-  let children: readonly number[] = []
-  await until('its server runs', () => (children = descendantsOf(program.pid)).length > 0)
-  const report = await reportOf(program)
-  const { both, controlOnly, treatmentOnly, neither } = report.pairs
-  assert.equal(both + controlOnly + treatmentOnly + neither, 60)
-  assert.equal(report.twins.length, 60)
-  assert.deepEqual([report.control, report.treatment, report.result], ['default', 'no_retries', 'worse'])
-  assert.ok(controlOnly > 0 && treatmentOnly === 0, report.sentence)
-  assert.deepEqual(report.flaws, [])
-  // Twins met the same faults: what one of them was hit by, the other was as well.
-  const { first, fates } = report.faults
-  assert.equal(first.different, 0)
-  assert.ok(first.twice > 150, `${first.twice}`)
-  assert.ok((fates.default?.masked ?? 0) > 0 && (fates.default?.surfaced ?? 0) === 0, JSON.stringify(fates))
-  assert.ok((fates.no_retries?.masked ?? 0) === 0 && (fates.no_retries?.surfaced ?? 0) > 0)
-  assert.ok(report.settings.some(({ setting }) => setting === 'retry'))
-  await until('its children are gone', () => !children.some(isAlive))
-  assert.deepEqual(descendantsOf(program.pid), [])
-  assert.deepEqual(await left(), ['run', 'tmp'])
-
-  const again = await started('--tasks', '60', '--format', 'json', '--concurrency', '3')
-  assert.deepEqual(outcomesOf(await reportOf(again.program)), outcomesOf(report))
-})
-
-test('a set compared with itself is no better in any pair', async () => {
-  const { code, lines, errors } = await said(['--sets', 'default,default', '--tasks', '40', '--seed', '7'])
-  assert.equal(code, 0, errors)
-  assert.match(lines, /^# default again against default$/m)
-  assert.match(lines, /\| all \| 40 \| 0 \| 0 \| 0 \| 40 \|/)
-  assert.match(lines, /Their settings are the same\./)
-})
-
-test('what was sampled is told as CSV', async () => {
-  const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
-  assert.equal(code, 0)
-  assert.match(lines, /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
-  assert.equal(lines.match(/\/orders-42-\d+,(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
-})
-
 const reading = `name: reading
 tasks:
   - name: two
@@ -120,57 +79,6 @@ async function files(workload = reading) {
   await writeFile(plan, flakyReads)
   return { work, plan, config }
 }
-
-test('a gateway of a given config is started for the run', async () => {
-  const server = await FlakyServer.start()
-  const { work, plan, config } = await files()
-  const given = { mcpServers: { flaky: { url: server.url, trusted: true } }, policies }
-  await writeFile(config, JSON.stringify(given))
-  const args = ['--config', config, '--workload', work, '--sets', 'default,no_retry', '--tasks', '80']
-  const quiet = await said([...args, '--format', 'json'])
-  assert.equal(quiet.code, 0, quiet.errors)
-  assert.equal((JSON.parse(quiet.lines) as PairedReport).pairs.both, 80)
-  const { code, lines, errors } = await said([...args, '--plan', plan, '--format', 'json'])
-  assert.equal(code, 0, errors)
-  const report = JSON.parse(lines) as PairedReport
-  assert.equal(report.result, 'worse', report.sentence)
-  assert.deepEqual(report.faults.names, ['flaky_reads'])
-  assert.deepEqual([report.faults.first.different, report.flaws.length], [0, 0])
-})
-
-test('unknown tools, sets and arguments are refused before anything is played, with the place', async () => {
-  const server = await FlakyServer.start()
-  const { work, config } = await files(reading.replace('flaky__read', 'flaky__raed'))
-  await writeFile(config, JSON.stringify({ mcpServers: { flaky: { url: server.url } }, policies }))
-  const args = ['--config', config, '--workload', work]
-  const tool = await said([...args, '--sets', 'default,no_retry'])
-  assert.equal(tool.code, 1)
-  assert.match(
-    tool.errors,
-    /work\.yaml:5:17 {2}tasks\[0\]\.steps\[0\]\.tool {2}there is no tool "flaky__raed"; did you mean "flaky__read"\?$/m,
-  )
-  assert.equal(await server.count('read'), 0)
-  const set = await said([...args, '--sets', 'default,no_rety'])
-  assert.equal(set.code, 1)
-  assert.match(
-    set.errors,
-    /--sets {2}\S+config\.json {2}policies\.sets {2}there is no policy set "no_rety"; did you mean "no_retry"\?/,
-  )
-  for (const [wrong, words] of [
-    [['--sets', 'one'], /--sets must be two names such as default,cautious, not "one"/],
-    [['--config', config], /--sets A,B is missing/],
-    [['--control', 'http://127.0.0.1:1', '--sets', 'a,b'], /--workload FILE is missing/],
-    [['--config', config, '--control', 'http://127.0.0.1:1'], /--config or --control, not both/],
-    [['--tasks', '0'], /--tasks must be at least 1/],
-  ] as const) {
-    const { code, errors } = await said(wrong)
-    assert.equal(code, 2)
-    assert.match(errors, words)
-  }
-  const production = await said([], { NODE_ENV: 'production' })
-  assert.equal(production.code, 1)
-  assert.match(production.errors, /faults are refused: .*NODE_ENV/)
-})
 
 const paired = (more: Json = {}) => ({
   name: 'pairs',
@@ -198,140 +106,7 @@ async function running(experiments: readonly Json[]) {
   return { gateway, server, work, plan, args: [...where, '--workload', work, '--sets', 'default,no_retry'] }
 }
 
-test('a running gateway is left as it was found: disarmed, without a plan, its experiment over', async () => {
-  const { gateway, args, plan } = await running([paired()])
-  const outcomes = []
-  for (let run = 0; run < 2; run++) {
-    const { code, lines, errors } = await said([
-      ...args,
-      ...['--tasks', '80', '--plan', plan, '--format', 'json'],
-    ])
-    assert.equal(code, 0, errors)
-    const report = JSON.parse(lines) as PairedReport
-    assert.equal(report.result, 'worse', report.sentence)
-    outcomes.push(outcomesOf(report))
-    const chaos = (await gateway.admin<{ state: string; seed: number; faults: object[] }>('/admin/chaos'))
-      .body
-    assert.deepEqual([chaos.state, chaos.seed, chaos.faults], ['disarmed', 5, []])
-    const { body } = await gateway.admin<{ state: string; arms: Json }>('/admin/experiments/pairs')
-    assert.equal(body.state, 'ended')
-    assert.deepEqual(Object.keys(body.arms), ['control', 'treatment'])
-  }
-  assert.deepEqual(outcomes[0], outcomes[1])
-  assert.ok(gateway.log.some(({ msg }) => msg === 'chaos: renewed'))
-})
-
-test('a running gateway without such an experiment is told what its config needs', async () => {
-  const { gateway, args } = await running([paired({ assignBy: 'intent' })])
-  const missing = await said(args)
-  assert.equal(missing.code, 1)
-  assert.match(
-    missing.errors,
-    /no experiment with "assignBy: agent" and arms of the policy sets default and no_retry/,
-  )
-  assert.match(missing.errors, /- \{ name: compare, arms: \{ control: default, treatment: no_retry \}/)
-  await gateway.program.kill()
-
-  const early = await running([paired({ minimumUnits: 100 })])
-  const short = await said([...early.args, '--tasks', '500'])
-  assert.equal(short.code, 1)
-  assert.match(short.errors, /"pairs" might end before 500 tasks are played: set its "minimumUnits" to 2004/)
-})
-
-test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that there are', async () => {
-  const { gateway, args, plan } = await running([paired()])
-  const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
-  await until('the faults hit', async () => {
-    const { body } = await gateway.admin<{ faults: { hits: number }[] }>('/admin/chaos')
-    return (body.faults[0]?.hits ?? 0) > 5
-  })
-  program.signal('SIGINT')
-  const report = await reportOf(program, 2)
-  assert.equal(report.result, 'invalid')
-  assert.match(report.flaws[0] ?? '', /^it was stopped after \d+ of 10000 pairs$/)
-  const { body } = await gateway.admin<{ state: string; faults: object[] }>('/admin/chaos')
-  assert.deepEqual([body.state, body.faults], ['disarmed', []])
-  assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
-})
-
-test('a second comparison at the same gateway is refused while the first one is under way', async () => {
-  const { gateway, args, plan } = await running([paired()])
-  const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
-  await until('tasks are played', async () => {
-    const { body } = await gateway.admin<{ arms: Record<string, { units: number }> }>(
-      '/admin/experiments/pairs',
-    )
-    return body.arms.control!.units > 5
-  })
-  const second = await said([...args, '--tasks', '5'])
-  assert.equal(second.code, 1)
-  assert.match(second.errors, /^breakwater: experiment "pairs" runs already: end it first/)
-  program.signal('SIGINT')
-  const report = await reportOf(program, 2)
-  assert.equal(report.faults.first.different, 0)
-  assert.deepEqual(report.flaws.length, 1)
-})
-
-/** A server that answers everything by `answer`. */
-async function listening(answer: (url: string, response: ServerResponse) => void) {
-  const asked: string[] = []
-  const server = createServer((request, response) => {
-    asked.push(request.url ?? '')
-    answer(request.url ?? '', response)
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  after(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
-}
-
-test('what is no control port of a gateway is named in one line', async () => {
-  const { work } = await files()
-  const one = { experiments: [{ name: 'pairs' }] }
-  const shown = { name: 'pairs', state: 'odd', arms: {}, settings: {} }
-  const answers: Record<string, unknown>[] = [
-    { '/admin/config': [] },
-    { '/admin/config': { config: {} } },
-    { '/admin/config': { config: {} }, '/admin/experiments': { experiments: 7 } },
-    { '/admin/config': { config: {} }, '/admin/experiments': { experiments: [null] } },
-    { '/admin/config': { config: {} }, '/admin/experiments': one },
-    { '/admin/config': { config: {} }, '/admin/experiments': one, '/admin/experiments/pairs': shown },
-  ]
-  for (const known of answers) {
-    const { url } = await listening((path, response) => {
-      response.setHeader('content-type', 'application/json').end(JSON.stringify(known[path] ?? null))
-    })
-    const args = ['--control', url, '--url', url, '--token', 'x', '--workload', work]
-    const { code, errors } = await said([...args, '--sets', 'default,default'])
-    assert.equal(code, 1)
-    assert.match(errors, /^breakwater: the control port does not answer as that of a gateway does: GET \S+/)
-    assert.doesNotMatch(errors, /\n/)
-  }
-  const endless = await listening((_, response) => {
-    const chunk = Buffer.alloc(1024 ** 2, 32)
-    const more = () => void response.write(chunk, (error) => (error ? undefined : more()))
-    more()
-  })
-  const args = ['--control', endless.url, '--token', 'x', '--workload', work, '--sets', 'default,default']
-  const { code, errors } = await said(args)
-  assert.equal(code, 1)
-  assert.match(errors, /^breakwater: \S+ answers with more than 64 MiB$/)
-})
-
-test('Ctrl-C is heard while a data plane that never answers is waited for', async () => {
-  const { gateway, args } = await running([paired()])
-  const silent = await listening(() => undefined)
-  const aimed = args.map((arg) => (arg === gateway.data ? silent.url : arg))
-  const { program } = await started(...aimed)
-  await until('it asks', () => silent.asked.length > 0)
-  program.signal('SIGINT')
-  assert.deepEqual(await program.ended, { code: 1, signal: null })
-  assert.match(program.lines.join('\n'), /it was stopped before it began/)
-  assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
-})
-
+// By itself: its time has a bound.
 test('Ctrl-C at a gateway that hangs ends within seconds, and says where the report is to be had', async () => {
   const { gateway, args, plan } = await running([paired()])
   const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
@@ -358,21 +133,253 @@ test('Ctrl-C at a gateway that hangs ends within seconds, and says where the rep
   )
 })
 
-test('a comparison that met a server which was down proves nothing, and says so', async () => {
-  const { args, server } = await running([paired()])
-  await server.program.kill()
-  const { code, errors } = await said([...args, '--tasks', '5'])
-  assert.equal(code, 2, errors)
-  assert.match(errors, /INVALID: no task succeeded in either arm, which says nothing of policies/)
-  assert.match(errors, /INVALID: server flaky is down at the end, so that calls failed for that reason/)
-})
+// They wait for most of their time, and share nothing that one of them changes.
+describe('comparisons', { concurrency: 3 }, () => {
+  test('without arguments it compares no retries with retries, ends by itself, and leaves nothing', async () => {
+    const { program, left } = await started('--tasks', '40', '--format', 'json')
+    let children: readonly number[] = []
+    await until('its server runs', () => (children = descendantsOf(program.pid)).length > 0)
+    const report = await reportOf(program)
+    const { both, controlOnly, treatmentOnly, neither } = report.pairs
+    assert.equal(both + controlOnly + treatmentOnly + neither, 40)
+    assert.equal(report.twins.length, 40)
+    assert.deepEqual([report.control, report.treatment, report.result], ['default', 'no_retries', 'worse'])
+    assert.ok(controlOnly > 0 && treatmentOnly === 0, report.sentence)
+    assert.deepEqual(report.flaws, [])
+    // Twins met the same faults: what one of them was hit by, the other was as well.
+    const { first, fates } = report.faults
+    assert.equal(first.different, 0)
+    assert.ok(first.twice > 100, `${first.twice}`)
+    assert.ok((fates.default?.masked ?? 0) > 0 && (fates.default?.surfaced ?? 0) === 0, JSON.stringify(fates))
+    assert.ok((fates.no_retries?.masked ?? 0) === 0 && (fates.no_retries?.surfaced ?? 0) > 0)
+    assert.ok(report.settings.some(({ setting }) => setting === 'retry'))
+    await until('its children are gone', () => !children.some(isAlive))
+    assert.deepEqual(descendantsOf(program.pid), [])
+    assert.deepEqual(await left(), ['run', 'tmp'])
 
-test('many tasks at a time fit into the demo', async () => {
-  const { code, lines, errors } = await said([
-    ...['--sets', 'default,default', '--tasks', '80', '--concurrency', '80', '--format', 'json'],
-  ])
-  assert.equal(code, 0, errors)
-  const report = JSON.parse(lines) as PairedReport
-  // A task may still run out of retries. Sessions without a place would fail dozens of tasks in both arms.
-  assert.ok(report.pairs.neither <= 5, `${report.pairs.neither} of 80 tasks fail in both arms`)
+    const again = await started('--tasks', '40', '--format', 'json', '--concurrency', '3')
+    assert.deepEqual(outcomesOf(await reportOf(again.program)), outcomesOf(report))
+  })
+
+  test('a set compared with itself is no better in any pair', async () => {
+    const { code, lines, errors } = await said(['--sets', 'default,default', '--tasks', '20', '--seed', '7'])
+    assert.equal(code, 0, errors)
+    assert.match(lines, /^# default again against default$/m)
+    assert.match(lines, /\| all \| 20 \| 0 \| 0 \| 0 \| 20 \|/)
+    assert.match(lines, /Their settings are the same\./)
+  })
+
+  test('what was sampled is told as CSV', async () => {
+    const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
+    assert.equal(code, 0)
+    assert.match(lines, /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
+    assert.equal(lines.match(/\/orders-42-\d+,(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
+  })
+
+  test('a gateway of a given config is started for the run', async () => {
+    const server = await FlakyServer.start()
+    const { work, plan, config } = await files()
+    const given = { mcpServers: { flaky: { url: server.url, trusted: true } }, policies }
+    await writeFile(config, JSON.stringify(given))
+    const args = ['--config', config, '--workload', work, '--sets', 'default,no_retry', '--tasks', '50']
+    const quiet = await said([...args, '--format', 'json'])
+    assert.equal(quiet.code, 0, quiet.errors)
+    assert.equal((JSON.parse(quiet.lines) as PairedReport).pairs.both, 50)
+    const { code, lines, errors } = await said([...args, '--plan', plan, '--format', 'json'])
+    assert.equal(code, 0, errors)
+    const report = JSON.parse(lines) as PairedReport
+    assert.equal(report.result, 'worse', report.sentence)
+    assert.deepEqual(report.faults.names, ['flaky_reads'])
+    assert.deepEqual([report.faults.first.different, report.flaws.length], [0, 0])
+  })
+
+  test('unknown tools, sets and arguments are refused before anything is played, with the place', async () => {
+    const server = await FlakyServer.start()
+    const { work, config } = await files(reading.replace('flaky__read', 'flaky__raed'))
+    await writeFile(config, JSON.stringify({ mcpServers: { flaky: { url: server.url } }, policies }))
+    const args = ['--config', config, '--workload', work]
+    const tool = await said([...args, '--sets', 'default,no_retry'])
+    assert.equal(tool.code, 1)
+    assert.match(
+      tool.errors,
+      /work\.yaml:5:17 {2}tasks\[0\]\.steps\[0\]\.tool {2}there is no tool "flaky__raed"; did you mean "flaky__read"\?$/m,
+    )
+    assert.equal(await server.count('read'), 0)
+    const set = await said([...args, '--sets', 'default,no_rety'])
+    assert.equal(set.code, 1)
+    assert.match(
+      set.errors,
+      /--sets {2}\S+config\.json {2}policies\.sets {2}there is no policy set "no_rety"; did you mean "no_retry"\?/,
+    )
+    for (const [wrong, words] of [
+      [['--sets', 'one'], /--sets must be two names such as default,cautious, not "one"/],
+      [['--config', config], /--sets A,B is missing/],
+      [['--control', 'http://127.0.0.1:1', '--sets', 'a,b'], /--workload FILE is missing/],
+      [['--config', config, '--control', 'http://127.0.0.1:1'], /--config or --control, not both/],
+      [['--tasks', '0'], /--tasks must be at least 1/],
+    ] as const) {
+      const { code, errors } = await said(wrong)
+      assert.equal(code, 2)
+      assert.match(errors, words)
+    }
+    const production = await said([], { NODE_ENV: 'production' })
+    assert.equal(production.code, 1)
+    assert.match(production.errors, /faults are refused: .*NODE_ENV/)
+  })
+
+  test('a running gateway is left as it was found: disarmed, without a plan, its experiment over', async () => {
+    const { gateway, args, plan } = await running([paired()])
+    const outcomes = []
+    for (let run = 0; run < 2; run++) {
+      const { code, lines, errors } = await said([
+        ...args,
+        ...['--tasks', '50', '--plan', plan, '--format', 'json'],
+      ])
+      assert.equal(code, 0, errors)
+      const report = JSON.parse(lines) as PairedReport
+      assert.equal(report.result, 'worse', report.sentence)
+      outcomes.push(outcomesOf(report))
+      const chaos = (await gateway.admin<{ state: string; seed: number; faults: object[] }>('/admin/chaos'))
+        .body
+      assert.deepEqual([chaos.state, chaos.seed, chaos.faults], ['disarmed', 5, []])
+      const { body } = await gateway.admin<{ state: string; arms: Json }>('/admin/experiments/pairs')
+      assert.equal(body.state, 'ended')
+      assert.deepEqual(Object.keys(body.arms), ['control', 'treatment'])
+    }
+    assert.deepEqual(outcomes[0], outcomes[1])
+    assert.ok(gateway.log.some(({ msg }) => msg === 'chaos: renewed'))
+  })
+
+  test('a running gateway without such an experiment is told what its config needs', async () => {
+    const { gateway, args } = await running([paired({ assignBy: 'intent' })])
+    const missing = await said(args)
+    assert.equal(missing.code, 1)
+    assert.match(
+      missing.errors,
+      /no experiment with "assignBy: agent" and arms of the policy sets default and no_retry/,
+    )
+    assert.match(missing.errors, /- \{ name: compare, arms: \{ control: default, treatment: no_retry \}/)
+    await gateway.program.kill()
+
+    const early = await running([paired({ minimumUnits: 100 })])
+    const short = await said([...early.args, '--tasks', '500'])
+    assert.equal(short.code, 1)
+    assert.match(
+      short.errors,
+      /"pairs" might end before 500 tasks are played: set its "minimumUnits" to 2004/,
+    )
+  })
+
+  test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that there are', async () => {
+    const { gateway, args, plan } = await running([paired()])
+    const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+    await until('the faults hit', async () => {
+      const { body } = await gateway.admin<{ faults: { hits: number }[] }>('/admin/chaos')
+      return (body.faults[0]?.hits ?? 0) > 5
+    })
+    program.signal('SIGINT')
+    const report = await reportOf(program, 2)
+    assert.equal(report.result, 'invalid')
+    assert.match(report.flaws[0] ?? '', /^it was stopped after \d+ of 10000 pairs$/)
+    const { body } = await gateway.admin<{ state: string; faults: object[] }>('/admin/chaos')
+    assert.deepEqual([body.state, body.faults], ['disarmed', []])
+    assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+  })
+
+  test('a second comparison at the same gateway is refused while the first one is under way', async () => {
+    const { gateway, args, plan } = await running([paired()])
+    const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+    await until('tasks are played', async () => {
+      const { body } = await gateway.admin<{ arms: Record<string, { units: number }> }>(
+        '/admin/experiments/pairs',
+      )
+      return body.arms.control!.units > 5
+    })
+    const second = await said([...args, '--tasks', '5'])
+    assert.equal(second.code, 1)
+    assert.match(second.errors, /^breakwater: experiment "pairs" runs already: end it first/)
+    program.signal('SIGINT')
+    const report = await reportOf(program, 2)
+    assert.equal(report.faults.first.different, 0)
+    assert.deepEqual(report.flaws.length, 1)
+  })
+
+  /** A server that answers everything by `answer`. */
+  async function listening(answer: (url: string, response: ServerResponse) => void) {
+    const asked: string[] = []
+    const server = createServer((request, response) => {
+      asked.push(request.url ?? '')
+      answer(request.url ?? '', response)
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    after(() => {
+      server.closeAllConnections()
+      server.close()
+    })
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
+  }
+
+  test('what is no control port of a gateway is named in one line', async () => {
+    const { work } = await files()
+    const one = { experiments: [{ name: 'pairs' }] }
+    const shown = { name: 'pairs', state: 'odd', arms: {}, settings: {} }
+    const answers: Record<string, unknown>[] = [
+      { '/admin/config': [] },
+      { '/admin/config': { config: {} } },
+      { '/admin/config': { config: {} }, '/admin/experiments': { experiments: 7 } },
+      { '/admin/config': { config: {} }, '/admin/experiments': { experiments: [null] } },
+      { '/admin/config': { config: {} }, '/admin/experiments': one },
+      { '/admin/config': { config: {} }, '/admin/experiments': one, '/admin/experiments/pairs': shown },
+    ]
+    for (const known of answers) {
+      const { url } = await listening((path, response) => {
+        response.setHeader('content-type', 'application/json').end(JSON.stringify(known[path] ?? null))
+      })
+      const args = ['--control', url, '--url', url, '--token', 'x', '--workload', work]
+      const { code, errors } = await said([...args, '--sets', 'default,default'])
+      assert.equal(code, 1)
+      assert.match(errors, /^breakwater: the control port does not answer as that of a gateway does: GET \S+/)
+      assert.doesNotMatch(errors, /\n/)
+    }
+    const endless = await listening((_, response) => {
+      const chunk = Buffer.alloc(1024 ** 2, 32)
+      const more = () => void response.write(chunk, (error) => (error ? undefined : more()))
+      more()
+    })
+    const args = ['--control', endless.url, '--token', 'x', '--workload', work, '--sets', 'default,default']
+    const { code, errors } = await said(args)
+    assert.equal(code, 1)
+    assert.match(errors, /^breakwater: \S+ answers with more than 64 MiB$/)
+  })
+
+  test('Ctrl-C is heard while a data plane that never answers is waited for', async () => {
+    const { gateway, args } = await running([paired()])
+    const silent = await listening(() => undefined)
+    const aimed = args.map((arg) => (arg === gateway.data ? silent.url : arg))
+    const { program } = await started(...aimed)
+    await until('it asks', () => silent.asked.length > 0)
+    program.signal('SIGINT')
+    assert.deepEqual(await program.ended, { code: 1, signal: null })
+    assert.match(program.lines.join('\n'), /it was stopped before it began/)
+    assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+  })
+
+  test('a comparison that met a server which was down proves nothing, and says so', async () => {
+    const { args, server } = await running([paired()])
+    await server.program.kill()
+    const { code, errors } = await said([...args, '--tasks', '5'])
+    assert.equal(code, 2, errors)
+    assert.match(errors, /INVALID: no task succeeded in either arm, which says nothing of policies/)
+    assert.match(errors, /INVALID: server flaky is down at the end, so that calls failed for that reason/)
+  })
+
+  test('many tasks at a time fit into the demo', async () => {
+    const { code, lines, errors } = await said([
+      ...['--sets', 'default,default', '--tasks', '80', '--concurrency', '80', '--format', 'json'],
+    ])
+    assert.equal(code, 0, errors)
+    const report = JSON.parse(lines) as PairedReport
+    // A task may still run out of retries. Sessions without a place would fail dozens of tasks in both arms.
+    assert.ok(report.pairs.neither <= 5, `${report.pairs.neither} of 80 tasks fail in both arms`)
+  })
 })
