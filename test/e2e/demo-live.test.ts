@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { mkdir, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { demo } from '../../src/commands/demo.ts'
 import { isAlive } from '../support/processes.ts'
 import { until } from '../support/until.ts'
@@ -44,67 +44,72 @@ const total = (numbers: readonly number[]) => numbers.reduce((sum, number) => su
 const cells = (lines: readonly string[], name: string) =>
   lines.findLast((line) => line.startsWith(`${name} `))?.split(/\s{2,}/) ?? []
 
-test('the live demo ends by itself, its numbers add up, and it leaves no process and no file', async () => {
-  const { program, left } = await start('--duration', '6s')
-  const children = await childrenOf(program)
-  assert.deepEqual(await program.ended, { code: 0, signal: null }, program.lines.join('\n'))
-  const { lines } = program
-  const [injected, parts] = sumIn(lines)
-  assert.ok(injected > 0)
-  assert.equal(parts.length, 5)
-  assert.equal(total(parts), injected)
-  assert.ok(
-    lines.some((line) => /^All \d+ sums add up\.$/.test(line)),
-    lines.join('\n'),
-  )
-  // The tables say the same as the sum.
-  assert.deepEqual(cells(lines, 'all').slice(1).map(Number), [injected, ...parts])
-  const calls = ['before', 'during', 'outage', 'after'].map((act) => parseInt(cells(lines, act)[1] ?? '', 10))
-  assert.ok(calls.every((count) => count > 0))
-  // One task of six calls came before the first act.
-  const counted = lines.find((line) => line.startsWith('The agents counted ')) ?? ''
-  assert.equal(parseInt(/\d+/.exec(counted)?.[0] ?? '', 10), total(calls))
-  assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no codes of terminals')
-  await until('its children are gone', () => !children.some(isAlive))
-  assert.deepEqual(descendantsOf(program.pid), [])
-  assert.deepEqual(await left(), ['run', 'tmp'])
-})
-
-test('without policies no fault is masked, and the numbers add up as well', async () => {
-  const { program } = await start('--duration', '6s', '--no-policies')
-  assert.deepEqual(await program.ended, { code: 0, signal: null }, program.lines.join('\n'))
-  const [injected, [masked, ...others]] = sumIn(program.lines)
-  assert.ok(injected > 0)
-  assert.equal(masked, 0)
-  assert.equal(total(others), injected)
-})
-
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  test(`${signal} ends the live demo in order, long before its time, while faults are armed`, async () => {
-    const { program, left } = await start('--duration', '16s')
+// They wait for most of their time, and share nothing that one of them changes.
+describe('the live demo', { concurrency: 4 }, () => {
+  test('the live demo ends by itself, its numbers add up, and it leaves no process and no file', async () => {
+    const { program, left } = await start('--duration', '6s')
     const children = await childrenOf(program)
-    await program.line('faults', (line) => (line.includes('during: ') ? true : undefined))
-    program.signal(signal)
     assert.deepEqual(await program.ended, { code: 0, signal: null }, program.lines.join('\n'))
     const { lines } = program
-    assert.ok(lines.includes('Stopped early.'))
-    assert.ok(!lines.some((line) => line.includes('outage: ')))
     const [injected, parts] = sumIn(lines)
+    assert.ok(injected > 0)
+    assert.equal(parts.length, 5)
     assert.equal(total(parts), injected)
+    assert.ok(
+      lines.some((line) => /^All \d+ sums add up\.$/.test(line)),
+      lines.join('\n'),
+    )
+    // The tables say the same as the sum.
+    assert.deepEqual(cells(lines, 'all').slice(1).map(Number), [injected, ...parts])
+    const calls = ['before', 'during', 'outage', 'after'].map((act) =>
+      parseInt(cells(lines, act)[1] ?? '', 10),
+    )
+    assert.ok(calls.every((count) => count > 0))
+    // One task of six calls came before the first act.
+    const counted = lines.find((line) => line.startsWith('The agents counted ')) ?? ''
+    assert.equal(parseInt(/\d+/.exec(counted)?.[0] ?? '', 10), total(calls))
+    assert.ok(!lines.some((line) => line.includes('\u001b')), 'a pipe gets no codes of terminals')
     await until('its children are gone', () => !children.some(isAlive))
+    assert.deepEqual(descendantsOf(program.pid), [])
     assert.deepEqual(await left(), ['run', 'tmp'])
   })
-}
 
-test('the live demo is refused in production, and says what it takes', async () => {
-  const lines: string[] = []
-  const errors: string[] = []
-  const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => errors.push(line) }
-  assert.equal(await demo(['--live'], out, { NODE_ENV: 'production' }), 1)
-  assert.match(errors.join(), /NODE_ENV/)
-  assert.equal(await demo(['--live', '--duration', '1s'], out, {}), 2)
-  assert.match(errors.join(), /--duration: expected a duration from 4s/)
-  assert.equal(await demo(['--live', '--tasks', '3'], out, {}), 2)
-  assert.equal(await demo(['--help'], out, {}), 0)
-  assert.match(lines.join('\n'), /--no-policies/)
+  test('without policies no fault is masked, and the numbers add up as well', async () => {
+    const { program } = await start('--duration', '6s', '--no-policies')
+    assert.deepEqual(await program.ended, { code: 0, signal: null }, program.lines.join('\n'))
+    const [injected, [masked, ...others]] = sumIn(program.lines)
+    assert.ok(injected > 0)
+    assert.equal(masked, 0)
+    assert.equal(total(others), injected)
+  })
+
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    test(`${signal} ends the live demo in order, long before its time, while faults are armed`, async () => {
+      const { program, left } = await start('--duration', '16s')
+      const children = await childrenOf(program)
+      await program.line('faults', (line) => (line.includes('during: ') ? true : undefined))
+      program.signal(signal)
+      assert.deepEqual(await program.ended, { code: 0, signal: null }, program.lines.join('\n'))
+      const { lines } = program
+      assert.ok(lines.includes('Stopped early.'))
+      assert.ok(!lines.some((line) => line.includes('outage: ')))
+      const [injected, parts] = sumIn(lines)
+      assert.equal(total(parts), injected)
+      await until('its children are gone', () => !children.some(isAlive))
+      assert.deepEqual(await left(), ['run', 'tmp'])
+    })
+  }
+
+  test('the live demo is refused in production, and says what it takes', async () => {
+    const lines: string[] = []
+    const errors: string[] = []
+    const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => errors.push(line) }
+    assert.equal(await demo(['--live'], out, { NODE_ENV: 'production' }), 1)
+    assert.match(errors.join(), /NODE_ENV/)
+    assert.equal(await demo(['--live', '--duration', '1s'], out, {}), 2)
+    assert.match(errors.join(), /--duration: expected a duration from 4s/)
+    assert.equal(await demo(['--live', '--tasks', '3'], out, {}), 2)
+    assert.equal(await demo(['--help'], out, {}), 0)
+    assert.match(lines.join('\n'), /--no-policies/)
+  })
 })

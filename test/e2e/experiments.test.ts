@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { afterEach, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import type { Report } from '../../src/experiments/report.ts'
 import { until } from '../support/until.ts'
 import { FlakyServer } from './support/flaky.ts'
@@ -8,7 +8,7 @@ import { RawClient } from './support/raw-client.ts'
 
 const INTENT = 'dev.breakwater/intent'
 
-afterEach(cleanUp)
+after(cleanUp)
 
 /** Five percent of the tries of calls that read fail, whatever they are in. */
 const failing = (rate = 0.05) => ({
@@ -85,113 +85,118 @@ async function drive(
 
 const hasEnded = (shown: () => Promise<Shown>) => async () => (await shown()).state === 'ended'
 
-test('retries are found better than none, with the truth in the interval', async () => {
-  const { gateway, shown } = await started({
-    arms: { control: 'no_retry', treatment: 'default' },
-    metric: 'tasks_without_failure',
-    minimumEffect: 0.02,
-    minimumUnits: 100,
+// They wait for most of their time, and share nothing that one of them changes.
+describe('experiments', { concurrency: 3 }, () => {
+  test('retries are found better than none, with the truth in the interval', async () => {
+    const { gateway, shown } = await started({
+      arms: { control: 'no_retry', treatment: 'default' },
+      metric: 'tasks_without_failure',
+      minimumEffect: 0.02,
+      minimumUnits: 100,
+    })
+    await drive(gateway, 2_000, hasEnded(shown))
+    const { state, endedBecause, verdict } = await shown()
+    assert.deepEqual([state, endedBecause], ['ended', 'its verdict was found'], verdict.sentence)
+    assert.equal(verdict.result, 'better', verdict.sentence)
+    // Without retries a task of four calls goes through with 0.95⁴; with two of them a call fails with 0.05³.
+    const truth = (1 - 0.05 ** 3) ** 4 - 0.95 ** 4
+    assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
+    assert.match(
+      verdict.sentence,
+      /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
+    )
+    // It leaves no trace: calls go by the default set again, and none of them is in an arm.
+    const before = (await shown()).arms
+    await drive(gateway, 20)
+    assert.deepEqual((await shown()).arms, before)
   })
-  await drive(gateway, 2_000, hasEnded(shown))
-  const { state, endedBecause, verdict } = await shown()
-  assert.deepEqual([state, endedBecause], ['ended', 'its verdict was found'], verdict.sentence)
-  assert.equal(verdict.result, 'better', verdict.sentence)
-  // Without retries a task of four calls goes through with 0.95⁴; with two of them a call fails with 0.05³.
-  const truth = (1 - 0.05 ** 3) ** 4 - 0.95 ** 4
-  assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
-  assert.match(
-    verdict.sentence,
-    /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
-  )
-  // It leaves no trace: calls go by the default set again, and none of them is in an arm.
-  const before = (await shown()).arms
-  await drive(gateway, 20)
-  assert.deepEqual((await shown()).arms, before)
-})
 
-test('between two equal sets no difference is found', async () => {
-  const { gateway, shown } = await started({
-    arms: { control: 'default', treatment: 'same' },
-    minimumEffect: 0.06,
-    minimumUnits: 150,
+  test('between two equal sets no difference is found', async () => {
+    const { gateway, shown } = await started({
+      arms: { control: 'default', treatment: 'same' },
+      minimumEffect: 0.06,
+      minimumUnits: 150,
+    })
+    await drive(gateway, 3_000, hasEnded(shown))
+    const { state, verdict } = await shown()
+    assert.deepEqual([state, verdict.result], ['ended', 'no_difference_found'], verdict.sentence)
   })
-  await drive(gateway, 3_000, hasEnded(shown))
-  const { state, verdict } = await shown()
-  assert.deepEqual([state, verdict.result], ['ended', 'no_difference_found'], verdict.sentence)
-})
 
-test('an arm that does harm ends the experiment early', async () => {
-  const { gateway, shown } = await started({
-    arms: { control: 'default', treatment: 'absurd' },
-    minimumUnits: 2_000,
+  test('an arm that does harm ends the experiment early', async () => {
+    const { gateway, shown } = await started({
+      arms: { control: 'default', treatment: 'absurd' },
+      minimumUnits: 2_000,
+    })
+    const tasks = await drive(gateway, 3_900, hasEnded(shown))
+    const { state, endedBecause, verdict } = await shown()
+    assert.deepEqual([state, endedBecause], ['ended', 'an arm did harm'], verdict.sentence)
+    assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
+    assert.ok(tasks < 3_900, `${tasks} tasks`)
   })
-  const tasks = await drive(gateway, 3_900, hasEnded(shown))
-  const { state, endedBecause, verdict } = await shown()
-  assert.deepEqual([state, endedBecause], ['ended', 'an arm did harm'], verdict.sentence)
-  assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
-  assert.ok(tasks < 3_900, `${tasks} tasks`)
-})
 
-test('a reload keeps arms and what they know; a changed set ends the experiment and says so', async () => {
-  const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
-  await drive(gateway, 40)
-  await until('the tasks are over', async () => (await shown()).verdict.units === 40)
-  const { arms } = await shown()
-  await gateway.reconfigure({ ...parts, gateway: { ...parts.gateway, drain: '9s' } })
-  await until('the config is in force', async () => gateway.log.some(({ msg }) => msg === 'config reloaded'))
-  assert.deepEqual((await shown()).arms, arms)
-  assert.equal((await shown()).state, 'running')
-  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 1 } } }
-  await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets } })
-  await until('the experiment has ended', hasEnded(shown))
-  assert.equal((await shown()).endedBecause, 'the policy set "no_retry" changed')
-  const again = await gateway.post<Shown>('/admin/experiments/canary/start')
-  assert.deepEqual([again.status, again.body.state], [200, 'running'])
-  const twice = await gateway.post('/admin/experiments/canary/start')
-  assert.deepEqual([twice.status, twice.body.error], [409, 'experiment "canary" runs already'])
-  const stopped = await gateway.post<Shown>('/admin/experiments/canary/stop')
-  assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
-})
+  test('a reload keeps arms and what they know; a changed set ends the experiment and says so', async () => {
+    const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+    await drive(gateway, 40)
+    await until('the tasks are over', async () => (await shown()).verdict.units === 40)
+    const { arms } = await shown()
+    await gateway.reconfigure({ ...parts, gateway: { ...parts.gateway, drain: '9s' } })
+    await until('the config is in force', async () =>
+      gateway.log.some(({ msg }) => msg === 'config reloaded'),
+    )
+    assert.deepEqual((await shown()).arms, arms)
+    assert.equal((await shown()).state, 'running')
+    const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 1 } } }
+    await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets } })
+    await until('the experiment has ended', hasEnded(shown))
+    assert.equal((await shown()).endedBecause, 'the policy set "no_retry" changed')
+    const again = await gateway.post<Shown>('/admin/experiments/canary/start')
+    assert.deepEqual([again.status, again.body.state], [200, 'running'])
+    const twice = await gateway.post('/admin/experiments/canary/start')
+    assert.deepEqual([twice.status, twice.body.error], [409, 'experiment "canary" runs already'])
+    const stopped = await gateway.post<Shown>('/admin/experiments/canary/stop')
+    assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
+  })
 
-test('a run that has ended is told by what it was, whatever the config says of its experiment by now', async () => {
-  const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
-  await drive(gateway, 20)
-  const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 7 } } }
-  const experiments = [
-    {
-      name: 'canary',
-      arms: { old: 'same', new: 'absurd' },
-      metric: 'mean_ms',
-      minimumEffect: 5,
-      active: false,
-    },
-  ]
-  await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets }, experiments })
-  await until('the run has ended', hasEnded(shown))
-  const { endedBecause, arms } = await shown()
-  assert.equal(endedBecause, 'its settings changed')
-  assert.deepEqual(Object.keys(arms), ['control', 'treatment'])
-  const report = await gateway.admin<Report>('/admin/experiments/canary/report')
-  assert.equal(report.status, 200)
-  const { settings, metric, verdict } = report.body
-  assert.equal(metric, 'tasks_without_failure')
-  assert.match(verdict?.sentence ?? '', /tasks in control and \d+ in treatment/)
-  assert.deepEqual(settings[0], { setting: 'retry', byArm: { treatment: 'false' } })
-  const again = await gateway.post<Shown>('/admin/experiments/canary/start')
-  assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
-})
+  test('a run that has ended is told by what it was, whatever the config says of its experiment by now', async () => {
+    const { gateway, parts, shown } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+    await drive(gateway, 20)
+    const sets = { ...(parts.policies?.sets as Json), no_retry: { retry: { maxRetries: 7 } } }
+    const experiments = [
+      {
+        name: 'canary',
+        arms: { old: 'same', new: 'absurd' },
+        metric: 'mean_ms',
+        minimumEffect: 5,
+        active: false,
+      },
+    ]
+    await gateway.reconfigure({ ...parts, policies: { ...parts.policies, sets }, experiments })
+    await until('the run has ended', hasEnded(shown))
+    const { endedBecause, arms } = await shown()
+    assert.equal(endedBecause, 'its settings changed')
+    assert.deepEqual(Object.keys(arms), ['control', 'treatment'])
+    const report = await gateway.admin<Report>('/admin/experiments/canary/report')
+    assert.equal(report.status, 200)
+    const { settings, metric, verdict } = report.body
+    assert.equal(metric, 'tasks_without_failure')
+    assert.match(verdict?.sentence ?? '', /tasks in control and \d+ in treatment/)
+    assert.deepEqual(settings[0], { setting: 'retry', byArm: { treatment: 'false' } })
+    const again = await gateway.post<Shown>('/admin/experiments/canary/start')
+    assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
+  })
 
-test('what was sampled is told as CSV, a line for each task and arm', async () => {
-  const { gateway } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
-  await drive(gateway, 20)
-  const url = `${gateway.control}/admin/experiments/canary/samples`
-  const response = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } })
-  assert.match(response.headers.get('content-type') ?? '', /^text\/csv/)
-  const [head, ...lines] = (await response.text()).trim().split('\n')
-  assert.match(head ?? '', /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
-  assert.equal(lines.length, 20)
-  assert.ok(
-    lines.every((line) => /^meta raw\/task \d+,(control|treatment),4,\d,4,4,\d,\d+,/.test(line)),
-    lines[0],
-  )
+  test('what was sampled is told as CSV, a line for each task and arm', async () => {
+    const { gateway } = await started({ arms: { control: 'default', treatment: 'no_retry' } })
+    await drive(gateway, 20)
+    const url = `${gateway.control}/admin/experiments/canary/samples`
+    const response = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } })
+    assert.match(response.headers.get('content-type') ?? '', /^text\/csv/)
+    const [head, ...lines] = (await response.text()).trim().split('\n')
+    assert.match(head ?? '', /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
+    assert.equal(lines.length, 20)
+    assert.ok(
+      lines.every((line) => /^meta raw\/task \d+,(control|treatment),4,\d,4,4,\d,\d+,/.test(line)),
+      lines[0],
+    )
+  })
 })

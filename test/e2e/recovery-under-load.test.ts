@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
 import { until } from '../support/until.ts'
 import { Agent, talliesOf, type Told } from './support/agent.ts'
@@ -9,7 +9,7 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 const SESSIONS = 10
 const AT_ONCE = 3
 /** Between two rounds of one session, in milliseconds. */
-const PAUSE_MS = 5
+const PAUSE_MS = 30
 const OUTAGE_MS = 1_000
 /** How long after its return a server is looked at, in milliseconds. */
 const WATCHED_MS = 5_000
@@ -62,54 +62,57 @@ async function writerOf(name: string, agent: Era, route: string): Promise<(token
   return (token) => client.call(isAll ? `${name}__write` : 'write', { token })
 }
 
-for (const way of pairwise)
-  test(`a restart under load is over when the server is back (${titleOf(way)})`, async (t) => {
-    const name = nameOf('load', way)
-    const server = serverOf(name)
-    const agents = await Promise.all(
-      Array.from({ length: SESSIONS }, () => writerOf(name, way.agent, way.route)),
-    )
-    const calls: { startedAt: number; told: Told }[] = []
-    let stopped = false
-    let tokens = 0
-    const loops = agents.map(async (write) => {
-      while (!stopped) {
-        const startedAt = performance.now()
-        const tolds = await Promise.all(Array.from({ length: AT_ONCE }, () => write(`load-${++tokens}`)))
-        for (const told of tolds) calls.push({ startedAt, told })
-        await setTimeout(PAUSE_MS)
-      }
+// They wait for most of their time, each for a server of its own.
+describe('loads', { concurrency: 4 }, () => {
+  for (const way of pairwise)
+    test(`a restart under load is over when the server is back (${titleOf(way)})`, async (t) => {
+      const name = nameOf('load', way)
+      const server = serverOf(name)
+      const agents = await Promise.all(
+        Array.from({ length: SESSIONS }, () => writerOf(name, way.agent, way.route)),
+      )
+      const calls: { startedAt: number; told: Told }[] = []
+      let stopped = false
+      let tokens = 0
+      const loops = agents.map(async (write) => {
+        while (!stopped) {
+          const startedAt = performance.now()
+          const tolds = await Promise.all(Array.from({ length: AT_ONCE }, () => write(`load-${++tokens}`)))
+          for (const told of tolds) calls.push({ startedAt, told })
+          await setTimeout(PAUSE_MS)
+        }
+      })
+      await until('every session is under load', () => calls.length >= SESSIONS * AT_ONCE)
+      await server.program.kill()
+      await setTimeout(OUTAGE_MS)
+      await server.revive()
+      const backAt = performance.now()
+      await setTimeout(WATCHED_MS)
+      stopped = true
+      await Promise.all(loops)
+      const since = calls.filter(({ startedAt }) => startedAt >= backAt)
+      const good = since.filter(({ told }) => told.kind === 'result')
+      const firstMs = Math.round(Math.min(...good.map(({ startedAt }) => startedAt)) - backAt)
+      const bad = since.filter(({ told }) => told.kind !== 'result')
+      const lastMs = Math.round(Math.max(backAt, ...bad.map(({ startedAt }) => startedAt)) - backAt)
+      const report =
+        `${good.length} of ${since.length}, the first after ${firstMs} ms, the last failure after ${lastMs} ms: ` +
+        JSON.stringify(talliesOf(since.map(({ told }) => told)))
+      t.diagnostic(report)
+      const last = await Promise.all(agents.map((write, index) => write(`last-${index}`)))
+      const runs = Object.entries(await server.runs()).filter(([, count]) => count > 1)
+      assert.deepEqual(
+        {
+          twice: runs,
+          dead: calls.filter(({ told }) => told.kind === 'nothing').length,
+          last: talliesOf(last),
+        },
+        { twice: [], dead: 0, last: { result: SESSIONS } },
+        report,
+      )
+      assert.ok(good.length >= 0.95 * since.length, report)
     })
-    await until('every session is under load', () => calls.length >= SESSIONS * AT_ONCE)
-    await server.program.kill()
-    await setTimeout(OUTAGE_MS)
-    await server.revive()
-    const backAt = performance.now()
-    await setTimeout(WATCHED_MS)
-    stopped = true
-    await Promise.all(loops)
-    const since = calls.filter(({ startedAt }) => startedAt >= backAt)
-    const good = since.filter(({ told }) => told.kind === 'result')
-    const firstMs = Math.round(Math.min(...good.map(({ startedAt }) => startedAt)) - backAt)
-    const bad = since.filter(({ told }) => told.kind !== 'result')
-    const lastMs = Math.round(Math.max(backAt, ...bad.map(({ startedAt }) => startedAt)) - backAt)
-    const report =
-      `${good.length} of ${since.length}, the first after ${firstMs} ms, the last failure after ${lastMs} ms: ` +
-      JSON.stringify(talliesOf(since.map(({ told }) => told)))
-    t.diagnostic(report)
-    const last = await Promise.all(agents.map((write, index) => write(`last-${index}`)))
-    const runs = Object.entries(await server.runs()).filter(([, count]) => count > 1)
-    assert.deepEqual(
-      {
-        twice: runs,
-        dead: calls.filter(({ told }) => told.kind === 'nothing').length,
-        last: talliesOf(last),
-      },
-      { twice: [], dead: 0, last: { result: SESSIONS } },
-      report,
-    )
-    assert.ok(good.length >= 0.95 * since.length, report)
-  })
+})
 
 const BURST = 20
 const RESTARTS = 3

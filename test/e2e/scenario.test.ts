@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { after, afterEach, test, type TestContext } from 'node:test'
+import { type TestContext, after, describe, test } from 'node:test'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { LEASE_MS } from '../../src/commands/scenario/gateway.ts'
 import { parseXml } from '../commands/xml.ts'
@@ -83,188 +83,195 @@ async function activeFaults(control: string): Promise<unknown[]> {
   return ((await response.json()) as { faults: unknown[] }).faults
 }
 
-afterEach(closeClients)
-after(cleanUp)
-
-test('the calls of others decide what the gateway knows of them, and nothing of it stays', async () => {
-  const { control, client } = await startGateway()
-  const program = run(control, 'upstream-503', '--duration', '2s', '--server', 'tool*', '--no-traffic')
-  await traffic(client, program)
-  const { code } = await program.ended
-  const said = program.lines.join('\n')
-  assert.match(
-    said,
-    /upstream-503 .*http\.status .*injected [1-9]\d*, masked \d+, delayed \d+, surfaced [1-9]\d*, escaped 0, not reached 0/,
-  )
-  assert.match(said, /breaker: opens after/)
-  assert.match(said, /^pass {2}breaker opens within 10s: /m)
-  assert.match(said, /^pass {2}faults escaped: none: 0$/m)
-  assert.match(
-    said,
-    /^\?{4} {2}share of calls that succeed: at most 0\.3: not decided: it takes calls of the run/m,
-  )
-  assert.equal(code, 2, said)
-  assert.match(said, /^upstream-503: undecided, /m)
-  assert.deepEqual(await activeFaults(control), [])
+after(async () => {
+  await closeClients()
+  await cleanUp()
 })
 
-test('a run without traffic is invalid, and so is one that is interrupted; both clear their faults', async () => {
-  const { control } = await startGateway()
-  const idle = run(control, 'slow-long-tail', '--duration', '1s', '--no-traffic')
-  assert.equal((await idle.ended).code, 2)
-  assert.match(idle.lines.join('\n'), /INVALID: nothing was injected/)
-  assert.deepEqual(await activeFaults(control), [])
-
-  const interrupted = run(control, 'cascading', '--duration', '60s', '--no-traffic')
-  await interrupted.line('all is injected', (line) => (line.includes('cascading-3-hang') ? true : undefined))
-  assert.equal((await activeFaults(control)).length, 3)
-  interrupted.signal('SIGINT')
-  interrupted.signal('SIGINT')
-  assert.equal((await interrupted.ended).code, 2)
-  assert.match(interrupted.lines.join('\n'), /INVALID: it was stopped early/)
-  assert.deepEqual(await activeFaults(control), [])
-})
-
-test('a run that is interrupted while it waits for its calls, or for the next scenario, injects nothing more', async (t) => {
-  const { control, data } = await startCatalogue(t)
-  const file = join(await newFolder(), 'report.xml')
-  const args = ['dependency-down', 'dependency-slow', '--data', data, '--junit', file]
-  const program = run(control, ...args)
-  await program.line('it is injected', (line) => (line.startsWith('injected ') ? true : undefined))
-  program.signal('SIGINT')
-  assert.equal((await program.ended).code, 2)
-  assert.deepEqual(await activeFaults(control), [])
-  const [first, second] = parseXml(await readFile(file, 'utf8')).children
-  const said = (suite: typeof first) => suite?.children[1]?.children[0]?.attributes.message
-  assert.equal(said(first), 'it was stopped early')
-  assert.equal(said(second), 'it was not run: the command was stopped')
-})
-
-test('a gateway that goes during a run is told, in the report as well', async (t) => {
-  const { control, data, program: gateway } = await startCatalogue(t)
-  const file = join(await newFolder(), 'report.xml')
-  const program = run(control, 'dependency-down', '--data', data, '--junit', file)
-  await program.line('it is injected', (line) => (line.startsWith('injected ') ? true : undefined))
-  await gateway.kill()
-  assert.equal((await program.ended).code, 2)
-  assert.match(program.lines.join('\n'), /INVALID: nothing listens at /)
-  const [suite] = parseXml(await readFile(file, 'utf8')).children
-  assert.equal(suite?.attributes.errors, '1')
-})
-
-test('without the policies that a scenario is about it fails, and says what was measured instead', async (t) => {
-  const policies = { defaults: { breaker: false, retry: false, bulkhead: false } }
-  const { control, data } = await startCatalogue(t, policies)
-  const folder = await newFolder()
-  const mine = join(folder, 'mine.yaml')
-  await writeFile(mine, everyKind)
-  const file = join(folder, 'report.xml')
-  const program = run(
-    control,
-    mine,
-    'outage-and-recovery',
-    '--duration',
-    '3s',
-    '--data',
-    data,
-    '--junit',
-    file,
-  )
-  const { code } = await program.ended
-  const said = program.lines.join('\n')
-  assert.equal(code, 1, said)
-  const failed = program.lines.filter((line) => line.startsWith('FAIL  ')).map((line) => line.slice(6))
-  for (const [index, pattern] of [
-    /^breaker opens within 5 calls of a tool: first\/look_up is not stopped after \d+ calls$/,
-    /^breaker opens within 2s: none opened$/,
-    /^breakers are closed again within 5s of the faults' end: none was seen open$/,
-    /^share of calls that succeed: at least 0\.5: 0$/,
-    /^p95 of calls: at least 5s: \d/,
-    /^other servers, p95 of calls: at most 1ms: \d/,
-    /^agents see BW_BREAKER_OPEN: 0 times$/,
-    /^agents never see BW_UPSTREAM_STATUS: \d+ times$/,
-    /^agents see no errors but BW_BREAKER_OPEN, BW_BULKHEAD_FULL: BW_UPSTREAM_STATUS$/,
-    /^faults masked: at least 1: 0$/,
-    /^faults surfaced: none: \d+$/,
-    /^calls sent again: at least 1: 0$/,
-    /^attempts per call: at most 0\.5: [\d.]+$/,
-    /^calls rejected as breaker_open: at least 1: 0$/,
-    /^replies judged correct: at least 10000: \d+$/,
-    /^first good answer within 1ms of the faults' end: \d/,
-    /^p95 of calls after the recovery: at most 1ms: \d/,
-    // Of the scenario of the library.
-    /^breaker opens within 10 calls of a tool: /,
-    /^breaker opens within 5s: none opened$/,
-    /^breakers are closed again within 25s of the faults' end: none was seen open$/,
-    /^agents see BW_BREAKER_OPEN: 0 times$/,
-  ].entries())
-    assert.match(failed[index] ?? '', pattern, said)
-  assert.equal(failed.length, 21, said)
-  assert.match(said, /^2 scenarios: 2 failed$/m)
-  const suites = parseXml(await readFile(file, 'utf8'))
-  assert.equal(suites.attributes.failures, '21')
-  assert.deepEqual(
-    suites.children.map(({ attributes }) => [attributes.name, attributes.failures]),
-    [
-      ['mine', '17'],
-      ['outage-and-recovery', '4'],
-    ],
-  )
-})
-
-test('of all, those that these servers cannot show are left out; by name that is no result', async () => {
-  const { control, data } = await startGateway({ enabled: true }, { toolbox: stdioToolbox() })
-  const named = run(control, 'upstream-503', '--data', data, '--json')
-  const { code } = await named.ended
-  assert.equal(code, 2)
-  const { scenarios, exitCode } = JSON.parse(
-    named.lines.filter((line) => !line.startsWith('breakwater: ')).join('\n'),
-  ) as {
-    scenarios: { scenario: string; status: string; flaws: string[] }[]
-    exitCode: number
-  }
-  assert.equal(exitCode, 2)
-  assert.deepEqual(
-    scenarios.map(({ scenario, status, flaws }) => [scenario, status, flaws]),
-    [['upstream-503', 'invalid', ['it needs a server over http or sse, which toolbox is not']]],
-  )
-})
-
-test('what the gateway refuses is told, and is no success', async () => {
-  const { control } = await startGateway({ enabled: false })
-  const refused = run(control, 'hang', '--no-traffic')
-  assert.equal((await refused.ended).code, 2)
-  assert.match(refused.lines.join('\n'), /refused: chaos\.enabled is false/)
-
-  const stranger = run(control, 'hang', '--no-traffic', '--token', 'some-other-token')
-  assert.equal((await stranger.ended).code, 2)
-  assert.match(stranger.lines.join('\n'), /token/)
-})
-
-test('the faults of a run that is killed end with its lease, and the calls that they hold go on', async (context) => {
-  const { control, client } = await startGateway()
-  const runner = run(control, 'cascading', '--duration', '60s', '--allow-writes', '--no-traffic')
-  await runner.line('all is injected', (line) => (line.includes('cascading-3-hang') ? true : undefined))
-  const asking = traffic(client, runner)
-  assert.equal((await activeFaults(control)).length, 3)
-  // It lives for longer than its lease, which is renewed meanwhile.
-  await runner.line('it is under way', (line) => (line.includes(' left; injected: ') ? true : undefined))
-  assert.equal((await activeFaults(control)).length, 3)
-  runner.signal('SIGKILL')
-  await runner.ended
-  const killedAt = performance.now()
-  await until('nothing is armed', async () => (await activeFaults(control)).length === 0)
-  const tookMs = performance.now() - killedAt
-  await asking
-  context.diagnostic(`nothing is armed ${tookMs.toFixed(0)} ms after kill -9; the lease is ${LEASE_MS} ms`)
-  const journal = await fetch(`${control}/admin/chaos/journal?limit=1000`, {
-    headers: { authorization: `Bearer ${token}` },
+// They wait for most of their time, and share nothing that one of them changes.
+describe('runs of scenarios', { concurrency: 4 }, () => {
+  test('the calls of others decide what the gateway knows of them, and nothing of it stays', async () => {
+    const { control, client } = await startGateway()
+    const program = run(control, 'upstream-503', '--duration', '2s', '--server', 'tool*', '--no-traffic')
+    await traffic(client, program)
+    const { code } = await program.ended
+    const said = program.lines.join('\n')
+    assert.match(
+      said,
+      /upstream-503 .*http\.status .*injected [1-9]\d*, masked \d+, delayed \d+, surfaced [1-9]\d*, escaped 0, not reached 0/,
+    )
+    assert.match(said, /breaker: opens after/)
+    assert.match(said, /^pass {2}breaker opens within 10s: /m)
+    assert.match(said, /^pass {2}faults escaped: none: 0$/m)
+    assert.match(
+      said,
+      /^\?{4} {2}share of calls that succeed: at most 0\.3: not decided: it takes calls of the run/m,
+    )
+    assert.equal(code, 2, said)
+    assert.match(said, /^upstream-503: undecided, /m)
+    assert.deepEqual(await activeFaults(control), [])
   })
-  const { entries } = (await journal.json()) as { entries: { type: string; by?: string; at: number }[] }
-  const ended = entries.filter(({ type }) => type === 'cleared')
-  assert.deepEqual(
-    ended.map(({ by }) => by),
-    ['lease', 'lease', 'lease'],
-    'by their leases, and not by their time',
-  )
+
+  test('a run without traffic is invalid, and so is one that is interrupted; both clear their faults', async () => {
+    const { control } = await startGateway()
+    const idle = run(control, 'slow-long-tail', '--duration', '1s', '--no-traffic')
+    assert.equal((await idle.ended).code, 2)
+    assert.match(idle.lines.join('\n'), /INVALID: nothing was injected/)
+    assert.deepEqual(await activeFaults(control), [])
+
+    const interrupted = run(control, 'cascading', '--duration', '60s', '--no-traffic')
+    await interrupted.line('all is injected', (line) =>
+      line.includes('cascading-3-hang') ? true : undefined,
+    )
+    assert.equal((await activeFaults(control)).length, 3)
+    interrupted.signal('SIGINT')
+    interrupted.signal('SIGINT')
+    assert.equal((await interrupted.ended).code, 2)
+    assert.match(interrupted.lines.join('\n'), /INVALID: it was stopped early/)
+    assert.deepEqual(await activeFaults(control), [])
+  })
+
+  test('a run that is interrupted while it waits for its calls, or for the next scenario, injects nothing more', async (t) => {
+    const { control, data } = await startCatalogue(t)
+    const file = join(await newFolder(), 'report.xml')
+    const args = ['dependency-down', 'dependency-slow', '--data', data, '--junit', file]
+    const program = run(control, ...args)
+    await program.line('it is injected', (line) => (line.startsWith('injected ') ? true : undefined))
+    program.signal('SIGINT')
+    assert.equal((await program.ended).code, 2)
+    assert.deepEqual(await activeFaults(control), [])
+    const [first, second] = parseXml(await readFile(file, 'utf8')).children
+    const said = (suite: typeof first) => suite?.children[1]?.children[0]?.attributes.message
+    assert.equal(said(first), 'it was stopped early')
+    assert.equal(said(second), 'it was not run: the command was stopped')
+  })
+
+  test('a gateway that goes during a run is told, in the report as well', async (t) => {
+    const { control, data, program: gateway } = await startCatalogue(t)
+    const file = join(await newFolder(), 'report.xml')
+    const program = run(control, 'dependency-down', '--data', data, '--junit', file)
+    await program.line('it is injected', (line) => (line.startsWith('injected ') ? true : undefined))
+    await gateway.kill()
+    assert.equal((await program.ended).code, 2)
+    assert.match(program.lines.join('\n'), /INVALID: nothing listens at /)
+    const [suite] = parseXml(await readFile(file, 'utf8')).children
+    assert.equal(suite?.attributes.errors, '1')
+  })
+
+  test('without the policies that a scenario is about it fails, and says what was measured instead', async (t) => {
+    const policies = { defaults: { breaker: false, retry: false, bulkhead: false } }
+    const { control, data } = await startCatalogue(t, policies)
+    const folder = await newFolder()
+    const mine = join(folder, 'mine.yaml')
+    await writeFile(mine, everyKind)
+    const file = join(folder, 'report.xml')
+    const program = run(
+      control,
+      mine,
+      'outage-and-recovery',
+      '--duration',
+      '3s',
+      '--data',
+      data,
+      '--junit',
+      file,
+    )
+    const { code } = await program.ended
+    const said = program.lines.join('\n')
+    assert.equal(code, 1, said)
+    const failed = program.lines.filter((line) => line.startsWith('FAIL  ')).map((line) => line.slice(6))
+    for (const [index, pattern] of [
+      /^breaker opens within 5 calls of a tool: first\/look_up is not stopped after \d+ calls$/,
+      /^breaker opens within 2s: none opened$/,
+      /^breakers are closed again within 5s of the faults' end: none was seen open$/,
+      /^share of calls that succeed: at least 0\.5: 0$/,
+      /^p95 of calls: at least 5s: \d/,
+      /^other servers, p95 of calls: at most 1ms: \d/,
+      /^agents see BW_BREAKER_OPEN: 0 times$/,
+      /^agents never see BW_UPSTREAM_STATUS: \d+ times$/,
+      /^agents see no errors but BW_BREAKER_OPEN, BW_BULKHEAD_FULL: BW_UPSTREAM_STATUS$/,
+      /^faults masked: at least 1: 0$/,
+      /^faults surfaced: none: \d+$/,
+      /^calls sent again: at least 1: 0$/,
+      /^attempts per call: at most 0\.5: [\d.]+$/,
+      /^calls rejected as breaker_open: at least 1: 0$/,
+      /^replies judged correct: at least 10000: \d+$/,
+      /^first good answer within 1ms of the faults' end: \d/,
+      /^p95 of calls after the recovery: at most 1ms: \d/,
+      // Of the scenario of the library.
+      /^breaker opens within 10 calls of a tool: /,
+      /^breaker opens within 5s: none opened$/,
+      /^breakers are closed again within 25s of the faults' end: none was seen open$/,
+      /^agents see BW_BREAKER_OPEN: 0 times$/,
+    ].entries())
+      assert.match(failed[index] ?? '', pattern, said)
+    assert.equal(failed.length, 21, said)
+    assert.match(said, /^2 scenarios: 2 failed$/m)
+    const suites = parseXml(await readFile(file, 'utf8'))
+    assert.equal(suites.attributes.failures, '21')
+    assert.deepEqual(
+      suites.children.map(({ attributes }) => [attributes.name, attributes.failures]),
+      [
+        ['mine', '17'],
+        ['outage-and-recovery', '4'],
+      ],
+    )
+  })
+
+  test('of all, those that these servers cannot show are left out; by name that is no result', async () => {
+    const { control, data } = await startGateway({ enabled: true }, { toolbox: stdioToolbox() })
+    const named = run(control, 'upstream-503', '--data', data, '--json')
+    const { code } = await named.ended
+    assert.equal(code, 2)
+    const { scenarios, exitCode } = JSON.parse(
+      named.lines.filter((line) => !line.startsWith('breakwater: ')).join('\n'),
+    ) as {
+      scenarios: { scenario: string; status: string; flaws: string[] }[]
+      exitCode: number
+    }
+    assert.equal(exitCode, 2)
+    assert.deepEqual(
+      scenarios.map(({ scenario, status, flaws }) => [scenario, status, flaws]),
+      [['upstream-503', 'invalid', ['it needs a server over http or sse, which toolbox is not']]],
+    )
+  })
+
+  test('what the gateway refuses is told, and is no success', async () => {
+    const { control } = await startGateway({ enabled: false })
+    const refused = run(control, 'hang', '--no-traffic')
+    assert.equal((await refused.ended).code, 2)
+    assert.match(refused.lines.join('\n'), /refused: chaos\.enabled is false/)
+
+    const stranger = run(control, 'hang', '--no-traffic', '--token', 'some-other-token')
+    assert.equal((await stranger.ended).code, 2)
+    assert.match(stranger.lines.join('\n'), /token/)
+  })
+
+  test('the faults of a run that is killed end with its lease, and the calls that they hold go on', async (context) => {
+    const { control, client } = await startGateway()
+    const runner = run(control, 'cascading', '--duration', '60s', '--allow-writes', '--no-traffic')
+    await runner.line('all is injected', (line) => (line.includes('cascading-3-hang') ? true : undefined))
+    const asking = traffic(client, runner)
+    assert.equal((await activeFaults(control)).length, 3)
+    // It lives for longer than its lease, which is renewed meanwhile.
+    await runner.line('it is under way', (line) => (line.includes(' left; injected: ') ? true : undefined))
+    assert.equal((await activeFaults(control)).length, 3)
+    runner.signal('SIGKILL')
+    await runner.ended
+    const killedAt = performance.now()
+    await until('nothing is armed', async () => (await activeFaults(control)).length === 0)
+    const tookMs = performance.now() - killedAt
+    await asking
+    context.diagnostic(`nothing is armed ${tookMs.toFixed(0)} ms after kill -9; the lease is ${LEASE_MS} ms`)
+    const journal = await fetch(`${control}/admin/chaos/journal?limit=1000`, {
+      headers: { authorization: `Bearer ${token}` },
+    })
+    const { entries } = (await journal.json()) as { entries: { type: string; by?: string; at: number }[] }
+    const ended = entries.filter(({ type }) => type === 'cleared')
+    assert.deepEqual(
+      ended.map(({ by }) => by),
+      ['lease', 'lease', 'lease'],
+      'by their leases, and not by their time',
+    )
+  })
 })

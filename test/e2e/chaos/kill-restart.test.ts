@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { after, before, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
 import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
@@ -87,25 +87,28 @@ async function survives(way: string, signal: 'SIGKILL' | 'SIGTERM', keys: Json =
   return second
 }
 
-for (const way of Object.keys(ways)) {
-  test(`a kill by ${way} holds after kill -9 and a restart, until it is lifted`, async () => {
-    const gateway = await survives(way, 'SIGKILL', { stateDir: join(await newFolder(), 'state') })
-    await gateway.program.kill()
+// They wait for most of their time, and share nothing that one of them changes.
+describe('kills and restarts', { concurrency: 3 }, () => {
+  for (const way of Object.keys(ways)) {
+    test(`a kill by ${way} holds after kill -9 and a restart, until it is lifted`, async () => {
+      const gateway = await survives(way, 'SIGKILL', { stateDir: join(await newFolder(), 'state') })
+      await gateway.program.kill()
+    })
+  }
+
+  test('so it does after an end in good order, and without a state folder; once it is lifted, the plan persists again', async () => {
+    const gateway = await restart(await survives('a signal', 'SIGTERM'), 'SIGTERM')
+    assert.equal((await statusOf(gateway)).state, 'armed')
   })
-}
 
-test('so it does after an end in good order, and without a state folder; once it is lifted, the plan persists again', async () => {
-  const gateway = await restart(await survives('a signal', 'SIGTERM'), 'SIGTERM')
-  assert.equal((await statusOf(gateway)).state, 'armed')
-})
-
-test('a kill file that is there at the start keeps a plan that persists from being armed at all', async () => {
-  const folder = await newFolder()
-  await writeFile(join(folder, 'stop'), '')
-  const gateway = await start(folder)
-  const { body } = await gateway.admin<{ entries: { type: string }[] }>('/admin/chaos/journal')
-  assert.deepEqual(
-    body.entries.map(({ type }) => type),
-    ['killed', 'refused'],
-  )
+  test('a kill file that is there at the start keeps a plan that persists from being armed at all', async () => {
+    const folder = await newFolder()
+    await writeFile(join(folder, 'stop'), '')
+    const gateway = await start(folder)
+    const { body } = await gateway.admin<{ entries: { type: string }[] }>('/admin/chaos/journal')
+    assert.deepEqual(
+      body.entries.map(({ type }) => type),
+      ['killed', 'refused'],
+    )
+  })
 })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { setTimeout } from 'node:timers/promises'
-import { after, test } from 'node:test'
+import { after, describe, test } from 'node:test'
 import { cert, key } from '../../fixtures/tls.ts'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
@@ -55,83 +55,85 @@ async function closedPort(): Promise<string> {
   return `http://127.0.0.1:${port}/mcp`
 }
 
-test('each reason is told by a real cause of it', async () => {
-  const [unauthorized, limited, garbage, wrong, slow, hung] = await Promise.all(
-    Array.from({ length: 6 }, () => ProbedServer.start()),
-  )
-  const untrusted = await ProbedServer.start({ cert, key })
-  const frozen = await FlakyServer.start()
-  const tool = { tool: { name: 'check', expect: '42' } }
-  const gateway = await Gateway.start({
-    servers: {
-      closed: entry(await closedPort()),
-      nameless: entry('http://breakwater.invalid/mcp'),
-      untrusted: entry(untrusted.url),
-      frozen: entry(frozen.url),
-      unauthorized: entry(unauthorized!.url),
-      limited: entry(limited!.url),
-      garbage: entry(garbage!.url),
-      wrong: entry(wrong!.url, {}, tool),
-      hung: entry(hung!.url, {}, tool),
-      slow: entry(slow!.url),
-      exiting: { command: process.execPath, args: ['-e', 'process.exit(3)'], health: { every: '1s' } },
-    },
+// They wait for most of their time, and share nothing that one of them changes.
+describe('reasons', { concurrency: 3 }, () => {
+  test('each reason is told by a real cause of it', async () => {
+    const [unauthorized, limited, garbage, wrong, slow, hung] = await Promise.all(
+      Array.from({ length: 6 }, () => ProbedServer.start()),
+    )
+    const untrusted = await ProbedServer.start({ cert, key })
+    const frozen = await FlakyServer.start()
+    const tool = { tool: { name: 'check', expect: '42' } }
+    const gateway = await Gateway.start({
+      servers: {
+        closed: entry(await closedPort()),
+        nameless: entry('http://breakwater.invalid/mcp'),
+        untrusted: entry(untrusted.url),
+        frozen: entry(frozen.url),
+        unauthorized: entry(unauthorized!.url),
+        limited: entry(limited!.url),
+        garbage: entry(garbage!.url),
+        wrong: entry(wrong!.url, {}, tool),
+        hung: entry(hung!.url, {}, tool),
+        slow: entry(slow!.url),
+        exiting: { command: process.execPath, args: ['-e', 'process.exit(3)'], health: { every: '1s' } },
+      },
+    })
+    await gateway.waitFor('up', 'frozen', 'unauthorized', 'limited', 'garbage', 'wrong', 'hung', 'slow')
+
+    frozen.program.signal('SIGSTOP')
+    unauthorized!.answers.set('*', (response) => response.writeHead(401).end())
+    // It wants to be left alone for an hour: there will be no second look.
+    limited!.answers.set('*', (response) => response.writeHead(429, { 'retry-after': '3600' }).end())
+    garbage!.answers.set('*', (response) =>
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<title>hello</title>'),
+    )
+    wrong!.answers.set('tools/call', (response, id) =>
+      sendJson(response, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '41' }] } }),
+    )
+    hung!.answers.set('tools/call', () => undefined)
+    // What is usual has to be known before anything can be slow.
+    await until('the pace of the slow one is known', async () => {
+      const pace = (await gateway.server('slow'))?.health as { pace?: { ping?: { baselineMs?: number } } }
+      return pace.pace?.ping?.baselineMs !== undefined
+    })
+    slow!.answers.set('ping', (response, id) => {
+      void setTimeout(600).then(() => sendJson(response, { jsonrpc: '2.0', id, result: {} }))
+    })
+
+    const expected = {
+      closed: ['connection_refused', /ECONNREFUSED/],
+      nameless: ['dns', /ENOTFOUND|EAI_AGAIN/],
+      untrusted: ['tls', /CERT/],
+      frozen: ['timeout', /took longer than 1s/],
+      unauthorized: ['auth', /401/],
+      limited: ['rate_limited', /429/],
+      garbage: ['protocol', /no JSON-RPC response/],
+      wrong: ['wrong_answer', /did not answer with "42"/],
+      hung: ['timeout', /tool check: .*within 1s/],
+      slow: ['slow', /ping took .* is usual/],
+      exiting: ['process_exit', /exited with code 3/],
+    } as const
+    for (const [server, [reason, words]] of Object.entries(expected)) {
+      const incident = await incidentOf(gateway, server)
+      assert.equal(incident.reason, reason, server)
+      assert.match(incident.message, words, server)
+      assert.equal((await gateway.server(server))?.failureReason, reason)
+      assert.equal(await gateway.metric('breakwater_incidents_open', `server="${server}"`), 1)
+      const failures = `server="${server}",reason="${reason}"`
+      assert.ok(((await gateway.metric('breakwater_probe_failures_total', failures)) ?? 0) >= 1, server)
+    }
+    frozen.program.signal('SIGCONT')
+
+    const ready = await fetch(`${gateway.data}/readyz`)
+    const { reasons, servers } = (await ready.json()) as { reasons: Json; servers: Json }
+    assert.deepEqual([reasons.nameless, reasons.wrong], ['dns', 'wrong_answer'])
+    // It answers, whatever it says: its tools stay, and agents may have them.
+    assert.deepEqual([servers.wrong, servers.slow, servers.hung, servers.closed], ['up', 'up', 'up', 'down'])
   })
-  await gateway.waitFor('up', 'frozen', 'unauthorized', 'limited', 'garbage', 'wrong', 'hung', 'slow')
 
-  frozen.program.signal('SIGSTOP')
-  unauthorized!.answers.set('*', (response) => response.writeHead(401).end())
-  // It wants to be left alone for an hour: there will be no second look.
-  limited!.answers.set('*', (response) => response.writeHead(429, { 'retry-after': '3600' }).end())
-  garbage!.answers.set('*', (response) =>
-    response.writeHead(200, { 'content-type': 'text/html' }).end('<title>hello</title>'),
-  )
-  wrong!.answers.set('tools/call', (response, id) =>
-    sendJson(response, { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '41' }] } }),
-  )
-  hung!.answers.set('tools/call', () => undefined)
-  // What is usual has to be known before anything can be slow.
-  await until('the pace of the slow one is known', async () => {
-    const pace = (await gateway.server('slow'))?.health as { pace?: { ping?: { baselineMs?: number } } }
-    return pace.pace?.ping?.baselineMs !== undefined
-  })
-  slow!.answers.set('ping', (response, id) => {
-    void setTimeout(600).then(() => sendJson(response, { jsonrpc: '2.0', id, result: {} }))
-  })
-
-  const expected = {
-    closed: ['connection_refused', /ECONNREFUSED/],
-    nameless: ['dns', /ENOTFOUND|EAI_AGAIN/],
-    untrusted: ['tls', /CERT/],
-    frozen: ['timeout', /took longer than 1s/],
-    unauthorized: ['auth', /401/],
-    limited: ['rate_limited', /429/],
-    garbage: ['protocol', /no JSON-RPC response/],
-    wrong: ['wrong_answer', /did not answer with "42"/],
-    hung: ['timeout', /tool check: .*within 1s/],
-    slow: ['slow', /ping took .* is usual/],
-    exiting: ['process_exit', /exited with code 3/],
-  } as const
-  for (const [server, [reason, words]] of Object.entries(expected)) {
-    const incident = await incidentOf(gateway, server)
-    assert.equal(incident.reason, reason, server)
-    assert.match(incident.message, words, server)
-    assert.equal((await gateway.server(server))?.failureReason, reason)
-    assert.equal(await gateway.metric('breakwater_incidents_open', `server="${server}"`), 1)
-    const failures = `server="${server}",reason="${reason}"`
-    assert.ok(((await gateway.metric('breakwater_probe_failures_total', failures)) ?? 0) >= 1, server)
-  }
-  frozen.program.signal('SIGCONT')
-
-  const ready = await fetch(`${gateway.data}/readyz`)
-  const { reasons, servers } = (await ready.json()) as { reasons: Json; servers: Json }
-  assert.deepEqual([reasons.nameless, reasons.wrong], ['dns', 'wrong_answer'])
-  // It answers, whatever it says: its tools stay, and agents may have them.
-  assert.deepEqual([servers.wrong, servers.slow, servers.hung, servers.closed], ['up', 'up', 'up', 'down'])
-})
-
-test('a process that is killed is an incident though the next one comes up, and over when that one lasts', async () => {
-  const script = `
+  test('a process that is killed is an incident though the next one comes up, and over when that one lasts', async () => {
+    const script = `
     process.stdin.on('data', (chunk) => {
       for (const line of String(chunk).trim().split('\\n')) {
         const { id, method } = JSON.parse(line)
@@ -141,71 +143,76 @@ test('a process that is killed is an incident though the next one comes up, and 
         if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result }))
       }
     })`
-  const gateway = await Gateway.start({
-    servers: { child: { command: process.execPath, args: ['-e', script], era: 'legacy' } },
-  })
-  await gateway.waitFor('up', 'child')
-  const [tool] = (await gateway.server('child'))?.tools as { key: string }[]
-  process.kill(Number(tool?.key.slice(3)), 'SIGKILL')
-  const incident = await incidentOf(gateway, 'child')
-  assert.deepEqual(
-    [incident.reason, incident.message],
-    ['process_exit', "the server's process was ended by SIGKILL"],
-  )
-  await gateway.waitFor('up', 'child')
-  assert.equal((await incidentOf(gateway, 'child')).state, 'open')
-  // It has to stay well for half a minute.
-  await until('it has recovered', async () => (await incidentOf(gateway, 'child')).state === 'closed', 60_000)
-  assert.ok((await incidentOf(gateway, 'child')).timeToRecoverMs! < 20_000)
-  assert.equal((await gateway.server('child'))?.failureReason, undefined)
-})
-
-test('faults that hit what probes ask are seen as real ones are', async () => {
-  const server = await ProbedServer.start()
-  const health = { tool: { name: 'check', expect: '42' } }
-  const gateway = await Gateway.start({
-    gateway: { environment: 'test' },
-    servers: Object.fromEntries(
-      ['refused', 'unauthorized', 'limited', 'nameless', 'late', 'bent', 'safe'].map((name) => [
-        name,
-        entry(
-          server.url.replace('127.0.0.1', 'localhost'),
-          { trusted: true, protected: name === 'safe' },
-          health,
-        ),
-      ]),
-    ),
-    chaos: { enabled: true },
-  })
-  await gateway.waitFor('up', 'refused', 'unauthorized', 'limited', 'nameless', 'late', 'bent', 'safe')
-  await until('the pace of the late one is known', async () => {
-    const pace = (await gateway.server('late'))?.health as { pace?: { tool?: { baselineMs?: number } } }
-    return pace.pace?.tool?.baselineMs !== undefined
-  })
-  const faults: Record<string, readonly [Json, string]> = {
-    refused: [{ type: 'conn.refused' }, 'connection_refused'],
-    unauthorized: [{ type: 'http.status', status: 401 }, 'auth'],
-    limited: [{ type: 'limit.429' }, 'rate_limited'],
-    nameless: [{ type: 'conn.dns' }, 'dns'],
-    late: [{ type: 'conn.latency', distribution: { kind: 'fixed', delay: '600ms' } }, 'slow'],
-    bent: [{ type: 'result.is_error' }, 'wrong_answer'],
-    safe: [{ type: 'conn.refused' }, ''],
-  }
-  for (const [target, [config]] of Object.entries(faults)) {
-    const { status, body } = await gateway.post<Json>('/chaos/inject', {
-      target: target === 'safe' ? '*afe' : target,
-      config: { rate: 1, allowWrites: true, ...config },
+    const gateway = await Gateway.start({
+      servers: { child: { command: process.execPath, args: ['-e', script], era: 'legacy' } },
     })
-    assert.equal(status, target === 'safe' ? 400 : 200, JSON.stringify(body))
-  }
-  for (const [target, [, reason]] of Object.entries(faults)) {
-    if (target === 'safe') continue
-    assert.equal((await incidentOf(gateway, target)).reason, reason, target)
-  }
-  assert.equal((await gateway.server('safe'))?.failureReason, undefined)
-  await gateway.post('/chaos/clear-all')
-  await until('all have recovered', async () => {
-    const { body } = await gateway.admin<{ total: number }>('/admin/incidents?state=open')
-    return body.total === 0
+    await gateway.waitFor('up', 'child')
+    const [tool] = (await gateway.server('child'))?.tools as { key: string }[]
+    process.kill(Number(tool?.key.slice(3)), 'SIGKILL')
+    const incident = await incidentOf(gateway, 'child')
+    assert.deepEqual(
+      [incident.reason, incident.message],
+      ['process_exit', "the server's process was ended by SIGKILL"],
+    )
+    await gateway.waitFor('up', 'child')
+    assert.equal((await incidentOf(gateway, 'child')).state, 'open')
+    // It has to stay well for half a minute.
+    await until(
+      'it has recovered',
+      async () => (await incidentOf(gateway, 'child')).state === 'closed',
+      60_000,
+    )
+    assert.ok((await incidentOf(gateway, 'child')).timeToRecoverMs! < 20_000)
+    assert.equal((await gateway.server('child'))?.failureReason, undefined)
+  })
+
+  test('faults that hit what probes ask are seen as real ones are', async () => {
+    const server = await ProbedServer.start()
+    const health = { tool: { name: 'check', expect: '42' } }
+    const gateway = await Gateway.start({
+      gateway: { environment: 'test' },
+      servers: Object.fromEntries(
+        ['refused', 'unauthorized', 'limited', 'nameless', 'late', 'bent', 'safe'].map((name) => [
+          name,
+          entry(
+            server.url.replace('127.0.0.1', 'localhost'),
+            { trusted: true, protected: name === 'safe' },
+            health,
+          ),
+        ]),
+      ),
+      chaos: { enabled: true },
+    })
+    await gateway.waitFor('up', 'refused', 'unauthorized', 'limited', 'nameless', 'late', 'bent', 'safe')
+    await until('the pace of the late one is known', async () => {
+      const pace = (await gateway.server('late'))?.health as { pace?: { tool?: { baselineMs?: number } } }
+      return pace.pace?.tool?.baselineMs !== undefined
+    })
+    const faults: Record<string, readonly [Json, string]> = {
+      refused: [{ type: 'conn.refused' }, 'connection_refused'],
+      unauthorized: [{ type: 'http.status', status: 401 }, 'auth'],
+      limited: [{ type: 'limit.429' }, 'rate_limited'],
+      nameless: [{ type: 'conn.dns' }, 'dns'],
+      late: [{ type: 'conn.latency', distribution: { kind: 'fixed', delay: '600ms' } }, 'slow'],
+      bent: [{ type: 'result.is_error' }, 'wrong_answer'],
+      safe: [{ type: 'conn.refused' }, ''],
+    }
+    for (const [target, [config]] of Object.entries(faults)) {
+      const { status, body } = await gateway.post<Json>('/chaos/inject', {
+        target: target === 'safe' ? '*afe' : target,
+        config: { rate: 1, allowWrites: true, ...config },
+      })
+      assert.equal(status, target === 'safe' ? 400 : 200, JSON.stringify(body))
+    }
+    for (const [target, [, reason]] of Object.entries(faults)) {
+      if (target === 'safe') continue
+      assert.equal((await incidentOf(gateway, target)).reason, reason, target)
+    }
+    assert.equal((await gateway.server('safe'))?.failureReason, undefined)
+    await gateway.post('/chaos/clear-all')
+    await until('all have recovered', async () => {
+      const { body } = await gateway.admin<{ total: number }>('/admin/incidents?state=open')
+      return body.total === 0
+    })
   })
 })
