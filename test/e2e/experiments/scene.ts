@@ -1,5 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
 import { Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
@@ -92,7 +93,10 @@ export interface Traffic {
   stop(): Promise<void>
 }
 
-/** Agents that call `read` all the time, each call a task of its own, until they are stopped. */
+/** Between two calls of an agent, in milliseconds: enough for every gate, and the machine has time for others. */
+const PAUSE_MS = 10
+
+/** Agents that call `read` over and over, each call a task of its own, until they are stopped. */
 export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
   const counts = { calls: 0, failed: 0 }
   const over = new AbortController()
@@ -108,9 +112,12 @@ export async function traffic(gateway: Gateway, agents = 4): Promise<Traffic> {
       counts.calls++
       if ('error' in reply) counts.failed++
       if (reply.error === 'the gateway is gone') return
+      await setTimeout(PAUSE_MS)
     }
   }
   const working = Array.from({ length: agents }, work)
+  // A baseline of a second needs calls in it, and sessions take their time to open.
+  await until('calls come back', () => counts.calls >= 2 * agents)
   return {
     counts,
     async stop() {
