@@ -10,11 +10,14 @@ import { Program } from './support/program.ts'
 import { assertionsIn } from './support/scenario-lines.ts'
 import { main } from '../support/main.ts'
 
-/** Which scenarios run one after the other, at which server of the quickstart. */
+/** Which scenarios run one after the other, at which server of the quickstart, or at a second process of it. */
 const lanes: Readonly<Record<string, readonly string[]>> = {
-  memory: ['schema-drift', 'dependency-down', 'slow-long-tail', 'retry-storm'],
-  everything: ['truncated-logs', 'hang', 'head-of-line', 'flapping-server'],
-  filesystem: ['dependency-slow', 'servers-down', 'cascading'],
+  memory: ['schema-drift', 'dependency-down'],
+  'memory-2': ['slow-long-tail', 'retry-storm'],
+  everything: ['truncated-logs', 'hang'],
+  'everything-2': ['head-of-line', 'flapping-server'],
+  filesystem: ['cascading'],
+  'filesystem-2': ['dependency-slow', 'servers-down'],
 }
 
 /** How long the faults of each last: of the longest, until all of it has shown. */
@@ -28,9 +31,13 @@ before(async () => {
     policies: Json
     chaos: Json
   }
-  const env = { MEMORY_FILE_PATH: join(await newFolder(), 'memory.jsonl') }
   // One of them again, at which nobody injects anything.
-  const servers = { ...mcpServers, memory: { ...mcpServers.memory, env }, witness: mcpServers.everything }
+  const servers: Record<string, Json> = { witness: mcpServers.everything! }
+  for (const lane of Object.keys(lanes)) {
+    const entry = mcpServers[lane.replace(/-2$/, '')]!
+    const env = { MEMORY_FILE_PATH: join(await newFolder(), 'memory.jsonl') }
+    servers[lane] = lane.startsWith('memory') ? { ...entry, env } : entry
+  }
   gateway = await Gateway.start({ gateway: { environment: 'development' }, servers, policies, chaos })
   await gateway.waitFor('up', ...Object.keys(servers))
 })
@@ -38,7 +45,7 @@ after(cleanUp)
 
 test(
   'what can be shown over stdio passes at the servers and policies of the quickstart in all that is counted',
-  { concurrency: 3 },
+  { concurrency: 6 },
   async (t) => {
     const names = await scenarioNames()
     const overStdio: string[] = []
