@@ -7,7 +7,7 @@ import { cleanUp, Gateway } from './support/gateway.ts'
 
 after(cleanUp)
 
-const CYCLES = 10
+const CYCLES = 5
 const HALF_MS = 1_000
 const AGENTS = 5
 /** Each agent starts a call so often, in milliseconds, unless the one before is not over. */

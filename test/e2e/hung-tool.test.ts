@@ -4,7 +4,7 @@ import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 
-const SLICES = 20
+const SLICES = 8
 const CALLS = 100
 const STUCK_CALLERS = 100
 /** The slots of a tool, and the places in the queue that it may take. */
