@@ -125,13 +125,13 @@ describe('experiments', { concurrency: 3 }, () => {
   test('an arm that does harm ends the experiment early', async () => {
     const { gateway, shown } = await started({
       arms: { control: 'default', treatment: 'absurd' },
-      minimumUnits: 2_000,
+      minimumUnits: 600,
     })
-    const tasks = await drive(gateway, 3_900, hasEnded(shown))
+    const tasks = await drive(gateway, 1_160, hasEnded(shown))
     const { state, endedBecause, verdict } = await shown()
     assert.deepEqual([state, endedBecause], ['ended', 'an arm did harm'], verdict.sentence)
     assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
-    assert.ok(tasks < 3_900, `${tasks} tasks`)
+    assert.ok(tasks < 1_160, `${tasks} tasks`)
   })
 
   test('a reload keeps arms and what they know; a changed set ends the experiment and says so', async () => {
