@@ -46,8 +46,8 @@ const AT_ONCE = 50
 const AGENTS = 2
 /** A deadline that is missed by so much, in milliseconds, is waited for no longer. */
 const GIVEN_UP_MS = 3_000
-/** What the calls may take altogether, in milliseconds: they take half of it when all deadlines hold. */
-const BUDGET_MS = 25_000
+/** What the calls may take altogether, in milliseconds: they take a quarter of it when all deadlines hold. */
+const BUDGET_MS = 50_000
 const ALLOWED_MS = 50
 /** The noise is sampled, one call after the other: a pause of the machine between two samples is not seen. */
 const UNSEEN_PAUSES = CALLS / 200
