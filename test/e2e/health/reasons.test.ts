@@ -55,8 +55,42 @@ async function closedPort(): Promise<string> {
   return `http://127.0.0.1:${port}/mcp`
 }
 
-// They wait for most of their time, and share nothing that one of them changes.
-describe('reasons', { concurrency: 3 }, () => {
+// One of them waits for half a minute that a process stays well: the others come meanwhile, one after the other.
+describe('reasons', { concurrency: 2 }, () => {
+  test('a process that is killed is an incident though the next one comes up, and over when that one lasts', async () => {
+    const script = `
+    process.stdin.on('data', (chunk) => {
+      for (const line of String(chunk).trim().split('\\n')) {
+        const { id, method } = JSON.parse(line)
+        const result = method === 'initialize'
+          ? { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } }
+          : method === 'tools/list' ? { tools: [{ name: 'pid' + process.pid, inputSchema: { type: 'object' } }] } : {}
+        if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result }))
+      }
+    })`
+    const gateway = await Gateway.start({
+      servers: { child: { command: process.execPath, args: ['-e', script], era: 'legacy' } },
+    })
+    await gateway.waitFor('up', 'child')
+    const [tool] = (await gateway.server('child'))?.tools as { key: string }[]
+    process.kill(Number(tool?.key.slice(3)), 'SIGKILL')
+    const incident = await incidentOf(gateway, 'child')
+    assert.deepEqual(
+      [incident.reason, incident.message],
+      ['process_exit', "the server's process was ended by SIGKILL"],
+    )
+    await gateway.waitFor('up', 'child')
+    assert.equal((await incidentOf(gateway, 'child')).state, 'open')
+    // It has to stay well for half a minute.
+    await until(
+      'it has recovered',
+      async () => (await incidentOf(gateway, 'child')).state === 'closed',
+      60_000,
+    )
+    assert.ok((await incidentOf(gateway, 'child')).timeToRecoverMs! < 20_000)
+    assert.equal((await gateway.server('child'))?.failureReason, undefined)
+  })
+
   test('each reason is told by a real cause of it', async () => {
     const [unauthorized, limited, garbage, wrong, slow, hung] = await Promise.all(
       Array.from({ length: 6 }, () => ProbedServer.start()),
@@ -130,40 +164,6 @@ describe('reasons', { concurrency: 3 }, () => {
     assert.deepEqual([reasons.nameless, reasons.wrong], ['dns', 'wrong_answer'])
     // It answers, whatever it says: its tools stay, and agents may have them.
     assert.deepEqual([servers.wrong, servers.slow, servers.hung, servers.closed], ['up', 'up', 'up', 'down'])
-  })
-
-  test('a process that is killed is an incident though the next one comes up, and over when that one lasts', async () => {
-    const script = `
-    process.stdin.on('data', (chunk) => {
-      for (const line of String(chunk).trim().split('\\n')) {
-        const { id, method } = JSON.parse(line)
-        const result = method === 'initialize'
-          ? { protocolVersion: '2025-06-18', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } }
-          : method === 'tools/list' ? { tools: [{ name: 'pid' + process.pid, inputSchema: { type: 'object' } }] } : {}
-        if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, result }))
-      }
-    })`
-    const gateway = await Gateway.start({
-      servers: { child: { command: process.execPath, args: ['-e', script], era: 'legacy' } },
-    })
-    await gateway.waitFor('up', 'child')
-    const [tool] = (await gateway.server('child'))?.tools as { key: string }[]
-    process.kill(Number(tool?.key.slice(3)), 'SIGKILL')
-    const incident = await incidentOf(gateway, 'child')
-    assert.deepEqual(
-      [incident.reason, incident.message],
-      ['process_exit', "the server's process was ended by SIGKILL"],
-    )
-    await gateway.waitFor('up', 'child')
-    assert.equal((await incidentOf(gateway, 'child')).state, 'open')
-    // It has to stay well for half a minute.
-    await until(
-      'it has recovered',
-      async () => (await incidentOf(gateway, 'child')).state === 'closed',
-      60_000,
-    )
-    assert.ok((await incidentOf(gateway, 'child')).timeToRecoverMs! < 20_000)
-    assert.equal((await gateway.server('child'))?.failureReason, undefined)
   })
 
   test('faults that hit what probes ask are seen as real ones are', async () => {
