@@ -13,7 +13,7 @@ export const parts = {
     'experiments/statistics/',
     'sim/',
   ],
-  /** Experiments, drills and outages at full length: they wait and count for minutes, and are left to `npm run test:all`. */
+  /** Experiments, drills and outages at full length: they wait and count for minutes. */
   slow: [
     'drills/deaf-clients',
     'drills/stalled',
