@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Reachability } from '../../src/registry/server.ts'
+import { Reachability } from '../../src/upstreams/reachability.ts'
 import type { Upstream } from '../../src/upstreams/upstream.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -29,9 +29,10 @@ test('an endpoint that could not be reached is probed until it can be', async ()
   reachability.suspect(0, true)
   await clock.advance(1_000)
   assert.equal(reachability.backAt(0), -Infinity)
-  assert.ok(probes[0]! >= 15 && probes[0]! <= 20, `${probes[0]} probes in the first second`)
+  // At 50, 125, 238, 406 and 659 ms: each pause is half as long again as the one before.
+  assert.equal(probes[0], 5)
   there[0] = true
-  await clock.advance(50)
+  await clock.advance(500)
   assert.deepEqual(back, [0])
   assert.ok(reachability.backAt(0) >= 1_000)
   const before = probes[0]
@@ -56,6 +57,64 @@ test('one that does not answer a probe is as good as gone', async () => {
   hangs.clear()
   await clock.advance(100)
   assert.deepEqual(back, [0])
+})
+
+test('an outage of seconds costs two probes a second', async () => {
+  const { clock, there, probes, reachability } = setUp()
+  there[0] = false
+  reachability.suspect(0, true)
+  await clock.advance(10_000)
+  const before = probes[0]!
+  await clock.advance(40_000)
+  assert.equal(probes[0]! - before, 80)
+})
+
+test('a replica counts as lost from the first call or probe that does not reach it until one does', async () => {
+  const { clock, there, reachability } = setUp(2)
+  there.fill(false)
+  reachability.suspect(0, true)
+  reachability.suspect(1, false)
+  assert.deepEqual([reachability.isLost(0), reachability.isLost(1)], [true, false])
+  await clock.advance(0)
+  assert.deepEqual([reachability.isLost(0), reachability.isLost(1)], [true, true])
+  there.fill(true)
+  await clock.advance(500)
+  assert.deepEqual([reachability.isLost(0), reachability.isLost(1)], [false, false])
+})
+
+test('whoever waits for a replica that nobody doubts hears at once that it is there', async () => {
+  const { clock, probes, back, reachability } = setUp()
+  let heard = 0
+  void reachability.reached(0)?.then(() => heard++)
+  await clock.advance(0)
+  assert.deepEqual([heard, probes[0], back], [1, 1, []])
+})
+
+test('all who wait for a lost replica hear of the probe that reaches it, once', async () => {
+  const { clock, there, reachability } = setUp()
+  there[0] = false
+  reachability.suspect(0, true)
+  const heard: string[] = []
+  void reachability.reached(0)?.then(() => heard.push('first'))
+  await clock.advance(5_000)
+  void reachability.reached(0)?.then(() => heard.push('second'))
+  assert.deepEqual(heard, [])
+  there[0] = true
+  await clock.advance(500)
+  assert.deepEqual(heard, ['first', 'second'])
+  await clock.advance(60_000)
+  assert.equal(heard.length, 2)
+})
+
+test('nobody can wait for a replica that cannot be probed, or that nobody watches any more', () => {
+  const clock = new ManualClock()
+  const unprobed = new Reachability({ replicas: [{}], clock, onBack: () => assert.fail('it is not known') })
+  assert.equal(unprobed.reached(0), undefined)
+  unprobed.suspect(0, true)
+  assert.equal(unprobed.isLost(0), false)
+  const { reachability } = setUp()
+  reachability.stop()
+  assert.equal(reachability.reached(0), undefined)
 })
 
 test('a long outage costs a probe in five seconds, and calls that fail meanwhile cost none', async () => {
