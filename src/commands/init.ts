@@ -40,7 +40,7 @@ mcpServers:
   #   url: https://example.com/mcp
   #   headers: { Authorization: 'Bearer \${SEARCH_TOKEN}' }
 
-# Deadlines, retries, breakers and the other policies have defaults and are in force already.
+# Deadlines, gates, retries and the other policies have defaults and are in force already.
 # policies:
 #   defaults:
 #     attemptTimeout: { timeout: 30s }

@@ -220,10 +220,12 @@ const failedOf = ({ all, failed }: Calls) => {
 function breakerLines({ wall, breakers }: Seen, width: number, paint: Paint): string[] {
   const open = breakers.filter(({ state }) => state !== 'closed')
   if (open.length === 0)
-    return [breakers.length === 0 ? 'no breaker has seen a call yet' : 'all breakers are closed']
+    return [
+      breakers.length === 0 ? 'no gate or breaker has seen a call yet' : 'all gates and breakers are closed',
+    ]
   const rows = open.map(({ server, tool, state, since, why, manual, nextProbeInMs }): Cell[] => [
     server,
-    tool ?? '(other requests)',
+    tool === '*' ? '(all, by its gate)' : (tool ?? '(other requests)'),
     { text: state, tone: state === 'half_open' ? 'doubtful' : 'bad' },
     roundedDuration(Math.max(0, wall - since)),
     manual ? 'by hand' : nextProbeInMs === undefined ? '' : roundedDuration(nextProbeInMs),

@@ -395,6 +395,7 @@ class Dialogue {
     const signal = new Cancellation()
     const lease = this.#live.enter()
     const record = newRecord(now)
+    reply.watch(record)
     session.inFlight.set(id, signal)
     session.used = true
     const channelFor = (server: string) => reply.channelFor(server, record)

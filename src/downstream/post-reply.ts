@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message, WireReply } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { abandon } from '../mesh/pause-deadline.ts'
 import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
@@ -13,12 +14,17 @@ import { ShapedReply } from './shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from './inbound-request.ts'
 
+/** A client that has been gone for so long, in milliseconds, has not just lost its connection. */
+const ABANDONED_MS: Millis = 1_000
+
 /** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
 export class PostReply {
   readonly #session: Session
   readonly #response: ServerResponse
   readonly #clock: Clock
   readonly #isBatch: boolean
+  /** The calls of the POST that hold no slot when their client is gone. */
+  readonly #watched: CallRecord[] = []
   #shaped: ShapedReply | undefined
   #stream: EventStream | undefined
 
@@ -57,6 +63,22 @@ export class PostReply {
       shape: (shape) => (this.#shaped ??= this.#shape()).add(shape),
       framing: () => this.#stream?.framing ?? 0,
     }
+  }
+
+  /**
+   * Has a call hold no slot for longer than a moment once its client has closed the connection. In the legacy era that cancels nothing, and the
+   * client may come back to a stream; but agents that die in a call that hangs must not keep others out.
+   */
+  watch(record: CallRecord): void {
+    // One listener however many requests a batch holds: Node warns of more than ten.
+    if (this.#watched.push(record) > 1) return
+    this.#response.once('close', () => {
+      if (this.#response.writableFinished || this.#watched.every(({ isOver }) => isOver)) return
+      this.#clock.after(ABANDONED_MS, () => {
+        if (this.#stream?.attached === true) return
+        for (const watched of this.#watched) if (!watched.isOver) abandon(watched)
+      })
+    })
   }
 
   /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. A promise where that takes several turns. */

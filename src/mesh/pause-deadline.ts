@@ -5,6 +5,7 @@ import type { Clock, Millis } from './clock.ts'
 export function hold(record: CallRecord, holding: Holding): void {
   holding.outer = record.holding
   record.holding = holding
+  if (record.isAbandoned) holding.lend()
 }
 
 export function letGo(record: CallRecord, holding: Holding): void {
@@ -14,6 +15,16 @@ export function letGo(record: CallRecord, holding: Holding): void {
   }
   for (let inner = record.holding; inner !== undefined; inner = inner.outer)
     if (inner.outer === holding) inner.outer = holding.outer
+}
+
+/** Nobody waits for the call any more: it may go on, and holds nothing that others wait for. */
+export function abandon(record: CallRecord): void {
+  record.isAbandoned = true
+  lendAll(record)
+}
+
+function lendAll(record: CallRecord): void {
+  for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
 }
 
 /** How a question of a server ends. */
@@ -35,7 +46,7 @@ export function pauseDeadline(
 ): Required<ServerQuestion> {
   if (record.asking++ === 0) {
     record.askingSince = clock.now()
-    for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
+    lendAll(record)
   }
   let open = true
   const end = (): Promise<void>[] => {

@@ -98,6 +98,13 @@ export interface Scope {
    * infinity when it never was in doubt.
    */
   readonly backAt: (replica: number) => Millis
+  /** Whether a replica is known to be out of reach now. */
+  readonly isLost: (replica: number) => boolean
+  /**
+   * Resolves when the gateway's own probes get through to a replica; begins to probe it if need be. Undefined for a replica that
+   * only calls can try.
+   */
+  readonly reached: (replica: number) => Promise<void> | undefined
   /**
    * For work that goes on when no agent waits for it any more: until what this returns is called, once, the server stays
    * though it may have left the config, and the end of the process waits, for as long as it waits for calls.
@@ -135,6 +142,8 @@ export interface StateKind<State = unknown> {
   readonly kind: string
   /** Whether it says how much is still free: then `/admin/budgets` lists it. Its states are `Observable`. */
   readonly isBudget?: true
+  /** The path of an operator that lists its states too: see `Operator`. */
+  readonly shownAt?: string
   /** Read at each scrape, from the states of the policies without a name and of arms; equal labels add up. */
   readonly gauge?: {
     readonly metric: MetricSpec<'gauge'>

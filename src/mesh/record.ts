@@ -88,6 +88,10 @@ export interface CallRecord {
   supersededRejections: string[] | undefined
   /** Whether it was found to be wrong before it was sent: then a bad end of it is not laid to its server. */
   isInvalid: boolean
+  /** Whether nobody waits for it any more: it holds no slot. */
+  isAbandoned: boolean
+  /** Whether a policy has another answer for it if it fails: then nothing waits long for its server. */
+  hasAlternative: boolean
   /** Whether it waited in a way that is in neither `waitedMs` nor `upstreamMs`, such as for the outcome of an equal call: its overhead is not known. */
   hasWaitedElsewhere: boolean
   /** What policies noted, by slot: see `Fact`. */
@@ -155,6 +159,8 @@ export function newRecord(startedAt: Millis): CallRecord {
     recoveries: 0,
     supersededRejections: undefined,
     isInvalid: false,
+    isAbandoned: false,
+    hasAlternative: false,
     hasWaitedElsewhere: false,
     facts: newFacts(),
     faults: undefined,

@@ -14,6 +14,8 @@ export interface ServerFacts {
   readonly mayMove: boolean
   leave(caller: Caller, replica: number): void
   backAt(replica: number): Millis
+  isLost(replica: number): boolean
+  reached(replica: number): Promise<void> | undefined
   hold(): () => void
 }
 
@@ -74,6 +76,8 @@ export function scopeFor({ set, server, tool, overrides, effect, target, fallbac
     mayMove: () => target(server)?.mayMove ?? true,
     leave: (caller, replica) => target(server)?.leave(caller, replica),
     backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
+    isLost: (replica) => target(server)?.isLost(replica) ?? false,
+    reached: (replica) => target(server)?.reached(replica),
     hold: () => target(server)?.hold() ?? nothing,
     fallbackCall: (call, to, other) => fallbackCall(set, call, to, other),
   }

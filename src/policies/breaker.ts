@@ -63,6 +63,7 @@ const states = ['closed', 'open', 'half_open'] as const
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
+  optIn: true,
   use: 'Keep it in force where failures are slow, or where a server breaks under load: it spares agents the wait, and gives the server time to recover. It prolongs failures that are quick and short: there set `open: 1s` (`breakwater study ablation` shows what that does), and `false` only where even a failing server has to get every call.',
   reasons: [breakerOpen],
   events: {

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Call, Holding, Layer, Outcome, Service } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
-import { ExpiryQueue } from '../mesh/expiry.ts'
+import { type Expiry, ExpiryQueue } from '../mesh/expiry.ts'
 import { hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { duration, formatDuration } from '../units/duration.ts'
@@ -36,11 +36,11 @@ const schema = z
       .int()
       .min(0)
       .max(4_096)
-      .default(64)
+      .default(1_024)
       .describe(
-        'How many calls may wait for a slot, earliest deadline first; 0: none. Of the places a tool gets the part that it gets of the slots.',
+        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms. Of the places a tool gets the part that it gets of the slots.',
       ),
-    maxWait: duration({ min: 1 }).default(5_000).describe('How long a call waits for a slot at most.'),
+    maxWait: duration({ min: 1 }).default(20_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
       .number()
       .min(0.01)
@@ -64,8 +64,8 @@ export const bulkheadFull = {
 } as const satisfies PolicyReason
 
 /**
- * Limits concurrency per server and per tool; calls over the limit wait in a bounded queue, earliest deadline first,
- * with a fair share for every tenant. A call that finds no place, or no slot in time, is rejected.
+ * Limits concurrency per server and per tool; calls over the limit wait in a bounded queue, with a fair share for every tenant. A
+ * call that finds no place, or no slot in time, is rejected.
  */
 export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -91,6 +91,13 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   },
 }
 
+/** A slot that is held for so long, in milliseconds, and for so many times what is usual, does not count any more. */
+const OVERDUE_MS: Millis = 5_000
+const OVERDUE_TIMES = 10
+
+/** Most of such slots, in times of those that count. */
+const MOST_OVERDUE_TIMES = 16
+
 interface PoolSettings {
   /** How many calls run at once. */
   readonly concurrent: number
@@ -113,9 +120,14 @@ class Slot implements Holding {
   outer: Holding | undefined
   readonly tool: ToolSlots
   readonly tenant: Tenant
-  /** `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. */
-  state: 'held' | 'lent' | 'waiting' | 'over' = 'held'
+  /**
+   * `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. `overdue`: the call has held it for
+   * so long that it does not count any more.
+   */
+  state: 'held' | 'lent' | 'waiting' | 'overdue' | 'over' = 'held'
   since: Millis = 0
+  /** When it is looked at whether it is held for too long. */
+  expiry: Expiry | undefined
   /** Ends the wait. */
   settle: (() => void) | undefined
   readonly #lending: Lending
@@ -148,19 +160,21 @@ export class Pool {
   readonly #queue = new WaitQueue(this.#tenants, (tool) => this.#hasSlot(tool))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
+  /** Looks after slots that are held for long. */
+  readonly #overdueLooks: ExpiryQueue
+  #overdue = 0
   /** Calls whose agent has answered, and that wait for a slot to go on, oldest first. */
   readonly #returning = new Set<Slot>()
   readonly #lending: Lending = {
     lend: (slot) => this.#lend(slot),
     takeBack: (slot) => this.#takeBack(slot),
   }
-  #arrivals = 0
-
   constructor(server: string, settings: PoolSettings, clock: Clock) {
     this.server = server
     this.settings = settings
     this.#clock = clock
     this.#expiries = new ExpiryQueue(clock, settings.maxWait)
+    this.#overdueLooks = new ExpiryQueue(clock, OVERDUE_MS)
   }
 
   get running(): number {
@@ -206,7 +220,7 @@ export class Pool {
     const since = this.#clock.now()
     return waitForSlot(this.#queue, this.#expiries, {
       call,
-      order: this.#arrivals++,
+      since,
       tool,
       tenant,
       start: () => {
@@ -228,7 +242,16 @@ export class Pool {
     }))
     const { running, waiting } = this
     const holdMs = Math.round(this.#holds.estimateMs(this.#clock.now()))
-    return { concurrent, running, queue, waiting, tenants: this.#tenants.active, holdMs, tools }
+    return {
+      concurrent,
+      running,
+      overdue: this.#overdue,
+      queue,
+      waiting,
+      tenants: this.#tenants.active,
+      holdMs,
+      tools,
+    }
   }
 
   #start(call: Call, tool: ToolSlots, tenant: Tenant, next: Service): Promise<Outcome> {
@@ -236,12 +259,12 @@ export class Pool {
     this.#take(slot)
     hold(call.record, slot)
     const broke = (cause: unknown): never => {
-      this.#end(call, slot)
+      this.#end(call, slot, false)
       throw cause
     }
     try {
       return next(call).then((outcome) => {
-        this.#end(call, slot)
+        this.#end(call, slot, outcome.kind === 'answered')
         return outcome
       }, broke)
     } catch (cause) {
@@ -249,10 +272,15 @@ export class Pool {
     }
   }
 
-  #end(call: Call, slot: Slot): void {
+  #end(call: Call, slot: Slot, isAnswered: boolean): void {
     letGo(call.record, slot)
     if (slot.state === 'held') this.#free(slot)
     if (slot.state === 'waiting') this.#returning.delete(slot)
+    if (slot.state === 'overdue') {
+      this.#overdue--
+      // Else a tool that is always slow would be taken for one that hangs, call after call.
+      if (isAnswered) slot.tool.holds.learn(this.#clock.now() - slot.since)
+    }
     slot.state = 'over'
     slot.settle?.()
   }
@@ -264,12 +292,35 @@ export class Pool {
     this.#holds.started(now)
     slot.tool.holds.started(now)
     this.#tenants.started(slot.tenant)
+    slot.expiry = this.#overdueLooks.add(() => this.#lookAt(slot))
   }
 
-  #free({ tool, tenant, since }: Slot): void {
+  /**
+   * A slot that is held far longer than usual is no measure of what its server does: it hangs, and others may run. As long as nobody knows
+   * what is usual for the tool, it is slow.
+   */
+  #lookAt(slot: Slot): void {
+    const heldMs = this.#clock.now() - slot.since
+    const { usualMs } = slot.tool.holds
+    const isOverdue = usualMs !== undefined && heldMs >= OVERDUE_TIMES * usualMs
+    if (isOverdue && this.#overdue < MOST_OVERDUE_TIMES * this.settings.concurrent) {
+      slot.state = 'overdue'
+      this.#overdue++
+      this.#holds.left(slot.since)
+      slot.tool.holds.left(slot.since)
+      this.#givenBack(slot.tenant)
+    } else slot.expiry = this.#overdueLooks.add(() => this.#lookAt(slot))
+  }
+
+  #free({ tool, tenant, since, expiry }: Slot): void {
     const now = this.#clock.now()
+    if (expiry !== undefined) this.#overdueLooks.remove(expiry)
     this.#holds.ended(since, now)
     tool.holds.ended(since, now)
+    this.#givenBack(tenant)
+  }
+
+  #givenBack(tenant: Tenant): void {
     // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
     if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant)
@@ -303,6 +354,7 @@ export class Pool {
   /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
+    const now = this.#clock.now()
     // Those that are half done go first.
     for (const slot of this.#returning) {
       if (!this.#hasSlot(slot.tool)) continue
@@ -312,7 +364,7 @@ export class Pool {
     }
     while (this.running < concurrent) {
       const share = Math.max(1, Math.floor(concurrent * Math.min(tenantShare, 1 / this.#tenants.active)))
-      const waiter = this.#queue.next(share)
+      const waiter = this.#queue.next(share, now)
       if (waiter === undefined) return
       waiter.start()
     }
@@ -322,7 +374,11 @@ export class Pool {
   #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
     const isToolFull = tool.waiting >= this.placesOf(tool)
     if (!isToolFull && this.#queue.size < this.settings.queue) return true
-    const evictionVictim = this.#queue.evictionVictim(tenant, isToolFull ? tool : undefined)
+    const evictionVictim = this.#queue.evictionVictim(
+      tenant,
+      isToolFull ? tool : undefined,
+      this.#clock.now(),
+    )
     evictionVictim?.displace()
     return evictionVictim !== undefined
   }

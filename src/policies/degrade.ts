@@ -94,6 +94,7 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
     const last = config.static && prepared(config.static, notice)
     return (next) => (call) => {
       if (call.tool === undefined) return next(call)
+      call.record.hasAlternative = true
       return next(call).then((outcome) => {
         const failure = failureOf(call, outcome)
         if (failure === undefined) {

@@ -33,10 +33,8 @@ export const events: ReadonlyMap<string, EventType> = new Map(
   described.flatMap(([, own]) => Object.entries(own.events ?? {})),
 )
 
-/** All kinds of states that are shown, each once. */
-export const states: readonly StateKind[] = [
-  ...new Map(described.flatMap(([, own]) => (own.states ?? []).map((state) => [state.kind, state]))).values(),
-]
+/** All that is shown of states, each once. */
+export const states: readonly StateKind[] = [...new Set(described.flatMap(([, own]) => own.states ?? []))]
 
 export const operators: readonly Operator[] = described.flatMap(([, own]) => own.operator ?? [])
 

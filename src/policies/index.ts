@@ -5,8 +5,10 @@ import { breaker } from './breaker.ts'
 import { bulkhead } from './bulkhead.ts'
 import { deadline } from './deadline.ts'
 import { degrade } from './degrade.ts'
+import { gate } from './gate.ts'
 import { hedge } from './hedge.ts'
 import { idempotency } from './idempotency.ts'
+import { overdue } from './overdue.ts'
 import { rateLimit } from './rate-limit.ts'
 import { retry } from './retry.ts'
 import { route } from './route.ts'
@@ -24,6 +26,8 @@ export const policies = {
   degrade,
   idempotency,
   retry,
+  gate,
+  overdue,
   hedge,
   rateLimit,
   bulkhead,

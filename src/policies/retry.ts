@@ -1,12 +1,19 @@
 import { z } from 'zod'
 import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
-import { isFailure, isIncorrect, isRepeatable, wasNeverDelivered } from '../mesh/classify.ts'
+import {
+  isConnectionLost,
+  isFailure,
+  isIncorrect,
+  isRepeatable,
+  wasNeverDelivered,
+} from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { KeyedRandom } from '../mesh/keyed-random.ts'
 import { gatewayError, isGatewayError } from '../mesh/errors.ts'
 import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
+import { Proof } from './retry/proof.ts'
 import {
   budgetSchema,
   dividedBudget,
@@ -16,6 +23,7 @@ import {
   retries,
   retryBudget,
   RetryBudgets,
+  type RetryKind,
   type RetryRefusal,
   retryRefused,
   withSent,
@@ -23,16 +31,22 @@ import {
 
 const schema = z
   .strictObject({
-    maxRetries: z.int().min(0).max(10).default(2).describe('Most tries after the first, 0 to 10.'),
+    maxRetries: z.int().min(0).max(10).default(4).describe('Most tries after the first, 0 to 10.'),
     base: duration({ min: 1 })
       .default(100)
       .describe(
-        'Longest wait before the first retry; it doubles with each. The wait is drawn from 0 up to it.',
+        'Longest wait before the first retry; with each further one it is four times as long. The wait is drawn from half of it up to it.',
       ),
     cap: duration({ min: 1 })
-      .default(2_000)
+      .default(10_000)
       .describe('Longest of these waits. What the server asks for comes on top.'),
     budget: budgetSchema,
+    waitForProof: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Whether a retry goes as soon as another call of the tool has succeeded, and else only when no other retry finds out whether the tool works: up to 20s, and not at all for a tool that has done nothing but fail for 30s.',
+      ),
     incorrect: z
       .boolean()
       .default(false)
@@ -53,7 +67,12 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
   build({ budget, ...config }, context, scope): Layer {
     const budgets = new RetryBudgets(context, scope, budget)
-    const parts = { ...config, context, scope, budgets }
+    const { set, server, tool, overrides } = scope
+    const proof = context.state.get(
+      { kind: 'proof', set, server, tool, overrides },
+      () => new Proof(context.clock),
+    )
+    const parts = { ...config, context, scope, budgets, proof }
     const leave = () => budgets.leave()
     const broke = (cause: unknown) => {
       leave()
@@ -61,11 +80,15 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
     }
     return (next) => (call) => {
       const hedgesBefore = hedges.of(call.record)
+      const begunAt = context.clock.now()
       const first = next(call)
-      budgets.enter(context.clock.now())
+      budgets.enter(begunAt)
       return first.then((outcome) => {
         if (isWorthRetrying(outcome, config.incorrect))
-          return Promise.resolve(new Retries(call, next, parts, hedgesBefore).after(outcome)).finally(leave)
+          return Promise.resolve(
+            new Retries(call, next, parts, hedgesBefore).after(outcome, begunAt),
+          ).finally(leave)
+        if (outcome.kind === 'answered') proof.good(begunAt)
         leave()
         return outcome
       }, broke)
@@ -77,10 +100,18 @@ interface RetryParts extends Backoff {
   /** Most retries of one call. */
   readonly maxRetries: number
   readonly incorrect: boolean
+  readonly waitForProof: boolean
   readonly context: PolicyContext
   readonly scope: Scope
   readonly budgets: RetryBudgets
+  readonly proof: Proof
 }
+
+/** How long a call waits for a proof that has another answer, in milliseconds. */
+const ALTERNATIVE_PATIENCE_MS: Millis = 1_000
+
+/** How often a call may be sent that may have run and was lost each time: it may be what ends its server. */
+const MOST_LOST = 3
 
 /** What follows on the first failure of a call: waits and further tries, until one of them is to be told. */
 class Retries {
@@ -89,6 +120,8 @@ class Retries {
   readonly #parts: RetryParts
   readonly #hedgesBefore: number
   #retries = 0
+  /** Tries that may have run, and after which the server was lost. */
+  #lost = 0
   /** Whether any try may have run. */
   #sent = false
   /** The latest answer that came, though wrong: better than none. */
@@ -102,57 +135,108 @@ class Retries {
     this.#hedgesBefore = hedgesBefore
   }
 
-  /** What becomes of the call after a try that ended so. */
-  after(outcome: Outcome): Outcome | Promise<Outcome> {
-    const { context, budgets, incorrect } = this.#parts
+  /** What becomes of the call after a try that began at `begunAt` and ended so. */
+  after(outcome: Outcome, begunAt: Millis): Outcome | Promise<Outcome> {
+    const { context, incorrect, proof } = this.#parts
     const { signal, record } = this.#call
     this.#sent ||= !wasNeverDelivered(outcome)
-    if (signal.aborted || !isWorthRetrying(outcome, incorrect)) return this.#told(outcome)
+    if (!isWorthRetrying(outcome, incorrect)) {
+      if (outcome.kind === 'answered') proof.good(begunAt)
+      return this.#told(outcome)
+    }
+    const isLost = isConnectionLost(outcome)
+    if (isLost && !wasNeverDelivered(outcome)) this.#lost++
+    if (!isLost) proof.bad(begunAt)
+    if (signal.aborted) return this.#told(outcome)
     const waitMs = waitBefore(this.#retries, this.#call, outcome, this.#parts, context.random)
     const refusal = this.#refusal(outcome, waitMs)
     retryRefused.note(record, refusal)
     if (refusal !== undefined) return this.#told(outcome)
     if (outcome.kind === 'answered' && outcome.verdict !== 'rpc_error') this.#wrong = outcome
-    const since = context.clock.now()
-    return context.clock.sleep(waitMs, signal).then(
-      () => {
-        record.waitedMs += context.clock.now() - since
-        return this.#again(outcome)
-      },
-      (reason: unknown) => {
-        budgets.release()
-        return this.#abandoned(reason)
-      },
-    )
+    return this.#afterWait(outcome, begunAt, waitMs)
+  }
+
+  /** Waits, for a server that was lost at its gate, and else for a proof that the tool works. */
+  async #afterWait(outcome: Outcome, begunAt: Millis, waitMs: Millis): Promise<Outcome> {
+    const { context, budgets, base } = this.#parts
+    const { clock } = context
+    const { signal, record } = this.#call
+    const since = clock.now()
+    const waitsForProof = this.#parts.waitForProof && !isConnectionLost(outcome)
+    const { isHeld } = this.#kindOf(outcome)
+    // What is released gradually counts from then on only.
+    if (!isHeld) budgets.start()
+    try {
+      const shortMs = (outcome.kind === 'failed' && outcome.error.retryAfterMs) || 0
+      await clock.sleep(waitsForProof ? Math.min(waitMs, shortMs + base) : waitMs, signal)
+      const isProven = !waitsForProof || (await this.#proven(begunAt, since + waitMs))
+      record.waitedMs += clock.now() - since
+      if (!isProven)
+        return signal.aborted ? this.#abandoned(signal.reason) : this.#refused('no_proof', outcome)
+    } catch (reason) {
+      if (!isHeld) budgets.release()
+      if (!signal.aborted) throw reason
+      return this.#abandoned(reason)
+    }
+    if (isHeld) budgets.start()
+    return this.#again(outcome, waitsForProof)
+  }
+
+  #proven(failedAt: Millis, turnAt: Millis): Promise<boolean> {
+    const waiting = { failedAt, turnAt, retries: this.#retries, leftMs: this.#patienceMs() }
+    return this.#parts.proof.wait(waiting, this.#call.signal)
+  }
+
+  /** How long the call may wait for a proof, in milliseconds. */
+  #patienceMs(): Millis {
+    const { record } = this.#call
+    const left = leftMs(this.#call, this.#parts.context.clock.now())
+    return record.hasAlternative ? Math.min(left, ALTERNATIVE_PATIENCE_MS) : left
+  }
+
+  #refused(refusal: RetryRefusal, outcome: Outcome): Outcome {
+    retryRefused.note(this.#call.record, refusal)
+    return this.#told(outcome)
   }
 
   #refusal(outcome: Outcome, waitMs: number): RetryRefusal | undefined {
     const { maxRetries, context, scope, budgets } = this.#parts
     const rule = ruleAgainst(this.#call, outcome, scope)
     if (rule !== undefined) return rule
-    if (this.#retries >= maxRetries) return 'max_retries'
+    if (this.#retries >= maxRetries || this.#lost >= MOST_LOST) return 'max_retries'
     const now = context.clock.now()
-    return fits(waitMs, this.#call, now) ? budgets.claim(now) : 'deadline'
+    if (waitMs >= leftMs(this.#call, now)) return 'deadline'
+    // A call that found nobody has cost nobody anything, and the gate of its server says when it may try again.
+    const isFree = isConnectionLost(outcome) && wasNeverDelivered(outcome)
+    return isFree ? undefined : budgets.reserve(now, this.#kindOf(outcome))
   }
 
-  #again(before: Outcome): Promise<Outcome> {
+  #kindOf(outcome: Outcome): RetryKind {
+    return { isCostly: isCostly(outcome), isHeld: isConnectionLost(outcome) || this.#parts.waitForProof }
+  }
+
+  async #again(before: Outcome, waitedForProof: boolean): Promise<Outcome> {
     const { attempt, record } = this.#call
+    const { budgets, proof, context } = this.#parts
     this.#retries++
     // Hedges have numbers too: no two tries of a call share one.
     const number = attempt + this.#retries + hedges.of(record) - this.#hedgesBefore
-    const release = () => this.#parts.budgets.release()
-    return this.#next(nextTry(this.#call, number))
-      .finally(release)
-      .then((outcome) => {
-        // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
-        if (outcome.kind === 'rejected') {
-          noteSupersededRejection(record, outcome)
-          retryRefused.note(record, 'limited')
-          return this.#told(before)
-        }
+    const begunAt = context.clock.now()
+    let isGood = false
+    try {
+      const outcome = await this.#next(nextTry(this.#call, number)).finally(() => budgets.release())
+      if (outcome.kind !== 'rejected') {
         retries.add(record)
-        return this.after(outcome)
-      })
+        isGood = !isWorthRetrying(outcome, this.#parts.incorrect)
+        // How it ended is known before the next one may go.
+        return this.after(outcome, begunAt)
+      }
+      // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
+      noteSupersededRejection(record, outcome)
+      return this.#refused('limited', before)
+    } finally {
+      if (waitedForProof) proof.over(isGood)
+    }
   }
 
   #told(outcome: Outcome): Outcome {
@@ -203,8 +287,11 @@ function asksForInput(outcome: Outcome): boolean {
   return result?.resultType === 'input_required'
 }
 
+/** How much longer each wait may be than the one before. */
+const GROWTH = 4
+
 interface Backoff {
-  /** Longest wait before the first retry, in milliseconds; each further one may wait twice as long. */
+  /** Longest wait before the first retry, in milliseconds; each further one may wait four times as long. */
   readonly base: Millis
   /** Longest of these waits, in milliseconds. What the server asks for comes on top. */
   readonly cap: Millis
@@ -214,8 +301,8 @@ interface Backoff {
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * How long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from 0 up to the
- * exponential bound ("full jitter", Brooker 2015), which spreads a crowd the widest. Comes on top of what the
+ * How long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from half of the exponential bound up to the
+ * exponential bound ("equal jitter", Brooker 2015): what has just failed is given some time in any case. Comes on top of what the
  * server asked for: all who were sent away got the same time from it.
  */
 function waitBefore(
@@ -228,13 +315,24 @@ function waitBefore(
   const { caller, id, record, server, tool, attempt } = call
   const key = `${caller.id}\n${id}\n${record.startedAt}\n${server}\n${tool ?? call.method}\n${attempt + retry}`
   const askedMs = outcome.kind === 'failed' ? (outcome.error.retryAfterMs ?? 0) : 0
-  return askedMs + random(key, 'retry') * Math.min(cap, base * 2 ** retry)
+  return askedMs + (0.5 + random(key, 'retry') / 2) * Math.min(cap, base * GROWTH ** retry)
 }
 
 /**
- * Whether a try after the wait begins before the deadline. Time that the agent was asked does not count towards
- * deadlines, but who was asked has been sent something, and that call is not retried.
+ * How long a call can wait, in milliseconds. Time that the agent was asked does not count towards deadlines, but a call that
+ * was asked has been sent, and is not retried.
  */
-function fits(waitMs: Millis, { deadline }: Call, now: Millis): boolean {
-  return waitMs < (deadline === undefined ? LONGEST_WAIT_MS : deadline.at - now)
+function leftMs({ deadline }: Call, now: Millis): Millis {
+  return deadline === undefined ? LONGEST_WAIT_MS : deadline.at - now
+}
+
+/**
+ * Whether the server may have worked on the call, or has too much to do and does not say until when: sending it again would make that
+ * worse.
+ */
+function isCostly(outcome: Outcome): boolean {
+  if (outcome.kind !== 'failed') return false
+  const { reason, status, retryAfterMs } = outcome.error
+  if (reason === 'attempt_timeout') return true
+  return retryAfterMs === undefined && (reason === 'upstream_rate_limited' || status === 503)
 }

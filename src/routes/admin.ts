@@ -128,7 +128,11 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
 function registerOperator(app: FastifyInstance, operator: Operator, store: StateStore): void {
   const { path, kind, noun, actions } = operator
   const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
-  app.get(`/admin/${path}`, () => store.list<Observable>(kind).flatMap(rowsOf))
+  const shown = new Set([
+    kind,
+    ...policyStates.flatMap((state) => (state.shownAt === path ? state.kind : [])),
+  ])
+  app.get(`/admin/${path}`, () => [...shown].flatMap((one) => store.list<Observable>(one).flatMap(rowsOf)))
 
   app.post<OneState>(`/admin/${path}/:server/:tool`, (request, reply) => {
     const { server, tool } = request.params

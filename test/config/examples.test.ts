@@ -9,6 +9,8 @@ import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { clientKeys } from '../../src/config/schema/client-keys.ts'
 import { config as schema } from '../../src/config/schema/schema.ts'
+import { only, policiesOf } from '../../src/sim/policy-choices.ts'
+import { peers } from '../../src/sim/studies/defaults/sets.ts'
 import { spread } from '../../src/config/schema/schema-walk.ts'
 
 const folder = 'config'
@@ -87,3 +89,11 @@ function keysOf(root: z.core.$ZodType): Set<string> {
       .filter((key) => key !== ''),
   )
 }
+
+test('peers.yaml has the sets that the study of the defaults compares with', async () => {
+  const { policies: written } = parse(await read('peers.yaml')) as { policies: { sets: object } }
+  const { sets } = policiesOf(written)
+  for (const [name, settings] of Object.entries(peers))
+    assert.deepEqual(sets[name], only(name, { deadline: {}, ...settings }).policies.defaults, name)
+  assert.deepEqual(Object.keys(sets), Object.keys(peers))
+})

@@ -66,7 +66,7 @@ test('a chain of fallbacks that ends is none', async (t) => {
 test('a queue has a bound, and numbers that contradict each other within a policy are named', async (t) => {
   const issues = await wrongWith(
     t,
-    '  defaults: { bulkhead: { queue: 5000, concurrent: 4, perTool: 8 }, breaker: { open: 2m }, retry: { base: 3s } }',
+    '  defaults: { bulkhead: { queue: 5000, concurrent: 4, perTool: 8 }, breaker: { open: 2m }, retry: { base: 11s } }',
   )
   assert.match(issues.join('\n'), /bulkhead\.queue/)
   assert.match(issues.join('\n'), /retry\.base/)

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { test, type TestContext } from 'node:test'
 import { PostReply, sendJson } from '../../src/downstream/post-reply.ts'
 import { newRecord } from '../../src/mesh/call.ts'
+import { hold } from '../../src/mesh/pause-deadline.ts'
 import { LargeMessage } from '../../src/protocol/large-message.ts'
 import { LongStrings } from '../../src/protocol/long-strings.ts'
 import { holdResponses } from '../support/held-responses.ts'
@@ -227,4 +229,52 @@ test('a reply to a client that is gone, or has one already, is nothing', async (
   assert.equal((await client.headers).headers['x-test'], '1')
   assert.equal(client.text, '{}')
   sendJson(response, 200, '{}')
+})
+
+/** A call that holds something, and how often it has been lent. */
+function held() {
+  const record = newRecord(0)
+  const facts = { record, lent: 0 }
+  hold(record, { outer: undefined, lend: () => void facts.lent++, takeBack: () => undefined })
+  return facts
+}
+
+test('a call holds nothing any more when its client has been gone for a second', async (t) => {
+  const { clock, client, response, reply } = await setUp(t)
+  const [one, over] = [held(), held()]
+  for (const { record } of [one, over]) reply.watch(record)
+  over.record.isOver = true
+  const closed = once(response, 'close')
+  client.close()
+  await closed
+  await clock.advance(999)
+  assert.deepEqual([one.lent, over.lent], [0, 0])
+  await clock.advance(1)
+  assert.deepEqual([one.lent, over.lent], [1, 0])
+  assert.equal(clock.pending, 0)
+})
+
+test('a call keeps what it holds when its client got the reply', async (t) => {
+  const { clock, client, response, reply } = await setUp(t)
+  const one = held()
+  reply.watch(one.record)
+  const closed = once(response, 'close')
+  await reply.finish([answer])
+  await client.ended
+  await closed
+  await clock.advance(10_000)
+  assert.equal(one.lent, 0)
+})
+
+test('a batch of many requests has one listener for the end of its connection', async (t) => {
+  const { clock, client, response, reply } = await setUp(t, {}, true)
+  const before = response.listenerCount('close')
+  const all = Array.from({ length: 50 }, held)
+  for (const { record } of all) reply.watch(record)
+  assert.equal(response.listenerCount('close'), before + 1)
+  const closed = once(response, 'close')
+  client.close()
+  await closed
+  await clock.advance(1_000)
+  assert.ok(all.every(({ lent }) => lent === 1))
 })

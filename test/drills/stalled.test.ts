@@ -25,7 +25,7 @@ after(async () => {
   closeServers()
 })
 
-test('a gateway that stood still blames no server for it: what was answered meanwhile is told, and no breaker opens', async () => {
+test('a gateway that stood still blames no server for it: what was answered meanwhile is told, and no gate or breaker opens', async () => {
   const held: { readonly id: unknown; readonly who: unknown; readonly response: ServerResponse }[] = []
   let holds = true
   const answer = ({ id, who, response }: (typeof held)[number]) => {
@@ -46,7 +46,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
   )
   const gateway = await Gateway.start({
     servers: { remote: { url: server.url, health: { every: '1s' } }, local: stdioToolbox() },
-    policies: { defaults: { attemptTimeout: { timeout: TIMEOUT_MS }, retry: false } },
+    policies: { defaults: { attemptTimeout: { timeout: TIMEOUT_MS }, retry: false, breaker: {} } },
   })
   await gateway.waitFor('up', 'remote', 'local')
   const [remote, local] = await Promise.all([
@@ -75,7 +75,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
     await Promise.all(slept),
     slept.map(() => `slept ${SLEEP_MS} ms`),
   )
-  // Sessions, servers and breakers are what they were.
+  // Sessions, servers, gates and breakers are what they were.
   assert.equal(await remote.say('tell', { who: 'afterwards' }), 'afterwards')
   assert.equal(await local.say('echo', { text: 'afterwards' }), 'afterwards')
   const { body: breakers } = await gateway.admin<{ state: string }[]>('/admin/breakers')

@@ -22,7 +22,7 @@ export const STRICT_TOKEN = 'a-token-for-the-recorded-exchanges'
 
 const legacyOnly = { era: 'legacy', ...quiet }
 
-/** Waits that are drawn are too short to tell, and no limit that counts by time is ever in the way. */
+/** Waits that are drawn are too short to tell, no limit that counts by time is ever in the way, and nobody waits for a server that is lost. */
 const policies = {
   defaults: {
     retry: {
@@ -32,6 +32,8 @@ const policies = {
       budget: { ratio: 1, floor: 1000, concurrency: 1, leastConcurrent: 100 },
     },
     breaker: { window: NEVER, minimum: 100_000, consecutive: 0, correctness: false, jitter: 0 },
+    gate: false,
+    overdue: false,
   },
   overrides: [
     { match: { server: 'legacy', tool: 'json_schema_2020_12_tool' }, arguments: { check: 'enforce' } },

@@ -5,12 +5,18 @@ import { scopeFor } from '../../src/mesh/scope.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { testTarget } from '../support/target.ts'
 
+const back = Promise.resolve()
 const facts = { inputSchema: {}, outputSchema: {}, fingerprint: '1' }
 
-function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: string | undefined = 't') {
+function scope(
+  effect: Effect | undefined,
+  said: Effect = 'unknown',
+  tool: string | undefined = 't',
+  server = 's',
+) {
   return scopeFor({
     set: 'default',
-    server: 's',
+    server,
     tool,
     overrides: undefined,
     effect,
@@ -21,6 +27,8 @@ function scope(effect: Effect | undefined, said: Effect = 'unknown', tool: strin
             facts: () => facts,
             effectOf: () => said,
             home: () => 2,
+            isLost: (replica) => replica === 1,
+            reached: (replica) => (replica === 1 ? back : undefined),
           })
         : undefined,
     fallbackCall: () => undefined,
@@ -48,4 +56,19 @@ test('what is known of the tool, its server and its callers comes from the regis
   assert.equal(known.facts(), facts)
   assert.equal(known.home(new TestCaller()), 2)
   assert.equal(scope(undefined, 'unknown', undefined).tool, 't')
+})
+
+test('the registry knows which replicas are lost, and tells when one is back', () => {
+  const known = scope(undefined)
+  assert.deepEqual(
+    [0, 1, 2].map((replica) => known.isLost(replica)),
+    [false, true, false],
+  )
+  assert.equal(known.reached(1), back)
+  assert.equal(known.reached(0), undefined)
+})
+
+test('of a server that has left the config no replica is lost, and none is waited for', () => {
+  const gone = scope(undefined, 'unknown', 't', 'gone')
+  assert.deepEqual([gone.isLost(1), gone.reached(1)], [false, undefined])
 })

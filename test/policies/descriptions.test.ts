@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { reasons } from '../../src/mesh/errors.ts'
 import { newFacts } from '../../src/mesh/facts.ts'
 import { ATTRIBUTES } from '../../src/telemetry/tracing/spans.ts'
-import { events, facts, operators, policyMetrics, states } from '../../src/policies/descriptions.ts'
+import { events, facts, operators, policyMetrics } from '../../src/policies/descriptions.ts'
 import { policies } from '../../src/policies/index.ts'
 
 const own = Object.values(policies)
@@ -29,7 +29,9 @@ test('no two policies use one name for different things', () => {
   )
   assert.equal(events.size, own.flatMap((policy) => Object.keys(policy.events ?? {})).length)
   assertDistinct(
-    states.map(({ kind }) => kind),
+    [...new Set(own.flatMap(({ states: kept = [] }) => kept))].map(
+      ({ kind, gauge }) => `${kind} ${gauge?.metric.name}`,
+    ),
     'kinds of state',
   )
   assertDistinct(

@@ -33,8 +33,8 @@ test("somebody else's retry is not sent twice", async () => {
   assert.equal(retryRefused.of(call.record), 'inbound_attempt')
 })
 
-test('second tries are paid for from the budget of retries, and without it there are none', async () => {
-  const config = { budget: { ratio: 0, floor: 0.2 } }
+test('second tries are paid for from the budget of retries, with half of its floor, and without it there are none', async () => {
+  const config = { budget: { ratio: 0, floor: 0.4 } }
   const { clock, send, tries } = hedged([9_000, 9_000, 9_000, 9_000, 9_000], { config })
   const calls = [1, 2, 3].map(() => toolCall('tool'))
   for (const call of calls) send(call)
@@ -100,7 +100,14 @@ test('it has to be said when a call is to be sent twice; everything else has a d
   assert.deepEqual(hedge.schema.parse({ after: 'p99' }), {
     after: 'p99',
     maxHedges: 1,
-    budget: { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 },
+    budget: {
+      ratio: 0.5,
+      costlyRatio: 0.2,
+      floor: 10,
+      window: 10_000,
+      concurrency: 0.5,
+      leastConcurrent: 16,
+    },
   })
   assert.equal(hedge.schema.parse({ after: '2s' }).after, 2_000)
 })

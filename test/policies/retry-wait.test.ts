@@ -8,7 +8,7 @@ import { retry } from '../../src/policies/retry.ts'
 import { toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { answer, failed, pass, scripted } from './retry/scripted.ts'
+import { answer, failed, pass, scripted, slow } from './retry/scripted.ts'
 import { retryRefused } from '../../src/policies/retry/tries.ts'
 
 /** A server with a script; `at` are the times at which it got a call. */
@@ -30,13 +30,13 @@ function setUp(
   return { clock, context, send, at, told }
 }
 
-test('waits are drawn from zero up to a bound that doubles with each retry, and is capped', async () => {
+test('waits are drawn from half of a bound up to it, which grows fourfold with each retry and is capped', async () => {
   for (const [draw, waits] of [
-    [0, [0, 0, 0, 0, 0]],
-    [0.5, [50, 100, 200, 400, 500]],
-    [0.999, [99.9, 199.8, 399.6, 799.2, 999]],
+    [0, [50, 200, 500, 500, 500]],
+    [0.5, [75, 300, 750, 750, 750]],
+    [0.998, [99.9, 399.6, 999, 999, 999]],
   ] as const) {
-    const config = { maxRetries: 5, base: 100, cap: '1s' }
+    const config = { maxRetries: 5, base: 100, cap: '1s', waitForProof: false }
     const { clock, send, at } = setUp([failed('bad_reply')], { config, random: () => draw })
     send(toolCall('tool'))
     await pass(clock, 10_000)
@@ -49,7 +49,7 @@ test('waits are drawn from zero up to a bound that doubles with each retry, and 
 })
 
 test('calls and retries that fail at one time come back at different times', async () => {
-  const config = { budget: { floor: 1_000, leastConcurrent: 1_000 } }
+  const config = { maxRetries: 2, waitForProof: false, budget: { floor: 1_000, leastConcurrent: 1_000 } }
   const { clock, send, at } = setUp([failed('bad_reply')], { config })
   for (let i = 0; i < 20; i++) send(toolCall('tool'))
   await pass(clock, 10_000)
@@ -82,11 +82,12 @@ test('a wait that ends after the deadline is not begun', async () => {
 })
 
 test('backoff counts towards the deadline too', async () => {
-  const { clock, send, at } = setUp([failed('bad_reply')], { random: () => 0.5 })
+  const config = { waitForProof: false }
+  const { clock, send, at } = setUp([failed('bad_reply')], { config, random: () => 0.5 })
   const call = toolCall('tool', {}, { deadline: { at: 150, reserveMs: undefined } })
   send(call)
   await pass(clock, 1_000)
-  assert.deepEqual(at, [0, 50])
+  assert.deepEqual(at, [0, 75])
   assert.equal(retryRefused.of(call.record), 'deadline')
 })
 
@@ -131,4 +132,66 @@ test('a caller that gave up before the failure gets the failure', async () => {
   await pass(clock, 1_000)
   assert.deepEqual(told, [outcome])
   assert.equal(at.length, 1)
+})
+
+test('a retry does not wait for its turn when another call of the tool has succeeded', async () => {
+  for (const [isProven, expected] of [
+    [false, [0, 1_000, 5_000]],
+    [true, [0, 1_000, 2_000]],
+  ] as const) {
+    const clock = new ManualClock()
+    const context = { ...testPolicyContext(clock), random: () => 1 }
+    const layer = retry.build(retry.schema.parse({ base: '1s' }), context, testScope())
+    const at: number[] = []
+    const service = layer(({ id, attempt }) => {
+      if (id === 'succeeds') return Promise.resolve(answer)
+      at.push(clock.now())
+      return Promise.resolve(attempt < 3 ? failed('bad_reply') : answer)
+    })
+    void service(toolCall('tool', {}, { id: 'fails' }))
+    await pass(clock, 1_500)
+    if (isProven) await service(toolCall('tool', {}, { id: 'succeeds' }))
+    await pass(clock, 10_000)
+    assert.deepEqual(at, expected)
+  }
+})
+
+test('a tool that fails for everybody gets one retry at a time, and a few a second', async () => {
+  const clock = new ManualClock()
+  const failing = slow(clock, 10, () => failed('bad_reply'))
+  const layer = retry.build(retry.schema.parse({}), testPolicyContext(clock), testScope())
+  let [underWay, most, count] = [0, 0, 0]
+  const service = layer((call) => {
+    if (call.attempt === 1) return failing(call)
+    count++
+    most = Math.max(most, ++underWay)
+    return failing(call).finally(() => underWay--)
+  })
+  for (let i = 0; i < 50; i++) void service(toolCall('tool'))
+  await pass(clock, 10_000)
+  assert.equal(most, 1)
+  assert.ok(count >= 15 && count <= 50, `${count} retries in 10 s`)
+})
+
+test('a call that was lost waits for no proof: its gate knows when the server is back', async () => {
+  const { clock, send, told } = setUp([failed('upstream_unavailable', { sent: false }), answer])
+  send(toolCall('tool'))
+  await pass(clock, 100)
+  assert.deepEqual(told, [answer])
+})
+
+test('a retry that found no proof in time says so, and tells the failure', async () => {
+  const outcome = failed('bad_reply')
+  const { clock, send, told, context } = setUp([outcome])
+  const calls = Array.from({ length: 200 }, () => toolCall('tool'))
+  for (const call of calls) send(call)
+  await pass(clock, 60_000)
+  assert.deepEqual(new Set(told), new Set([outcome]))
+  assert.equal(told.length, 200)
+  assert.ok(calls.filter(({ record }) => retryRefused.of(record) === 'no_proof').length > 20)
+  for (const [, budget] of context.state.list<{ snapshot(): object }>('retry-budget')) {
+    const { active, retrying } = budget.snapshot() as Record<string, unknown>
+    assert.deepEqual({ active, retrying }, { active: 0, retrying: 0 })
+  }
+  assert.equal(clock.pending, 0)
 })

@@ -26,11 +26,12 @@ test('a call that fails is sent again until it succeeds', async () => {
   assert.equal(retryRefused.of(record), undefined)
 })
 
-test('after two retries the last failure is told', async () => {
+test('after four retries the last failure is told', async () => {
   const last = failed('attempt_timeout')
-  const { outcome, calls, record } = await run([failed('bad_reply'), failed('bad_reply'), last])
+  const others = Array.from({ length: 4 }, () => failed('bad_reply'))
+  const { outcome, calls, record } = await run([...others, last])
   assert.equal(outcome, last)
-  assert.equal(calls.length, 3)
+  assert.equal(calls.length, 5)
   assert.equal(retryRefused.of(record), 'max_retries')
 })
 
@@ -131,14 +132,45 @@ test('no retries are sent where the config allows none', async () => {
   assert.equal(retryRefused.of(record), 'max_retries')
 })
 
-test('two retries, from 100 ms up to 2 s, unless told otherwise', () => {
+test('four retries, from 100 ms up to 10 s, unless told otherwise', () => {
   assert.deepEqual(retry.schema.parse({}), {
-    maxRetries: 2,
+    maxRetries: 4,
     base: 100,
-    cap: 2_000,
-    budget: { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 },
+    cap: 10_000,
+    budget: {
+      ratio: 0.5,
+      costlyRatio: 0.2,
+      floor: 10,
+      window: 10_000,
+      concurrency: 0.5,
+      leastConcurrent: 16,
+    },
+    waitForProof: true,
     incorrect: false,
   })
+})
+
+test('a call that was lost after it was sent is sent three times at most, one that never left five times', async () => {
+  for (const [sent, tries] of [
+    [true, 3],
+    [false, 5],
+  ] as const) {
+    const { calls, record } = await run([failed('upstream_disconnected', { sent })])
+    assert.equal(calls.length, tries)
+    assert.equal(retryRefused.of(record), 'max_retries')
+  }
+})
+
+test('tries that never left do not count among the three', async () => {
+  const unsent = failed('upstream_unavailable', { sent: false })
+  const lost = failed('upstream_disconnected')
+  for (const outcomes of [
+    [unsent, unsent, lost, lost, answer],
+    [lost, unsent, unsent, lost, answer],
+  ]) {
+    const { outcome, calls } = await run(outcomes)
+    assert.deepEqual([calls.length, outcome], [5, answer])
+  }
 })
 
 test('settings that contradict each other or are out of range are refused, by name', () => {

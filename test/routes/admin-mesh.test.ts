@@ -15,6 +15,7 @@ import type { Json } from '../support/memory-pipe.ts'
 import { noFaults } from '../support/no-faults.ts'
 
 const meshConfig = {
+  defaults: { breaker: {} },
   overrides: [
     { match: { server: 's', tool: 'a' }, breaker: { consecutive: 2 } },
     { match: { method: 'resources/*' }, breaker: { consecutive: 3 } },
@@ -74,7 +75,9 @@ async function admin(t: TestContext) {
     mesh.serviceFor('s', 'tools/list', undefined)(newCall({ method: 'tools/list', server: 's' }))
   const read = () =>
     mesh.serviceFor('s', 'resources/read', undefined)(newCall({ method: 'resources/read', server: 's' }))
-  return { get, order, call, list, read, clock }
+  /** Without gates, which are listed there too. */
+  const breakers = async () => (await get<Json[]>('/admin/breakers')).body.filter(({ tool }) => tool !== '*')
+  return { get, breakers, order, call, list, read, clock }
 }
 
 interface Chain {
@@ -128,7 +131,7 @@ test('a set that does not exist is named, with those that do', async (t) => {
 })
 
 test('breakers are listed from their first call on, and obey orders', async (t) => {
-  const { get, order, call } = await admin(t)
+  const { get, breakers, order, call } = await admin(t)
   assert.deepEqual((await get('/admin/breakers')).body, [])
   assert.match(String((await order('s/a')).body.error), /no breaker of s\/a yet/)
   await call()
@@ -136,7 +139,7 @@ test('breakers are listed from their first call on, and obey orders', async (t) 
   assert.equal(opened.status, 200)
   const { set, server, tool, replica, state, dimension } = opened.body[0] ?? {}
   assert.deepEqual([set, server, tool, replica, state, dimension], ['default', 's', 'a', 0, 'open', 'manual'])
-  assert.deepEqual((await get<Json[]>('/admin/breakers')).body, opened.body)
+  assert.deepEqual(await breakers(), opened.body)
   assert.equal((await call()).kind, 'rejected')
   for (const action of ['close', 'reset']) {
     const { body } = await order<Json[]>('s/a', { action })
@@ -144,14 +147,25 @@ test('breakers are listed from their first call on, and obey orders', async (t) 
   }
 })
 
-test('an order for one set leaves the others alone', async (t) => {
+test('the gate of a server is listed beside the breakers of its tools, and obeys no orders', async (t) => {
   const { get, order, call } = await admin(t)
+  await call()
+  const { body } = await get<Json[]>('/admin/breakers')
+  const gates = body.filter(({ tool }) => tool === '*')
+  assert.deepEqual(
+    gates.map(({ set, server, state, waiting }) => [set, server, state, waiting]),
+    [['default', 's', 'closed', 0]],
+  )
+  assert.equal((await order('s/*')).status, 404)
+})
+
+test('an order for one set leaves the others alone', async (t) => {
+  const { breakers, order, call } = await admin(t)
   await call()
   await call('cautious')
   assert.equal((await order('s/a?set=cautious', { action: 'open' })).status, 200)
-  const { body } = await get<Json[]>('/admin/breakers')
   assert.deepEqual(
-    body.map(({ set, state, manual }) => [set, state, manual]),
+    (await breakers()).map(({ set, state, manual }) => [set, state, manual]),
     [
       ['default', 'closed', false],
       ['cautious', 'open', true],
@@ -160,11 +174,11 @@ test('an order for one set leaves the others alone', async (t) => {
 })
 
 test('what an arm of an experiment goes by and remembers is shown under its name, and obeys orders', async (t) => {
-  const { get, order, call } = await admin(t)
+  const { get, breakers, order, call } = await admin(t)
   await call()
   await call('ab/bold')
   const sets = (states: Json[] = []) => states.map(({ set }) => set)
-  assert.deepEqual(sets((await get<Json[]>('/admin/breakers')).body), ['default', 'ab/bold'])
+  assert.deepEqual(sets(await breakers()), ['default', 'ab/bold'])
   const { body } = await get<Record<string, Json[]>>('/admin/budgets')
   assert.deepEqual(sets(body.bulkhead), ['default', 'ab/bold'])
   const [shown] = (await get<OfServer[]>('/admin/mesh?set=ab/bold')).body
@@ -182,11 +196,10 @@ test('requests that are no calls of a listed tool have a breaker under a name of
 })
 
 test('other requests with settings of their own have a breaker of their own, and obey the same orders', async (t) => {
-  const { get, order, list, read } = await admin(t)
+  const { breakers: listed, order, list, read } = await admin(t)
   // One after the other and again: neither takes the place of the other.
   for (const request of [list, read, list]) await request()
-  const breakers = async () =>
-    (await get<Json[]>('/admin/breakers')).body.map(({ overrides, state }) => [overrides, state])
+  const breakers = async () => (await listed()).map(({ overrides, state }) => [overrides, state])
   const ofResources = [{ method: 'resources/*' }]
   assert.deepEqual(await breakers(), [
     [undefined, 'closed'],

@@ -41,6 +41,8 @@ export function testScope({
     mayMove: () => true,
     leave: () => undefined,
     backAt: () => -Infinity,
+    isLost: () => false,
+    reached: () => undefined,
     hold: () => () => undefined,
     fallbackCall: () => undefined,
     ...more,

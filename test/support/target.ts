@@ -11,6 +11,8 @@ export function testTarget(known: Partial<ServerFacts> = {}): ServerFacts {
     mayMove: true,
     leave: () => undefined,
     backAt: () => -Infinity,
+    isLost: () => false,
+    reached: () => undefined,
     hold: () => () => undefined,
     ...known,
   }

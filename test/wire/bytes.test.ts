@@ -116,7 +116,7 @@ before(async () => {
       modern_upstream: entry(modern!.url, 'modern'),
       modern_client: entry(modern!.url, 'modern'),
     },
-    policies: { defaults: { retry: false, breaker: false, verdict: false } },
+    policies: { defaults: { retry: false, gate: false, overdue: false, verdict: false } },
     chaos: { enabled: true, persist: true, faults: entries },
   })
   await gateway.waitFor('up', 'legacy_upstream', 'legacy_client', 'modern_upstream', 'modern_client')

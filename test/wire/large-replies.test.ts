@@ -57,7 +57,7 @@ before(async () => {
   }, names)
   gateway = await Gateway.start({
     servers: { one: { url: server.url, era: 'legacy' } },
-    policies: { defaults: { retry: false, breaker: false } },
+    policies: { defaults: { retry: false, gate: false, overdue: false } },
   })
   await gateway.waitFor('up', 'one')
 })

@@ -25,7 +25,7 @@ async function start(url: string, fault: Json, more: Json = {}): Promise<Gateway
   const gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers: { one: { url, era: 'legacy', ...more } },
-    policies: { defaults: { retry: false, breaker: false } },
+    policies: { defaults: { retry: false, gate: false, overdue: false } },
     chaos: {
       enabled: true,
       persist: true,

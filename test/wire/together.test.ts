@@ -82,7 +82,9 @@ before(async () => {
   gateway = await Gateway.start({
     gateway: { environment: 'test', unread: { stalled: '1s' } },
     servers: Object.fromEntries(entries),
-    policies: { defaults: { retry: false, breaker: false, verdict: false, deadline: { total: '5s' } } },
+    policies: {
+      defaults: { retry: false, gate: false, overdue: false, verdict: false, deadline: { total: '5s' } },
+    },
     chaos: {
       enabled: true,
       persist: true,

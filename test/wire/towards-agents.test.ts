@@ -22,7 +22,7 @@ async function start(server: RawServer, faults: readonly Json[]): Promise<Gatewa
   const gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers: { one: { url: server.url, era: 'legacy' } },
-    policies: { defaults: { retry: false, breaker: false, verdict: false } },
+    policies: { defaults: { retry: false, gate: false, overdue: false, verdict: false } },
     chaos: {
       enabled: true,
       persist: true,

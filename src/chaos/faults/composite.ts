@@ -263,8 +263,8 @@ const failureDomain: FaultType<z.output<typeof failureDomainSchema>> = {
   use: 'To test an outage that takes several servers down at once, such as that of a rack or a region.',
   seen: 'Several servers fail at once.',
   containedBy: {
-    policies: ['breaker', 'degrade'],
-    how: 'Each server has a breaker of its own, and degrade answers in their place.',
+    policies: ['gate', 'degrade'],
+    how: 'The gate of each server holds its calls until it is back, and degrade answers in their place.',
   },
   methods: requests,
   sides: ['upstream', 'client'],

@@ -102,7 +102,7 @@ export const drift: FaultType<z.output<typeof driftConfig>> = {
   seen: 'Another shape, or another value of the same shape.',
   containedBy: {
     policies: ['verdict', 'breaker'],
-    how: 'verdict finds what breaks the outputSchema (schema_invalid) or differs from before (drift), and a breaker can count that.',
+    how: 'verdict finds what breaks the outputSchema (schema_invalid) or differs from before (drift), and a breaker, where one is configured, can count that.',
   },
   sides: ['upstream', 'client'],
   aliases: { 'mcp-chaos': ['schema_drift'], 'chaos-monkey': ['schema-mismatch'] },

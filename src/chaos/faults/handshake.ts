@@ -65,7 +65,7 @@ const refused: FaultType<z.output<typeof refusedSchema>> = {
   seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for who needs a new one. Towards agents, the error.',
   containedBy: {
     policies: ['breaker'],
-    how: 'The last-known lists stay, discovery comes back at growing intervals, and a breaker stops calls that need a handshake.',
+    how: 'The last-known lists stay, discovery comes back at growing intervals, and a breaker, where one is configured, stops calls that need a handshake.',
   },
   example: { name: 'no-handshake', rate: 0.5, ttl: '10m', match: { server: 'search' }, code: -32603 },
   layer: answering,

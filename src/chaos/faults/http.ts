@@ -31,8 +31,8 @@ const status = {
   use: 'To imitate a proxy or a server that is overloaded, under maintenance or misconfigured.',
   seen: 'Nothing when a retry succeeds, or an error.',
   containedBy: {
-    policies: ['retry', 'breaker'],
-    how: 'Statuses that pass by themselves are retried, and a breaker opens when they do not pass.',
+    policies: ['retry'],
+    how: 'Statuses that pass by themselves are retried as soon as another call shows that the tool works again.',
   },
   methods: requests,
   sides: ['upstream', 'client'],

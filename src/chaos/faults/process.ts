@@ -93,8 +93,8 @@ const pause = {
   use: 'To test a server that hangs as a whole: a long garbage collection, swapping, a frozen container.',
   seen: 'Silence, then the answer, or a timeout.',
   containedBy: {
-    policies: ['attemptTimeout', 'deadline', 'breaker'],
-    how: 'A timeout ends the attempt, the breaker counts it as a failure, and what is sent meanwhile is bounded.',
+    policies: ['bulkhead', 'attemptTimeout', 'deadline'],
+    how: 'The bulkhead bounds what is sent meanwhile, and a timeout ends what takes too long.',
   },
   methods: requests,
   sides: ['upstream'],

@@ -78,7 +78,7 @@ export const error = {
   use: 'To imitate a server that fails on its own terms, at a rate.',
   seen: 'Nothing when a retry succeeds, or the error, as if the server had sent it.',
   containedBy: {
-    policies: ['retry', 'breaker'],
+    policies: ['retry'],
     how: 'A code that does not blame the caller counts as a failure of the server: calls that only read are retried.',
   },
   methods: requests,

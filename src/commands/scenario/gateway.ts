@@ -88,7 +88,8 @@ export function faultsAt(control: Control): Faults {
     async breakers(servers) {
       const listed = await list('/admin/breakers', knownBreaker)
       return listed.flatMap(({ server, tool = '_other', state }) =>
-        servers.includes(server) && state !== 'closed' ? [`${server}/${tool}`] : [],
+        // A gate opens for all tools of a server that is lost, and is no breaker.
+        servers.includes(server) && tool !== '*' && state !== 'closed' ? [`${server}/${tool}`] : [],
       )
     },
     async renewBreakers(tools) {

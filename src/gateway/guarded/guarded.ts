@@ -109,8 +109,9 @@ export function hearing<Context extends PolicyContext>(
 }
 
 function signIn({ type, set, server, tool, detail = {} }: MeshEvent): string | undefined {
+  const whose = set === DEFAULT_SET ? '' : ` of ${set}`
+  if (type === 'gate') return detail.state === 'open' ? `gate ${server}${whose} open` : undefined
   if (type === 'breaker') {
-    const whose = set === DEFAULT_SET ? '' : ` of ${set}`
     return detail.state === 'open' ? `breaker ${server}/${tool ?? '*'}${whose} open` : undefined
   }
   return type === 'ejection' ? `replica ${server}#${String(detail.replica)} ejected` : undefined

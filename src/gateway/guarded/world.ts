@@ -7,7 +7,7 @@ import type { Spec } from '../../experiments/guarded/spec.ts'
 import { ARMS } from '../../experiments/guarded/arms.ts'
 import { armName } from '../../experiments/schema.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import type { StateStore } from '../../mesh/policy.ts'
+import type { StateKey, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -163,13 +163,16 @@ function layersOf(
   const isOwn = (key: { readonly server: string; readonly set: string }) =>
     servers.includes(key.server) && sets.has(key.set)
   const suffix = (set: string) => (set === DEFAULT_SET ? '' : ` of ${set}`)
-  const breakers = state
-    .list<BreakerState>('breaker')
-    .filter(([key]) => isOwn(key))
-    .map(([{ server, tool, set }, breaker]) => {
-      const now = breaker.snapshot().state
-      return { name: `breaker ${server}/${tool ?? '*'}${suffix(set)}`, state: now, isWell: now === 'closed' }
-    })
+  const closing = (kind: string, nameOf: (key: StateKey) => string) =>
+    state
+      .list<BreakerState>(kind)
+      .filter(([key]) => isOwn(key))
+      .map(([key, one]) => {
+        const now = one.snapshot().state
+        return { name: `${kind} ${nameOf(key)}${suffix(key.set)}`, state: now, isWell: now === 'closed' }
+      })
+  const gates = closing('gate', ({ server }) => server)
+  const breakers = closing('breaker', ({ server, tool }) => `${server}/${tool ?? '*'}`)
   const replicas = state
     .list<LoadState>('load')
     .filter(([key]) => isOwn(key))
@@ -185,5 +188,5 @@ function layersOf(
     const is = current().servers.get(name)?.state ?? 'gone'
     return { name: `server ${name}`, state: is, isWell: is === 'up' }
   })
-  return [...registry, ...breakers, ...replicas]
+  return [...registry, ...gates, ...breakers, ...replicas]
 }

@@ -20,10 +20,10 @@ const slow = z
 
 const correctness = z
   .strictObject({
-    ratio: ratio('Share of wrong replies among those that were checked, above 0 and at most 1, to open at.'),
-    minimum: minimum('Fewest checked replies in the window before their ratio counts.'),
+    ratio: ratio('Share of wrong replies, above 0 and at most 1, to open at.'),
+    minimum: minimum('Fewest replies in the window before their ratio counts.'),
   })
-  .describe('Opens on replies that came and were wrong: only those that were checked count.')
+  .describe('Opens on replies that came and were wrong, as `verdict` finds.')
 
 /** Settings of the breaker; `{}` is all defaults. */
 export const breakerSchema = z
@@ -103,8 +103,7 @@ export interface Counts {
 export class HealthWindow {
   readonly #config: BreakerConfig
   readonly #availability: RingWindow
-  /** Made with its first sample: most tools have no schema to be checked against. */
-  #correctness: RingWindow | undefined
+  readonly #correctness: RingWindow | undefined
   readonly #slow: RingWindow | undefined
   /** Failures in a row. */
   consecutive = 0
@@ -112,6 +111,7 @@ export class HealthWindow {
   constructor(config: BreakerConfig) {
     this.#config = config
     this.#availability = new RingWindow(config.window)
+    if (config.correctness !== false) this.#correctness = new RingWindow(config.window)
     if (config.slow !== false) this.#slow = new RingWindow(config.window)
   }
 
@@ -136,7 +136,7 @@ export class HealthWindow {
     this.consecutive = failed ? this.consecutive + 1 : 0
     this.#availability.add(failed, now)
     this.#slow?.add(this.#isSlow(ranMs), now)
-    if (judgement === 'correct' || judgement === 'wrong') this.#addChecked(judgement === 'wrong', now)
+    if (!failed) this.#addReply(judgement === 'wrong', now)
     return this.#trip(now)
   }
 
@@ -164,10 +164,8 @@ export class HealthWindow {
     return this.#config.slow !== false && ranMs > this.#config.slow.over
   }
 
-  #addChecked(wrong: boolean, now: Millis): void {
-    if (this.#config.correctness === false) return
-    this.#correctness ??= new RingWindow(this.#config.window)
-    this.#correctness.add(wrong, now)
+  #addReply(wrong: boolean, now: Millis): void {
+    this.#correctness?.add(wrong, now)
   }
 
   #trip(now: Millis): Trip | undefined {
@@ -202,18 +200,15 @@ function countsOf(window: RingWindow | undefined, now: Millis): Counts {
   return { good, bad, ratio: bad === 0 ? 0 : bad / (good + bad) }
 }
 
-/**
- * What an outcome says of the server; a reply that nobody checked says nothing of how correct it is, and one that nobody
- * waited for nothing but that it was not there yet.
- */
-export type HealthSample = 'neutral' | 'caller_timeout' | 'failed' | 'answered' | 'correct' | 'wrong'
+/** What an outcome says of the server; a call that nobody waited for says no more than that its reply was not there yet. */
+export type HealthSample = 'neutral' | 'caller_timeout' | 'failed' | 'good' | 'wrong'
 
 /** Judges the outcome of an attempt that ran for `ranMs`. */
 export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample {
   if (outcome.kind === 'rejected') return 'neutral'
   switch (attributionOf(outcome, call, ranMs)) {
     case 'good':
-      return isCorrect(outcome) ? 'correct' : 'answered'
+      return 'good'
     case 'failure':
       return 'failed'
     case 'wrong':
@@ -225,10 +220,4 @@ export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample
     case 'nothing':
       return 'neutral'
   }
-}
-
-function isCorrect(outcome: Outcome): boolean {
-  return (
-    outcome.kind === 'answered' && (outcome.verdict === 'correct' || outcome.verdict === 'partial_declared')
-  )
 }

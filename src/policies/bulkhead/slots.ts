@@ -15,14 +15,28 @@ export class Holds {
     return this.#running
   }
 
+  /** For how long calls have held it that gave it back; undefined while there are none. */
+  get usualMs(): Millis | undefined {
+    return this.#meanMs
+  }
+
   started(now: Millis): void {
     this.#running++
     this.#startSum += now
   }
 
   ended(startedAt: Millis, now: Millis): void {
-    const heldMs = now - startedAt
+    this.learn(now - startedAt)
+    this.left(startedAt)
+  }
+
+  /** A call was under way for so long, whether its slot has counted all the time or not. */
+  learn(heldMs: Millis): void {
     this.#meanMs = this.#meanMs === undefined ? heldMs : this.#meanMs + (heldMs - this.#meanMs) * NEWEST
+  }
+
+  /** A slot does not count any more whose call has not ended. */
+  left(startedAt: Millis): void {
     // Not what is left of the sum: errors of rounding would add up.
     this.#startSum = --this.#running === 0 ? 0 : this.#startSum - startedAt
   }

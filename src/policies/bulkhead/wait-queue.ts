@@ -1,32 +1,44 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
+import type { Millis } from '../../mesh/clock.ts'
 import type { ExpiryQueue } from '../../mesh/expiry.ts'
-import { DeadlineQueue, type Queued, isBefore } from '../state/deadline-queue.ts'
 import { givenUp } from '../state/given-up.ts'
 import type { ToolSlots } from './slots.ts'
 
 /** A call that waits for a slot. */
-interface Waiter extends Queued {
+interface Waiter {
   readonly tool: ToolSlots
   readonly tenant: Tenant
+  /** When it came, on the monotonic clock. */
+  readonly since: Millis
   /** It has a slot now. */
   start(): void
-  /** Its place goes to somebody else. */
+  /** Its place goes to another call. */
   displace(): void
 }
 
-/** The waiting calls of one tenant for one tool: whether one of them may go is decided for all of them at once. */
+/** The waiting calls of one tenant for one tool, the first to come first. */
 interface Lane {
   readonly tool: ToolSlots
   readonly tenant: Tenant
-  readonly queue: DeadlineQueue<Waiter>
+  readonly waiters: Waiter[]
+  /** Counts the calls of the pool that got a slot from a line: which was the latest one of this lane. */
+  servedAt: number
 }
 
-/** All waiting calls of a pool. */
+/** Once the oldest call of a lane has waited for so long, in milliseconds, there is too much to do, and the newest goes first. */
+const LATE_MS: Millis = 300
+
+/**
+ * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. Within a lane the oldest call goes first, until it has
+ * waited for too long: then the newest does, whose agent surely waits still (adaptive LIFO; B. Maurer, "Fail at Scale", ACM
+ * Queue 13(8), 2015).
+ */
 export class WaitQueue {
   readonly #tenants: Tenants
   readonly #hasSlot: (tool: ToolSlots) => boolean
   readonly #lanes = new Set<Lane>()
   #size = 0
+  #served = 0
 
   /** `hasSlot`: whether a tool may start one more call now. */
   constructor(tenants: Tenants, hasSlot: (tool: ToolSlots) => boolean) {
@@ -42,60 +54,74 @@ export class WaitQueue {
     const { tool, tenant } = waiter
     let lane = tenant.lanes.get(tool)
     if (lane === undefined) {
-      lane = { tool, tenant, queue: new DeadlineQueue() }
+      lane = { tool, tenant, waiters: [], servedAt: this.#served }
       tenant.lanes.set(tool, lane)
       this.#lanes.add(lane)
     }
-    lane.queue.push(waiter)
+    lane.waiters.push(waiter)
     this.#size++
     tool.waiting++
     this.#tenants.queued(tenant)
   }
 
-  /** Takes one out; false when it does not wait any more. */
-  remove(waiter: Waiter): boolean {
+  /** Takes one out; does nothing when it does not wait any more. */
+  remove(waiter: Waiter): void {
     const { tool, tenant } = waiter
     const lane = tenant.lanes.get(tool)
-    if (lane?.queue.remove(waiter) !== true) return false
-    if (lane.queue.size === 0) {
+    const at = lane?.waiters.indexOf(waiter) ?? -1
+    if (lane === undefined || at === -1) return
+    lane.waiters.splice(at, 1)
+    if (lane.waiters.length === 0) {
       tenant.lanes.delete(tool)
       this.#lanes.delete(lane)
     }
     this.#size--
     tool.waiting--
     this.#tenants.left(tenant)
-    return true
-  }
-
-  /** Whose turn it is: the earliest of a tenant that holds less than `share` slots, else the earliest of all. */
-  next(share: number): Waiter | undefined {
-    let fair: Waiter | undefined
-    let any: Waiter | undefined
-    for (const { tool, tenant, queue } of this.#lanes) {
-      if (!this.#hasSlot(tool)) continue
-      const first = queue.first!
-      if (any === undefined || isBefore(first, any)) any = first
-      if (tenant.running < share && (fair === undefined || isBefore(first, fair))) fair = first
-    }
-    return fair ?? any
   }
 
   /**
-   * Who has to make room for one more of `tenant`: the latest of the tenant with the most calls waiting, among
-   * those for `tool` when it is given. Undefined when nobody waits with more calls than the tenant itself then would.
+   * Whose turn it is: a call of the tenant that holds the fewest slots, and of its lane that has waited for its turn the longest. A
+   * tenant that holds `share` slots or more comes after all others.
    */
-  evictionVictim(tenant: Tenant, tool: ToolSlots | undefined): Waiter | undefined {
-    let most = 1 + (tool === undefined ? tenant.waiting : (tenant.lanes.get(tool)?.queue.size ?? 0))
+  next(share: number, now: Millis): Waiter | undefined {
+    let best: Lane | undefined
+    for (const lane of this.#lanes)
+      if (this.#hasSlot(lane.tool) && (best === undefined || comesBefore(lane, best, share))) best = lane
+    if (best === undefined) return undefined
+    best.servedAt = ++this.#served
+    return isLate(best, now) ? best.waiters.at(-1) : best.waiters[0]
+  }
+
+  /**
+   * Who has to make room for one more of `tenant`: the latest of the tenant with the most calls waiting, among those for `tool` when
+   * it is given. Where no tenant waits with more calls than this one then would, it is the oldest call of its own, if that is late.
+   */
+  evictionVictim(tenant: Tenant, tool: ToolSlots | undefined, now: Millis): Waiter | undefined {
+    let most = 1 + (tool === undefined ? tenant.waiting : (tenant.lanes.get(tool)?.waiters.length ?? 0))
     let longest: Lane | undefined
+    let own: Lane | undefined
     for (const lane of this.#lanes) {
       if (tool !== undefined && lane.tool !== tool) continue
-      const crowd = tool === undefined ? lane.tenant.waiting : lane.queue.size
-      const longer = longest?.tenant === lane.tenant && lane.queue.size > longest.queue.size
+      if (lane.tenant === tenant && (own === undefined || lane.waiters.length > own.waiters.length))
+        own = lane
+      const crowd = tool === undefined ? lane.tenant.waiting : lane.waiters.length
+      const longer = longest?.tenant === lane.tenant && lane.waiters.length > longest.waiters.length
       if (crowd > most || longer) longest = lane
       most = Math.max(most, crowd)
     }
-    return longest?.queue.last
+    if (longest !== undefined) return longest.waiters.at(-1)
+    return own !== undefined && isLate(own, now) ? own.waiters[0] : undefined
   }
+}
+
+const isLate = ({ waiters }: Lane, now: Millis): boolean => now - (waiters[0]?.since ?? now) >= LATE_MS
+
+function comesBefore(one: Lane, other: Lane, share: number): boolean {
+  const [oneIsFair, otherIsFair] = [one.tenant.running < share, other.tenant.running < share]
+  if (oneIsFair !== otherIsFair) return oneIsFair
+  if (one.tenant.running !== other.tenant.running) return one.tenant.running < other.tenant.running
+  return one.servedAt < other.servedAt
 }
 
 /** What one tenant has of a pool. */
@@ -152,7 +178,7 @@ export class Tenants {
 }
 
 /** A call that has to wait, and what may come of it. */
-interface Waiting extends Pick<Waiter, 'order' | 'tool' | 'tenant'> {
+interface Waiting extends Pick<Waiter, 'since' | 'tool' | 'tenant'> {
   readonly call: Call
   /** Takes the slot that it gets in the end. */
   start(): Promise<Outcome>
@@ -165,7 +191,7 @@ export const leftWaiting = (call: Call): Outcome => givenUp(call, 'cancelled whi
 
 /** Lets a call wait for a slot, for as long as `expiries` allow and nobody gives it up. */
 export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Waiting): Promise<Outcome> {
-  const { call, order, tool, tenant } = waiting
+  const { call, since, tool, tenant } = waiting
   return new Promise((resolve) => {
     const leave = () => {
       lanes.remove(waiter)
@@ -178,9 +204,7 @@ export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Wa
     }
     const aborted = () => end(leftWaiting(call))
     const waiter: Waiter = {
-      at: call.deadline?.at ?? Infinity,
-      order,
-      place: -1,
+      since,
       tool,
       tenant,
       start() {

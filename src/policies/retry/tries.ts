@@ -22,6 +22,8 @@ export type RetryRefusal =
   | 'server_budget'
   | 'gateway_budget'
   | 'concurrency'
+  /** No other call of the tool has shown in time that it works again. */
+  | 'no_proof'
   /** It was, and a limit of ours rejected that try. */
   | 'limited'
 
@@ -29,7 +31,7 @@ const retriesTotal = counter(
   'retries_total',
   'Failed calls, by whether they were sent again (`sent`) or why not, and calls that were hedged.',
   ['server', 'decision', 'arm'],
-  'servers × 11 decisions × arms',
+  'servers × 12 decisions × arms',
 )
 
 /** How often a call was sent again after a failure. */
@@ -87,22 +89,36 @@ export const retryBudget: StateKind<RetryBudget> = {
   },
 }
 
+/** How a call failed that is to be sent again. */
+export interface RetryKind {
+  /** The server may have worked on it, or has too much to do. */
+  readonly isCostly: boolean
+  /** It is released gradually, by the gate of its server or by a proof that its tool works: how many are under way is bounded there. */
+  readonly isHeld: boolean
+}
+
+const HEDGE: RetryKind = { isCostly: true, isHeld: false }
+
 /** The two budgets that a retry needs to be in: that of its server, and that of the whole gateway. */
 export class RetryBudgets {
   readonly #server: RetryBudget
   readonly #gateway: RetryBudget
   readonly #terms: BudgetTerms
+  /** Of retries of calls that cost the server something. */
+  readonly #costly: BudgetTerms
 
   constructor(
     { clock, state }: Pick<PolicyContext, 'clock' | 'state'>,
     { set, server }: Scope,
-    terms: BudgetTerms,
+    terms: BudgetSettings,
   ) {
     const budgetOf = (owner: string) =>
       state.get({ kind: RETRY_BUDGET, set, server: owner }, () => new RetryBudget(clock, terms))
     this.#server = budgetOf(server)
     this.#gateway = budgetOf(GATEWAY)
     this.#terms = terms
+    const { costlyRatio, ...rest } = terms
+    this.#costly = { ...rest, ratio: Math.min(terms.ratio, costlyRatio), floor: terms.floor / 2 }
   }
 
   /** A call begins. */
@@ -117,14 +133,28 @@ export class RetryBudgets {
     this.#gateway.leave()
   }
 
-  /** Takes a retry from both, or from neither: then it says why. Every one that is granted needs a `release`. */
-  claim(now: Millis): RetryRefusal | undefined {
-    if (this.#server.balance(this.#terms, now) < 1) return 'server_budget'
-    if (this.#gateway.balance(this.#terms, now) < 1) return 'gateway_budget'
-    if (!this.#server.hasRoom(this.#terms)) return 'concurrency'
+  /** Takes a retry from both, or from neither: then it says why. */
+  reserve(now: Millis, { isCostly, isHeld }: RetryKind): RetryRefusal | undefined {
+    const terms = isCostly ? this.#costly : this.#terms
+    if (this.#server.balance(terms, now) < 1) return 'server_budget'
+    if (this.#gateway.balance(terms, now) < 1) return 'gateway_budget'
+    if (!isHeld && !this.#server.hasRoom(terms)) return 'concurrency'
     this.#server.withdraw(now)
     this.#gateway.withdraw(now)
     return undefined
+  }
+
+  /** A retry that was reserved is under way, or about to be. It needs a `release`. */
+  start(): void {
+    this.#server.start()
+    this.#gateway.start()
+  }
+
+  /** Both at once. */
+  claim(now: Millis, kind: RetryKind = HEDGE): RetryRefusal | undefined {
+    const refusal = this.reserve(now, kind)
+    if (refusal === undefined) this.start()
+    return refusal
   }
 
   /** A retry is over, or will not be sent after all. */
@@ -141,13 +171,21 @@ export const budgetSchema = z
       .number()
       .min(0)
       .max(1)
+      .default(0.5)
+      .describe('Share of the calls of a window that may be sent again after a quick failure, 0 to 1.'),
+    costlyRatio: z
+      .number()
+      .min(0)
+      .max(1)
       .default(0.2)
-      .describe('Share of the calls of a window that may be sent again, 0 to 1.'),
+      .describe(
+        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes it worse; at most `ratio`. Half of `floor` goes with it.',
+      ),
     floor: z
       .number()
       .min(0)
       .max(1_000)
-      .default(5)
+      .default(10)
       .describe(
         'Retries a second that are allowed however few calls there are; the larger of the two counts.',
       ),
@@ -158,13 +196,15 @@ export const budgetSchema = z
       .number()
       .min(0)
       .max(1)
-      .default(0.2)
-      .describe('Share of the calls under way to a server that may be retries, 0 to 1.'),
+      .default(0.5)
+      .describe(
+        'Share of the calls under way to a server that may be retries, 0 to 1. Retries that wait do not count.',
+      ),
     leastConcurrent: z
       .int()
       .min(0)
       .max(10_000)
-      .default(3)
+      .default(16)
       .describe('Retries under way to a server that are allowed however few calls there are.'),
   })
   .prefault({})

@@ -43,7 +43,7 @@ const HAIR = 1e-9
  * fast ones have deposited before would feed a storm.
  *
  * What Finagle adds to the share, a floor for small traffic, here counts *within* it: a window allows
- * max(floor × window, ratio × deposits). By default a server that fails all calls for 30 s gets at most 1.25 × the
+ * max(floor × window, ratio × deposits). With a ratio of 0.2 and a floor of 5/s, a server that fails all calls for 30 s gets at most 1.25 × the
  * load that is offered, if that is steady and at least 25/s: there 20 % of the deposits is no less than the floor of
  * 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s, and as windows move
  * by whole seconds half of a fourth, with the 2 retries of a call: 7 s worth of load more, 1.23 × (1.27 × with 10
@@ -99,6 +99,10 @@ export class RetryBudget {
   withdraw(now: Millis): void {
     const bucket = this.#bucket(now)
     this.#withdrawals[bucket] = (this.#withdrawals[bucket] as number) + 1
+  }
+
+  /** A retry is under way, or waits for no more than its own time. */
+  start(): void {
     this.#retrying++
   }
 

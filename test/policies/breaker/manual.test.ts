@@ -108,7 +108,7 @@ test('a snapshot says since when, how long, and what was counted', async () => {
     why: '5 failures in a row',
     manual: false,
     availability: { good: 1, bad: 5, ratio: 5 / 6 },
-    correctness: { good: 0, bad: 0, ratio: 0 },
+    correctness: { good: 1, bad: 0, ratio: 0 },
     slow: undefined,
     consecutive: 5,
     openForMs: 5_000,

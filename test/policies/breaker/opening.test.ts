@@ -89,16 +89,16 @@ test('a tool that answers fast and wrong is stopped by its correctness window, a
   assert.deepEqual([snapshot().state, snapshot().correctness.bad], ['closed', 0])
 })
 
-test('only replies that were checked are samples of correctness', async () => {
+test('every reply is a sample of correctness, whether it was checked or not, and a failure is none', async () => {
   const { sendAll, snapshot } = setUp()
   await sendAll([
-    ...times(9, answered('partial_silent')),
-    ...[answered('unchecked'), answered('tool_error'), answered('drift')],
+    ...times(6, answered('partial_silent')),
+    ...[answered('unchecked'), answered('tool_error'), answered('drift'), bad],
   ])
-  assert.deepEqual(snapshot().correctness, { good: 0, bad: 9, ratio: 1 })
+  assert.deepEqual(snapshot().correctness, { good: 3, bad: 6, ratio: 6 / 9 })
   assert.equal(snapshot().state, 'closed')
   await sendAll([answered('partial_declared')])
-  assert.deepEqual(snapshot().correctness, { good: 1, bad: 9, ratio: 0.9 })
+  assert.deepEqual(snapshot().correctness, { good: 4, bad: 6, ratio: 0.6 })
   assert.equal(snapshot().state, 'open')
 })
 

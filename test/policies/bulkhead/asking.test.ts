@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { pauseDeadline } from '../../../src/mesh/pause-deadline.ts'
+import { abandon, pauseDeadline } from '../../../src/mesh/pause-deadline.ts'
 import type { Call } from '../../../src/mesh/call.ts'
 import { Limiter } from '../../../src/policies/adaptive-concurrency.ts'
 import { toolCall } from '../../support/caller.ts'
@@ -32,6 +32,19 @@ test('a call whose agent is asked leaves its slot to others, and goes on at once
   assert.deepEqual(stage.started, ['asking', 'bystander'])
   await stage.end('asking')
   assert.deepEqual(stage.started, ['asking', 'bystander', 'next'])
+})
+
+test('a call that is abandoned gives its slot to others, and takes none when it ends', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 2 })
+  const { record } = stage.send('abandoned')
+  for (const id of ['a', 'b']) stage.send(id)
+  abandon(record)
+  abandon(record)
+  assert.deepEqual(stage.started, ['abandoned', 'a'])
+  await stage.end('abandoned')
+  assert.deepEqual(stage.started, ['abandoned', 'a'])
+  await stage.end('a')
+  assert.deepEqual(stage.started, ['abandoned', 'a', 'b'])
 })
 
 test('unanswered questions of a greedy client leave a tool free for a bystander', async () => {

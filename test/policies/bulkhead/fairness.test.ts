@@ -44,14 +44,14 @@ test('with a single slot, tenants take turns', async () => {
   assert.deepEqual(stage.started, ['a 0', 'b 0', 'a 1', 'b 1', 'a 2', 'a 3'])
 })
 
-test('a tenant that fills the queue makes room for others, last deadline first, until they wait alike', async () => {
+test('a tenant that fills the queue makes room for others, its latest calls first, until they wait alike', async () => {
   const stage = new Stage({ concurrent: 1, queue: 4 })
   stage.send('running', { tenant: 'busy' })
-  for (let i = 0; i < 4; i++) stage.send(`busy ${i}`, { tenant: 'busy', deadline: deadline(100 - i) })
+  for (let i = 0; i < 4; i++) stage.send(`busy ${i}`, { tenant: 'busy', deadline: deadline(100 + i) })
   for (let i = 0; i < 3; i++) stage.send(`other ${i}`, { tenant: 'other' })
-  const { message } = await stage.rejected('busy 0')
+  const { message } = await stage.rejected('busy 3')
   assert.equal(message, 'bulkhead full for tool of search (1 of 1 running, 4 of 4 waiting)')
-  await stage.rejected('busy 1')
+  await stage.rejected('busy 2')
   await stage.rejected('other 2')
   const [pool] = stage.pools()
   assert.deepEqual([pool?.waiting, pool?.tenants], [4, 2])
@@ -67,4 +67,39 @@ test('room is made by the tenant with the most calls waiting, over all its tools
   const displaced = [...stage.outcomes.keys()]
   assert.equal(displaced.length, 1)
   assert.match(String(displaced[0]), /^busy/)
+})
+
+test('two tenants with many calls never starve a third one with one call at a time', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 200 })
+  for (let i = 0; i < 60; i++)
+    for (const tenant of ['a', 'b']) stage.send(`${tenant} ${i}`, { tenant, deadline: deadline(100 + i) })
+  for (let i = 0; i < 20; i++) {
+    stage.send(`single ${i}`, { tenant: 'single' })
+    const isRunning = (id: string | number) => !stage.outcomes.has(id)
+    const [oldest] = stage.started.filter(isRunning)
+    await stage.end(String(oldest))
+    assert.equal(stage.started.at(-1), `single ${i}`)
+    await stage.end(`single ${i}`)
+  }
+})
+
+test('the tools of one tenant take turns', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 20 })
+  stage.send('running')
+  for (const tool of ['x', 'y', 'z']) for (let i = 0; i < 2; i++) stage.send(`${tool}${i}`, { tool })
+  const order = ['running', 'x0', 'y0', 'z0', 'x1', 'y1', 'z1']
+  for (const id of order) await stage.end(id)
+  assert.deepEqual(stage.started, order)
+})
+
+test('a tenant whose oldest call is late makes room for a new one of its own', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 2 })
+  stage.send('running')
+  for (const id of ['old', 'middle', 'refused']) stage.send(id)
+  await stage.rejected('refused')
+  await stage.clock.advance(300)
+  stage.send('new')
+  await stage.rejected('old')
+  await stage.end('running')
+  assert.deepEqual(stage.started, ['running', 'new'])
 })

@@ -16,6 +16,7 @@ export const answer: Outcome = {
 /** What the admin API shows of a pool. */
 export interface PoolFacts {
   readonly running: number
+  readonly overdue: number
   readonly waiting: number
   readonly tenants: number
   readonly tools: readonly { tool?: string; limit: number; running: number; waiting: number }[]

@@ -151,7 +151,7 @@ test('the first in line waits for the quota, and those behind it keep apart from
 })
 
 test('a waiting call that is given up leaves at once, and its turn goes to the next', async () => {
-  const { started, send, facts } = setUp({ calls: 1, per: 40, queue: 2 })
+  const { started, send, facts } = setUp({ calls: 1, per: 1_000, queue: 2 })
   const signal = new Cancellation()
   await send('a')
   const given = send('b', { signal })

@@ -13,7 +13,10 @@ function setUp(terms: Partial<BudgetTerms> = {}) {
     for (let i = 0; i < calls; i++) budget.enter(clock.now())
   }
   const withdraw = (retries: number) => {
-    for (let i = 0; i < retries; i++) budget.withdraw(clock.now())
+    for (let i = 0; i < retries; i++) {
+      budget.withdraw(clock.now())
+      budget.start()
+    }
   }
   const balance = () => budget.balance(all, clock.now())
   return { clock, budget, enter, withdraw, balance, hasRoom: () => budget.hasRoom(all) }

@@ -272,7 +272,7 @@ export class Stages {
           }),
         ),
         policies: {
-          defaults: { retry: false, breaker: false, verdict: false },
+          defaults: { retry: false, gate: false, overdue: false, verdict: false },
           overrides: [
             { match: { tool: 'brief' }, attemptTimeout: { timeout: BRIEF_MS } },
             { match: { tool: 'again' }, retry: { maxRetries: 2, base: '1ms' } },

@@ -1,0 +1,118 @@
+/** A call that waits for its server to be back. */
+export interface Waiter {
+  readonly tenant: string
+  /** Size of its request, in characters. */
+  readonly bytes: number
+  /** Whether it may be what ends the server: it goes last, and alone. */
+  readonly isSuspect: boolean
+  /** It goes now. */
+  go(): void
+  /** Its place goes to a call of another tenant. */
+  displaced(): void
+}
+
+/** What one tenant has in line. */
+interface Share {
+  readonly waiters: Set<Waiter>
+  bytes: number
+}
+
+/** Calls in the order in which they came, bounded in number and size; when it is full, the tenant that has the most gives way. */
+export class Line {
+  readonly #most: number
+  readonly #mostBytes: number
+  readonly #usual = new Set<Waiter>()
+  readonly #suspects = new Set<Waiter>()
+  readonly #shares = new Map<string, Share>()
+  bytes = 0
+
+  /** `most`: how many calls; `mostBytes`: how large all of them may be together. */
+  constructor(most: number, mostBytes: number) {
+    this.#most = most
+    this.#mostBytes = mostBytes
+  }
+
+  get size(): number {
+    return this.#usual.size + this.#suspects.size
+  }
+
+  /** Puts a call at the end. Returns why there is no place for it, in words, or undefined when there is one. */
+  add(waiter: Waiter): string | undefined {
+    const { tenant, bytes, isSuspect } = waiter
+    const victims = this.#victims(waiter)
+    if (victims === undefined)
+      return this.size >= this.#most
+        ? `${this.size} of ${this.#most} calls wait for it already`
+        : `the calls that wait for it hold ${this.bytes} of ${this.#mostBytes} bytes`
+    for (const victim of victims) {
+      this.remove(victim)
+      victim.displaced()
+    }
+    let share = this.#shares.get(tenant)
+    if (share === undefined) this.#shares.set(tenant, (share = { waiters: new Set(), bytes: 0 }))
+    share.waiters.add(waiter)
+    share.bytes += bytes
+    this.bytes += bytes
+    if (isSuspect) this.#suspects.add(waiter)
+    else this.#usual.add(waiter)
+    return undefined
+  }
+
+  /** Takes a call out; does nothing when it is not in line. */
+  remove(waiter: Waiter): void {
+    if (!this.#usual.delete(waiter) && !this.#suspects.delete(waiter)) return
+    this.bytes -= waiter.bytes
+    const share = this.#shares.get(waiter.tenant)!
+    share.waiters.delete(waiter)
+    share.bytes -= waiter.bytes
+    if (share.waiters.size === 0) this.#shares.delete(waiter.tenant)
+  }
+
+  /** Takes out whose turn it is; a suspect only when nobody else waits, and it would be alone. */
+  next(wouldBeAlone: boolean): Waiter | undefined {
+    for (const line of wouldBeAlone ? [this.#usual, this.#suspects] : [this.#usual])
+      for (const waiter of line) {
+        this.remove(waiter)
+        return waiter
+      }
+    return undefined
+  }
+
+  /** Who gives way to a call; undefined when it finds no place all the same, and nobody does. */
+  #victims(waiter: Waiter): ReadonlySet<Waiter> | undefined {
+    const victims = new Set<Waiter>()
+    let [size, bytes] = [this.size, this.bytes + waiter.bytes]
+    while (size >= this.#most || bytes > this.#mostBytes) {
+      const victim = this.#victim(waiter, victims)
+      if (victim === undefined) return undefined
+      victims.add(victim)
+      size--
+      bytes -= victim.bytes
+    }
+    return victims
+  }
+
+  /**
+   * The latest call of the tenant with the largest share, if that is larger than the share that the new call's tenant would have.
+   * `gone`: calls that give way already.
+   */
+  #victim({ tenant, bytes }: Waiter, gone: ReadonlySet<Waiter>): Waiter | undefined {
+    const weigh = (count: number, size: number) => Math.max(count / this.#most, size / this.#mostBytes)
+    const own = this.#shares.get(tenant)
+    let most = weigh((own?.waiters.size ?? 0) + 1, (own?.bytes ?? 0) + bytes)
+    let largest: Share | undefined
+    for (const [name, share] of this.#shares) {
+      let [count, size] = [share.waiters.size, share.bytes]
+      for (const victim of gone)
+        if (victim.tenant === name) {
+          count--
+          size -= victim.bytes
+        }
+      const weight = weigh(count, size)
+      if (weight <= most) continue
+      most = weight
+      largest = share
+    }
+    return largest && [...largest.waiters].findLast((waiter) => !gone.has(waiter))
+  }
+}

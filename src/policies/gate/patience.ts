@@ -1,0 +1,51 @@
+import type { Millis } from '../../mesh/clock.ts'
+import { formatDuration, roundedDuration } from '../../units/duration.ts'
+
+/** Outages that are remembered. */
+const REMEMBERED = 5
+
+/** A server is given so many times as long as its longest recent outage took. */
+const MARGIN = 1.5
+
+export interface PatienceSnapshot {
+  readonly ms: Millis
+  readonly why: string
+}
+
+/** How long calls wait for a server: the usual time, or longer where its own outages have shown that it comes back later. */
+export class Patience {
+  readonly #usual: Millis
+  readonly #most: Millis
+  /** How long the latest outages took, the latest last. */
+  readonly #outages: Millis[] = []
+
+  /** `usual` and `most`: bounds, in milliseconds. */
+  constructor(usual: Millis, most: Millis) {
+    this.#usual = usual
+    this.#most = most
+  }
+
+  /** The server is back after an outage of `ms`. */
+  note(ms: Millis): void {
+    this.#outages.push(ms)
+    if (this.#outages.length > REMEMBERED) this.#outages.shift()
+  }
+
+  /** How long from the beginning of a loss on, in milliseconds. */
+  get ms(): Millis {
+    if (this.#usual === 0) return 0
+    // An outage that nobody would have waited for teaches nothing about restarts.
+    const longest = Math.max(0, ...this.#outages.filter((outage) => outage <= this.#most))
+    return Math.max(this.#usual, Math.min(this.#most, Math.ceil(longest * MARGIN)))
+  }
+
+  snapshot(): PatienceSnapshot {
+    const { ms } = this
+    if (ms === this.#usual) return { ms, why: `as configured (${formatDuration(ms)})` }
+    const longest = Math.max(...this.#outages.filter((outage) => outage <= this.#most))
+    return {
+      ms,
+      why: `its longest of ${this.#outages.length} recent outages took ${roundedDuration(longest)}`,
+    }
+  }
+}

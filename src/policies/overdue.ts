@@ -1,0 +1,216 @@
+import { z } from 'zod'
+import { type Call, type Channel, type Layer, type Outcome, type Service } from '../mesh/call.ts'
+import { isFailure } from '../mesh/classify.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import { type Expiry, ExpiryQueue } from '../mesh/expiry.ts'
+import type { Policy } from '../mesh/policy.ts'
+import { duration } from '../units/duration.ts'
+import {
+  budgetSchema,
+  dividedBudget,
+  hedges,
+  isInboundRetry,
+  nextTry,
+  RetryBudgets,
+  withSent,
+} from './retry/tries.ts'
+
+const schema = z
+  .strictObject({
+    after: duration({ min: 1 })
+      .default(2_000)
+      .describe('A call is overdue after this time, and `times` the usual time of its tool.'),
+    times: z.number().min(1).max(1_000).default(5).describe('See `after`.'),
+    budget: budgetSchema,
+  })
+  .describe('Asks once more for what hangs, as soon as another call has shown that the server answers again.')
+
+/**
+ * A hedge for servers that hang: a copy that is sent after a fixed delay hangs as well. So one copy of one overdue call finds out whether
+ * the server answers, and the other calls are sent again only when a call that was sent later has been answered. The originals stay, and
+ * the first answer counts. Only what is known to read alone is sent twice.
+ */
+export const overdue: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
+  schema,
+  use: 'Keep it in force for servers that may hang for a while, or lose a request. Set it to `false` where each call costs money.',
+  divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
+  build({ budget, ...config }, context, scope): Layer {
+    const { set, server, tool, overrides } = scope
+    const key = { kind: 'overdue', set, server, tool, overrides, config }
+    const late = context.state.get(key, () => new Late(context.clock, config.after, config.times))
+    const budgets = new RetryBudgets(context, scope, budget)
+    return (next) => (call) =>
+      scope.effectOf(call) === 'read_only' && !isInboundRetry(call)
+        ? late.run(call, next, budgets)
+        : next(call)
+  },
+}
+
+/** Longest pause between two copies that find out whether the server answers, in milliseconds, and how it grows. */
+const LONGEST_PAUSE_MS: Millis = 20_000
+const PAUSE_GROWTH = 2
+
+/** Most copies of one call. */
+const MOST_COPIES = 4
+
+/** How fast the usual time of a call is forgotten, from one call to the next. */
+const FORGETTING = 0.98
+
+/** A call that has not come back. */
+interface Asked {
+  readonly since: Millis
+  expiry: Expiry | undefined
+  /** Sends a copy; false when it has to wait for the budget. `isProven`: the server is known to answer again. */
+  again(isProven: boolean): boolean
+}
+
+/** The calls of one tool, and those of them that are overdue. */
+class Late {
+  readonly #clock: Clock
+  readonly #afterMs: Millis
+  readonly #times: number
+  readonly #looks: ExpiryQueue
+  /** The oldest first. */
+  readonly #late = new Set<Asked>()
+  /** How long calls usually take; undefined while none has been answered. */
+  #usualMs: Millis | undefined
+  #isProbing = false
+  #pauseMs: Millis = 0
+
+  constructor(clock: Clock, afterMs: Millis, times: number) {
+    this.#clock = clock
+    this.#afterMs = afterMs
+    this.#times = times
+    this.#looks = new ExpiryQueue(clock, afterMs)
+  }
+
+  run(call: Call, next: Service, budgets: RetryBudgets): Promise<Outcome> {
+    // An aborted signal tells nobody any more: the tries would not hear of it.
+    if (call.signal.aborted) return next(call)
+    return new Promise((resolve, reject) => {
+      const tries: Cancellation[] = []
+      let [underWay, isOver, wasSent] = [0, false, false]
+      let ownEnd: Outcome | undefined
+      const follow = () => {
+        for (const signal of tries) signal.abort(call.signal.reason)
+      }
+      const end = () => {
+        isOver = true
+        this.#left(asked)
+        call.signal.removeEventListener('abort', follow)
+        for (const signal of tries) signal.abort(anotherWasFaster)
+      }
+      const send = (number: number, own: { readonly channel?: Channel }) => {
+        const signal = new Cancellation()
+        const isCopy = tries.push(signal) > 1
+        underWay++
+        const sentAt = this.#clock.now()
+        next(nextTry(call, number, { ...own, signal })).then(
+          (outcome) => {
+            underWay--
+            if (isCopy) budgets.release()
+            if (isOver) return
+            const isGood = outcome.kind === 'answered' && !isFailure(outcome)
+            wasSent ||= outcome.kind === 'failed' && outcome.error.sent
+            if (!isCopy) ownEnd = outcome
+            // Once the agent has heard of the original, it hears the end of the original.
+            const counts = isGood && !(isCopy && call.record.firstByteAt !== undefined)
+            // The end of a copy that failed says less than the original, which may still be answered.
+            const isEnd = counts || underWay === 0
+            // First, or the call that is answered would be sent again with the others.
+            if (isEnd) end()
+            if (isGood) this.#answered(sentAt)
+            if (isEnd) resolve(withSent(isGood ? outcome : (ownEnd ?? outcome), wasSent))
+          },
+          (defect: unknown) => {
+            if (isCopy) budgets.release()
+            if (!isOver) end()
+            reject(defect)
+          },
+        )
+      }
+      const asked: Asked = {
+        since: this.#clock.now(),
+        expiry: undefined,
+        again: (isProven) => {
+          if (isOver || call.signal.aborted || call.record.firstByteAt !== undefined) return true
+          if (tries.length > MOST_COPIES) return true
+          const kind = { isCostly: !isProven, isHeld: isProven }
+          if (budgets.claim(this.#clock.now(), kind) !== undefined) return false
+          hedges.add(call.record)
+          const signal = tries.length
+          send(call.attempt + tries.length, { channel: silent(() => tries[signal]?.abort(mayNotAsk)) })
+          return true
+        },
+      }
+      call.signal.addEventListener('abort', follow)
+      this.#lookLater(asked)
+      send(call.attempt, {})
+    })
+  }
+
+  #lookLater(asked: Asked): void {
+    asked.expiry = this.#looks.add(() => {
+      const usualMs = this.#usualMs
+      if (usualMs === undefined || this.#clock.now() - asked.since < this.#times * usualMs)
+        return this.#lookLater(asked)
+      asked.expiry = undefined
+      this.#late.add(asked)
+      this.#probe()
+    })
+  }
+
+  #left(asked: Asked): void {
+    if (asked.expiry !== undefined) this.#looks.remove(asked.expiry)
+    else this.#late.delete(asked)
+  }
+
+  /** A call that was sent at `sentAt` has been answered: of those that were sent before, the overdue ones are lost. */
+  #answered(sentAt: Millis): void {
+    const tookMs = this.#clock.now() - sentAt
+    const usualMs = this.#usualMs ?? 0
+    this.#usualMs = tookMs > usualMs ? tookMs : usualMs * FORGETTING + tookMs * (1 - FORGETTING)
+    if (this.#late.size === 0) return
+    for (const asked of [...this.#late]) {
+      if (asked.since >= sentAt) continue
+      if (!asked.again(true)) return
+      this.#late.delete(asked)
+    }
+  }
+
+  /** One copy of the oldest finds out whether the server answers, and then another one, with growing pauses. */
+  #probe(): void {
+    if (this.#isProbing) return
+    for (const asked of this.#late) {
+      this.#isProbing = true
+      this.#pauseMs = Math.min(
+        LONGEST_PAUSE_MS,
+        this.#pauseMs === 0 ? this.#afterMs : this.#pauseMs * PAUSE_GROWTH,
+      )
+      asked.again(false)
+      this.#clock.after(this.#pauseMs, () => {
+        this.#isProbing = false
+        this.#probe()
+      })
+      return
+    }
+    this.#pauseMs = 0
+  }
+}
+
+const anotherWasFaster = gatewayError('cancelled', 'another try was faster')
+const mayNotAsk = gatewayError('cancelled', 'a second try may not ask the agent')
+
+/** The channel of a copy: the agent hears nothing of it. A question of the server can have no answer, so `asked` ends the copy. */
+function silent(asked: () => void): Channel {
+  return {
+    open: () => undefined,
+    pause: () => undefined,
+    send(_, answer) {
+      if (answer !== undefined) asked()
+      return undefined
+    },
+  }
+}

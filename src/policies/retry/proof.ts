@@ -1,0 +1,142 @@
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+
+/** The pause between two calls that try a tool which only fails, in milliseconds: it doubles from the first of these to the last. */
+const FIRST_PAUSE_MS: Millis = 100
+const LONGEST_PAUSE_MS: Millis = 500
+
+/** Retries at a time when a tool works again; each that succeeds lets one more go. */
+const FIRST_ALLOWANCE = 4
+const MOST_ALLOWED = 64
+
+/** How long a retry waits for a proof at most, in milliseconds. */
+const PATIENCE_MS: Millis = 20_000
+
+/** A tool that has done nothing but fail for so long, in milliseconds, is broken: nobody waits for a proof any more. */
+const BROKEN_MS: Millis = 30_000
+
+interface Waiting {
+  /** When the try began that failed. */
+  readonly failedAt: Millis
+  /** When it may find out by itself, and how often its call was sent again before: whoever has tried least goes first. */
+  readonly turnAt: Millis
+  readonly retries: number
+  go(): void
+}
+
+/**
+ * Retries of a tool wait for a proof that it works: a call that began after theirs has succeeded. As long as there is none, one retry at a
+ * time finds out. So a tool that fails for a while gets a few calls a second more than without retries, and most retries succeed.
+ * Calls that nobody has sent before are never held back.
+ */
+export class Proof {
+  readonly #clock: Clock
+  /** When the latest call began that has succeeded. */
+  #goodAt: Millis = -Infinity
+  readonly #waiting = new Set<Waiting>()
+  #underWay = 0
+  #allowance = FIRST_ALLOWANCE
+  #pauseMs: Millis = 0
+  #nextTryAt: Millis = -Infinity
+  /** Since when every call has failed; undefined while one has not. */
+  #failingSince: Millis | undefined
+  #failedAt: Millis = -Infinity
+  #timer: Cancel | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** A call that began at `begunAt` has succeeded. */
+  good(begunAt: Millis): void {
+    if (begunAt > this.#goodAt) this.#goodAt = begunAt
+    this.#pauseMs = 0
+    this.#failingSince = undefined
+    if (this.#waiting.size > 0) this.#pump()
+  }
+
+  /** A call that began at `begunAt` has failed. */
+  bad(begunAt: Millis): void {
+    if (begunAt < this.#goodAt) return
+    const now = this.#clock.now()
+    this.#allowance = FIRST_ALLOWANCE
+    // A tool that nobody has called meanwhile has not failed meanwhile.
+    if (now - this.#failedAt >= PATIENCE_MS) {
+      this.#failingSince = undefined
+      this.#pauseMs = 0
+    }
+    this.#failedAt = now
+    this.#failingSince ??= now
+    if (now < this.#nextTryAt) return
+    this.#pauseMs = this.#pauseMs === 0 ? FIRST_PAUSE_MS : Math.min(LONGEST_PAUSE_MS, this.#pauseMs * 2)
+    this.#nextTryAt = now + this.#pauseMs
+  }
+
+  /**
+   * Resolves to true when a retry of a call that failed may go, which has to say by `over` when it has ended; to false when there
+   * was no proof in time, or `signal` aborted. `failedAt`: when the try began that failed; `turnAt`: when it may find out by itself;
+   * `retries`: how often its call was sent again before; `leftMs`: how long it can wait at most.
+   */
+  wait(
+    {
+      failedAt,
+      turnAt,
+      retries,
+      leftMs,
+    }: Pick<Waiting, 'failedAt' | 'turnAt' | 'retries'> & { readonly leftMs: Millis },
+    signal: Signal,
+  ): Promise<boolean> {
+    const now = this.#clock.now()
+    const isBroken = now - (this.#failingSince ?? now) >= BROKEN_MS
+    const patienceMs = Math.min(leftMs, isBroken ? Math.max(1, turnAt - now + 1) : PATIENCE_MS)
+    return new Promise((resolve) => {
+      const end = (mayGo: boolean) => {
+        this.#waiting.delete(waiting)
+        cancel()
+        signal.removeEventListener('abort', late)
+        resolve(mayGo)
+      }
+      const late = () => end(false)
+      const waiting: Waiting = {
+        failedAt,
+        turnAt,
+        retries,
+        go: () => {
+          this.#underWay++
+          end(true)
+        },
+      }
+      const cancel = this.#clock.after(patienceMs, late)
+      signal.addEventListener('abort', late)
+      this.#waiting.add(waiting)
+      this.#pump()
+    })
+  }
+
+  /** A retry that was let go has ended, well or not. */
+  over(isGood: boolean): void {
+    this.#underWay--
+    if (isGood && this.#allowance < MOST_ALLOWED) this.#allowance++
+    this.#pump()
+  }
+
+  #pump(): void {
+    const now = this.#clock.now()
+    let nextAt = Infinity
+    let first: Waiting | undefined
+    for (const waiting of this.#waiting) {
+      if (waiting.failedAt < this.#goodAt) {
+        if (this.#underWay < this.#allowance) waiting.go()
+        continue
+      }
+      const tryAt = Math.max(waiting.turnAt, this.#nextTryAt)
+      if (now < tryAt) nextAt = Math.min(nextAt, tryAt)
+      else if (first === undefined || waiting.retries < first.retries) first = waiting
+    }
+    if (this.#underWay > 0) return
+    if (first !== undefined) return first.go()
+    if (nextAt === Infinity) return
+    this.#timer?.()
+    this.#timer = this.#clock.after(Math.max(1, nextAt - now), () => this.#pump())
+  }
+}

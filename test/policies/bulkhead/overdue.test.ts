@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { failed } from '../retry/scripted.ts'
+import { Stage } from './stage.ts'
+
+/** A bulkhead whose tool usually answers within `ms`. */
+async function usual(ms: number, settings: object = {}): Promise<Stage> {
+  const stage = new Stage({ concurrent: 1, queue: 100, maxWait: '10m', ...settings })
+  stage.send('usual')
+  await stage.clock.advance(ms)
+  await stage.end('usual')
+  stage.started.length = 0
+  return stage
+}
+
+const facts = (stage: Stage) => {
+  const { running, overdue, waiting } = stage.pools()[0]!
+  return { running, overdue, waiting }
+}
+
+test('a slot that is held for 5 s and ten times the usual time counts no more', async () => {
+  for (const [usualMs, ms] of [
+    [100, 5_000],
+    [900, 10_000],
+  ] as const) {
+    const stage = await usual(usualMs)
+    for (const id of ['hung', 'next']) stage.send(id)
+    await stage.clock.advance(ms - 1)
+    assert.deepEqual([stage.started, facts(stage)], [['hung'], { running: 1, overdue: 0, waiting: 1 }])
+    await stage.clock.advance(1)
+    assert.deepEqual(
+      [stage.started, facts(stage)],
+      [['hung', 'next'], { running: 1, overdue: 1, waiting: 0 }],
+    )
+  }
+})
+
+test('a call that is overdue gives nothing back when it ends', async () => {
+  const stage = await usual(100)
+  for (const id of ['hung', 'next']) stage.send(id)
+  await stage.clock.advance(5_000)
+  stage.send('last')
+  await stage.end('hung')
+  assert.deepEqual([stage.started, facts(stage)], [['hung', 'next'], { running: 1, overdue: 0, waiting: 1 }])
+  await stage.end('next')
+  await stage.end('last')
+  assert.deepEqual(facts(stage), { running: 0, overdue: 0, waiting: 0 })
+  await stage.clock.advance(700_000)
+  assert.equal(stage.clock.pending, 0)
+})
+
+test('no more slots are overdue than sixteen times those that count', async () => {
+  const stage = await usual(10)
+  for (let i = 0; i < 30; i++) stage.send(`${i}`)
+  await stage.clock.advance(300_000)
+  assert.deepEqual(facts(stage), { running: 1, overdue: 16, waiting: 13 })
+  await stage.end('0', failed('attempt_timeout'))
+  await stage.clock.advance(10_000)
+  assert.deepEqual(facts(stage), { running: 1, overdue: 16, waiting: 12 })
+})
+
+test('a tool that has always been slow does not hang: its calls keep their slots', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 10, maxWait: '10m' })
+  for (const id of ['a', 'b', 'c']) stage.send(id)
+  // The newest goes first once the oldest has waited for long.
+  for (const started of [['a'], ['a', 'c'], ['a', 'c', 'b']]) {
+    await stage.clock.advance(60_000)
+    assert.deepEqual([stage.started, facts(stage).overdue], [started, 0])
+    await stage.end(started.at(-1)!)
+  }
+})
+
+test('a tool that has become slow is found out: its calls keep their slots again', async () => {
+  const stage = await usual(100)
+  for (let i = 0; i < 4; i++) {
+    stage.send(`slow ${i}`)
+    await stage.clock.advance(20_000)
+    await stage.end(`slow ${i}`)
+  }
+  for (const id of ['slow', 'next']) stage.send(id)
+  await stage.clock.advance(20_000)
+  assert.deepEqual(facts(stage), { running: 1, overdue: 0, waiting: 1 })
+})
+
+test('what is asked of the agent of an overdue call changes nothing', async () => {
+  const stage = await usual(100)
+  const { record } = stage.send('hung')
+  stage.send('next')
+  await stage.clock.advance(5_000)
+  record.holding?.lend()
+  assert.equal(record.holding?.takeBack(), undefined)
+  assert.deepEqual(facts(stage), { running: 1, overdue: 1, waiting: 0 })
+  await stage.end('hung')
+  assert.deepEqual(facts(stage), { running: 1, overdue: 0, waiting: 0 })
+})
