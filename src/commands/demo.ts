@@ -39,7 +39,7 @@ ${optionLines(options)}
   breakwater demo --live
 
   Starts two MCP servers, a gateway in front of them and agents that work with their tools, switches faults on, changes
-  them and kills them, and shows what becomes of calls, tasks, breakers and faults. Ends by itself, leaves nothing behind.
+  them and kills them, and shows what becomes of calls, tasks, gates and faults. Ends by itself, leaves nothing behind.
 
 ${optionLines(liveOptions)}
 

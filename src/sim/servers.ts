@@ -1,10 +1,12 @@
 import type { Call, CallResult, Outcome } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
+import { Cancellation } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { type GatewayError, gatewayError } from '../mesh/errors.ts'
 import type { Effect, ToolDefinition } from '../mesh/policy.ts'
 import type { ServerFacts } from '../mesh/scope.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'
+import { Reachability } from '../upstreams/reachability.ts'
 import { shaped } from './shaped.ts'
 
 /** Arguments of a call, and the structured content of its answer. */
@@ -26,8 +28,23 @@ export interface ToolModel {
   readonly ends?: (call: Call) => Outcome
 }
 
+/**
+ * How a replica is at some moment. `away`: connections to it are refused. `resets`: it takes requests and breaks the connection. `hangs`: it takes
+ * requests and never answers. `fails`: a share `rate` of its runs ends with an error, in a quarter of the time. `slow`: runs take
+ * `times` as long. `limits`: it sends calls away, with HTTP 429, for `retryAfterMs`. `cuts`: a share `rate` of its replies lacks its end.
+ */
+export type Condition =
+  | { readonly is: 'well' | 'away' | 'resets' | 'hangs' }
+  | { readonly is: 'fails' | 'cuts'; readonly rate: number }
+  | { readonly is: 'slow'; readonly times: number }
+  | { readonly is: 'limits'; readonly retryAfterMs: Millis }
+
 /** A simulated server. */
 export interface ServerModel {
+  /** How many endpoints it has. Default: 1. */
+  readonly replicas?: number
+  /** How a replica is when a request comes. Default: always well. */
+  readonly condition?: (replica: number, now: Millis, call?: Call) => Condition
   readonly tools: Readonly<Record<string, ToolModel>>
   /** Runs at a time; what comes on top waits in line. Default: any number. */
   readonly pool?: number
@@ -52,11 +69,24 @@ export class SimulatedServer implements ServerFacts {
   readonly #definitions: ReadonlyMap<string, ToolDefinition>
   /** Those that wait for a place in the pool, the first to come first. */
   readonly #line = new Set<() => void>()
+  readonly #reachability: Reachability
+  /** Ends what is under way, by its replica, as when its connection breaks. */
+  readonly #connections: Set<() => void>[]
   #pool: number
   #busy = 0
+  #next = 0
 
   constructor(name: string, model: ServerModel, { clock, draw }: { clock: Clock; draw: Draw }) {
-    this.endpoints = [`simulated ${name}`]
+    const { replicas = 1 } = model
+    this.endpoints = Array.from({ length: replicas }, (_, replica) => `simulated ${name} ${replica}`)
+    this.#connections = this.endpoints.map(() => new Set())
+    this.#reachability = new Reachability({
+      replicas: this.endpoints.map((_, replica) => ({
+        probe: () => Promise.resolve(this.#answersProbes(replica)),
+      })),
+      clock,
+      onBack: () => undefined,
+    })
     this.#model = model
     this.#clock = clock
     this.#draw = draw
@@ -106,16 +136,35 @@ export class SimulatedServer implements ServerFacts {
   home(): undefined {}
   homes(): undefined {}
   leave(): void {}
-  backAt = (): Millis => -Infinity
+  backAt = (replica: number): Millis => this.#reachability.backAt(replica)
+  isLost = (replica: number): boolean => this.#reachability.isLost(replica)
+  reached = (replica: number): Promise<void> | undefined => this.#reachability.reached(replica)
   hold = () => nothing
+
+  /** All connections to a replica break, as when its process ends: what is under way there is lost. */
+  drop(replica = 0): void {
+    for (const lose of [...(this.#connections[replica] ?? [])]) lose()
+  }
+
+  #conditionOf(replica: number, call?: Call): Condition {
+    return this.#model.condition?.(replica, this.#clock.now(), call) ?? WELL
+  }
+
+  #answersProbes(replica: number): boolean {
+    const { is } = this.#conditionOf(replica)
+    return is !== 'away' && is !== 'resets'
+  }
 
   /** Takes a call as a transport does: counts the attempt, and answers when its run is over. */
   send(call: Call): Promise<Outcome> {
     const { record, signal } = call
+    const replica = call.replica ?? (this.endpoints.length === 1 ? 0 : this.#next++ % this.endpoints.length)
+    const condition = this.#conditionOf(replica, call)
     record.attempts++
+    record.replica = replica
+    if (condition.is === 'away') return this.#lose(replica, false, REFUSED_MS)
     record.sent = true
     call.onSent?.()
-    record.replica = 0
     if (signal.aborted) return Promise.resolve({ kind: 'failed', error: signal.reason as GatewayError })
     const tool = this.#model.tools[call.tool ?? '']
     if (tool === undefined)
@@ -123,10 +172,40 @@ export class SimulatedServer implements ServerFacts {
         kind: 'failed',
         error: gatewayError('upstream_refused', 'there is no such tool'),
       })
-    if (tool.tookMs !== undefined || this.#busy >= this.#pool || call.shapes !== undefined)
-      return new Promise((resolve) => this.#enter(call, tool, resolve))
+    if (condition.is === 'resets') {
+      this.runs++
+      return this.#lose(replica, true, RESET_MS)
+    }
+    if (condition.is === 'limits') {
+      const { retryAfterMs } = condition
+      const error = gatewayError('upstream_rate_limited', 'HTTP 429', {
+        sent: true,
+        retryAfterMs,
+        status: 429,
+      })
+      return this.#clock.sleep(LIMITED_MS, NEVER).then(() => ({ kind: 'failed', error }))
+    }
+    const isPlain = tool.tookMs === undefined && this.#model.condition === undefined
+    if (!isPlain || this.#busy >= this.#pool || call.shapes !== undefined)
+      return new Promise((resolve) => this.#enter(call, tool, condition, replica, resolve))
     this.runs++
     return Promise.resolve(this.#outcome(call, tool))
+  }
+
+  /** The end of a call whose connection cannot be made, or breaks. */
+  async #lose(replica: number, sent: boolean, afterMs: Millis): Promise<Outcome> {
+    await this.#clock.sleep(afterMs, NEVER)
+    return this.#lost(replica, sent)
+  }
+
+  #lost(replica: number, sent: boolean): Outcome {
+    this.#reachability.suspect(replica, !sent)
+    return {
+      kind: 'failed',
+      error: sent
+        ? gatewayError('upstream_disconnected', 'the connection broke', { sent })
+        : gatewayError('upstream_unavailable', 'connection refused'),
+    }
   }
 
   /** Each attempt of each call has draws of its own, whatever else the server is asked meanwhile. */
@@ -134,13 +213,25 @@ export class SimulatedServer implements ServerFacts {
     return (purpose: string) => this.#draw(`${call.caller.id}/${String(call.id)}/${call.attempt}`, purpose)
   }
 
-  #enter(call: Call, tool: ToolModel, resolve: (outcome: Outcome) => void): void {
+  #enter(
+    call: Call,
+    tool: ToolModel,
+    condition: Condition,
+    replica: number,
+    resolve: (outcome: Outcome) => void,
+  ): void {
     const { signal } = call
+    const connections = this.#connections[replica]!
     let end: Cancel | undefined
     let endsAt = 0
     const tell = (outcome: Outcome) => {
       signal.removeEventListener('abort', giveUp)
+      connections.delete(lose)
       resolve(outcome)
+    }
+    const lose = () => {
+      tell(this.#lost(replica, true))
+      stop()
     }
     const leave = () => {
       this.#busy--
@@ -149,20 +240,27 @@ export class SimulatedServer implements ServerFacts {
     const begin = () => {
       this.#busy++
       this.runs++
-      const tookMs = tool.tookMs?.(call, this.#drawOf(call)) ?? 0
+      const draw = this.#drawOf(call)
+      const fails = condition.is === 'fails' && draw('fails') < condition.rate
+      const usualMs = tool.tookMs?.(call, draw) ?? 0
+      const tookMs = fails ? usualMs / 4 : timesOf(condition) * usualMs
       endsAt = this.#clock.now() + tookMs
       if (signal.aborted) this.#isUnwanted(tookMs)
       end = this.#clock.after(tookMs, () => {
         end = undefined
         leave()
         if (signal.aborted) return
-        const outcome = this.#outcome(call, tool)
+        const cuts = condition.is === 'cuts' && draw('cuts') < condition.rate
+        const outcome = fails ? brokenOutcome(call) : cuts ? cutOutcome(call) : this.#outcome(call, tool)
         if (call.shapes === undefined) tell(outcome)
         else void shaped(this.#clock, call, outcome).then(tell)
       })
     }
     const giveUp = () => {
       tell({ kind: 'failed', error: signal.reason as GatewayError })
+      stop()
+    }
+    const stop = () => {
       if (this.#model.runsOn === true) {
         if (end !== undefined) this.#isUnwanted(endsAt - this.#clock.now())
         return
@@ -174,6 +272,7 @@ export class SimulatedServer implements ServerFacts {
       }
     }
     signal.addEventListener('abort', giveUp)
+    connections.add(lose)
     if (this.#busy < this.#pool) begin()
     else this.#line.add(begin)
   }
@@ -198,6 +297,41 @@ export class SimulatedServer implements ServerFacts {
     const args = (paramsOf(call.message.value).arguments as Json | undefined) ?? NONE
     const result = new TrueAnswer(call.id, tool, args)
     return { kind: 'answered', result, verdict: verdictOf(result.value) }
+  }
+}
+
+const WELL: Condition = { is: 'well' }
+
+/** How long it takes to refuse a connection, to break one, and to send a call away, in milliseconds. */
+const REFUSED_MS: Millis = 1
+const RESET_MS: Millis = 5
+const LIMITED_MS: Millis = 2
+
+const NEVER = new Cancellation()
+
+/** How many times as long as usual a run takes. */
+function timesOf(condition: Condition): number {
+  if (condition.is === 'hangs') return Infinity
+  return condition.is === 'slow' ? condition.times : 1
+}
+
+/** The end of a run that fails. */
+function brokenOutcome({ id }: Call): Outcome {
+  const value = { jsonrpc: '2.0', id, error: { code: -32_603, message: 'internal error' } }
+  return {
+    kind: 'answered',
+    verdict: 'rpc_error',
+    result: { status: 200, text: JSON.stringify(value), value },
+  }
+}
+
+/** A reply of which the end is missing. */
+function cutOutcome({ id }: Call): Outcome {
+  const value = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '{"service":"x","val' }] } }
+  return {
+    kind: 'answered',
+    verdict: 'unchecked',
+    result: { status: 200, text: JSON.stringify(value), value },
   }
 }
 

@@ -8,7 +8,7 @@ import { onSignals } from '../wrap/signals.ts'
 import { type Act, acts } from './faults.ts'
 import { newTally, type Tally } from './load.ts'
 import { DemoError } from './operator.ts'
-import { between, breakersIn, type Reading, readingOf, totalOf } from './reading.ts'
+import { between, gatesIn, type Reading, readingOf, totalOf } from './reading.ts'
 import { MARGIN_MS, openStage, type Stage } from './stage.ts'
 import { check, type Known } from './sums.ts'
 import { faultLines, line, type PhaseView, phaseLines, sumOf, table, type View } from './view.ts'
@@ -178,7 +178,7 @@ class Run {
       totalMs: durationMs,
       phases: [...this.#phases, this.#phaseSince(start, reading)],
       reading,
-      breakers: breakersIn(samples),
+      gates: gatesIn(samples),
       faults: names,
       armed: new Set(faults.flatMap(({ armed, name }) => (armed ? name : []))),
     })

@@ -17,5 +17,5 @@ export const liveOptions = {
     default: '42',
     about: 'the same seed gives the same tasks and draws',
   },
-  'no-policies': { kind: 'flag', about: 'the same without retries, breakers, timeouts and all others' },
+  'no-policies': { kind: 'flag', about: 'the same without gates, retries, timeouts and all others' },
 } as const satisfies Options

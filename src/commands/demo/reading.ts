@@ -96,20 +96,17 @@ export function readingOf(samples: readonly Sample[]): Reading {
   }
 }
 
-/** Breakers of each server, by the state that they are in. */
-export type Breakers = ReadonlyMap<string, Readonly<Record<string, number>>>
+/** The state of the gate of each server: `closed`, `open` or `half_open`. */
+export type Gates = ReadonlyMap<string, string>
 
-export function breakersIn(samples: readonly Sample[]): Breakers {
-  const servers = new Map<string, Record<string, number>>()
-  for (const { name, labels, value } of samples) {
-    const { server, state } = labels
-    if (name !== 'breakwater_breaker_state' || server === undefined || state === undefined) continue
-    const counts = servers.get(server) ?? {}
-    counts[state] = (counts[state] ?? 0) + value
-    servers.set(server, counts)
-  }
-  return servers
-}
+export const gatesIn = (samples: readonly Sample[]): Gates =>
+  new Map(
+    samples.flatMap(({ name, labels: { server, state }, value }) =>
+      name === 'breakwater_gate_state' && value > 0 && server !== undefined && state !== undefined
+        ? [[server, state] as const]
+        : [],
+    ),
+  )
 
 /** What happened between two readings; `after` is the later one. */
 export function between(before: Reading, after: Reading): Reading {

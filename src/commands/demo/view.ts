@@ -2,7 +2,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { Paint } from '../../telemetry/colours.ts'
 import { seconds } from '../progress.ts'
 import type { Tally } from './load.ts'
-import { type Breakers, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
+import { type FaultCount, fates, type Gates, type Reading, totalOf } from './reading.ts'
 
 /** One part of the run, from its beginning to now. */
 export interface PhaseView {
@@ -19,7 +19,7 @@ export interface View {
   /** Those that have begun. */
   readonly phases: readonly PhaseView[]
   readonly reading: Reading
-  readonly breakers: Breakers
+  readonly gates: Gates
   /** Names of all faults that there will be: a table that grows cannot be drawn in place. */
   readonly faults: readonly string[]
   readonly armed: ReadonlySet<string>
@@ -39,7 +39,7 @@ export function table(view: View, paint: Paint): readonly string[] {
     '',
     ...phaseLines(view.phases, paint),
     '',
-    ...breakerLines(view.breakers, paint),
+    ...gateLines(view.gates, paint),
     '',
     ...faultLines(view, paint),
   ]
@@ -69,13 +69,27 @@ export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly
   return [paint('aside', head), ...lines]
 }
 
-function breakerLines(breakers: Breakers, paint: Paint): readonly string[] {
-  const servers = ['docs', 'orders']
-  return servers.map((server) => {
-    const { open = 0, half_open: halfOpen = 0, closed = 0 } = breakers.get(server) ?? {}
-    const text = `breakers of ${server.padEnd(7)} ${open} open, ${halfOpen} half-open, ${closed} closed`
-    return open > 0 ? paint('bad', text) : halfOpen > 0 ? paint('doubtful', text) : text
+/** Without policies there is no gate. */
+function gateLines(gates: Gates, paint: Paint): readonly string[] {
+  return ['docs', 'orders'].map((server) => {
+    const state = gates.get(server)
+    const text = `gate of ${server.padEnd(7)} ${gateInWords(state)}`
+    if (state === undefined || state === 'closed') return text
+    return paint(state === 'open' ? 'bad' : 'doubtful', text)
   })
+}
+
+function gateInWords(state: string | undefined): string {
+  switch (state) {
+    case 'open':
+      return 'open: the server is lost, and its calls wait'
+    case 'half_open':
+      return 'half-open: the server is back, and calls go one by one at first'
+    case 'closed':
+      return 'closed: calls pass'
+    default:
+      return 'none'
+  }
 }
 
 const keys = ['injected', ...fates] as const
@@ -107,17 +121,17 @@ export function faultLines(
 }
 
 /** The same in one line, for who reads a log. */
-export function line({ title, elapsedMs, phases, reading, breakers }: View): string {
+export function line({ title, elapsedMs, phases, reading, gates }: View): string {
   const now = phases.at(-1)
   const { injected, ...ended } = totalOf(reading)
-  const open = [...breakers.values()].reduce((total, { open = 0 }) => total + open, 0)
+  const open = [...gates.values()].filter((state) => state === 'open').length
   const { ofServers, ofAgents } = now?.reading ?? reading
   return [
     `${seconds(elapsedMs)} ${title}`,
     `${reading.calls} calls, ${reading.calls - reading.good} errors`,
     `ETA ${now?.name ?? ''}: servers ${percent(share(ofServers.correct, ofServers.eligible))}, agents ${percent(share(ofAgents.correct, ofAgents.eligible))}`,
     `tasks ${reading.succeeded} / ${reading.succeeded + reading.failed}`,
-    `${open} breakers open`,
+    `${open} gates open`,
     `faults ${sumOf({ injected, ...ended })}`,
   ].join(' | ')
 }

@@ -44,9 +44,13 @@ export interface HeatMap {
 
 const CELL = { width: 72, height: 36 }
 
+/** How wide a letter of a row's name is at most, in pixels, and the least room for these names. */
+const LETTER = 7
+const LEAST_LEFT = 64
+
 /** Shares as a table of colours, the redder the larger, each with its number. */
 export function heatMap({ title, rows, columns, across, value }: HeatMap): Markup {
-  const left = 64
+  const left = Math.max(LEAST_LEFT, 16 + LETTER * Math.max(...rows.map((name) => name.length)))
   const top = 44
   const cells = rows.flatMap((_, row) =>
     columns.map((_, column) => {

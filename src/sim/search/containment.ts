@@ -53,25 +53,41 @@ const changes: readonly Change[] = [
       return more(timeout, (ms) => ms, Infinity) > shorter ? { timeout: shorter } : undefined
     },
   },
+  {
+    policy: 'gate',
+    // One that waits for longer.
+    to({ patience, maxPatience }) {
+      const longer = more(patience, double, 20_000)
+      return {
+        patience: longer,
+        maxPatience: Math.max(
+          longer,
+          more(maxPatience, (ms) => ms, 45_000),
+        ),
+      }
+    },
+  },
+  {
+    policy: 'overdue',
+    to({ after }, { usualMs }) {
+      const sooner = Math.ceil(usualMs * 10)
+      return more(after, (ms) => ms, Infinity) > sooner ? { after: sooner } : undefined
+    },
+  },
   { policy: 'verdict', to: () => ({ output: 'enforce' }) },
   { policy: 'hedge', to: (_, { usualMs }) => ({ after: Math.ceil(usualMs * 2) }) },
   {
     policy: 'breaker',
-    // One that opens later, where it is the breaker that turns calls away.
-    to: ({ consecutive, minimum }) => ({
-      consecutive: more(consecutive, double, 10),
-      minimum: more(minimum, double, 40),
-    }),
+    // One that opens later, where it is the breaker that turns calls away: none is in force unless somebody says so.
+    to: ({ consecutive, minimum }) =>
+      consecutive === undefined
+        ? undefined
+        : { consecutive: more(consecutive, double, 10), minimum: more(minimum, double, 40) },
   },
   {
     policy: 'breaker',
     // One that is open for a shorter time.
-    to: ({ open }) => ({
-      open: Math.max(
-        1,
-        more(open, (ms) => ms / 10, 500),
-      ),
-    }),
+    to: ({ open }) => (typeof open === 'number' ? { open: Math.max(1, open / 10) } : undefined),
   },
   {
     policy: 'bulkhead',

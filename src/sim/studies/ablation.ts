@@ -74,14 +74,18 @@ const mixes: readonly Mix[] = [
   },
 ]
 
-/** A breaker that looks sooner whether its tool is back. */
-const PROBES_SOONER = withSettings('breaker open for 1s', { breaker: { open: '1s' } })
+/** What is not in force by default, added: a breaker as it is by itself, and one that looks sooner whether its tool is back. */
+const added: readonly PolicyChoice[] = [
+  withSettings('with a breaker', { breaker: {} }),
+  withSettings('with a breaker, open for 1s', { breaker: { open: '1s' } }),
+]
 
-const choices: readonly PolicyChoice[] = [byDefault, ...inForce.map(without), PROBES_SOONER, none]
+const choices: readonly PolicyChoice[] = [byDefault, ...inForce.map(without), ...added, none]
 
-/** Each policy taken away in turn. */
+/** Each policy taken away in turn, and a breaker added. */
 export const ablation: Study = {
-  about: 'what each policy of the default contributes: each is left out in turn, under several faults',
+  about:
+    'what each policy of the default contributes: each is left out in turn, or a breaker is added, under several faults',
   seeds: 10,
   async run(options) {
     const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
@@ -197,7 +201,7 @@ function sentence(mix: Mix, measured: readonly Measured[]): string {
     )
     .map(({ choice, tcsrMore }) => `${inWords(mean(tcsrMore), 'points')} ${nameOf(choice)}`)
   return [
-    `${first}; ${changes.length === 0 ? 'no policy clearly changes that when it is left out' : changes.join(', ')}.`,
+    `${first}; ${changes.length === 0 ? 'nothing clearly changes that' : changes.join(', ')}.`,
     ...(unnoticed.length === 0
       ? []
       : [

@@ -2,6 +2,7 @@ import { ablation } from './ablation.ts'
 import { agents } from './agents.ts'
 import { correlated } from './correlated.ts'
 import { deadline } from './deadline.ts'
+import { defaultsStudy } from './defaults.ts'
 import { hol } from './hol.ts'
 import { pool } from './pool.ts'
 import { retryStorm } from './retry-storm.ts'
@@ -16,4 +17,5 @@ export const studies: Readonly<Record<string, Study>> = {
   ablation,
   pool,
   agents,
+  defaults: defaultsStudy,
 }

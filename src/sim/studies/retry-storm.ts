@@ -53,11 +53,12 @@ const server: ServerModel = {
   },
 }
 
-/** As much as the settings allow: what a gateway without a limit would do. */
+/** As much as the settings allow: what a gateway without a limit would do, which waits for nothing. */
 const UNLIMITED = { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 10_000 }
 
-/** The limits of the gateway, for loops that are none of it. */
-const TERMS = budgetSchema.parse({})
+/** The limits of the gateway after timeouts, for loops that are none of it. */
+const { costlyRatio, floor, ...others } = budgetSchema.parse({})
+const TERMS = { ...others, ratio: costlyRatio, floor: floor / 2 }
 
 interface Arm {
   /** `SDK`: what the gateway sends its calls with. */
@@ -88,7 +89,8 @@ const nameOf = (arm: Arm) => `${levelsOf(arm)}, budgets: ${budgetsOf(arm)}`
 /** What the gateway has in force; all policies of the default, or its retries alone. */
 function choiceOf(arm: Arm): PolicyChoice {
   const maxRetries = arm.levels.includes('gateway') ? TRIES - 1 : 0
-  const retry = arm.budgets === 'none' ? { maxRetries, budget: UNLIMITED } : { maxRetries }
+  const retry =
+    arm.budgets === 'none' ? { maxRetries, budget: UNLIMITED, waitForProof: false } : { maxRetries }
   return arm.others ? withSettings('default', { retry }) : only('retry only', { retry })
 }
 
@@ -130,6 +132,7 @@ class Loop {
     const now = this.#clock.now()
     if (budget.balance(TERMS, now) < 1 || !budget.hasRoom(TERMS)) return false
     budget.withdraw(now)
+    budget.start()
     return true
   }
 }

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { FaultStatus } from '../../../src/chaos/control/status.ts'
 import { newFaultCounts } from '../../../src/chaos/accounting/counts.ts'
 import { newTally } from '../../../src/commands/demo/load.ts'
-import { between, breakersIn, readingOf, samplesIn, totalOf } from '../../../src/commands/demo/reading.ts'
+import { between, gatesIn, readingOf, samplesIn, totalOf } from '../../../src/commands/demo/reading.ts'
 import { check, type Known } from '../../../src/commands/demo/sums.ts'
 
 const text = `# HELP breakwater_tool_calls_total Tool calls
@@ -20,8 +20,9 @@ breakwater_intent_outcomes_total{outcome="failed",calls="failed",source="meta"} 
 breakwater_faults_injected_total{fault="slow",type="conn.latency"} 3
 breakwater_fault_outcomes_total{fault="slow",fate="masked"} 2
 breakwater_fault_outcomes_total{fault="slow",fate="not_reached"} 1
-breakwater_breaker_state{server="docs",tool="read_doc",state="open"} 1
-breakwater_breaker_state{server="docs",tool="read_doc",state="closed"} 0
+breakwater_gate_state{server="docs",state="open"} 1
+breakwater_gate_state{server="docs",state="closed"} 0
+breakwater_gate_state{server="docs",state="half_open"} 0
 `
 
 const reading = readingOf(samplesIn(text))
@@ -40,7 +41,7 @@ test('what agents and servers had is read of the metrics', () => {
     escaped: 0,
     not_reached: 1,
   })
-  assert.deepEqual(breakersIn(samplesIn(text)).get('docs'), { open: 1, closed: 0 })
+  assert.deepEqual(gatesIn(samplesIn(text)), new Map([['docs', 'open']]))
 })
 
 test('between a reading and itself nothing happened', () => {

@@ -18,7 +18,7 @@ test('the table fits a terminal of 80 characters by 24 lines, however much there
       totalMs: 3_600_000,
       phases: acts.map(({ name }) => ({ name, reading, tally: newTally() })),
       reading: { ...reading, faults: many },
-      breakers: new Map(),
+      gates: new Map([['docs', 'half_open']]),
       faults: [...new Set(faults)],
       armed: new Set(),
     },

@@ -320,13 +320,21 @@ test('a change that leaves what the schema of a policy takes, in whatever place,
     withSettings('late', late),
     { name: 'late', policies: policiesOf({ overrides: [{ match: { server: 'a' }, ...late }] }) },
   ]
-  assert.ok(changesOf(byDefault).some((change) => change.includes('"minimum":')))
+  assert.ok(changesOf(withSettings('with', { breaker: {} })).some((change) => change.includes('"minimum":')))
   for (const choice of choices) {
     const changes = changesOf(choice)
     assert.ok(!changes.some((change) => change.includes('"minimum":')))
     // Other changes of the policy are.
     assert.ok(changes.some((change) => change.startsWith('breaker: {"open":')))
   }
+})
+
+test('changes of a breaker are tried where there is one, and those of what is in force by default always', () => {
+  const policies = (choice: PolicyChoice) => changesOf(choice).map((change) => change.split(':')[0])
+  assert.ok(!policies(byDefault).includes('breaker'))
+  for (const policy of ['retry', 'gate', 'overdue', 'bulkhead'])
+    assert.ok(policies(byDefault).includes(policy), policy)
+  assert.ok(policies(withSettings('with', { breaker: {} })).includes('breaker'))
 })
 
 const changesOf = (choice: PolicyChoice) =>

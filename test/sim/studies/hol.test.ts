@@ -19,14 +19,14 @@ test('fast tools wait behind a slow one, and the bulkhead keeps them from it', (
 
 test('the price is paid by calls of the slow tool', () => {
   assert.equal(value('none', 'the slow tool', 'success'), 1)
-  assert.ok(value('bulkhead only', 'the slow tool', 'success') < 0.5)
+  assert.ok(value('bulkhead only', 'the slow tool', 'success') < 0.8)
 })
 
-test('another server is as fast as ever, and called more often by agents that need not wait', () => {
+test('another server is as fast as ever, and called less often by agents that wait for the slow tool', () => {
   for (const policies of ['none', 'bulkhead only'])
     assert.ok(value(policies, 'another server', 'p95') < 50, policies)
   const [bare, limited] = ['none', 'bulkhead only'].map((policies) =>
     value(policies, 'another server', 'perSecond'),
   ) as [number, number]
-  assert.ok(limited > 1.2 * bare, `${bare}, ${limited}`)
+  assert.ok(limited < bare, `${bare}, ${limited}`)
 })

@@ -1,0 +1,168 @@
+import { wentWrong } from '../../../mesh/classify.ts'
+import { Cancellation } from '../../../mesh/cancel.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { gatewayError } from '../../../mesh/errors.ts'
+import { createKeyedRandom } from '../../../mesh/keyed-random.ts'
+import type { Effect } from '../../../mesh/policy.ts'
+import { SimulatedGateway } from '../../gateway.ts'
+import type { PolicyChoice } from '../../policy-choices.ts'
+import { lookup } from '../../scene.ts'
+import type { Condition } from '../../servers.ts'
+import { quantile } from '../../statistics.ts'
+import { VirtualClock } from '../../virtual-clock.ts'
+import { POISON, type Row } from './rows.ts'
+
+/** Who calls, and what. */
+export interface Load {
+  readonly agents: number
+  /** How long a call takes on average, in milliseconds; half of it to half as long again. */
+  readonly callMs: Millis
+  readonly effect: Effect
+}
+
+/** What one run has shown. Tasks and calls are those of agents that do nothing wrong. */
+export interface Measured {
+  readonly tasks: number
+  readonly failedTasks: number
+  readonly calls: number
+  readonly failedCalls: number
+  readonly attempts: number
+  /** Attempts at the server while it was ill. */
+  readonly illAttempts: number
+  /** Calls that began meanwhile. */
+  readonly illCalls: number
+  /** From the end of the illness to the end of the last call that failed, in seconds. */
+  readonly wellAfterS: number
+  /** Of calls that succeeded, in milliseconds. */
+  readonly p50: Millis
+  readonly p95: Millis
+  /** Writes that ran more than once. */
+  readonly twice: number
+}
+
+/** Calls of a task, and how long an agent thinks between two of them on average, in milliseconds. */
+export const CALLS = 5
+export const THINK_MS: Millis = 300
+
+/** When an agent gives a call up, in milliseconds: the default of the MCP SDKs. */
+export const PATIENCE_MS: Millis = 60_000
+
+/** How much longer than its work a task may take before the next one of its agent is late. */
+const SLACK = 1.15
+
+/** How long a process takes to come back that a call has ended, in milliseconds. */
+const RESTART_MS: Millis = 1_000
+
+const SERVER = 'server'
+const TOOL = 'read'
+
+/** Agents with a fixed number of tasks each, one call at a time; a call that fails fails its task. */
+export async function run(row: Row, load: Load, choice: PolicyChoice, seed: number): Promise<Measured> {
+  const clock = new VirtualClock()
+  const random = createKeyedRandom(seed)
+  const ranOf = new Map<string, number>()
+  let awayUntil = -Infinity
+  let illAttempts = 0
+  const isIll = (now: Millis) => now >= row.ill[0] * 1_000 && now < row.ill[1] * 1_000
+  const { policies, set } = choice
+  const gateway: SimulatedGateway = new SimulatedGateway({
+    clock,
+    seed,
+    policies,
+    ...(set !== undefined && { set }),
+    servers: {
+      [SERVER]: {
+        ...(row.replicas !== undefined && { replicas: row.replicas }),
+        ...(row.pool !== undefined && { pool: row.pool }),
+        tools: {
+          [TOOL]: {
+            ...lookup(TOOL),
+            effect: load.effect,
+            tookMs(call, draw) {
+              const key = `${call.caller.id}/${call.id}`
+              ranOf.set(key, (ranOf.get(key) ?? 0) + 1)
+              return load.callMs * (0.5 + draw('run'))
+            },
+          },
+        },
+        condition(replica, now, call): Condition {
+          if (call !== undefined && isIll(now)) illAttempts++
+          if (now < awayUntil) return { is: 'away' }
+          if (call === undefined || row.isPoison?.(call) !== true) return row.condition(replica, now, call)
+          awayUntil = now + RESTART_MS
+          gateway.servers.get(SERVER)!.drop(replica)
+          return { is: 'resets' }
+        },
+      },
+    },
+  })
+  const server = gateway.servers.get(SERVER)!
+  for (const [atS, replica] of row.drops ?? []) clock.after(atS * 1_000, () => server.drop(replica))
+  await clock.run(gateway.prepare())
+
+  let [tasks, failedTasks, calls, failedCalls, attempts, illCalls, lastFailedAt] = [0, 0, 0, 0, 0, 0, 0]
+  const took: Millis[] = []
+
+  /** Whether a call went well. */
+  async function ask(service: string, intent: string, isCounted: boolean): Promise<boolean> {
+    const since = clock.now()
+    const signal = new Cancellation()
+    const cancel = clock.after(PATIENCE_MS, () =>
+      signal.abort(gatewayError('cancelled', 'the agent gave up', { sent: true })),
+    )
+    const args = { service }
+    const { call, outcome: ended } = gateway.begin({ server: SERVER, tool: TOOL, args, intent, signal })
+    const outcome = await ended
+    cancel()
+    // A reply that is wrong misleads its agent, whether anybody has noticed or not.
+    const isTrue = outcome.kind === 'answered' && server.answered(outcome.result, TOOL, args)
+    const isBad = !isTrue || wentWrong(outcome, call.record)
+    if (!isCounted) return !isBad
+    calls++
+    attempts += call.record.attempts
+    if (isIll(since)) illCalls++
+    if (isBad) {
+      failedCalls++
+      lastFailedAt = clock.now()
+    } else took.push(clock.now() - since)
+    return !isBad
+  }
+
+  const taskMs = CALLS * (load.callMs + THINK_MS) * SLACK
+  const each = Math.max(1, Math.floor((row.lengthS * 1_000) / taskMs))
+
+  async function work(agent: number): Promise<void> {
+    const isOffender = row.offender !== undefined && agent === 0 && load.agents > 1
+    for (let task = 0; task < each; task++) {
+      const key = `${agent}/${task}`
+      const beginsAt = (task + random(key, 'arrival') * (SLACK - 1)) * taskMs
+      if (beginsAt > clock.now()) await clock.sleep(beginsAt - clock.now(), NEVER)
+      let isWell = true
+      for (let step = 0; step < CALLS && isWell; step++) {
+        const isPoison = isOffender && step === 1 && task % 4 === 1
+        isWell = await ask(isPoison ? POISON : `service-${key}/${step}`, `task ${key}`, !isOffender)
+        if (isWell) await clock.sleep(THINK_MS * (0.5 + random(`${key}/${step}`, 'think')), NEVER)
+      }
+      if (isOffender) continue
+      tasks++
+      if (!isWell) failedTasks++
+    }
+  }
+
+  await clock.run(Promise.all(Array.from({ length: load.agents }, (_, agent) => work(agent))))
+  return {
+    tasks,
+    failedTasks,
+    calls,
+    failedCalls,
+    attempts,
+    illAttempts,
+    illCalls,
+    wellAfterS: Math.max(0, lastFailedAt / 1_000 - row.ill[1]),
+    p50: quantile(took, 0.5),
+    p95: quantile(took, 0.95),
+    twice: load.effect === 'read_only' ? 0 : [...ranOf.values()].filter((runs) => runs > 1).length,
+  }
+}
+
+const NEVER = new Cancellation()
