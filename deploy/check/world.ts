@@ -60,7 +60,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
     },
     policies: {
       // More of what one arm has less of, so that each meets all that can happen.
-      sets: { bold: { retry: { maxRetries: 4, base: 1, cap: 5 }, hedge: false } },
+      sets: { bold: { retry: { maxRetries: 8, base: 1, cap: 5 }, hedge: false } },
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
       overrides: [
         {
@@ -70,7 +70,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
           bulkhead: { concurrent: 4, queue: 0 },
           breaker: { consecutive: 3, open: '1s' },
         },
-        { match: { tool: 'typed' }, retry: { budget: { ratio: 0, floor: 0 } } },
+        { match: { tool: 'typed' }, retry: { budget: { ratio: 0, floor: 0 } }, breaker: {} },
         { match: { tool: 'read' }, degrade: { static: { text: 'unknown' } } },
       ],
     },

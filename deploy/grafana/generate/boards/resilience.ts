@@ -5,11 +5,36 @@ import { perSecond, query } from '../query.ts'
 const SERVER = '{server=~"$server"}'
 const REFUSED = '{server=~"$server",decision!~"sent|hedged"}'
 
+const gates = [
+  lines({
+    title: 'Gates that are not closed',
+    about:
+      'By server, with those of arms of experiments. Open: the server is lost, and calls wait. Half open: it is back, and they go one by one at first.',
+    queries: [
+      query(
+        `sum by (server, state) (breakwater_gate_state{server=~"$server",state!="closed"})`,
+        '{{server}} {{state}}',
+      ),
+    ],
+  }),
+  lines({
+    title: 'Calls that wait for a lost server',
+    about: 'At its gate, until it is back or their patience is over.',
+    queries: [query(`sum by (server) (breakwater_gate_waiting${SERVER})`, '{{server}}')],
+  }),
+  lines({
+    title: 'Losses and returns',
+    about: 'Servers that were lost (open) or are back (closed).',
+    unit: 'reqps',
+    queries: [perSecond('breakwater_gate_transitions_total', SERVER, ['server', 'state'])],
+  }),
+]
+
 const breakers = [
   lines({
     title: 'Breakers that are not closed',
     about:
-      'By tool, with those of arms of experiments. Open: calls are rejected. Half open: one of them is a probe.',
+      'Where a breaker is configured: by tool, with those of arms of experiments. Open: calls are rejected. Half open: one of them is a probe.',
     queries: [
       query(
         `sum by (server, tool, state) (breakwater_breaker_state{server=~"$server",state!="closed"})`,
@@ -25,7 +50,7 @@ const breakers = [
   }),
   lines({
     title: 'Changes of state in policies',
-    about: 'Breakers, ejected replicas, drifting shapes and the like.',
+    about: 'Gates, breakers, ejected replicas, drifting shapes and the like.',
     unit: 'reqps',
     queries: [perSecond('breakwater_policy_events_total', SERVER, ['type'])],
   }),
@@ -35,7 +60,7 @@ const retries = [
   lines({
     title: 'Attempts per call',
     about:
-      'Amplification: what a call costs its server. 1 without retries; the budget keeps it below 1.2 in an outage.',
+      'Amplification: what a call costs its server. 1 without retries; the budget keeps it below 1.5 in an outage at 20 calls a second or more.',
     queries: [query(`server:breakwater_amplification:ratio_rate5m${SERVER}`, '{{server}}')],
   }),
   stack({
@@ -132,9 +157,10 @@ const deadlines = [
 export const resilience = board({
   uid: 'resilience',
   title: 'Resilience',
-  about: 'What policies do: breakers, retry budgets, limits, deadlines.',
+  about: 'What policies do: gates, breakers, retry budgets, limits, deadlines.',
   choices: [{ name: 'server', of: 'breakwater_server_up' }],
   rows: [
+    { title: 'Gates', panels: gates },
     { title: 'Breakers', panels: breakers },
     { title: 'Retries', panels: retries },
     { title: 'Limits', panels: limits },

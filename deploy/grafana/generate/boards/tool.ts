@@ -92,16 +92,22 @@ const calls = [
 
 const guards = [
   lines({
+    title: 'Gate of its server',
+    about: '1 for the state that it is in; more, where arms of an experiment have gates of their own.',
+    width: 8,
+    queries: [query(`sum by (server, state) (breakwater_gate_state${SERVER})`, '{{server}} {{state}}')],
+  }),
+  lines({
     title: 'Breaker',
     about: '1 for the state that it is in; more, where arms of an experiment have breakers of their own.',
-    width: 12,
+    width: 8,
     queries: [query(`sum by (tool, state) (breakwater_breaker_state${TOOL})`, '{{tool}} {{state}}')],
   }),
   lines({
     title: 'Rejections of the server',
     about: 'Calls to any tool of the server that a policy answered in its place.',
     unit: 'reqps',
-    width: 12,
+    width: 8,
     queries: [perSecond('breakwater_rejections_total', SERVER, ['reason'])],
   }),
 ]

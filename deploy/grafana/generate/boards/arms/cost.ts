@@ -21,6 +21,18 @@ export const cost = [
     queries: [perSecond('breakwater_retries_total', AT_SERVER, ['arm', 'decision'])],
   }),
   lines({
+    title: 'Gates',
+    about: 'How many are in each state: an arm has gates of its own.',
+    width: 12,
+    queries: [query(`sum by (arm, state) (breakwater_gate_state${AT_SERVER})`, '{{arm}} {{state}}')],
+  }),
+  lines({
+    title: 'Calls that wait for a lost server',
+    about: 'At the gates of the arm.',
+    width: 12,
+    queries: [query(`sum by (arm, server) (breakwater_gate_waiting${AT_SERVER})`, '{{arm}} {{server}}')],
+  }),
+  lines({
     title: 'Breakers',
     about: 'How many are in each state: an arm has breakers of its own.',
     width: 12,
