@@ -235,6 +235,7 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   const gateway = await Gateway.start({
     servers: { tools: stdioToolbox({ trusted: true }), gone: { url: 'http://127.0.0.1:9/mcp' } },
     gateway: { environment: 'test' },
+    policies: { defaults: { breaker: {} } },
     chaos: { enabled: true },
   })
   await gateway.waitFor('up', 'tools')

@@ -29,7 +29,7 @@ function parts(url: string, experiments: readonly Json[]): GatewayParts {
     servers: { flaky: { url, trusted: true } },
     gateway: { environment: 'test' },
     policies: {
-      defaults: { retry: { maxRetries: 1, base: 1, cap: 5, budget }, breaker: false },
+      defaults: { retry: { maxRetries: 1, base: 1, cap: 5, budget }, gate: false, overdue: false },
       sets: {
         patient: { retry: { maxRetries: 5, base: 1, cap: 5, budget } },
         strict: { retry: false, breaker: { consecutive: 3, open: '10m', maxOpen: '10m' } },

@@ -7,8 +7,6 @@ import { RawClient } from './support/raw-client.ts'
 const SLICES = 8
 const CALLS = 100
 const STUCK_CALLERS = 100
-/** The slots of a tool, and the places in the queue that it may take. */
-const STUCK_AT_ONCE = 64
 
 after(cleanUp)
 
@@ -28,7 +26,7 @@ test('a hung tool with a hundred callers does not slow down the tool of another 
       await client.call('read')
     }),
   )
-  await besides.waitForCalls(STUCK_AT_ONCE)
+  await besides.waitForCalls(STUCK_CALLERS)
 
   const clients = await Promise.all([besides, alone].map((gateway) => RawClient.open(gateway.mcp('healthy'))))
   const slices = []

@@ -28,7 +28,7 @@ test('names that every object inherits are names of servers, tools and arguments
   const servers = ['constructor', 'toString', 'hasOwnProperty', 'prototype']
   const gateway = await Gateway.start({
     servers: Object.fromEntries(servers.map((name) => [name, { url: raw.url }])),
-    policies: { defaults: { arguments: { check: 'enforce' } } },
+    policies: { defaults: { arguments: { check: 'enforce' }, breaker: {} } },
   })
   await gateway.waitFor('up', ...servers)
   const client = await RawClient.open(gateway.mcp())

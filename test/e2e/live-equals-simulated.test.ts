@@ -86,7 +86,13 @@ const whereTimeDecidesNothing: Traffic = {
     odd: { tools: { fragile: reading } },
   },
   policies: {
-    defaults: { retry, breaker: false, verdict: { output: 'enforce' }, arguments: { check: 'enforce' } },
+    defaults: {
+      retry,
+      gate: false,
+      overdue: false,
+      verdict: { output: 'enforce' },
+      arguments: { check: 'enforce' },
+    },
     overrides: [
       // Once it is open, it stays so.
       {
@@ -218,7 +224,7 @@ const TIMEOUT_MS = 40
 const whereTimeDecides: Traffic = {
   servers: Object.fromEntries(hurried.map((tool) => [tool, { tools: { [tool]: reading } }])),
   policies: {
-    defaults: { retry: false, breaker: false },
+    defaults: { retry: false, gate: false, overdue: false },
     overrides: [
       { match: { server: 'pausing' }, breaker: { consecutive: 2, open: 250, maxOpen: 250, jitter: 0 } },
       { match: { server: 'rationed' }, rateLimit: { rate: 7, burst: 2 } },

@@ -25,7 +25,7 @@ before(async () => {
     servers: { flaky: { url: server.url, trusted: true } },
     policies: {
       overrides: [{ match: { tool: 'wr*' }, bulkhead: { concurrent: 7 }, rateLimit: { rate: '100/s' } }],
-      sets: { cautious: { retry: false, deadline: { total: '5s' } } },
+      sets: { cautious: { retry: false, overdue: false, deadline: { total: '5s' } } },
     },
   })
   await gateway.waitFor('up', 'flaky')
@@ -49,9 +49,10 @@ test('the mesh shows the policies that are in force without a word, in their ord
       'arguments',
       'idempotency',
       'retry',
+      'gate',
+      'overdue',
       'bulkhead',
       'route',
-      'breaker',
       'attemptTimeout',
       'verdict',
       'transport',

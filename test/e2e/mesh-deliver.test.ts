@@ -17,7 +17,7 @@ before(async () => {
   gateway = await Gateway.start({
     servers: { gentle: { url, deliver: 'tool_result' }, plain: { url } },
     policies: {
-      defaults: { retry: false },
+      defaults: { retry: false, breaker: {} },
       overrides: ['read', 'typed'].map((tool) => ({ match: { tool }, attemptTimeout: { timeout: 200 } })),
     },
   })

@@ -13,8 +13,16 @@ const PAUSE_MS = 250
 
 after(cleanUp)
 
-/** What an outage looks like from both sides: calls of agents, calls that reached the server. */
-async function outage(policies: Json): Promise<{ offered: number; received: number }> {
+interface Report {
+  /** Calls of agents that began in the outage, and how many of them failed. */
+  readonly offered: number
+  readonly failed: number
+  /** Calls that had reached the server when it worked again. */
+  readonly received: number
+}
+
+/** What an outage looks like from both sides. */
+async function outage(policies: Json): Promise<Report> {
   const server = await FlakyServer.start()
   await server.behave({ read: { failing: 1 } })
   const gateway = await Gateway.start({ servers: { flaky: { url: server.url, trusted: true } }, policies })
@@ -23,20 +31,37 @@ async function outage(policies: Json): Promise<{ offered: number; received: numb
     Array.from({ length: CALLERS }, () => RawClient.open(gateway.mcp('flaky'))),
   )
   const until = performance.now() + OUTAGE_MS
-  let offered = 0
+  let [offered, failed] = [0, 0]
   const agent = async (client: RawClient) => {
     while (performance.now() < until) {
       offered++
-      assert.ok((await client.call('read')).error)
+      if ((await client.call('read')).error !== undefined) failed++
       await setTimeout(PAUSE_MS)
     }
   }
-  await Promise.all(clients.map(agent))
-  return { offered, received: await server.count('read') }
+  const agents = clients.map(agent)
+  await setTimeout(OUTAGE_MS)
+  const received = await server.count('read')
+  await server.behave({ read: {} })
+  await Promise.all(agents)
+  return { offered, failed, received }
 }
 
-test('retries add at most a quarter to what a dead server gets, and breakers keep nearly all of it away', async () => {
-  const [budgeted, broken] = await Promise.all([outage({ defaults: { breaker: false } }), outage({})])
+test('retries wait until a failing server works again, and reach it a few times a second meanwhile', async () => {
+  const { offered, failed, received } = await outage({})
+  const report = JSON.stringify({ offered, failed, received })
+  assert.equal(failed, 0, `no call is lost: ${report}`)
+  assert.ok(received > offered, `there were retries: ${report}`)
+  // One at a time finds out, twice a second in the end and ten times at first.
+  assert.ok(received <= offered + (OUTAGE_MS / 1_000) * 5, `only some of them go: ${report}`)
+})
+
+test('retries without proof add at most a quarter within such a budget, and breakers keep nearly all away', async () => {
+  const retry = { waitForProof: false, budget: { ratio: 0.2, floor: 1 } }
+  const [budgeted, broken] = await Promise.all([
+    outage({ defaults: { retry } }),
+    outage({ defaults: { retry, breaker: {} } }),
+  ])
   const report = JSON.stringify({ budgeted, broken })
   assert.ok(budgeted.received > budgeted.offered * 1.05, `there were retries: ${report}`)
   assert.ok(budgeted.received <= budgeted.offered * 1.25, `retries stay in their budget: ${report}`)

@@ -162,6 +162,10 @@ const connections: readonly Row[] = [
     got: fails('upstream_disconnected', /it may have run/),
     then: { runs: 1, attempts: broken, fates: surfaced },
   }),
+  row('conn.refused', 'a gate holds a call until the server can be reached again', {
+    given: { kind: 'write', policies: { gate: {} }, fault: { maxInjections: 2, allowWrites: true } },
+    then: { runs: 1, attempts: { transport_error: 2, returned: 1 }, fates: { masked: 2 }, leastMs: 100 },
+  }),
   row('conn.half_open', 'a timeout ends each attempt', {
     given: { policies: brief },
     got: fails('attempt_timeout', /./, 1504),
@@ -170,6 +174,15 @@ const connections: readonly Row[] = [
   row('conn.half_open', 'a timeout and a retry end one silence', {
     given: { policies: brief, fault: once },
     then: { runs: 2, attempts: savedLate, fates: delayed, leastMs: BRIEF_MS },
+  }),
+  row('conn.half_open', 'a copy of a read that is overdue is answered in its place', {
+    given: { policies: { overdue: {} }, fault: once },
+    then: { runs: 2, attempts: { cancelled: 1, returned: 1 }, fates: delayed, leastMs: BRIEF_MS },
+  }),
+  row('conn.half_open', 'nobody sends a write again that is overdue', {
+    given: { kind: 'write', policies: { ...brief, overdue: { after: 50 } }, fault: onceAtWrite },
+    got: fails('attempt_timeout', /it may have run/),
+    then: { runs: 1, attempts: { timeout: 1 }, fates: surfaced, leastMs: BRIEF_MS },
   }),
   row('conn.half_open', 'the deadline ends the call, and nothing is sent again', {
     given: { policies: { deadline: { total: BRIEF_MS } } },
@@ -541,6 +554,7 @@ const results: readonly Row[] = [
     got: ({ text }) => assert.deepEqual(JSON.parse(text), renamed),
     then: { verdicts: { unchecked: 20, drift: 1 }, fates: escaped },
   }),
+  // Its first reply came before its schema was known, and counts as a good one.
   typed('result.drift', 'the breaker stops a tool whose wrong answers are too many', {
     given: {
       orders: [1, 2, 3, 4, 5, 6, 7],
@@ -548,7 +562,7 @@ const results: readonly Row[] = [
       fault: rename,
     },
     got: fails('breaker_open'),
-    then: { verdicts: { schema_invalid: 5 }, fates: { escaped: 5 } },
+    then: { verdicts: { schema_invalid: 4 }, fates: { escaped: 4 } },
   }),
   typed('result.partial', 'the verdict flags a list that is shorter than its total', {
     given: { fault: halving },

@@ -58,7 +58,7 @@ async function holdingGateway({ url }: FlakyServer, journal: string, calls: numb
   const gateway = await Gateway.start({
     gateway: { environment: 'test', sessions: { maxInFlight: calls } },
     servers: { flaky: { url, trusted: true } },
-    policies: { defaults: { bulkhead: false, retry: false } },
+    policies: { defaults: { bulkhead: false, retry: false, overdue: false } },
     chaos: {
       enabled: true,
       persist: true,

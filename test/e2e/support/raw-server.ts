@@ -39,7 +39,8 @@ export class RawServer {
 
   /** `tools`: names that it lists. */
   static async start(script: Script, tools: readonly string[] = []): Promise<RawServer> {
-    const server = createServer((request, response) => {
+    // A server whose process is held up would close idle connections just as requests come over them.
+    const server = createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
       const taking = text(request).then((body) => {
         const message = body.trimStart().startsWith('{') ? (JSON.parse(body) as Json) : {}
         const { method: verb = '', url = '', headers } = request

@@ -97,7 +97,8 @@ export class Shop {
   }
 
   /**
-   * Tools do what the word at the beginning of their names says. Retries wait for hardly anything, and no budget ends them.
+   * Tools do what the word at the beginning of their names says. Retries wait for hardly anything, and no budget ends them. A gate is for all tools of a server, each of which has a fault of
+   * its own here: so there is none, unless a tool has it.
    */
   static async start(acts: readonly Act[], beside: Beside): Promise<Shop> {
     const tools = [...acts.map(({ tool }) => tool), ...plain]
@@ -111,7 +112,11 @@ export class Shop {
       gateway: { environment: 'test' },
       servers: { ...beside.servers, ...own },
       policies: {
-        defaults: { retry: { base: 1, cap: 5, budget }, attemptTimeout: { timeout: 10_000 } },
+        defaults: {
+          retry: { maxRetries: 2, base: 1, cap: 5, budget },
+          attemptTimeout: { timeout: 10_000 },
+          ...{ breaker: {}, gate: false, overdue: false },
+        },
         overrides: acts.flatMap(({ tool, policies }) => (policies ? [{ match: { tool }, ...policies }] : [])),
       },
       chaos: {
