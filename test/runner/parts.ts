@@ -6,6 +6,7 @@ export const parts = {
   /** Simulated traffic, searches and statistics: compute and touch nothing. */
   simulated: [
     'commands/docs/blast-radius',
+    'commands/docs/defaults',
     'commands/scenarios-hold',
     'commands/search',
     'commands/study',
@@ -133,6 +134,7 @@ export const quick: { readonly files: Paths; readonly without: Paths; readonly l
     'chaos/decide/call-bursts',
     'chaos/decide/determinism',
     'commands/docs/blast-radius',
+    'commands/docs/defaults',
     'commands/scenarios-hold',
     'commands/search',
     'commands/study',

@@ -176,8 +176,8 @@ const connections: readonly Row[] = [
     then: { runs: 2, attempts: savedLate, fates: delayed, leastMs: BRIEF_MS },
   }),
   row('conn.half_open', 'a copy of a read that is overdue is answered in its place', {
-    given: { policies: { overdue: {} }, fault: once },
-    then: { runs: 2, attempts: { cancelled: 1, returned: 1 }, fates: delayed, leastMs: BRIEF_MS },
+    given: { policies: { overdue: {} }, orders: [1, 2], fault: { ...once, when: { afterCalls: 1 } } },
+    then: { runs: 3, attempts: { cancelled: 1, returned: 2 }, fates: delayed, leastMs: BRIEF_MS },
   }),
   row('conn.half_open', 'nobody sends a write again that is overdue', {
     given: { kind: 'write', policies: { ...brief, overdue: { after: 50 } }, fault: onceAtWrite },
@@ -209,8 +209,8 @@ const connections: readonly Row[] = [
   row('retry.storm', 'one call becomes three, and the last one masks it', {
     then: { runs: 1, attempts: { transport_error: 2, returned: 1 }, fates: { masked: 2 } },
   }),
-  row('retry.storm', 'an empty retry budget keeps one call one', {
-    given: { policies: { retry: { budget: { floor: 0, ratio: 0 } } } },
+  row('retry.storm', 'without retries one call stays one', {
+    given: { policies: { retry: { maxRetries: 0 } } },
     got: ({ message }) => assert.match(message ?? '', /503|cannot start/),
     then: { runs: 0, attempts: broken, fates: surfaced },
   }),
