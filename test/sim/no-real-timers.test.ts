@@ -19,7 +19,7 @@ const tool: ToolModel = {
 
 /** Every policy that waits or measures is in force somewhere. */
 const policies = policiesOf({
-  defaults: { attemptTimeout: { timeout: '2s' }, deadline: { total: '10s' } },
+  defaults: { attemptTimeout: { timeout: '2s' }, deadline: { total: '10s' }, breaker: {} },
   overrides: [
     {
       match: { server: 'contract' },

@@ -12,7 +12,9 @@ const recordingOf = (calls: readonly RecordedCall[]): Recording => ({ header: he
 const under = (name: string, defaults: object) => ({ name, policies: policiesOf({ defaults }) })
 
 const noRetries = under('no retries', { retry: { maxRetries: 0 } })
-const retrying = under('retries', { retry: { maxRetries: 2, base: '20ms', cap: '20ms' } })
+const retrying = under('retries', {
+  retry: { maxRetries: 2, base: '20ms', cap: '20ms', waitForProof: false },
+})
 
 const play = (calls: readonly RecordedCall[], options: Partial<ReplayOptions> = {}) =>
   replay(recordingOf(calls), { choice: noRetries, seed: 1, ...options })

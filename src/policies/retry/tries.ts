@@ -118,7 +118,8 @@ export class RetryBudgets {
     this.#gateway = budgetOf(GATEWAY)
     this.#terms = terms
     const { costlyRatio, ...rest } = terms
-    this.#costly = { ...rest, ratio: Math.min(terms.ratio, costlyRatio), floor: terms.floor / 2 }
+    const share = terms.ratio === 0 ? 1 : Math.min(1, costlyRatio / terms.ratio)
+    this.#costly = { ...rest, ratio: terms.ratio * share, floor: terms.floor * share }
   }
 
   /** A call begins. */
@@ -179,7 +180,7 @@ export const budgetSchema = z
       .max(1)
       .default(0.2)
       .describe(
-        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes it worse; at most `ratio`. Half of `floor` goes with it.',
+        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes it worse; at most `ratio`. So much less of `floor` counts then, too.',
       ),
     floor: z
       .number()

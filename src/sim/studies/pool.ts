@@ -231,7 +231,7 @@ export const pool: Study = {
       }
     })
     return {
-      model: `${CALLS_PER_S} calls/s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}), behind a rate limit of ${LIMIT_PER_S}/s; the pool is cut for ${CUT_TO_S - CUT_FROM_S}s, and watched for ${LENGTH_S - CUT_TO_S}s after; attempt timeout ${listed(timeoutsInWords)}, which the server does not hear of; bounded: retries of the gateway, which wait until another call has succeeded, and which its retry budget bounds (after timeouts ${inWords(BUDGET.costlyRatio, 'share')} of the calls of ${formatDuration(BUDGET.window)} or ${inWords(BUDGET.floor / 2, 'perSecond')}), ${RETRIES} for a call at most; unbounded: the agent tries again every ${formatDuration(AGAIN_MS)}; in time is ${formatDuration(PATIENCE_MS)}; seeds: ${options.seeds}.`,
+      model: `${CALLS_PER_S} calls/s at a server with a pool of ${POOL} and runs of ${SHORTEST_MS} to ${LONGEST_MS}ms (${inWords(CAPACITY_PER_S, 'perSecond')}), behind a rate limit of ${LIMIT_PER_S}/s; the pool is cut for ${CUT_TO_S - CUT_FROM_S}s, and watched for ${LENGTH_S - CUT_TO_S}s after; attempt timeout ${listed(timeoutsInWords)}, which the server does not hear of; bounded: retries of the gateway, which wait until another call has succeeded, and which its retry budget bounds (after timeouts ${inWords(BUDGET.costlyRatio, 'share')} of the calls of ${formatDuration(BUDGET.window)} or ${inWords((BUDGET.floor * BUDGET.costlyRatio) / BUDGET.ratio, 'perSecond')}), ${RETRIES} for a call at most; unbounded: the agent tries again every ${formatDuration(AGAIN_MS)}; in time is ${formatDuration(PATIENCE_MS)}; seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'stages',

@@ -57,8 +57,8 @@ const server: ServerModel = {
 const UNLIMITED = { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 10_000 }
 
 /** The limits of the gateway after timeouts, for loops that are none of it. */
-const { costlyRatio, floor, ...others } = budgetSchema.parse({})
-const TERMS = { ...others, ratio: costlyRatio, floor: floor / 2 }
+const { costlyRatio, ratio, floor, ...others } = budgetSchema.parse({})
+const TERMS = { ...others, ratio: costlyRatio, floor: (floor * costlyRatio) / ratio }
 
 interface Arm {
   /** `SDK`: what the gateway sends its calls with. */

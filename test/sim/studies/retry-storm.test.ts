@@ -23,7 +23,7 @@ test('each level multiplies what the others send', () => {
   const [one, two, three] = ['agent', 'agent x gateway', ALL].map((levels) =>
     numberIn(arm(levels, 'none'), 'amplification'),
   ) as [number, number, number]
-  assert.ok(two > 2 * one && three > 2 * two, `${one}, ${two}, ${three}`)
+  assert.ok(two > 1.9 * one && three > 1.9 * two, `${one}, ${two}, ${three}`)
   assert.deepEqual(
     [1, 2, 3].map((levels) => 3 ** levels),
     [arm('agent', 'none').mostTries, arm('agent x gateway', 'none').mostTries, arm(ALL, 'none').mostTries],
