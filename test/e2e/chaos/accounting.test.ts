@@ -62,6 +62,8 @@ const inner = { tool: 'both', type: 'rpc.malformed', name: 'inner' }
 
 const names = [
   'retry',
+  'gate',
+  'overdue',
   'breaker',
   'deadline',
   'attemptTimeout',
@@ -70,14 +72,16 @@ const names = [
   'degrade',
   'idempotency',
 ]
+/** Calls of a tool come one after another: nobody else would prove that it works again. */
+const retry = { base: 1, cap: 5, waitForProof: false }
 const policies = {
   off: {
     defaults: Object.fromEntries(
       [...names, 'hedge', 'rateLimit', 'arguments', 'route'].map((name) => [name, false]),
     ),
   },
-  default: {},
-  enforce: { defaults: { verdict: { output: 'enforce' }, arguments: { check: 'enforce' } } },
+  default: { defaults: { retry } },
+  enforce: { defaults: { retry, verdict: { output: 'enforce' }, arguments: { check: 'enforce' } } },
 } as const
 
 const outputSchema = {
