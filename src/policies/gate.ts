@@ -336,8 +336,11 @@ export class Gate {
       return outcome
     } finally {
       cancel()
-      this.#released--
-      if (waiter.isSuspect) this.#isAlone = false
+      // A call from before the latest loss counts no more, however long it goes on.
+      if (generation === this.#generation) {
+        this.#released--
+        if (waiter.isSuspect) this.#isAlone = false
+      }
       this.#pump()
     }
   }
@@ -377,6 +380,8 @@ export class Gate {
     this.#lostSince ??= now
     this.#nextAt = now + Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * PAUSE_GROWTH ** this.#losses++)
     this.#generation++
+    this.#released = 0
+    this.#isAlone = false
     this.#enter('open', why, wasClosed)
     this.#reachableAt = undefined
     this.#watch(endpoints)

@@ -503,3 +503,17 @@ test('calls wait for 20 s unless told otherwise, and contradictions are refused'
   const refused = gate.schema.safeParse({ patience: '50s' })
   assert.deepEqual(refused.error?.issues[0]?.path, ['maxPatience'])
 })
+
+test('a call that hangs since before the latest loss keeps nobody back', async () => {
+  const { clock, lose, reach, send, end, sent } = setUp()
+  await lose()
+  for (const id of ['hangs', 'lost', 'waits', 'waits too']) send(id)
+  await clock.advance(1_000)
+  await reach()
+  await clock.advance(200)
+  assert.deepEqual(sent, ['hangs', 'lost'])
+  await end('lost', lost)
+  await clock.advance(1_000)
+  await reach()
+  assert.deepEqual(sent, ['hangs', 'lost', 'waits'])
+})
