@@ -72,7 +72,7 @@ export class PostReply {
   watch(record: CallRecord): void {
     // One listener however many requests a batch holds: Node warns of more than ten.
     if (this.#watched.push(record) > 1) return
-    this.#response.once('close', () => {
+    this.#response.on('close', () => {
       if (this.#response.writableFinished || this.#watched.every(({ isOver }) => isOver)) return
       this.#clock.after(ABANDONED_MS, () => {
         if (this.#stream?.attached === true) return

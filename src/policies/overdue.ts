@@ -62,8 +62,13 @@ const FORGETTING = 0.98
 interface Asked {
   readonly since: Millis
   expiry: Expiry | undefined
-  /** Sends a copy; false when it has to wait for the budget. `isProven`: the server is known to answer again. */
-  again(isProven: boolean): boolean
+  /** How many copies of it were sent. */
+  copies: number
+  /**
+   * Sends a copy, unless that has to wait for the budget (`broke`) or helps nobody any more (`useless`). `isProven`: the server is known to
+   * answer again.
+   */
+  again(isProven: boolean): 'sent' | 'broke' | 'useless'
 }
 
 /** The calls of one tool, and those of them that are overdue. */
@@ -134,15 +139,16 @@ class Late {
       const asked: Asked = {
         since: this.#clock.now(),
         expiry: undefined,
+        copies: 0,
         again: (isProven) => {
-          if (isOver || call.signal.aborted || call.record.firstByteAt !== undefined) return true
-          if (tries.length > MOST_COPIES) return true
+          if (isOver || call.signal.aborted || call.record.firstByteAt !== undefined) return 'useless'
+          if (asked.copies === MOST_COPIES) return 'useless'
           const kind = { isCostly: !isProven, isHeld: isProven }
-          if (budgets.claim(this.#clock.now(), kind) !== undefined) return false
+          if (budgets.claim(this.#clock.now(), kind) !== undefined) return 'broke'
           hedges.add(call.record)
           const signal = tries.length
-          send(call.attempt + tries.length, { channel: silent(() => tries[signal]?.abort(mayNotAsk)) })
-          return true
+          send(call.attempt + ++asked.copies, { channel: silent(() => tries[signal]?.abort(mayNotAsk)) })
+          return 'sent'
         },
       }
       call.signal.addEventListener('abort', follow)
@@ -175,21 +181,28 @@ class Late {
     if (this.#late.size === 0) return
     for (const asked of [...this.#late]) {
       if (asked.since >= sentAt) continue
-      if (!asked.again(true)) return
+      if (asked.again(true) === 'broke') return
       this.#late.delete(asked)
     }
   }
 
-  /** One copy of the oldest finds out whether the server answers, and then another one, with growing pauses. */
+  /**
+   * A copy of one overdue call finds out whether the server answers, and then one of the next call, with growing pauses: a call may hang by
+   * itself, while the server answers others.
+   */
   #probe(): void {
     if (this.#isProbing) return
-    for (const asked of this.#late) {
+    const inTurn = [...this.#late].sort((a, b) => a.copies - b.copies)
+    for (const asked of inTurn) {
+      if (asked.again(false) === 'useless') {
+        this.#late.delete(asked)
+        continue
+      }
       this.#isProbing = true
       this.#pauseMs = Math.min(
         LONGEST_PAUSE_MS,
         this.#pauseMs === 0 ? this.#afterMs : this.#pauseMs * PAUSE_GROWTH,
       )
-      asked.again(false)
       this.#clock.after(this.#pauseMs, () => {
         this.#isProbing = false
         this.#probe()

@@ -94,6 +94,13 @@ test('the pauses between copies double from two seconds, and a call gets four at
   )
 })
 
+test('overdue reads take turns in finding out whether the server answers', async () => {
+  const { clock, names, send } = await setUp()
+  for (const id of ['a', 'b', 'c']) send(id)
+  await clock.advance(20_000)
+  assert.deepEqual(names().slice(3), ['a#2', 'b#2', 'c#2', 'a#3'])
+})
+
 test('no call of a tool is overdue before one has been answered', async () => {
   const { clock, names, send } = await setUp({ isKnown: false })
   send('a')
