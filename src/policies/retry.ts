@@ -13,6 +13,7 @@ import { gatewayError, isGatewayError } from '../mesh/errors.ts'
 import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
+import { SHORT_PATIENCE_MS } from './gate/patience.ts'
 import { Proof } from './retry/proof.ts'
 import {
   budgetSchema,
@@ -107,9 +108,6 @@ interface RetryParts extends Backoff {
   readonly proof: Proof
 }
 
-/** How long a call waits for a proof that has another answer, in milliseconds. */
-const ALTERNATIVE_PATIENCE_MS: Millis = 1_000
-
 /** How often a call may be sent that may have run and was lost each time: it may be what ends its server. */
 const MOST_LOST = 3
 
@@ -191,7 +189,7 @@ class Retries {
   #patienceMs(): Millis {
     const { record } = this.#call
     const left = leftMs(this.#call, this.#parts.context.clock.now())
-    return record.hasAlternative ? Math.min(left, ALTERNATIVE_PATIENCE_MS) : left
+    return record.hasAlternative ? Math.min(left, SHORT_PATIENCE_MS) : left
   }
 
   #refused(refusal: RetryRefusal, outcome: Outcome): Outcome {

@@ -7,6 +7,9 @@ const REMEMBERED = 5
 /** A server is given so many times as long as its longest recent outage took. */
 const MARGIN = 1.5
 
+/** How long a list waits, and a call that has another answer, in milliseconds. */
+export const SHORT_PATIENCE_MS: Millis = 1_000
+
 export interface PatienceSnapshot {
   readonly ms: Millis
   readonly why: string

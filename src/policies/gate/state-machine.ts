@@ -1,0 +1,402 @@
+import type { Call, Outcome, Service } from '../../mesh/call.ts'
+import { isConnectionLost } from '../../mesh/classify.ts'
+import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type PolicyReason, type Reason } from '../../mesh/errors.ts'
+import { Fact } from '../../mesh/facts.ts'
+import type { PolicyContext, Scope } from '../../mesh/policy.ts'
+import { roundedDuration } from '../../units/duration.ts'
+import { givenUp } from '../state/given-up.ts'
+import { Line, type Waiter } from './line.ts'
+import { Patience, type PatienceSnapshot, SHORT_PATIENCE_MS } from './patience.ts'
+
+export const serverLost = {
+  name: 'server_lost',
+  code: 1503,
+  retryable: true,
+  about:
+    'The server is lost, and the call may not wait for it: too many wait already, or it has been gone for too long.',
+} as const satisfies PolicyReason
+
+/** How long a call waited for its server to be back. */
+export const gateWait = new Fact<number>(0, {
+  about: 'How long the call waited for its server to be back, in milliseconds.',
+  log: 'gateWaitMs',
+  attribute: 'breakwater.gate.wait_ms',
+  event: () => ({ decision: 'held' }),
+})
+
+export const states = ['closed', 'open', 'half_open'] as const
+type GateState = (typeof states)[number]
+
+/** See the schema of `gate`. Times are in milliseconds. */
+interface GateSettings {
+  readonly patience: Millis
+  readonly maxPatience: Millis
+  readonly giveUp: Millis
+  /** How many calls may wait. */
+  readonly queue: number
+  /** How large the requests that wait may be together, in bytes. */
+  readonly maxWaiting: number
+}
+
+/** What a gate asks of the registry: see `Scope`. */
+type Endpoints = Pick<Scope, 'replicas' | 'isLost' | 'reached'>
+
+/** Pauses between two calls that try a lost server, in milliseconds: the first one, how each further one grows, and the longest. */
+const FIRST_PAUSE_MS: Millis = 50
+const PAUSE_GROWTH = 1.5
+const LONGEST_PAUSE_MS: Millis = 500
+
+/** A released call that has not failed for so long got through, in milliseconds, whatever it takes to answer. */
+const PROVEN_MS: Millis = 200
+
+/** A call that was lost so often may be what ends its server: it goes last, and alone. */
+const SUSPICIOUS_ATTEMPT = 3
+
+/** A server that is lost again so soon after a probe got through, in milliseconds, and has answered nothing between, was lost all the time. */
+const SAME_LOSS_MS: Millis = 5_000
+
+/** Stands where breakers name their tool. */
+const ALL_TOOLS = '*'
+
+/** What the admin API shows of a gate. */
+export interface GateSnapshot {
+  /** It is about all tools of its server. */
+  readonly tool: typeof ALL_TOOLS
+  readonly state: GateState
+  /** Since when, in milliseconds of the Unix epoch. */
+  readonly since: Millis
+  readonly why: string | undefined
+  readonly waiting: number
+  readonly waitingBytes: number
+  /** Calls that were released, and of which nothing is known yet. */
+  readonly released: number
+  readonly patience: PatienceSnapshot
+}
+
+/** The gate of one server. */
+export class Gate {
+  state: GateState = 'closed'
+  readonly #clock: Clock
+  readonly #emit: PolicyContext['emit']
+  readonly #owner: { readonly set: string; readonly server: string }
+  readonly #line: Line
+  readonly #patience: Patience
+  readonly #giveUpMs: Millis
+  #why: string | undefined
+  #since: Millis
+  /** When the present loss began; undefined while the server is not known to be lost. */
+  #lostSince: Millis | undefined
+  /** Whether there is a replica that can be probed. */
+  #isProbed = false
+  /** When a probe got through since the latest loss. */
+  #reachableAt: Millis | undefined
+  /** When the latest call was sent that has shown that the server is there. */
+  #provenAt: Millis = -Infinity
+  /** Calls that were released and are under way, and how many may be at a time. */
+  #released = 0
+  #allowance = 1
+  /** Whether the call that is released is to be alone. */
+  #isAlone = false
+  /** Losses in a row without an answer between them, and when the next call may try. */
+  #losses = 0
+  #nextAt: Millis = -Infinity
+  #timer: Cancel | undefined
+  /** Counts the losses: probes that were asked for after an earlier one say nothing now. */
+  #generation = 0
+
+  constructor(
+    { queue, maxWaiting, patience, maxPatience, giveUp }: GateSettings,
+    { clock, emit }: Pick<PolicyContext, 'clock' | 'emit'>,
+    { set, server }: Pick<Scope, 'set' | 'server'>,
+  ) {
+    this.#clock = clock
+    this.#emit = (event) => emit(event)
+    this.#owner = { set, server }
+    this.#line = new Line(queue, maxWaiting)
+    this.#patience = new Patience(patience, maxPatience)
+    this.#giveUpMs = giveUp
+    this.#since = clock.now()
+  }
+
+  get waiting(): number {
+    return this.#line.size
+  }
+
+  /** Passes a call on, at once or when the server is back; or rejects it. */
+  run(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
+    if (this.state === 'closed') return this.#send(call, next, endpoints)
+    // All tries of a call together wait no longer than one of them might.
+    const patienceMs = this.#patienceWith(call) - gateWait.of(call.record)
+    return patienceMs <= 0
+      ? this.#tryOnce(call, next, endpoints)
+      : this.#wait(call, next, endpoints, patienceMs)
+  }
+
+  snapshot(): GateSnapshot {
+    return {
+      tool: ALL_TOOLS,
+      state: this.state,
+      since: this.#clock.wall() - (this.#clock.now() - this.#since),
+      why: this.#why,
+      waiting: this.#line.size,
+      waitingBytes: this.#line.bytes,
+      released: this.#released,
+      patience: this.#patience.snapshot(),
+    }
+  }
+
+  /** How long a call that comes now may wait, in milliseconds. */
+  #patienceWith({ record, method }: Call): Millis {
+    const lostForMs = this.#lostSince === undefined ? 0 : this.#clock.now() - this.#lostSince
+    if (this.state === 'open' && lostForMs >= this.#giveUpMs) return 0
+    // Clients ask for lists one after the other before they do anything else.
+    const isShort = record.hasAlternative || method.endsWith('/list')
+    return Math.min(this.#patience.ms, isShort ? SHORT_PATIENCE_MS : Infinity)
+  }
+
+  #send(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
+    const { record } = call
+    const begunAt = this.#clock.now()
+    const waitedBefore = record.waitedMs
+    return next(call).then((outcome) => {
+      // The call may have waited for a slot: what counts is when it was sent. Tries side by side wait each for itself.
+      const sentAt = Math.min(this.#clock.now(), begunAt + record.waitedMs - waitedBefore)
+      if (isLost(outcome)) this.#lost(sentAt, outcome.error.message, record.replica, endpoints)
+      else if (isProof(outcome)) this.#there(sentAt)
+      return outcome
+    })
+  }
+
+  /** A refusal costs a millisecond, and the call may be what finds the server back; sending it again would only cost. */
+  #tryOnce(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
+    if (call.attempt === 1) return this.#send(call, next, endpoints)
+    return Promise.resolve(
+      this.#refuse(`the call has waited for ${roundedDuration(gateWait.of(call.record))}`),
+    )
+  }
+
+  #wait(call: Call, next: Service, endpoints: Endpoints, patienceMs: Millis): Promise<Outcome> {
+    const since = this.#clock.now()
+    const { signal, record, countsAs, message, attempt } = call
+    // An aborted signal tells nobody any more: the call would wait for nothing, and then be sent for nobody.
+    if (signal.aborted) return Promise.resolve(this.#left(call))
+    return new Promise((resolve) => {
+      const end = (outcome: Outcome | Promise<Outcome>) => {
+        signal.removeEventListener('abort', gone)
+        cancel()
+        resolve(outcome)
+      }
+      const waited = () => {
+        const ms = this.#clock.now() - since
+        record.waitedMs += ms
+        gateWait.note(record, gateWait.of(record) + ms)
+      }
+      const waiter: Waiter = {
+        tenant: countsAs,
+        bytes: message.text.length,
+        isSuspect: attempt >= SUSPICIOUS_ATTEMPT,
+        go: () => {
+          waited()
+          end(this.#sendReleased(waiter, call, next, endpoints))
+        },
+        displaced: () => {
+          waited()
+          end(this.#refuse('calls of other tenants wait for it'))
+        },
+      }
+      const gone = () => {
+        this.#line.remove(waiter)
+        waited()
+        end(this.#left(call))
+      }
+      const cancel = this.#clock.after(patienceMs, () => {
+        this.#line.remove(waiter)
+        waited()
+        end(this.#tryOnce(call, next, endpoints))
+      })
+      const full = this.#line.add(waiter)
+      if (full !== undefined) return end(this.#refuse(full))
+      signal.addEventListener('abort', gone)
+      this.#watchAnew(endpoints)
+      this.#pump()
+    })
+  }
+
+  /** Sends a call that has waited. One more may go when it has shown that the server is there. */
+  async #sendReleased(waiter: Waiter, call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
+    this.#released++
+    if (waiter.isSuspect) this.#isAlone = true
+    const generation = this.#generation
+    let isProven = false
+    const proven = () => {
+      if (isProven || generation !== this.#generation) return
+      isProven = true
+      this.#allowance++
+      // A call that ends its server does so at once.
+      if (waiter.isSuspect) this.#isAlone = false
+      this.#pump()
+    }
+    const cancel = this.#clock.after(PROVEN_MS, proven)
+    try {
+      const outcome = await this.#send(call, next, endpoints)
+      if (isProof(outcome)) proven()
+      return outcome
+    } finally {
+      cancel()
+      // A call from before the latest loss counts no more, however long it goes on.
+      if (generation === this.#generation) {
+        this.#released--
+        if (waiter.isSuspect) this.#isAlone = false
+      }
+      this.#pump()
+    }
+  }
+
+  /** A call that was sent at `sentAt` has shown that the server is there. */
+  #there(sentAt: Millis): void {
+    if (sentAt > this.#provenAt) this.#provenAt = sentAt
+    if (this.state === 'closed') {
+      this.#losses = 0
+      if (this.#lostSince !== undefined) this.#over(this.#reachableAt ?? this.#since)
+      return
+    }
+    if (this.#lostSince !== undefined && sentAt < this.#lostSince) return
+    this.#over(sentAt)
+    this.#losses = 0
+    this.#nextAt = -Infinity
+    this.#release('it has answered a call')
+  }
+
+  /** The loss was over at `at`, at the latest. */
+  #over(at: Millis): void {
+    if (this.#lostSince !== undefined) this.#patience.note(at - this.#lostSince)
+    this.#lostSince = undefined
+  }
+
+  /** A call that was sent at `sentAt` found nobody. Calls that overlap each other, or a later success, are one event. */
+  #lost(sentAt: Millis, why: string, replica: number | undefined, endpoints: Endpoints): void {
+    if (sentAt <= this.#provenAt) return
+    for (let other = 0; other < endpoints.replicas && endpoints.replicas > 1; other++)
+      if (other !== replica && !endpoints.isLost(other)) return
+    const now = this.#clock.now()
+    this.#allowance = 1
+    if (this.state === 'open') return
+    const wasClosed = this.state === 'closed'
+    if (wasClosed && this.#lostSince !== undefined && now - this.#since >= SAME_LOSS_MS)
+      this.#over(this.#since)
+    this.#lostSince ??= now
+    this.#nextAt = now + Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * PAUSE_GROWTH ** this.#losses++)
+    this.#generation++
+    this.#released = 0
+    this.#isAlone = false
+    this.#enter('open', why, wasClosed)
+    this.#reachableAt = undefined
+    this.#watch(endpoints)
+  }
+
+  /** Waits for a probe that gets through to a replica; where none can be probed, a call has to try. */
+  #watch({ replicas, reached }: Endpoints): void {
+    const generation = this.#generation
+    let isProbed = false
+    for (let replica = 0; replica < replicas; replica++) {
+      const back = reached(replica)
+      if (back === undefined) continue
+      isProbed = true
+      void back.then(() => {
+        if (generation !== this.#generation || this.#reachableAt !== undefined) return
+        this.#reachableAt = this.#clock.now()
+        this.#release('it takes requests again')
+      })
+    }
+    this.#isProbed = isProbed
+    if (!isProbed) this.#wake()
+  }
+
+  /** A reload may have put another server in the place of the one that was lost, and ended the probes of that. */
+  #watchAnew(endpoints: Endpoints): void {
+    if (this.state !== 'open') return
+    for (let replica = 0; replica < endpoints.replicas; replica++) if (endpoints.isLost(replica)) return
+    this.#watch(endpoints)
+  }
+
+  /** Calls may go again, one by one at first. */
+  #release(why: string): void {
+    if (this.state === 'closed') return
+    this.#enter('half_open', why, false)
+    this.#pump()
+  }
+
+  /** Releases as many calls as may go. With nobody left in line it is closed. */
+  #pump(): void {
+    if (this.state !== 'half_open') return
+    if (this.#nextAt > this.#clock.now()) return this.#wake()
+    while (this.#isReleasing && this.#released < this.#allowance && !this.#isAlone) {
+      const waiter = this.#line.next(this.#released === 0)
+      if (waiter === undefined) break
+      waiter.go()
+    }
+    const isBack = this.#reachableAt !== undefined || this.#lostSince === undefined
+    if (!this.#isReleasing || this.#line.size > 0 || !isBack) return
+    // Whether the loss is over, an answer shows: there are servers that take requests and answer none.
+    this.#enter('closed', this.#why, true)
+  }
+
+  /** A call that is released may end at once, and change it. */
+  get #isReleasing(): boolean {
+    return this.state === 'half_open'
+  }
+
+  /** Looks again when the next call may try. */
+  #wake(): void {
+    if (this.#timer !== undefined) return
+    this.#timer = this.#clock.after(Math.max(1, this.#nextAt - this.#clock.now()), () => {
+      this.#timer = undefined
+      if (this.#nextAt > this.#clock.now()) return this.#wake()
+      if (this.state === 'open' && !this.#isProbed) this.#enter('half_open', this.#why, false)
+      this.#pump()
+    })
+  }
+
+  #enter(state: GateState, why: string | undefined, isTold: boolean): void {
+    this.#why = why
+    if (this.state === state) return
+    this.state = state
+    this.#since = this.#clock.now()
+    if (!isTold) return
+    this.#emit({ type: 'gate', ...this.#owner, detail: { state, why, waiting: this.#line.size } })
+  }
+
+  #left(call: Call): Outcome {
+    return givenUp(call, `cancelled while it waited for ${this.#owner.server} to be back`)
+  }
+
+  #refuse(why: string): Outcome {
+    const message = `${this.#owner.server} is lost (${this.#why}), and ${why}`
+    const error = gatewayError(serverLost, message, { retryAfterMs: LONGEST_PAUSE_MS })
+    return { kind: 'rejected', error, by: 'gate' }
+  }
+}
+
+/** Whether a call found nobody at the other end. A process that is not up yet says so itself, and is not waited for here. */
+function isLost(outcome: Outcome): outcome is Outcome & { kind: 'failed' } {
+  return outcome.kind === 'failed' && outcome.error.notStarted !== true && isConnectionLost(outcome)
+}
+
+/** Ends that only somebody at the other end can bring about. */
+const signsOfLife: ReadonlySet<string> = new Set<Reason>([
+  'bad_reply',
+  'incorrect_result',
+  'reply_too_large',
+  'session_lost',
+  'upstream_forbidden',
+  'upstream_rate_limited',
+  'upstream_refused',
+  'upstream_status',
+  'upstream_unauthorized',
+])
+
+/** Whether a call has shown that its server is there. */
+function isProof(outcome: Outcome): boolean {
+  return outcome.kind === 'answered' || (outcome.kind === 'failed' && signsOfLife.has(outcome.error.reason))
+}
