@@ -144,6 +144,8 @@ export interface StateKind<State = unknown> {
   readonly isBudget?: true
   /** The path of an operator that lists its states too: see `Operator`. */
   readonly shownAt?: string
+  /** Settings of its policy that follow what a server has been like, and why: shown by `/admin/mesh`. */
+  learned?(state: State): object
   /** Read at each scrape, from the states of the policies without a name and of arms; equal labels add up. */
   readonly gauge?: {
     readonly metric: MetricSpec<'gauge'>

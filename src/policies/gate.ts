@@ -69,6 +69,7 @@ export const gate: Policy<GateConfig> & { schema: typeof schema } = {
     {
       kind: GATE,
       shownAt: 'breakers',
+      learned: (gate: Gate) => ({ patience: gate.snapshot().patience }),
       gauge: {
         metric: gauge(
           'gate_state',

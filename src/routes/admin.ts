@@ -97,6 +97,17 @@ const OTHER = '_other'
 /** Kinds of state that say how much is still free. */
 const budgets = policyStates.filter(({ isBudget }) => isBudget === true)
 
+/** What policies have learned of a server, by the kind of their state. */
+function learnedOf(store: StateStore, server: string, set: string): Record<string, object> {
+  const learned: Record<string, object> = {}
+  for (const one of policyStates) {
+    if (one.learned === undefined) continue
+    for (const [key, state] of store.list(one.kind))
+      if (key.server === server && key.set === set) learned[one.kind] = one.learned(state)
+  }
+  return learned
+}
+
 /** The policies in force, and what they remember. */
 export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMeshParts): void {
   const unknownSet = (set: string) => ({
@@ -114,6 +125,7 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
       tools: Object.fromEntries(
         server.entries('tools').map(({ key }) => [key, mesh.chainFor(server.name, 'tools/call', key, set)]),
       ),
+      learned: learnedOf(state, server.name, set),
     }))
   })
 

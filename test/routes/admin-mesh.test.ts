@@ -90,6 +90,7 @@ interface OfServer {
   readonly server: string
   readonly other: Chain[]
   readonly tools: Record<string, Chain[]>
+  readonly learned: Json
 }
 
 const layer = (chain: Chain[] | undefined, name: string) => chain?.find((one) => one.layer === name)
@@ -107,6 +108,13 @@ test('the chain of each tool shows every setting, and who decided it', async (t)
   assert.equal(layer(chain, 'retry')?.from, 'default')
   assert.equal(layer(shown?.other, 'breaker')?.from, 'default')
   assert.equal(layer(chain, 'degrade'), undefined, 'what nobody asked for is not in force')
+})
+
+test('how long calls wait for a lost server is shown with the reason', async (t) => {
+  const { get, call } = await admin(t)
+  await call()
+  const [shown] = (await get<OfServer[]>('/admin/mesh')).body
+  assert.deepEqual(shown?.learned, { gate: { patience: { ms: 20_000, why: 'as configured (20s)' } } })
 })
 
 test('a set shows what it changes, and the rest as it is', async (t) => {
