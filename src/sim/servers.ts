@@ -1,4 +1,4 @@
-import type { Call, CallResult, Outcome } from '../mesh/call.ts'
+import type { Call, Caller, CallResult, Outcome } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
@@ -74,7 +74,9 @@ export class SimulatedServer implements ServerFacts {
   readonly #connections: Set<() => void>[]
   #pool: number
   #busy = 0
-  #next = 0
+  /** The replica that each caller has a session with, and the one that the next session begins at: the gateway's own is with the first. */
+  readonly #homes = new WeakMap<Caller, number>()
+  #next = 1
 
   constructor(name: string, model: ServerModel, { clock, draw }: { clock: Clock; draw: Draw }) {
     const { replicas = 1 } = model
@@ -158,11 +160,11 @@ export class SimulatedServer implements ServerFacts {
   /** Takes a call as a transport does: counts the attempt, and answers when its run is over. */
   send(call: Call): Promise<Outcome> {
     const { record, signal } = call
-    const replica = call.replica ?? (this.endpoints.length === 1 ? 0 : this.#next++ % this.endpoints.length)
+    const replica = call.replica ?? this.#homeOf(call.caller)
     const condition = this.#conditionOf(replica, call)
     record.attempts++
     record.replica = replica
-    if (condition.is === 'away') return this.#lose(replica, false, REFUSED_MS)
+    if (condition.is === 'away') return this.#lose(call, replica, false, REFUSED_MS)
     record.sent = true
     call.onSent?.()
     if (signal.aborted) return Promise.resolve({ kind: 'failed', error: signal.reason as GatewayError })
@@ -174,7 +176,7 @@ export class SimulatedServer implements ServerFacts {
       })
     if (condition.is === 'resets') {
       this.runs++
-      return this.#lose(replica, true, RESET_MS)
+      return this.#lose(call, replica, true, RESET_MS)
     }
     if (condition.is === 'limits') {
       const { retryAfterMs } = condition
@@ -192,13 +194,29 @@ export class SimulatedServer implements ServerFacts {
     return Promise.resolve(this.#outcome(call, tool))
   }
 
-  /** The end of a call whose connection cannot be made, or breaks. */
-  async #lose(replica: number, sent: boolean, afterMs: Millis): Promise<Outcome> {
-    await this.#clock.sleep(afterMs, NEVER)
-    return this.#lost(replica, sent)
+  /**
+   * The replica of a call that no policy sends to another one: that of its caller's session, which is over when a call of it is lost. A new
+   * one begins at the next replica that answers.
+   */
+  #homeOf(caller: Caller): number {
+    const { length } = this.endpoints
+    let home = this.#homes.get(caller)
+    for (let tries = 0; home === undefined && tries < length; tries++) {
+      const replica = this.#next++ % length
+      if (this.#answersProbes(replica) || tries === length - 1) home = replica
+    }
+    this.#homes.set(caller, home!)
+    return home!
   }
 
-  #lost(replica: number, sent: boolean): Outcome {
+  /** The end of a call whose connection cannot be made, or breaks. */
+  async #lose(call: Call, replica: number, sent: boolean, afterMs: Millis): Promise<Outcome> {
+    await this.#clock.sleep(afterMs, NEVER)
+    return this.#lost(call, replica, sent)
+  }
+
+  #lost({ caller }: Call, replica: number, sent: boolean): Outcome {
+    if (this.#homes.get(caller) === replica) this.#homes.delete(caller)
     this.#reachability.suspect(replica, !sent)
     return {
       kind: 'failed',
@@ -230,7 +248,7 @@ export class SimulatedServer implements ServerFacts {
       resolve(outcome)
     }
     const lose = () => {
-      tell(this.#lost(replica, true))
+      tell(this.#lost(call, replica, true))
       stop()
     }
     const leave = () => {

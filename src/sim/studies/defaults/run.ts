@@ -48,7 +48,7 @@ export const THINK_MS: Millis = 300
 export const PATIENCE_MS: Millis = 60_000
 
 /** How much longer than its work a task may take before the next one of its agent is late. */
-const SLACK = 1.15
+export const SLACK = 1.15
 
 /** How long a process takes to come back that a call has ended, in milliseconds. */
 const RESTART_MS: Millis = 1_000
