@@ -1,6 +1,7 @@
 /**
- * The study `defaults` live: agents over real sockets through a gateway in a process of its own, to a server process that is ill in each
- * way. Compares no policies (but the deadline) with the defaults, run by run, and fails where the defaults fail more tasks.
+ * The study `defaults` live: the same rows, played by agents over real sockets through a gateway in a process of its own, to replicas in
+ * processes of their own. Compares no policies (but the deadline) with the defaults, and each with what the study says. Fails where the
+ * defaults fail more tasks than no policies, and where live and simulated differ.
  */
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -8,69 +9,56 @@ import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Pool } from 'undici'
+import { type Count, newcombeInterval } from '../src/experiments/statistics/proportions.ts'
 import { systemClock } from '../src/mesh/clock.ts'
 import { policies } from '../src/policies/index.ts'
+import { quantile } from '../src/sim/statistics.ts'
+import { type Row, rows } from '../src/sim/studies/defaults/rows.ts'
+import { CALLS, type Load, run, SLACK, THINK_MS } from '../src/sim/studies/defaults/run.ts'
+import { defaults, none } from '../src/sim/studies/defaults/sets.ts'
 import { Children } from './children.ts'
 import { grow, pause } from './growth-gateway.ts'
-import type { Illness } from './ill-server.ts'
+import type { Counts, Order } from './ill-server.ts'
 import { script } from './middle.ts'
 import { Session } from './session.ts'
 
-/** A way to be ill: what happens when, in seconds from the beginning. */
-interface Row {
-  readonly name: string
-  readonly lengthS: number
-  readonly changes: readonly (readonly [atS: number, illness: Illness])[]
+/** What of the agents of a row is measured, in one run or in all. */
+interface Measured {
+  readonly tasks: number
+  readonly failedTasks: number
+  readonly calls: number
+  readonly attempts: number
+  readonly twice: number
+  /** How long calls took that succeeded, in milliseconds. */
+  readonly took: readonly number[]
 }
 
-const ill = (name: string, illness: Illness, forS: number, lengthS = forS + 8): Row => ({
-  name,
-  lengthS,
-  changes: [
-    [2, illness],
-    [2 + forS, { is: 'well' }],
-  ],
-})
+/** Runs of each cell of the study. */
+const SEEDS = 20
 
-const rows: readonly Row[] = [
-  ill('resets 0.4 s', { is: 'resets' }, 0.4),
-  ill('resets 2 s', { is: 'resets' }, 2),
-  ill('away 1 s', { is: 'away' }, 1),
-  ill('away 5 s', { is: 'away' }, 5),
-  ill('away 15 s', { is: 'away' }, 15),
-  {
-    name: 'away 2 s of 4 s',
-    lengthS: 22,
-    changes: Array.from(
-      { length: 8 },
-      (_, nth) => [2 + 2 * nth, { is: nth % 2 === 0 ? 'away' : 'well' }] as const,
-    ),
-  },
-  ill('10 % errors', { is: 'fails', rate: 0.1 }, 10),
-  ill('30 % errors', { is: 'fails', rate: 0.3 }, 10),
-  ill('only errors 1 s', { is: 'fails', rate: 1 }, 1),
-  ill('20 times slower', { is: 'slow', times: 20 }, 10),
-  ill('hangs 10 s', { is: 'hangs' }, 10, 75),
-  ill('HTTP 429 3 s', { is: 'limits', retryAfterS: 1 }, 3),
-]
+/** Live and simulated differ when 99.9 % intervals say so, and by more than this share of the tasks. */
+const DIFFERS = { alpha: 0.001, by: 0.02 }
 
-const CALLS = 5
-const THINK_MS = 300
-const CALL_MS = 30
+/** The defaults are worse when a one-sided interval of 99 % says so. */
+const WORSE_ALPHA = 0.02
 
 const { values } = parseArgs({
   options: {
-    runs: { type: 'string', default: '1' },
+    runs: { type: 'string', default: '5' },
     agents: { type: 'string', default: '8' },
+    writes: { type: 'boolean', default: false },
     only: { type: 'string', multiple: true },
+    'at-a-time': { type: 'string', default: '8' },
   },
 })
 const [runs, agents] = [Number(values.runs), Number(values.agents)]
-const chosen = rows.filter(({ name }) => values.only === undefined || values.only.includes(name))
-if (chosen.length === 0) throw new Error(`--only: expected one of ${rows.map(({ name }) => name).join(', ')}`)
+const load: Load = { agents, callMs: 30, effect: values.writes ? 'write' : 'read_only' }
 
-const none = Object.fromEntries(Object.keys(policies).map((name) => [name, name === 'deadline' && {}]))
-const sets = { none, default: {} }
+/** What an agent does to others is played by test/e2e/gate. */
+const playable = rows.filter(({ offender, isPoison }) => offender === undefined && isPoison === undefined)
+const chosen = playable.filter(({ name }) => values.only === undefined || values.only.includes(name))
+if (chosen.length === 0)
+  throw new Error(`--only: expected one of ${playable.map(({ name }) => name).join(', ')}`)
 
 const scratch = mkdtempSync(join(tmpdir(), 'breakwater-defaults-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
@@ -80,81 +68,141 @@ const fail = (error: Error) => {
 }
 
 console.log(
-  `${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}, ${agents} agents, runs: ${runs}\n`,
+  `${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}: ${agents} agents, ${values.writes ? 'writes' : 'reads'}, runs: ${runs}; simulated: ${SEEDS}\n`,
 )
-console.log(
-  ['server', 'policies', 'tasks failed', 'attempts/call', 'last failure after', 'p50', 'p95', 'twice'].join(
-    ' | ',
-  ),
-)
-let broken = 0
-for (const row of chosen) {
-  const failed: Record<string, number> = {}
-  for (const [name, defaults] of Object.entries(sets)) {
-    const all: Awaited<ReturnType<typeof play>>[] = []
-    for (let nth = 0; nth < runs; nth++) all.push(await play(row, defaults))
-    const sum = (of: (one: Awaited<ReturnType<typeof play>>) => number) =>
-      all.reduce((total, one) => total + of(one), 0)
-    failed[name] = sum(({ failedTasks }) => failedTasks) / sum(({ tasks }) => tasks)
-    const took = all.flatMap(({ took }) => took).sort((a, b) => a - b)
-    const at = (p: number) => `${(took[Math.floor(took.length * p)] ?? NaN).toFixed(0)} ms`
-    console.log(
-      [
-        row.name,
-        name,
-        `${(100 * failed[name]).toFixed(1)} % of ${sum(({ tasks }) => tasks)}`,
-        (sum(({ attempts }) => attempts) / sum(({ calls }) => calls)).toFixed(3),
-        `${(sum(({ wellAfterS }) => wellAfterS) / runs).toFixed(1)} s`,
-        at(0.5),
-        at(0.95),
-        sum(({ twice }) => twice),
-      ].join(' | '),
-    )
-  }
-  if (failed.default! > failed.none!) broken++
-}
-if (broken > 0) console.log(`\nin ${broken} rows the defaults fail more tasks than no policies`)
-process.exitCode = broken > 0 ? 1 : 0
 
-async function play(row: Row, defaults: object) {
+/** Each set as the study has it, and as a config says it. */
+const sets = [
+  {
+    choice: none,
+    written: Object.fromEntries(Object.keys(policies).map((name) => [name, name === 'deadline' && {}])),
+  },
+  { choice: defaults, written: {} },
+]
+let gateways = 0
+const plays = chosen.flatMap((row) =>
+  sets.flatMap(({ choice, written }) => Array.from({ length: runs }, () => ({ row, choice, written }))),
+)
+const made = new Map<(typeof plays)[number], Measured>()
+const waiting = [...plays]
+const worker = async () => {
+  for (let one = waiting.shift(); one !== undefined; one = waiting.shift())
+    made.set(one, await play(one.row, one.written))
+}
+await Promise.all(Array.from({ length: Number(values['at-a-time']) }, worker))
+
+const head = [
+  'server',
+  'policies',
+  'tasks failed',
+  'simulated',
+  'attempts/call',
+  'simulated',
+  'p50',
+  'p95',
+  'twice',
+]
+console.log(`| ${head.join(' | ')} |\n| ${head.map(() => '---').join(' | ')} |`)
+const worse: string[] = []
+const different: string[] = []
+for (const row of chosen) {
+  const shares: Count[] = []
+  for (const { choice } of sets) {
+    const live = plays.flatMap((one) => (one.row === row && one.choice === choice ? made.get(one)! : []))
+    const seeds = await Promise.all(
+      Array.from({ length: SEEDS }, (_, seed) => run(row, load, choice, seed + 1)),
+    )
+    const [share, expected] = [failedOf(live), failedOf(seeds)]
+    shares.push(share)
+    const took = live.flatMap(({ took }) => took)
+    const cells = [
+      row.name,
+      choice.name,
+      `${percent(share)} of ${share.units}`,
+      percent(expected),
+      attemptsOf(live),
+      attemptsOf(seeds),
+      `${quantile(took, 0.5).toFixed(0)} ms`,
+      `${quantile(took, 0.95).toFixed(0)} ms`,
+      sumOf(live, 'twice'),
+    ]
+    console.log(`| ${cells.join(' | ')} |`)
+    const { low, high, estimate } = newcombeInterval(expected, share, DIFFERS.alpha)
+    if ((low > 0 || high < 0) && Math.abs(estimate) > DIFFERS.by)
+      different.push(`${row.name}, ${choice.name}`)
+  }
+  if (newcombeInterval(shares[0]!, shares[1]!, WORSE_ALPHA).low > 0) worse.push(row.name)
+}
+console.log(`\nThe defaults fail more tasks than no policies: ${worse.join('; ') || 'nowhere'}.`)
+console.log(`Live and simulated differ: ${different.join('; ') || 'nowhere'}.`)
+process.exitCode = worse.length + different.length > 0 ? 1 : 0
+
+type Sums = Omit<Measured, 'took'>
+
+function sumOf(made: readonly Sums[], key: keyof Sums): number {
+  return made.reduce((sum, one) => sum + one[key], 0)
+}
+
+function failedOf(made: readonly Sums[]): Count {
+  return { successes: sumOf(made, 'failedTasks'), units: sumOf(made, 'tasks') }
+}
+
+function percent({ successes, units }: Count): string {
+  return `${((100 * successes) / units).toFixed(1)} %`
+}
+
+function attemptsOf(made: readonly Sums[]): string {
+  return (sumOf(made, 'attempts') / sumOf(made, 'calls')).toFixed(3)
+}
+
+async function play(row: Row, written: object): Promise<Measured> {
   const children = new Children(fail)
-  const server = await children.listening([script('./ill-server.js')], { channel: true })
-  const effect = [{ match: { server: 'ill' }, effect: 'read_only' }]
+  const replicas = await Promise.all(
+    Array.from({ length: row.replicas ?? 1 }, (_, replica) =>
+      children.listening([script('./ill-server.js'), row.name, String(replica)], { channel: true }),
+    ),
+  )
   const gateway = await grow(children, scratch, {
-    name: 'defaults',
+    name: `gateway-${++gateways}`,
     blocks: {
-      mcpServers: { ill: { url: `${server.origin}/mcp`, era: 'modern', health: false } },
-      policies: { defaults, overrides: effect },
+      mcpServers: {
+        ill: { urls: replicas.map(({ origin }) => `${origin}/mcp`), era: 'modern', health: false },
+      },
+      policies: { defaults: written, overrides: [{ match: { server: 'ill' }, effect: load.effect }] },
     },
   })
-  const tell = async (message: Illness | 'counts') => {
-    server.child.send(message)
-    const [answer] = (await once(server.child, 'message')) as [{ calls: number; twice: number }]
-    return answer
-  }
+  const tell = (order: Order) =>
+    Promise.all(
+      replicas.map(async ({ child }) => {
+        child.send(order)
+        return ((await once(child, 'message')) as [Counts])[0]
+      }),
+    )
   const pool = new Pool(gateway.origin, { connections: agents })
+  const callers = await Promise.all(
+    Array.from({ length: agents }, () => Session.open(pool, '/mcp/ill', 'echo', 'modern')),
+  )
+  await tell({ beganAt: systemClock.wall() })
   const began = systemClock.now()
-  let [tasks, failedTasks, calls, lastFailedAt] = [0, 0, 0, -Infinity]
+  let [tasks, failedTasks, calls] = [0, 0, 0]
   const took: number[] = []
+  const taskMs = CALLS * (load.callMs + THINK_MS) * SLACK
 
-  async function work(agent: number): Promise<void> {
-    const session = await Session.open(pool, '/mcp/ill', 'echo', 'modern')
-    const taskMs = CALLS * (CALL_MS + THINK_MS) * 1.15
+  async function work(caller: Session, agent: number): Promise<void> {
     // The number of tasks is the same, however long they take.
     for (let task = 0; task < Math.floor((row.lengthS * 1_000) / taskMs); task++) {
-      const waitMs = began + (task + agent / agents) * taskMs - systemClock.now()
+      const waitMs = began + (task + Math.random() * (SLACK - 1)) * taskMs - systemClock.now()
       if (waitMs > 0) await pause(waitMs)
       let isWell = true
       for (let step = 0; step < CALLS && isWell; step++) {
         const since = systemClock.now()
         calls++
         try {
-          await session.call(agent * 1_000_000 + task * 10 + step, 'echo', `${agent}/${task}/${step}`, '')
+          await caller.call(calls, 'echo', `${agent}/${task}/${step}`, '')
           took.push(systemClock.now() - since)
           await pause(THINK_MS * (0.5 + Math.random()))
         } catch {
           isWell = false
-          lastFailedAt = systemClock.now()
         }
       }
       tasks++
@@ -162,17 +210,13 @@ async function play(row: Row, defaults: object) {
     }
   }
 
-  const changing = (async () => {
-    for (const [atS, illness] of row.changes) {
-      await pause(Math.max(0, began + atS * 1_000 - systemClock.now()))
-      await tell(illness)
-    }
-  })()
-  await Promise.all([changing, ...Array.from({ length: agents }, (_, agent) => work(agent))])
+  await Promise.all(callers.map(work))
   const counts = await tell('counts')
   await pool.destroy()
-  const endS = row.changes.at(-1)![0]
-  const wellAfterS = Math.max(0, (lastFailedAt - began) / 1_000 - endS)
   await children.end()
-  return { tasks, failedTasks, calls, attempts: counts.calls, twice: counts.twice, took, wellAfterS }
+  const [attempts, twice] = [
+    counts.reduce((sum, one) => sum + one.calls, 0),
+    counts.reduce((sum, one) => sum + one.twice, 0),
+  ]
+  return { tasks, failedTasks, calls, attempts, twice, took }
 }
