@@ -156,6 +156,18 @@ export function replaceAt(text: string, path: JsonPath, value: unknown): string 
   return splice(text, replacing(text, path, value))
 }
 
+/** The text without the member of an object at `path`; unchanged when there is no such member. Of duplicate keys the last one goes. */
+export function withoutMember(text: string, path: JsonPath): string {
+  const parent = locate(text, path.slice(0, -1))
+  if (parent === undefined || text.charCodeAt(parent.start) !== OPEN_OBJECT) return text
+  const all = members(text, parent.start)
+  const index = all.findLastIndex(({ key }) => key === path.at(-1))
+  const [member, next, previous] = [all[index], all[index + 1], all[index - 1]]
+  if (member === undefined) return text
+  if (next !== undefined) return spliceOne(text, { start: member.keyStart, end: next.keyStart }, '')
+  return spliceOne(text, { start: previous?.end ?? member.keyStart, end: member.end }, '')
+}
+
 /** The text of an object with one more member, in front of all others. */
 export function prependMember(object: string, key: string, value: string): string {
   return splice(object, [prepending(object, skipSpace(object, 0), key, value)])

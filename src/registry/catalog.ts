@@ -7,6 +7,7 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
 import { elements, locate } from '../protocol/json-span.ts'
 import { isWider } from '../protocol/output-schema.ts'
+import { wellFormed } from './entry-shape.ts'
 import { kinds, listKinds, type ListKind } from './kinds.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
@@ -93,6 +94,10 @@ class CollectedPages {
   readonly #kind: ListKind
   readonly #limit: number
   #tooDeep = false
+  readonly #leftOut = new Told('left out')
+  readonly #mended = new Told('mended')
+  /** The first key that two entries have that differ. */
+  #twice: string | undefined
   /** Of the pages as they came: white space and what is no entry count as well. */
   #bytes = 0
 
@@ -103,8 +108,14 @@ class CollectedPages {
 
   /** Why the list is not all that the server offers. */
   get cut(): string | undefined {
-    const deep = this.#tooDeep ? `entries nested deeper than ${MAX_DEPTH} levels are left out` : undefined
-    return this.end ?? deep
+    const reasons = [
+      ...(this.end === undefined ? [] : [this.end]),
+      ...(this.#tooDeep ? [`entries nested deeper than ${MAX_DEPTH} levels are left out`] : []),
+      ...this.#leftOut.reasons,
+      ...this.#mended.reasons,
+      ...(this.#twice === undefined ? [] : [`${shown(this.#twice)} is the name of two entries: the last one counts`]),
+    ]
+    return reasons.length === 0 ? undefined : reasons.join('; ')
   }
 
   /** Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. */
@@ -138,13 +149,41 @@ class CollectedPages {
     if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
     const text = bytes.toString()
     if (isDeeperThan(MAX_DEPTH, text)) return void (this.#tooDeep = true)
-    const entry = entryOf(this.#kind, text)
-    if (entry === undefined) return
-    if (this.entries.size === MAX_ENTRIES && !this.entries.has(entry.key))
-      return this.stop(`more than ${MAX_ENTRIES} entries`)
-    this.entries.set(entry.key, entry)
+    const value = parseExactly(text)
+    const shaped = wellFormed(this.#kind, text, value)
+    const named = isObject(value) ? value[kinds[this.#kind].key] : undefined
+    if (typeof shaped === 'string') return this.#leftOut.add(named, shaped)
+    if (shaped.mended !== undefined) this.#mended.add(named, shaped.mended)
+    const key = shaped.value[kinds[this.#kind].key] as string
+    const known = this.entries.get(key)
+    if (known !== undefined && known.text !== shaped.text) this.#twice ??= key
+    if (known === undefined && this.entries.size === MAX_ENTRIES) return this.stop(`more than ${MAX_ENTRIES} entries`)
+    this.entries.set(key, new Listed(key, shaped.text, shaped.value))
   }
 }
+
+/** Malformed entries to which the same was done: how many, and what is wrong with the first one. */
+class Told {
+  readonly #done: string
+  #count = 0
+  #first = ''
+
+  constructor(done: string) {
+    this.#done = done
+  }
+
+  get reasons(): string[] {
+    const count = `${this.#count} malformed ${this.#count === 1 ? 'entry is' : 'entries are'}`
+    return this.#count === 0 ? [] : [`${count} ${this.#done}: ${this.#first}`]
+  }
+
+  add(key: unknown, wrong: string): void {
+    if (this.#count++ === 0) this.#first = typeof key === 'string' ? `of ${shown(key)}, ${wrong}` : wrong
+  }
+}
+
+/** A server's own words, as they are quoted. */
+const shown = (key: string): string => JSON.stringify(key.slice(0, 100))
 
 /** The entry of a list that a JSON text is; undefined when it has no name. */
 export function entryOf(kind: ListKind, text: string): CatalogEntry | undefined {

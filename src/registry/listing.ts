@@ -170,14 +170,16 @@ function edit(text: string, path: readonly string[], value: string): Edit {
 /** Says which servers a list lacks, or of which it shows the last-known entries, or not all. */
 function missing(kind: ListKind, servers: readonly KnownServer[]): Omit<Partial, 'notice'> | undefined {
   const down = servers.filter((server) => server.state !== 'up')
-  const cut = servers.filter(({ catalog }) => catalog.cut?.[kind] !== undefined).map(({ name }) => name)
+  const cut = servers.flatMap(({ name, catalog }) =>
+    catalog.cut?.[kind] === undefined ? [] : `${name} (${catalog.cut[kind]})`,
+  )
   if (down.length === 0 && cut.length === 0) return undefined
   const lacking = down.filter((server) => server.entries(kind).length === 0).map((server) => server.name)
   const stale = down.map((server) => server.name).filter((name) => !lacking.includes(name))
   const reasons = [
     ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
     ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
-    ...(cut.length > 0 ? [`too long, shown in part: ${cut.join(', ')}`] : []),
+    ...(cut.length > 0 ? [`not as the server has it: ${cut.join(', ')}`] : []),
   ]
   const reason = reasons.join('; ')
   if (lacking.length === 0) return { source: down.length > 0 ? 'stale' : 'detected', reason }

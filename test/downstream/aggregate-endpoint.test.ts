@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { AggregateEndpoint } from '../../src/downstream/endpoints.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import type { Json } from '../support/memory-pipe.ts'
-import { initializeResult, ScriptedUpstream, type Script } from '../support/scripted-upstream.ts'
+import { initializeResult, plainTool, ScriptedUpstream, type Script } from '../support/scripted-upstream.ts'
 import { mcpRequest, read, testGeneration } from './test-generation.ts'
 import { message } from './test-session.ts'
 
@@ -12,7 +12,7 @@ const mirror =
   (...tools: string[]): Script =>
   (method, params) => {
     const lists = {
-      tools: tools.map((name) => ({ name })),
+      tools: tools.map(plainTool),
       prompts: [],
       resources: [],
       resourceTemplates: [],
@@ -44,7 +44,7 @@ test('a call goes to the server that its name says, under the name that this ser
 
 test('a list is the one of all servers, and a cursor of another kind is refused', async () => {
   const { ask } = await setUp({ a: new ScriptedUpstream(mirror('x')), b: new ScriptedUpstream(mirror('y')) })
-  assert.deepEqual((await ask('tools/list')).result, { tools: [{ name: 'a__x' }, { name: 'b__y' }] })
+  assert.deepEqual((await ask('tools/list')).result, { tools: ['a__x', 'b__y'].map(plainTool) })
   for (const cursor of ['forged', 7, null])
     assert.equal((await ask('tools/list', { cursor })).error?.code, -32602)
 })
@@ -76,7 +76,7 @@ test('a tool that the config hides is neither listed nor called', async () => {
     { a: new ScriptedUpstream(mirror('x', 'hidden')) },
     { a: { tools: { exclude: ['hid*'] } } },
   )
-  assert.deepEqual((await ask('tools/list')).result?.tools, [{ name: 'a__x' }])
+  assert.deepEqual((await ask('tools/list')).result?.tools, [plainTool('a__x')])
   assert.match(
     (await ask('tools/call', { name: 'a__hidden' })).error?.message ?? '',
     /^Unknown tool: a__hidden/,

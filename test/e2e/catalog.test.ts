@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
+import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { closeClients, connect } from './support/sdk-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
@@ -27,6 +28,7 @@ before(async () => {
 })
 after(async () => {
   await closeClients()
+  closeServers()
   await cleanUp()
 })
 
@@ -116,6 +118,50 @@ test('a storm of changes reaches clients as a few', async () => {
     const told = stream.messages(LIST_CHANGED).length
     assert.ok(told <= 5, `told ${told} times`)
   }
+})
+
+test('malformed entries of one server keep official clients from nothing that others offer', async () => {
+  const inputSchema = { type: 'object' }
+  const lists: Json = {
+    tools: [
+      { name: 'bare' },
+      { name: 'odd', inputSchema: 'any' },
+      { name: 'good', inputSchema, title: null },
+      7,
+    ],
+    prompts: [{ name: 'asks', arguments: null }, { name: null }],
+    resources: [{ uri: 'a://b', name: 'b', mimeType: null }, { name: 'nowhere' }],
+    resourceTemplates: [{ uriTemplate: 'a://{b}' }, { uriTemplate: 'a://{c}', name: 'c', icons: 'none' }],
+  }
+  const malformed = await RawServer.start(({ message: { id, method } }, response) => {
+    const capabilities = { tools: {}, prompts: {}, resources: {} }
+    const serverInfo = { name: 'malformed', version: '1.0.0' }
+    const isAsked = method === 'initialize' || String(method).endsWith('list')
+    if (!isAsked) return false
+    const result = { protocolVersion: '2025-11-25', capabilities, serverInfo, ...lists }
+    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+    return true
+  })
+  const own = await Gateway.start({ servers: { malformed: { url: malformed.url }, good: stdioToolbox() } })
+  await own.waitFor('up', 'malformed', 'good')
+  const client = await connect(own.mcp())
+  const { tools, _meta } = await client.listTools()
+  const theirs = tools.flatMap(({ name }) => (name.startsWith('malformed__') ? name : []))
+  assert.deepEqual(theirs, ['malformed__bare', 'malformed__good'])
+  assert.ok(tools.some(({ name }) => name === 'good__echo'))
+  const { prompts } = await client.listPrompts()
+  const { resources } = await client.listResources()
+  const { resourceTemplates } = await client.listResourceTemplates()
+  assert.deepEqual([prompts.length, resources.length, resourceTemplates.length], [1, 1, 2])
+
+  const why =
+    '2 malformed entries are left out: of "odd", inputSchema is malformed; 2 malformed entries are mended: of "bare", inputSchema is missing'
+  const partial = _meta?.['dev.breakwater/partial'] as Json | undefined
+  assert.equal(partial?.reason, `not as the server has it: malformed (${why})`)
+  const { body } = await own.admin<Json[]>('/admin/servers')
+  const { cut } = body.find(({ name }) => name === 'malformed') as { cut: Json }
+  assert.equal(cut.tools, why)
+  assert.deepEqual(Object.keys(cut).sort(), ['prompts', 'resourceTemplates', 'resources', 'tools'])
 })
 
 test('a server that died keeps its tools for a while, loses them, and gets them back by itself', async () => {

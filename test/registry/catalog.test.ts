@@ -21,6 +21,9 @@ function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
   return { ask, asked }
 }
 
+/** A tool without more than it needs, as JSON text. */
+const tool = (name: string, more = '') => `{"name":"${name}","inputSchema":{"type":"object"}${more}}`
+
 const LIMIT = 1024 ** 2
 
 /** Fetches a list that is all there. */
@@ -40,8 +43,8 @@ async function partly(ask: Ask): Promise<[string[], string | undefined]> {
 
 test('all pages of a list are fetched, also behind an empty cursor', async () => {
   const { ask, asked } = pages(
-    '{"tools":[{"name":"a"}],"nextCursor":""}',
-    '{"tools":[{"name":"b"},{"name":"c"}],"nextCursor":"2"}',
+    `{"tools":[${tool('a')}],"nextCursor":""}`,
+    `{"tools":[${tool('b')},${tool('c')}],"nextCursor":"2"}`,
     '{"tools":[]}',
   )
   assert.deepEqual(keys(await fetchList('tools', ask)), ['a', 'b', 'c'])
@@ -56,7 +59,11 @@ test('every kind of list has a method and a key of its own', async () => {
   for (const [kind, method, list] of [
     ['prompts', 'prompts/list', '{"prompts":[{"name":"p"}]}'],
     ['resources', 'resources/list', '{"resources":[{"uri":"p","name":"n"}]}'],
-    ['resourceTemplates', 'resources/templates/list', '{"resourceTemplates":[{"uriTemplate":"p"}]}'],
+    [
+      'resourceTemplates',
+      'resources/templates/list',
+      '{"resourceTemplates":[{"uriTemplate":"p","name":"n"}]}',
+    ],
   ] as const) {
     const { ask, asked } = pages(list)
     assert.deepEqual(keys(await fetchList(kind, ask)), ['p'])
@@ -65,35 +72,111 @@ test('every kind of list has a method and a key of its own', async () => {
 })
 
 test('an entry keeps its text to the byte', async () => {
-  const entry = '{ "x-n":12345678901234567890,"name":"\\u0061", "inputSchema":{"b":1.0,"a":[ ]} }'
+  const entry =
+    '{ "x-n":12345678901234567890,"name":"\\u0061", "inputSchema":{"b":1.0,"type":"object","a":[ ]} }'
   const [found] = await fetchList('tools', pages(`{"tools":[ ${entry} ]}`).ask)
   assert.equal(found?.text, entry)
   assert.equal(found?.key, 'a')
   assert.deepEqual(found?.value, JSON.parse(entry))
 })
 
-test('entries without a name and lists that are none are passed over', async () => {
-  const mixed = '{"tools":[null,1,"x",[],{},{"name":7},{"uri":"u"},{"name":"a"}]}'
-  assert.deepEqual(keys(await fetchList('tools', pages(mixed).ask)), ['a'])
+test('entries without a name are left out and counted, and lists that are none are empty', async () => {
+  const mixed = `{"tools":[null,1,"x",[],{},{"name":7},{"uri":"u"},${tool('a')}]}`
+  assert.deepEqual(await partly(pages(mixed).ask), [
+    ['a'],
+    '7 malformed entries are left out: it is no object',
+  ])
   for (const result of ['{}', '{"tools":{}}', '{"tools":null}', '{"prompts":[{"name":"a"}]}']) {
     assert.deepEqual(await fetchList('tools', pages(result).ask), [], result)
   }
 })
 
-test('of two entries with one name the later one counts', async () => {
-  const [entry, ...more] = await fetchList('tools', pages('{"tools":[{"name":"a"},{"name":"a","v":2}]}').ask)
-  assert.equal(entry?.text, '{"name":"a","v":2}')
-  assert.equal(more.length, 0)
+test('of two entries with one name the later one counts, and that is said', async () => {
+  const { ask } = pages(`{"tools":[${tool('a')},${tool('b')},${tool('a', ',"v":2')}]}`)
+  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT)
+  assert.deepEqual(keys(entries), ['a', 'b'])
+  assert.equal(entries[0]?.text, tool('a', ',"v":2'))
+  assert.equal(cut, '"a" is the name of two entries: the last one counts')
+})
+
+/** A list of one entry: its text as it is kept, or undefined, and what is said of it. */
+async function kept(kind: ListKind, entry: string) {
+  const { entries, cut } = await fetchUpTo(kind, pages(`{"${kind}":[${entry}]}`).ask, LIMIT)
+  return [entries[0]?.text, cut]
+}
+
+test('a member that is null or malformed goes when an entry can do without it', async () => {
+  for (const [kind, entry, left, why] of [
+    [
+      'resources',
+      '{"uri":"u","name":"n","mimeType":null}',
+      '{"uri":"u","name":"n"}',
+      '"u", mimeType is null',
+    ],
+    ['resources', '{"size":"1","uri":"u","name":"n"}', '{"uri":"u","name":"n"}', '"u", size is malformed'],
+    [
+      'resourceTemplates',
+      '{"uriTemplate":"u","title":null,"name":"n"}',
+      '{"uriTemplate":"u","name":"n"}',
+      '"u", title is null',
+    ],
+    ['prompts', '{"name":"p","arguments":null}', '{"name":"p"}', '"p", arguments is null'],
+    [
+      'tools',
+      tool('t', ',"annotations":{"title":null,"readOnlyHint":true}'),
+      tool('t', ',"annotations":{"readOnlyHint":true}'),
+      '"t", annotations.title is null',
+    ],
+    ['tools', tool('t', ',"annotations":"yes"'), tool('t'), '"t", annotations is malformed'],
+    ['tools', tool('t', ',"icons":[{}]'), tool('t'), '"t", icons.0.src is missing'],
+  ] as const)
+    assert.deepEqual(await kept(kind, entry), [left, `1 malformed entry is mended: of ${why}`], entry)
+})
+
+test('a member that is missing comes where there is one thing to say', async () => {
+  for (const [kind, entry, left, why] of [
+    ['tools', '{"name":"t"}', '{"inputSchema":{"type":"object"},"name":"t"}', '"t", inputSchema is missing'],
+    [
+      'tools',
+      '{"name":"t","inputSchema":null}',
+      '{"inputSchema":{"type":"object"},"name":"t"}',
+      '"t", inputSchema is null',
+    ],
+    [
+      'tools',
+      '{"name":"t","inputSchema":{}}',
+      '{"name":"t","inputSchema":{"type":"object"}}',
+      '"t", inputSchema.type is missing',
+    ],
+    ['resources', '{"uri":"u"}', '{"name":"u","uri":"u"}', '"u", name is missing'],
+  ] as const)
+    assert.deepEqual(await kept(kind, entry), [left, `1 malformed entry is mended: of ${why}`], entry)
+})
+
+test('an entry that nobody can read is left out', async () => {
+  for (const [kind, entry, why] of [
+    ['tools', '{"name":"t","inputSchema":"object"}', 'of "t", inputSchema is malformed'],
+    ['tools', '{"name":"t","inputSchema":{"type":"string"}}', 'of "t", inputSchema.type is malformed'],
+    [
+      'tools',
+      '{"name":"t","inputSchema":{"type":"object","properties":{"a":true}}}',
+      'of "t", inputSchema.properties.a is malformed',
+    ],
+    ['prompts', '{"name":null}', 'name is missing'],
+    ['resources', '{"uri":null,"name":"n"}', 'uri is missing'],
+    ['resources', '{"uri":"u","name":7}', 'of "u", name is malformed'],
+  ] as const)
+    assert.deepEqual(await kept(kind, entry), [undefined, `1 malformed entry is left out: ${why}`], entry)
 })
 
 test('a server that goes in circles, or on for ever, is followed for a while, and what it said is kept', async () => {
-  const same = pages('{"tools":[{"name":"a"}],"nextCursor":"1"}')
+  const same = pages(`{"tools":[${tool('a')}],"nextCursor":"1"}`)
   assert.deepEqual(await partly(same.ask), [['a'], 'the pages go in circles'])
   assert.equal(same.asked.length, 2)
   const endless = (cursor: (page: number) => string) => {
     let page = 0
     return (): ReturnType<Ask> => {
-      const text = `{"result":{"tools":[{"name":"${page}"}],"nextCursor":"${cursor(page++)}"}}`
+      const text = `{"result":{"tools":[${tool(String(page))}],"nextCursor":"${cursor(page++)}"}}`
       return Promise.resolve({ text, value: JSON.parse(text) as Record<string, unknown> })
     }
   }
@@ -111,13 +194,13 @@ test('a server that goes in circles, or on for ever, is followed for a while, an
 
 test('of a list with more entries or bytes than are kept the first part is, and no page more is asked for', async () => {
   const entries = (count: number) =>
-    `{"tools":[${Array.from({ length: count }, (_, n) => `{"name":"${n}"}`).join()}],"nextCursor":"2"}`
+    `{"tools":[${Array.from({ length: count }, (_, n) => tool(String(n))).join()}],"nextCursor":"2"}`
   const many = pages(entries(10_001))
   const [kept, cut] = await partly(many.ask)
   assert.deepEqual([kept.length, kept.at(-1), cut], [10_000, '9999', 'more than 10000 entries'])
   assert.equal(many.asked.length, 1)
   const large = (name: string, next: string) =>
-    `{"tools":[{"name":"${name}","description":"${'ü'.repeat(200_000)}"}],"nextCursor":"${next}"}`
+    `{"tools":[${tool(name, `,"description":"${'ü'.repeat(200_000)}"`)}],"nextCursor":"${next}"}`
   const threePages = pages(large('a', '2'), large('b', '3'), large('c', '4'))
   assert.deepEqual(await partly(threePages.ask), [['a', 'b'], 'more than 1048576 bytes'])
   const blank = pages(
@@ -130,8 +213,8 @@ test('of a list with more entries or bytes than are kept the first part is, and 
 
 test('entries that are nested too deep are left out, and the others are kept', async () => {
   const deep = (levels: number) =>
-    `{"name":"${levels}","x":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`
-  const list = pages(`{"tools":[${[256, 257, 100_000].map(deep).join()},{"name":"last"}]}`)
+    tool(String(levels), `,"x":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}`)
+  const list = pages(`{"tools":[${[256, 257, 100_000].map(deep).join()},${tool('last')}]}`)
   assert.deepEqual(await partly(list.ask), [
     ['256', 'last'],
     'entries nested deeper than 256 levels are left out',
@@ -148,12 +231,12 @@ async function catalog(...tools: string[]): Promise<Catalog> {
 }
 
 test('a catalog changed when any byte of an entry did, or their order', async () => {
-  const before = await catalog('{"name":"a"}', '{"name":"b"}')
-  assert.deepEqual(changedKinds(before, await catalog('{"name":"a"}', '{"name":"b"}')), [])
+  const before = await catalog(tool('a'), tool('b'))
+  assert.deepEqual(changedKinds(before, await catalog(tool('a'), tool('b'))), [])
   for (const after of [
-    await catalog('{"name":"b"}', '{"name":"a"}'),
-    await catalog('{"name":"a"}'),
-    await catalog('{"name":"a"}', '{"name":"b","description":""}'),
+    await catalog(tool('b'), tool('a')),
+    await catalog(tool('a')),
+    await catalog(tool('a'), tool('b', ',"description":""')),
     emptyCatalog,
   ]) {
     assert.deepEqual(changedKinds(before, after), ['tools'])

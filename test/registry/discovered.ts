@@ -3,7 +3,7 @@ import { Discovery } from '../../src/registry/discovery.ts'
 import { UpstreamSessions } from '../../src/registry/upstream-sessions.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noFaults } from '../support/no-faults.ts'
-import { type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { plainTool, type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'
 
 export const TIMEOUT_MS = 10_000
 export const REFRESH_MS = 300_000
@@ -11,7 +11,7 @@ export const PROBE_MS = 15_000
 
 /** A server with one tool, which answers everything. */
 export const oneTool: Script = (method) => {
-  const lists = { tools: [{ name: 'a' }], prompts: [], resources: [], resourceTemplates: [] }
+  const lists = { tools: [plainTool('a')], prompts: [], resources: [], resourceTemplates: [] }
   return { result: method.endsWith('/list') ? lists : {} }
 }
 

@@ -4,7 +4,7 @@ import { listSlices, pageOf } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
 import type { Server } from '../../src/registry/server.ts'
 import type { Json } from '../support/memory-pipe.ts'
-import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { plainTool, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { testServer } from './test-server.ts'
 
 const names = new Names('__')
@@ -39,7 +39,7 @@ export async function servers(offers: Readonly<Record<string, Json | undefined>>
 }
 
 /** Lists with these tools. */
-export const tools = (...all: string[]): Json => ({ tools: all.map((name) => ({ name })) })
+export const tools = (...all: string[]): Json => ({ tools: all.map(plainTool) })
 
 /** Lists with so many tools. */
 export const many = (count: number): Json => tools(...Array.from({ length: count }, (_, n) => `t${n}`))

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { Names } from '../../src/registry/names.ts'
+import { plainTool } from '../support/scripted-upstream.ts'
 import { listPage } from './listed.ts'
 import { testServer } from './test-server.ts'
 
@@ -14,13 +15,13 @@ test('a list that shows last-known entries of a server says so, until they are g
   const starting = { source: 'missing_servers', reason: 'not available now: s', missing: ['s'] }
   assert.deepEqual(list(), { tools: [], _meta: { 'dev.breakwater/partial': starting } })
   await start()
-  assert.deepEqual(list(), { tools: [{ name: 's__a' }] })
+  assert.deepEqual(list(), { tools: [plainTool('s__a')] })
   await clock.advance(1_000)
   upstream.refusal = gatewayError('upstream_unavailable', 'cannot connect')
   upstream.upstreamSession.end()
   await clock.advance(0)
   const stale = { source: 'stale', reason: 'down, shown as last known: s' }
-  assert.deepEqual(list(), { tools: [{ name: 's__a' }], _meta: { 'dev.breakwater/partial': stale } })
+  assert.deepEqual(list(), { tools: [plainTool('s__a')], _meta: { 'dev.breakwater/partial': stale } })
   await clock.advance(60_000)
   assert.deepEqual(list(), { tools: [], _meta: { 'dev.breakwater/partial': starting } })
 })

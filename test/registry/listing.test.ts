@@ -3,13 +3,13 @@ import { test } from 'node:test'
 import { settled } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { plainTool, ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { servers, tools } from './listed.ts'
 import { testServer } from './test-server.ts'
 
 test('a list shows all servers in the order of the config, under their names', async () => {
   const { page } = await servers({ b: tools('x', 'y'), empty: {}, a: tools('x') })
-  assert.deepEqual(page(), { tools: [{ name: 'b__x' }, { name: 'b__y' }, { name: 'a__x' }] })
+  assert.deepEqual(page(), { tools: ['b__x', 'b__y', 'a__x'].map(plainTool) })
 })
 
 test('no servers are an empty list', async () => {
@@ -44,17 +44,17 @@ test("a tool's user interface is named as the aggregate names it, nested or flat
   const { page } = await servers({
     s: {
       tools: [
-        { _meta: meta, name: 't' },
-        { name: 'u', _meta: { ui: 'x' } },
+        { _meta: meta, ...plainTool('t') },
+        { ...plainTool('u'), _meta: { ui: 'x' } },
       ],
     },
   })
   assert.deepEqual(page()?.tools, [
     {
       _meta: { ui: { resourceUri: 'ui://s__w/a', other: 'ui://w/a' }, 'ui/resourceUri': 'ui://s__w/b', x: 1 },
-      name: 's__t',
+      ...plainTool('s__t'),
     },
-    { name: 's__u', _meta: { ui: 'x' } },
+    { ...plainTool('s__u'), _meta: { ui: 'x' } },
   ])
 })
 
@@ -96,8 +96,8 @@ test('no two tools have one name on the endpoint of all servers, whatever a serv
 })
 
 test('a list is made of texts: no tool is read but those with a user interface', async () => {
-  const withUi = { name: 'shown', _meta: { ui: { resourceUri: 'ui://w/a' } } }
-  const { found, read } = await servers({ s: { tools: [{ name: 'x' }, { name: 'y' }, withUi] } })
+  const withUi = { ...plainTool('shown'), _meta: { ui: { resourceUri: 'ui://w/a' } } }
+  const { found, read } = await servers({ s: { tools: [plainTool('x'), plainTool('y'), withUi] } })
   const readOf: string[] = []
   for (const entry of found.get('s')!.entries('tools')) {
     const { key, value } = entry

@@ -16,6 +16,9 @@ export type Script = (
   upstreamSession: ScriptedSession,
 ) => Reply | Promise<Reply>
 
+/** A tool of which nothing is said but what has to be. */
+export const plainTool = (name: string) => ({ name, inputSchema: { type: 'object' } })
+
 const everything = { tools: {}, prompts: {}, resources: {}, logging: {} }
 
 /** A server's `initialize` result. */

@@ -1,0 +1,137 @@
+import { z } from 'zod'
+import { isObject } from '../protocol/jsonrpc.ts'
+import {
+  type JsonPath,
+  locate,
+  prepending,
+  prependMember,
+  splice,
+  withoutMember,
+} from '../protocol/json-span.ts'
+import { parseExactly } from '../protocol/json-parse.ts'
+import { kinds, type ListKind } from './kinds.ts'
+
+const text = z.string()
+const hint = z.boolean().optional()
+const icon = z.looseObject({
+  src: text,
+  mimeType: text.optional(),
+  sizes: z.array(text).optional(),
+  theme: z.enum(['light', 'dark']).optional(),
+})
+const common = {
+  title: text.optional(),
+  description: text.optional(),
+  icons: z.array(icon).optional(),
+  _meta: z.looseObject({}).optional(),
+}
+const content = {
+  ...common,
+  name: text,
+  mimeType: text.optional(),
+  annotations: z
+    .looseObject({
+      audience: z.array(z.enum(['user', 'assistant'])).optional(),
+      priority: z.number().min(0).max(1).optional(),
+      lastModified: z.iso.datetime({ offset: true }).optional(),
+    })
+    .optional(),
+}
+const members = {
+  properties: z.record(z.string(), z.looseObject({})).optional(),
+  required: z.array(text).optional(),
+}
+
+/** The shapes that the clients of official SDKs accept. One entry of another shape, and they refuse the whole list. */
+const shapes: Readonly<Record<ListKind, z.ZodType>> = {
+  tools: z.looseObject({
+    ...common,
+    name: text,
+    inputSchema: z.looseObject({ ...members, type: z.literal('object') }),
+    outputSchema: z.looseObject(members).optional(),
+    annotations: z
+      .looseObject({
+        title: text.optional(),
+        readOnlyHint: hint,
+        destructiveHint: hint,
+        idempotentHint: hint,
+        openWorldHint: hint,
+      })
+      .optional(),
+    execution: z
+      .looseObject({ taskSupport: z.enum(['required', 'optional', 'forbidden']).optional() })
+      .optional(),
+  }),
+  prompts: z.looseObject({
+    ...common,
+    name: text,
+    arguments: z
+      .array(z.looseObject({ name: text, description: text.optional(), required: z.boolean().optional() }))
+      .optional(),
+  }),
+  resources: z.looseObject({ ...content, uri: text, size: z.number().optional() }),
+  resourceTemplates: z.looseObject({ ...content, uriTemplate: text }),
+}
+
+/** Members without which an entry is none. */
+const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inputSchema'])
+
+/** An entry of a list: its JSON text and what it says. */
+export interface Shaped {
+  readonly text: string
+  readonly value: Readonly<Record<string, unknown>>
+  /** What had to be mended first; of an entry that was well-formed nothing. */
+  readonly mended?: string
+}
+
+/**
+ * An entry that the clients of official SDKs accept; or in words why there is none. Members that are null or malformed and need not be
+ * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`.
+ */
+export function wellFormed(kind: ListKind, text: string, value: unknown): Shaped | string {
+  if (!isObject(value)) return 'it is no object'
+  const wrong = faultsOf(kind, value)
+  const [first] = wrong
+  if (first === undefined) return { text, value }
+  let mended = text
+  for (const path of wrong) {
+    if (at(value, path) === null) mended = withoutMember(mended, path)
+    else if (!needed.has(path[0])) mended = withoutMember(mended, path.slice(0, 1))
+  }
+  mended = completed(kind, mended)
+  const now = parseExactly(mended) as Shaped['value']
+  const [left] = faultsOf(kind, now)
+  return left === undefined ? { text: mended, value: now, mended: inWords(value, first) } : inWords(now, left)
+}
+
+/** The paths of what is not as it should be. */
+function faultsOf(kind: ListKind, value: unknown): JsonPath[] {
+  const { error } = shapes[kind].safeParse(value)
+  return error === undefined ? [] : error.issues.map(({ path }) => path as JsonPath)
+}
+
+/** An entry without a name is named by its key, and a tool that says nothing of its arguments takes any. */
+function completed(kind: ListKind, text: string): string {
+  const { name, inputSchema, [kinds[kind].key]: key } = parseExactly(text) as Shaped['value']
+  if (kind !== 'tools')
+    return name === undefined && typeof key === 'string'
+      ? prependMember(text, 'name', JSON.stringify(key))
+      : text
+  if (inputSchema === undefined) return prependMember(text, 'inputSchema', '{"type":"object"}')
+  const schema =
+    isObject(inputSchema) && inputSchema.type === undefined ? locate(text, ['inputSchema']) : undefined
+  return schema === undefined ? text : splice(text, [prepending(text, schema.start, 'type', '"object"')])
+}
+
+function inWords(value: unknown, path: JsonPath): string {
+  const found = at(value, path)
+  return `${path.join('.')} ${found === undefined ? 'is missing' : found === null ? 'is null' : 'is malformed'}`
+}
+
+function at(value: unknown, path: JsonPath): unknown {
+  let found = value
+  for (const step of path)
+    found =
+      isObject(found) || Array.isArray(found) ? (found as Record<string | number, unknown>)[step] : undefined
+  return found
+}
