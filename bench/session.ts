@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import type { Pool } from 'undici'
+import { IDEMPOTENCY_KEY } from '../src/policies/idempotency.ts'
 import { MODERN_VERSION } from './echo.ts'
 import { exchange, streamed } from './exchange.ts'
 import type { Reply, Stream } from './exchange.ts'
@@ -21,6 +22,7 @@ interface Params {
   readonly name?: string
   readonly cursor?: string
   readonly arguments?: object
+  readonly _meta?: object
 }
 
 export interface Answer {
@@ -78,8 +80,14 @@ export class Session implements Caller {
     return session
   }
 
-  async call(id: number, tool: string, text: string, fill: string): Promise<void> {
-    checkEcho(await this.#ask(id, 'tools/call', { name: tool, arguments: { text } }), id, text + fill)
+  /** `key`: the idempotency key of the call, if it has one. */
+  async call(id: number, tool: string, text: string, fill: string, key?: string): Promise<void> {
+    const params = {
+      name: tool,
+      arguments: { text },
+      ...(key !== undefined && { _meta: { [IDEMPOTENCY_KEY]: key } }),
+    }
+    checkEcho(await this.#ask(id, 'tools/call', params), id, text + fill)
   }
 
   /** Opens the stream for what belongs to no call; `take` gets its text as it comes. */
@@ -146,7 +154,7 @@ export class Session implements Caller {
       this.#era === 'legacy'
         ? this.#post({ jsonrpc: '2.0', id, method, params })
         : this.#post(
-            { jsonrpc: '2.0', id, method, params: { ...params, _meta: meta } },
+            { jsonrpc: '2.0', id, method, params: { ...params, _meta: { ...meta, ...params._meta } } },
             this.#mirrored(method, params.name),
           )
     const answer = read(await message)
