@@ -45,11 +45,12 @@ const writing: ToolModel = { ...reading, effect: 'write' }
 /** What the faults of a plan have in common. */
 const fault = (name: string, type: string, more: Json): Json => ({ name, type, ttl: '1h', ...more })
 
-/** A retry waits no time that could decide anything, and no budget runs out. */
+/** A retry waits no time that could decide anything, nor for a proof, which takes up to a second; and no budget runs out. */
 const retry = {
   maxRetries: 2,
   base: 1,
   cap: 1,
+  waitForProof: false,
   incorrect: true,
   budget: { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 100 },
 }
@@ -94,9 +95,10 @@ const whereTimeDecidesNothing: Traffic = {
       arguments: { check: 'enforce' },
     },
     overrides: [
-      // Once it is open, it stays so.
+      // Once it is open, it stays so. Few calls come here before, and so their retries may wait for a proof.
       {
         match: { server: 'odd' },
+        retry: { ...retry, waitForProof: true },
         breaker: { consecutive: 5, minimum: 1_000, open: '1h', maxOpen: '1h', window: '1h' },
       },
     ],
