@@ -16,18 +16,18 @@
 import {
   appendFileSync,
   existsSync,
-  mkdirSync,
+  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import { partOf, type Part, parts, quick, QUICK_MINUTES } from './runner/parts.ts'
+import { long, partOf, type Part, parts, quick, QUICK_MINUTES } from './runner/parts.ts'
 import { type Ending, runFile, signalAll } from './runner/process.ts'
 
 /** Processes at a time: twice as many as there are cores, because most tests from outside wait for half of their time. */
@@ -60,7 +60,7 @@ if (wrongPart !== undefined)
 
 const folder = values.folder ?? fileURLToPath(new URL('.', import.meta.url))
 const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.test.js') && !file.startsWith('together') && hasSource(file))
+  .filter((file) => file.endsWith('.test.js') && hasSource(file))
   .sort()
 
 /** A file stays compiled when its source has gone. */
@@ -98,6 +98,9 @@ interface Item {
 const ALONE =
   /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
 
+/** Whether a file belongs to a part whose files take the longest: most of the others take seconds. */
+const isLong = (file: string) => long.includes(partOf(file))
+
 /** These folders count what their process started: servers that are left, and who ends them. */
 const apart = ['gateway', 'upstreams']
 
@@ -107,22 +110,27 @@ const alone = (file: string): Item => ({
   files: [file],
 })
 
-/** The chosen files as items. Files of the core that may share a process come last, a folder at a time. */
+/**
+ * The chosen files as items. The long parts come first, so that none of their files runs alone in the end; files of the core that
+ * may share a process come last, a folder at a time.
+ */
 function itemsOf(chosen: readonly string[]): Item[] {
-  const together = join(folder, 'together')
-  rmSync(together, { recursive: true, force: true })
-  mkdirSync(together)
+  const together = mkdtempSync(join(tmpdir(), 'breakwater-tests-'))
+  process.once('exit', () => rmSync(together, { recursive: true }))
   const shared = new Map<string, string[]>()
   const items: Item[] = []
-  for (const file of chosen) {
+  for (const file of [...chosen.filter(isLong), ...chosen.filter((file) => !isLong(file))]) {
     const [name] = file.split('/') as [string]
     if (!parts.core.some((prefix) => file.startsWith(prefix)) || apart.includes(name) || needsProcess(file))
       items.push(alone(file))
     else shared.set(name, [...(shared.get(name) ?? []), file])
   }
   for (const [name, members] of shared) {
-    const path = join(together, `${name}.js`)
-    writeFileSync(path, members.map((file) => `import '../${file}'\n`).join(''))
+    const path = join(together, `${name}.mjs`)
+    writeFileSync(
+      path,
+      members.map((file) => `import '${pathToFileURL(join(folder, file)).href}'\n`).join(''),
+    )
     items.push({ name, path, files: members })
   }
   return items

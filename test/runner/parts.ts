@@ -83,6 +83,9 @@ export const parts = {
 
 export type Part = keyof typeof parts
 
+/** The parts whose files take the longest. */
+export const long: readonly Part[] = ['slow', 'simulated']
+
 export function partOf(file: string): Part {
   const found = Object.entries(parts).find(([, paths]) => paths.some((path) => file.startsWith(path)))
   if (found === undefined) throw new Error(`no part has ${file}: see test/runner/parts.ts`)

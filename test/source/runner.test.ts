@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -76,12 +76,13 @@ test('at a second look an unstable file passes, and is named with its first outp
   assert.equal(await list(), 'e2e/once\n')
 })
 
-test('in a process that files share, only the failed file is run once more', async (t) => {
+test('in a process that files share, only the failed file is run once more, and nothing is put among the tests', async (t) => {
   const files = { 'mesh/once': unstable, 'mesh/good': passes }
-  const { code, said, list } = await run(t, files, '--second-look', 'LIST')
+  const { code, said, list, folder } = await run(t, files, '--second-look', 'LIST')
   assert.equal(code, 0, said)
   assert.match(said, /^FAILED mesh: 2 tests/m)
   assert.equal(await list(), 'mesh/once\n')
+  assert.deepEqual((await readdir(folder)).sort(), ['mesh', 'package.json', 'unstable'])
 })
 
 test('a file that fails twice fails the run', async (t) => {
