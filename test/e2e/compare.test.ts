@@ -66,7 +66,8 @@ tasks:
 const flakyReads = 'faults: [{ name: flaky_reads, type: rpc.error, rate: 0.08, ttl: 10m }]\n'
 
 const policies = {
-  defaults: { retry: { base: '1ms', cap: '2ms' } },
+  // Nobody waits for the server that is down.
+  defaults: { retry: { base: '1ms', cap: '2ms' }, gate: { patience: 0 } },
   sets: { no_retry: { retry: false } },
 }
 

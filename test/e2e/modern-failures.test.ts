@@ -40,7 +40,10 @@ async function before(server: RawServer): Promise<Gateway> {
 }
 
 test('a call of a server that is down gets our error, as a reply that clients can read', async () => {
-  const gateway = await Gateway.start({ servers: { down: { url: 'http://127.0.0.1:1/mcp' } } })
+  const gateway = await Gateway.start({
+    servers: { down: { url: 'http://127.0.0.1:1/mcp' } },
+    policies: { defaults: { gate: { patience: 0 } } },
+  })
   await gateway.waitFor('down', 'down')
   const client = new ModernClient(gateway.mcp('down'))
   for (const reply of [await client.call('x'), await client.ask('server/discover')]) {

@@ -24,6 +24,8 @@ before(async () => {
       private: stdioToolbox({ sharing: 'per_session' }),
       another: stdioToolbox(),
     },
+    // Nobody needs to wait for longer until a server is said to be down.
+    policies: { overrides: [{ match: { server: 'remote' }, gate: { patience: '5s' } }] },
   })
   await gateway.waitFor('up', 'remote', 'vague', 'strict', 'shared', 'private', 'another')
   all = await RawClient.open(gateway.mcp())
