@@ -17,7 +17,7 @@ const docs = fileURLToPath(new URL('../../../src/commands/docs-blast-radius.js',
 const run = promisify(execFile)
 
 /** The command whose table and pictures share one simulation. */
-const SWEEP = 'sweep --only none,default'
+const SWEEP = 'sweep --only none,default --seeds 10'
 
 /** The page with the outputs of some commands alone: those of the others are text like any other. */
 const pageOf = (page: string, isAmong: (line: string) => boolean) =>
