@@ -111,6 +111,7 @@ function assemble(
     const server = old?.connection === connection ? old : createServer(name, entry, connection, names, parts)
     servers.set(name, server)
   }
+  const held = [...servers.values()]
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
   const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
@@ -146,8 +147,17 @@ function assemble(
           },
     clientFaults: parts.chaos.clientFaults,
     patienceMs: patienceOf(inForce),
+    follow(others) {
+      for (const [name, own] of servers) {
+        const other = others.get(name)
+        if (other === undefined || other === own) continue
+        other.retain()
+        held.push(other)
+        servers.set(name, other)
+      }
+    },
     close() {
-      for (const server of servers.values()) server.release()
+      for (const server of held) server.release()
       state.close()
     },
   }

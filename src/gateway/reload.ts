@@ -210,6 +210,8 @@ function putIntoForce(
   lookForIdleGlobs(parts.log, live)
   agents.endOrphans()
   if (!sameServers(before, after)) agents.tellChanged(listKinds)
+  // Last: what stands above asks for the servers as they were.
+  for (const open of live.open) if (open !== after) open.follow(after.servers)
 }
 
 /** A key of state with the replica that its endpoint is now; undefined when what it belongs to is there no more. */

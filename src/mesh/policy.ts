@@ -101,10 +101,10 @@ export interface Scope {
   /** Whether a replica is known to be out of reach now. */
   readonly isLost: (replica: number) => boolean
   /**
-   * Resolves when the gateway's own probes get through to a replica; begins to probe it if need be. Undefined for a replica that
-   * only calls can try.
+   * Resolves to true when the gateway's own probes get through to a replica, which it begins to probe if need be; to false when another
+   * server has come in its place. Undefined for a replica that only calls can try.
    */
-  readonly reached: (replica: number) => Promise<void> | undefined
+  readonly reached: (replica: number) => Promise<boolean> | undefined
   /**
    * For work that goes on when no agent waits for it any more: until what this returns is called, once, the server stays
    * though it may have left the config, and the end of the process waits, for as long as it waits for calls.

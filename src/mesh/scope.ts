@@ -15,7 +15,7 @@ export interface ServerFacts {
   leave(caller: Caller, replica: number): void
   backAt(replica: number): Millis
   isLost(replica: number): boolean
-  reached(replica: number): Promise<void> | undefined
+  reached(replica: number): Promise<boolean> | undefined
   hold(): () => void
 }
 

@@ -27,4 +27,6 @@ export interface GatewayGeneration extends Generation {
    * while none is armed for such requests.
    */
   readonly clientFaults: (server: string, method: string) => Layer | undefined
+  /** Calls of this generation that are not sent yet, or sent again, go to these servers where they have come in the place of its own. */
+  follow(servers: ReadonlyMap<string, Server>): void
 }

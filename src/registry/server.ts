@@ -278,7 +278,7 @@ export class Server extends KnownServer {
   }
 
   /** Resolves when a replica is found to take requests; see `Reachability.reached`. */
-  reached(replica: number): Promise<void> | undefined {
+  reached(replica: number): Promise<boolean> | undefined {
     return this.#reachability.reached(replica)
   }
 
@@ -344,6 +344,7 @@ export class Server extends KnownServer {
     this.#cancelSettling()
     this.#discovery.stop()
     this.#legacyView.stop()
+    this.#reachability.stop()
     this.endGrace()
     void this.upstreamSessions.drop(this.#discovery)
   }
@@ -403,7 +404,6 @@ export class Server extends KnownServer {
 
   async #close(): Promise<void> {
     this.retire()
-    this.#reachability.stop()
     // At the same time, as each of them may take its time of grace: replicas wait themselves for what goes on over them.
     await Promise.all([
       this.upstreamSessions.closeAll(),

@@ -140,7 +140,7 @@ export class SimulatedServer implements ServerFacts {
   leave(): void {}
   backAt = (replica: number): Millis => this.#reachability.backAt(replica)
   isLost = (replica: number): boolean => this.#reachability.isLost(replica)
-  reached = (replica: number): Promise<void> | undefined => this.#reachability.reached(replica)
+  reached = (replica: number): Promise<boolean> | undefined => this.#reachability.reached(replica)
   hold = () => nothing
 
   /** All connections to a replica break, as when its process ends: what is under way there is lost. */

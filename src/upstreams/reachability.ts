@@ -35,8 +35,8 @@ interface Watch {
   /** Probes that have failed. */
   failed: number
   cancel: Cancel
-  /** Told once a probe succeeds. */
-  readonly waiting: (() => void)[]
+  /** Told once a probe succeeds, or nobody probes any more. */
+  readonly waiting: ((isThere: boolean) => void)[]
 }
 
 /**
@@ -73,17 +73,20 @@ export class Reachability {
   }
 
   /**
-   * Resolves when a probe that begins after this call, or that goes on now, finds that the replica takes requests. Undefined for
-   * a replica that cannot be probed. Stays pending when nobody watches any more.
+   * Resolves to true when a probe that begins after this call, or that goes on now, finds that the replica takes requests; to false when
+   * nobody watches it any more. Undefined for a replica that cannot be probed.
    */
-  reached(replica: number): Promise<void> | undefined {
+  reached(replica: number): Promise<boolean> | undefined {
     const watch = this.#watched.get(replica) ?? this.#watch(replica, false)
     return watch && new Promise((resolve) => watch.waiting.push(resolve))
   }
 
   stop(): void {
     this.#stopped = true
-    for (const { cancel } of this.#watched.values()) cancel()
+    for (const { cancel, waiting } of this.#watched.values()) {
+      cancel()
+      for (const tell of waiting) tell(false)
+    }
     this.#watched.clear()
   }
 
@@ -115,7 +118,7 @@ export class Reachability {
       this.#backAt[replica] = this.#options.clock.now()
       this.#options.onBack(replica)
     }
-    for (const tell of watch.waiting) tell()
+    for (const tell of watch.waiting) tell(true)
   }
 
   #isThere(replica: number): Promise<boolean> {

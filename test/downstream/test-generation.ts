@@ -61,6 +61,7 @@ export function generationOf(
     serviceFor: ({ server, method, tool }) => mesh.serviceFor(server, method, tool),
     clientFaults: () => undefined,
     patienceMs: 1_000,
+    follow: () => undefined,
     close,
   }
 }

@@ -5,7 +5,7 @@ import { scopeFor } from '../../src/mesh/scope.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { testTarget } from '../support/target.ts'
 
-const back = Promise.resolve()
+const back = Promise.resolve(true)
 const facts = { inputSchema: {}, outputSchema: {}, fingerprint: '1' }
 
 function scope(

@@ -47,7 +47,7 @@ test('a call says how long it waited for its server', async () => {
   assert.deepEqual([gateWait.of(record), record.waitedMs], [3_000, 3_000])
 })
 
-test('after a probe one call goes first, and each success lets one more go', async () => {
+test('after a probe one call goes first, and each success lets two more go', async () => {
   const { clock, lose, reach, send, end, sent } = setUp()
   await lose()
   for (let i = 0; i < 10; i++) send(`${i}`)
@@ -58,18 +58,6 @@ test('after a probe one call goes first, and each success lets one more go', asy
   assert.equal(sent.length, 3)
   await end('1')
   assert.equal(sent.length, 5)
-})
-
-test('a released call that has not failed for 200 ms lets one more go', async () => {
-  const { clock, lose, reach, send, sent } = setUp()
-  await lose()
-  for (let i = 0; i < 3; i++) send(`${i}`)
-  await clock.advance(1_000)
-  await reach()
-  await clock.advance(199)
-  assert.deepEqual(sent, ['0'])
-  await clock.advance(1)
-  assert.deepEqual(sent, ['0', '1'])
 })
 
 test('a released call that is lost closes the gate again, and the next try comes later each time', async () => {
@@ -300,9 +288,9 @@ test('a call that was lost twice goes last, and alone', async () => {
   assert.deepEqual(sent, ['a', 'b'])
   await end('b')
   assert.deepEqual(sent, ['a', 'b', 'suspect 1'])
-  await clock.advance(1_000)
+  await clock.advance(199)
   assert.deepEqual(sent, ['a', 'b', 'suspect 1'])
-  await end('suspect 1')
+  await clock.advance(1)
   assert.deepEqual(sent, ['a', 'b', 'suspect 1', 'suspect 2'])
 })
 
@@ -329,7 +317,7 @@ test('one replica that is back is enough for the calls that wait', async () => {
   send('a')
   await clock.advance(1_000)
   assert.equal(probes.length, 2)
-  probes[1]?.()
+  probes[1]?.(true)
   await setImmediate()
   assert.deepEqual(sent, ['first', 'a'])
   await end('a')
@@ -366,24 +354,67 @@ test('a probe that was asked for before a new loss says nothing', async () => {
   send('b')
   await end('b', lost)
   send('c')
-  early?.()
+  early?.(true)
   await clock.advance(1_000)
   assert.deepEqual([sent, snapshot().state], [['a', 'b'], 'open'])
 })
 
-test('a server that a reload has put in the place of a lost one is probed when a call waits for it', async () => {
-  const { clock, lose, probes, lostReplicas, send, sent } = setUp()
+test('a server that a reload has put in the place of a lost one is probed in its stead', async () => {
+  const { clock, lose, probes, send, sent } = setUp()
   await lose()
   await clock.advance(1_000)
-  assert.equal(probes.length, 1)
-  send('waits for the old one')
-  assert.equal(probes.length, 1)
-  lostReplicas.clear()
-  send('waits for the new one')
-  assert.equal(probes.length, 2)
-  probes[1]?.()
+  send('a')
+  const [old] = probes.splice(0)
+  old?.(false)
   await setImmediate()
-  assert.deepEqual(sent, ['waits for the old one'])
+  assert.deepEqual([probes.length, sent], [1, []])
+  probes[0]?.(true)
+  await setImmediate()
+  assert.deepEqual(sent, ['a'])
+})
+
+test('tenants take turns, however many calls one of them has in line', async () => {
+  const { clock, lose, reach, send, end, sent } = setUp()
+  await lose()
+  await clock.advance(1_000)
+  for (const id of ['a1', 'a2', 'a3', 'a4']) send(id, { tenant: 'a' })
+  send('b1', { tenant: 'b' })
+  send('c1', { tenant: 'c' })
+  await reach()
+  await end('a1')
+  assert.deepEqual(sent.slice(0, 3), ['a1', 'b1', 'c1'])
+})
+
+test('calls that hang keep nobody in line: what has not failed for 200 ms lets two more go', async () => {
+  const { clock, lose, reach, send, sent } = setUp()
+  await lose()
+  await clock.advance(1_000)
+  for (let nth = 0; nth < 15; nth++) send(`${nth}`)
+  await reach()
+  for (const count of [1, 3, 7, 15]) {
+    assert.equal(sent.length, count)
+    await clock.advance(200)
+  }
+})
+
+test('a call that may be what ends its server gets its turn, and others wait for it', async () => {
+  const { clock, lose, reach, send, sent } = setUp()
+  await lose()
+  await clock.advance(1_000)
+  send('suspect', { attempt: 3 })
+  send('first')
+  await reach()
+  for (let nth = 0; nth < 9; nth++) {
+    await clock.advance(100)
+    send(`${nth}`)
+  }
+  assert.ok(!sent.includes('suspect'))
+  await clock.advance(100)
+  send('late')
+  await clock.advance(200)
+  assert.deepEqual(sent.slice(-2), ['8', 'suspect'])
+  await clock.advance(200)
+  assert.deepEqual(sent.slice(-2), ['suspect', 'late'])
 })
 
 test('patience grows with the longest recent outage, up to maxPatience', async () => {
@@ -512,9 +543,9 @@ test('a call that hangs since before the latest loss keeps nobody back', async (
   await clock.advance(1_000)
   await reach()
   await clock.advance(200)
-  assert.deepEqual(sent, ['hangs', 'lost'])
+  assert.deepEqual(sent, ['hangs', 'lost', 'waits'])
   await end('lost', lost)
   await clock.advance(1_000)
   await reach()
-  assert.deepEqual(sent, ['hangs', 'lost', 'waits'])
+  assert.deepEqual(sent, ['hangs', 'lost', 'waits', 'waits too'])
 })

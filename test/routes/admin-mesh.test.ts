@@ -54,6 +54,7 @@ async function admin(t: TestContext) {
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
     patienceMs: 0,
+    follow: () => undefined,
     close: () => undefined,
   }
   const app = fastify()

@@ -29,6 +29,7 @@ async function scraped(t: TestContext) {
     state: new States(clock),
     serviceFor: () => assert.fail('no call'),
     clientFaults: () => undefined,
+    follow: () => undefined,
     close: () => undefined,
   })
   const live = new Live(generation(new Map([['s', server]])), clock)

@@ -11,19 +11,24 @@ export interface Waiter {
   displaced(): void
 }
 
-/** What one tenant has in line. */
+/** What one tenant has in line: all of its calls, and those of them that are no suspects. */
 interface Share {
   readonly waiters: Set<Waiter>
+  readonly usual: Set<Waiter>
   bytes: number
 }
 
-/** Calls in the order in which they came, bounded in number and size; when it is full, the tenant that has the most gives way. */
+/**
+ * Calls in the order in which they came, the tenants in turn; bounded in number and size: when it is full, the tenant that has the most
+ * gives way.
+ */
 export class Line {
   readonly #most: number
   readonly #mostBytes: number
-  readonly #usual = new Set<Waiter>()
   readonly #suspects = new Set<Waiter>()
+  /** By tenant, the one first whose turn it is. */
   readonly #shares = new Map<string, Share>()
+  #size = 0
   bytes = 0
 
   /** `most`: how many calls; `mostBytes`: how large all of them may be together. */
@@ -33,7 +38,12 @@ export class Line {
   }
 
   get size(): number {
-    return this.#usual.size + this.#suspects.size
+    return this.#size
+  }
+
+  /** How many of them are suspects. */
+  get suspects(): number {
+    return this.#suspects.size
   }
 
   /** Puts a call at the end. Returns why there is no place for it, in words, or undefined when there is one. */
@@ -49,32 +59,47 @@ export class Line {
       victim.displaced()
     }
     let share = this.#shares.get(tenant)
-    if (share === undefined) this.#shares.set(tenant, (share = { waiters: new Set(), bytes: 0 }))
+    if (share === undefined)
+      this.#shares.set(tenant, (share = { waiters: new Set(), usual: new Set(), bytes: 0 }))
     share.waiters.add(waiter)
+    ;(isSuspect ? this.#suspects : share.usual).add(waiter)
     share.bytes += bytes
     this.bytes += bytes
-    if (isSuspect) this.#suspects.add(waiter)
-    else this.#usual.add(waiter)
+    this.#size++
     return undefined
   }
 
   /** Takes a call out; does nothing when it is not in line. */
   remove(waiter: Waiter): void {
-    if (!this.#usual.delete(waiter) && !this.#suspects.delete(waiter)) return
+    const share = this.#shares.get(waiter.tenant)
+    if (share?.waiters.delete(waiter) !== true) return
+    share.usual.delete(waiter)
+    this.#suspects.delete(waiter)
+    this.#size--
     this.bytes -= waiter.bytes
-    const share = this.#shares.get(waiter.tenant)!
-    share.waiters.delete(waiter)
     share.bytes -= waiter.bytes
     if (share.waiters.size === 0) this.#shares.delete(waiter.tenant)
   }
 
-  /** Takes out whose turn it is; a suspect only when nobody else waits, and it would be alone. */
-  next(wouldBeAlone: boolean): Waiter | undefined {
-    for (const line of wouldBeAlone ? [this.#usual, this.#suspects] : [this.#usual])
-      for (const waiter of line) {
+  /** Takes out whose turn it is, among those that are no suspects. */
+  next(): Waiter | undefined {
+    for (const [tenant, share] of this.#shares)
+      for (const waiter of share.usual) {
+        // The tenant's next turn comes after those of all others.
+        this.#shares.delete(tenant)
+        this.#shares.set(tenant, share)
         this.remove(waiter)
         return waiter
       }
+    return undefined
+  }
+
+  /** Takes out the suspect that has waited longest. */
+  nextSuspect(): Waiter | undefined {
+    for (const waiter of this.#suspects) {
+      this.remove(waiter)
+      return waiter
+    }
     return undefined
   }
 

@@ -50,8 +50,11 @@ const LONGEST_PAUSE_MS: Millis = 500
 /** A released call that has not failed for so long got through, in milliseconds, whatever it takes to answer. */
 const PROVEN_MS: Millis = 200
 
-/** A call that was lost so often may be what ends its server: it goes last, and alone. */
+/** A call that was lost so often may be what ends its server: it goes last, and alone until it has not failed for `PROVEN_MS`. */
 const SUSPICIOUS_ATTEMPT = 3
+
+/** So long others go first while a suspect waits, in milliseconds: then they wait for it. */
+const SUSPECT_PAUSE_MS: Millis = 1_000
 
 /** A server that is lost again so soon after a probe got through, in milliseconds, and has answered nothing between, was lost all the time. */
 const SAME_LOSS_MS: Millis = 5_000
@@ -93,11 +96,13 @@ export class Gate {
   #reachableAt: Millis | undefined
   /** When the latest call was sent that has shown that the server is there. */
   #provenAt: Millis = -Infinity
-  /** Calls that were released and are under way, and how many may be at a time. */
+  /** Calls that were released and of which nothing is known yet, and how many of these there may be. */
   #released = 0
   #allowance = 1
   /** Whether the call that is released is to be alone. */
   #isAlone = false
+  /** When suspects may have begun to wait for their turn: at the latest release of one, or of any call. */
+  #suspectedAt: Millis = -Infinity
   /** Losses in a row without an answer between them, and when the next call may try. */
   #losses = 0
   #nextAt: Millis = -Infinity
@@ -218,12 +223,11 @@ export class Gate {
       const full = this.#line.add(waiter)
       if (full !== undefined) return end(this.#refuse(full))
       signal.addEventListener('abort', gone)
-      this.#watchAnew(endpoints)
       this.#pump()
     })
   }
 
-  /** Sends a call that has waited. One more may go when it has shown that the server is there. */
+  /** Sends a call that has waited. Two more may go when it has shown that the server is there. */
   async #sendReleased(waiter: Waiter, call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     this.#released++
     if (waiter.isSuspect) this.#isAlone = true
@@ -232,9 +236,10 @@ export class Gate {
     const proven = () => {
       if (isProven || generation !== this.#generation) return
       isProven = true
+      this.#released--
       this.#allowance++
       // A call that ends its server does so at once.
-      if (waiter.isSuspect) this.#isAlone = false
+      if (waiter.isSuspect) this.#suspectIsOver()
       this.#pump()
     }
     const cancel = this.#clock.after(PROVEN_MS, proven)
@@ -245,12 +250,17 @@ export class Gate {
     } finally {
       cancel()
       // A call from before the latest loss counts no more, however long it goes on.
-      if (generation === this.#generation) {
+      if (!isProven && generation === this.#generation) {
         this.#released--
-        if (waiter.isSuspect) this.#isAlone = false
+        if (waiter.isSuspect) this.#suspectIsOver()
       }
       this.#pump()
     }
+  }
+
+  #suspectIsOver(): void {
+    this.#isAlone = false
+    this.#suspectedAt = this.#clock.now()
   }
 
   /** A call that was sent at `sentAt` has shown that the server is there. */
@@ -262,7 +272,7 @@ export class Gate {
       return
     }
     if (this.#lostSince !== undefined && sentAt < this.#lostSince) return
-    this.#over(sentAt)
+    this.#over(this.#reachableAt ?? sentAt)
     this.#losses = 0
     this.#nextAt = -Infinity
     this.#release('it has answered a call')
@@ -296,28 +306,25 @@ export class Gate {
   }
 
   /** Waits for a probe that gets through to a replica; where none can be probed, a call has to try. */
-  #watch({ replicas, reached }: Endpoints): void {
+  #watch(endpoints: Endpoints): void {
+    if (this.state !== 'open') return
+    const { replicas, reached } = endpoints
     const generation = this.#generation
     let isProbed = false
     for (let replica = 0; replica < replicas; replica++) {
       const back = reached(replica)
       if (back === undefined) continue
       isProbed = true
-      void back.then(() => {
+      void back.then((isThere) => {
         if (generation !== this.#generation || this.#reachableAt !== undefined) return
+        // A reload has put another server in the place of the one that was lost.
+        if (!isThere) return this.#watch(endpoints)
         this.#reachableAt = this.#clock.now()
         this.#release('it takes requests again')
       })
     }
     this.#isProbed = isProbed
     if (!isProbed) this.#wake()
-  }
-
-  /** A reload may have put another server in the place of the one that was lost, and ended the probes of that. */
-  #watchAnew(endpoints: Endpoints): void {
-    if (this.state !== 'open') return
-    for (let replica = 0; replica < endpoints.replicas; replica++) if (endpoints.isLost(replica)) return
-    this.#watch(endpoints)
   }
 
   /** Calls may go again, one by one at first. */
@@ -331,8 +338,11 @@ export class Gate {
   #pump(): void {
     if (this.state !== 'half_open') return
     if (this.#nextAt > this.#clock.now()) return this.#wake()
-    while (this.#isReleasing && this.#released < this.#allowance && !this.#isAlone) {
-      const waiter = this.#line.next(this.#released === 0)
+    while (this.#isReleasing && !this.#isAlone) {
+      // Others may come all the time: then a suspect gets its turn, once nothing is unknown of those that went before.
+      const isTurn = this.#line.suspects > 0 && this.#clock.now() - this.#suspectedAt >= SUSPECT_PAUSE_MS
+      if (this.#released >= (isTurn ? 1 : this.#allowance)) break
+      const waiter = isTurn ? this.#line.nextSuspect() : (this.#line.next() ?? this.#alone())
       if (waiter === undefined) break
       waiter.go()
     }
@@ -340,6 +350,11 @@ export class Gate {
     if (!this.#isReleasing || this.#line.size > 0 || !isBack) return
     // Whether the loss is over, an answer shows: there are servers that take requests and answer none.
     this.#enter('closed', this.#why, true)
+  }
+
+  /** A suspect, if it would be alone. */
+  #alone(): Waiter | undefined {
+    return this.#released === 0 ? this.#line.nextSuspect() : undefined
   }
 
   /** A call that is released may end at once, and change it. */
@@ -363,6 +378,7 @@ export class Gate {
     if (this.state === state) return
     this.state = state
     this.#since = this.#clock.now()
+    if (state === 'half_open') this.#suspectedAt = this.#since
     if (!isTold) return
     this.#emit({ type: 'gate', ...this.#owner, detail: { state, why, waiting: this.#line.size } })
   }

@@ -23,7 +23,7 @@ export function setUp({ config = {}, replicas = 1, isProbed = true }: Options = 
   const events: MeshEvent[] = []
   const context = testPolicyContext(clock, events)
   const lostReplicas = new Set<number>()
-  const probes: (() => void)[] = []
+  const probes: ((isThere: boolean) => void)[] = []
   const sent: (string | number)[] = []
   const ends = new Map<string | number, (outcome: Outcome) => void>()
   const outcomes = new Map<string | number, Outcome>()
@@ -67,7 +67,7 @@ export function setUp({ config = {}, replicas = 1, isProbed = true }: Options = 
     /** The probes that go on get through. */
     async reach() {
       lostReplicas.clear()
-      for (const tell of probes.splice(0)) tell()
+      for (const tell of probes.splice(0)) tell(true)
       await setImmediate()
     },
     snapshot: () => context.state.list<{ snapshot(): GateSnapshot }>('gate')[0]![1].snapshot(),
