@@ -93,7 +93,7 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
 
 /** A slot that is held for so long, in milliseconds, and for so many times what is usual, does not count any more. */
 const OVERDUE_MS: Millis = 5_000
-const OVERDUE_TIMES = 10
+const OVERDUE_TIMES = 5
 
 /** Most of such slots, in times of those that count. */
 const MOST_OVERDUE_TIMES = 16
