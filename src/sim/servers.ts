@@ -35,9 +35,13 @@ export interface ToolModel {
  */
 export type Condition =
   | { readonly is: 'well' | 'away' | 'resets' | 'hangs' }
-  | { readonly is: 'fails' | 'cuts'; readonly rate: number }
+  | { readonly is: 'fails'; readonly rate: number; readonly as?: ErrorForm }
+  | { readonly is: 'cuts'; readonly rate: number }
   | { readonly is: 'slow'; readonly times: number }
   | { readonly is: 'limits'; readonly retryAfterMs: Millis }
+
+/** How a run tells that it has failed: as JSON-RPC -32603, which is the default, as -32602, or as a result with `isError`. */
+export type ErrorForm = 'internal_error' | 'invalid_params' | 'tool_error'
 
 /** A simulated server. */
 export interface ServerModel {
@@ -259,9 +263,9 @@ export class SimulatedServer implements ServerFacts {
       this.#busy++
       this.runs++
       const draw = this.#drawOf(call)
-      const fails = condition.is === 'fails' && draw('fails') < condition.rate
+      const fails = condition.is === 'fails' && draw('fails') < condition.rate ? condition : undefined
       const usualMs = tool.tookMs?.(call, draw) ?? 0
-      const tookMs = fails ? usualMs / 4 : timesOf(condition) * usualMs
+      const tookMs = fails !== undefined ? usualMs / 4 : timesOf(condition) * usualMs
       endsAt = this.#clock.now() + tookMs
       if (signal.aborted) this.#isUnwanted(tookMs)
       end = this.#clock.after(tookMs, () => {
@@ -269,7 +273,12 @@ export class SimulatedServer implements ServerFacts {
         leave()
         if (signal.aborted) return
         const cuts = condition.is === 'cuts' && draw('cuts') < condition.rate
-        const outcome = fails ? brokenOutcome(call) : cuts ? cutOutcome(call) : this.#outcome(call, tool)
+        const outcome =
+          fails !== undefined
+            ? brokenOutcome(call, fails.as)
+            : cuts
+              ? cutOutcome(call)
+              : this.#outcome(call, tool)
         if (call.shapes === undefined) tell(outcome)
         else void shaped(this.#clock, call, outcome).then(tell)
       })
@@ -334,13 +343,19 @@ function timesOf(condition: Condition): number {
 }
 
 /** The end of a run that fails. */
-function brokenOutcome({ id }: Call): Outcome {
-  const value = { jsonrpc: '2.0', id, error: { code: -32_603, message: 'internal error' } }
+function brokenOutcome({ id }: Call, as: ErrorForm = 'internal_error'): Outcome {
+  const value = { jsonrpc: '2.0', id, ...errorForms[as] }
   return {
     kind: 'answered',
-    verdict: 'rpc_error',
+    verdict: verdictOf(value),
     result: { status: 200, text: JSON.stringify(value), value },
   }
+}
+
+const errorForms: Readonly<Record<ErrorForm, Json>> = {
+  internal_error: { error: { code: -32_603, message: 'internal error' } },
+  invalid_params: { error: { code: -32_602, message: 'invalid params' } },
+  tool_error: { result: { content: [{ type: 'text', text: 'it failed' }], isError: true } },
 }
 
 /** A reply of which the end is missing. */

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { resultOf } from '../../src/mesh/classify.ts'
 import { SimulatedGateway } from '../../src/sim/gateway.ts'
-import { only } from '../../src/sim/policy-choices.ts'
+import { none, only } from '../../src/sim/policy-choices.ts'
 import { lookup, planned } from '../../src/sim/scene.ts'
+import type { ErrorForm } from '../../src/sim/servers.ts'
 import { VirtualClock } from '../../src/sim/virtual-clock.ts'
 
 const asked = { server: 'server', tool: 'get', args: { service: 'a' }, intent: 'task 1' }
@@ -47,4 +49,22 @@ test('what a server does after it was left is unwanted, whether it had begun or 
       { busy: 1, waiting: 0 },
     ],
   )
+})
+
+test('a run that fails says so as an error of the server, of its caller, or of the tool', async () => {
+  const forms: readonly (readonly [ErrorForm | undefined, string, string])[] = [
+    [undefined, 'rpc_error', 'rpc_error'],
+    ['internal_error', 'rpc_error', 'rpc_error'],
+    ['invalid_params', 'rpc_error', 'caller_error'],
+    ['tool_error', 'tool_error', 'returned'],
+  ]
+  for (const [as, verdict, result] of forms) {
+    const clock = new VirtualClock()
+    const condition = () => ({ is: 'fails' as const, rate: 1, ...(as !== undefined && { as }) })
+    const servers = { server: { condition, tools: { get: lookup('get') } } }
+    const gateway = new SimulatedGateway({ clock, seed: 1, servers, policies: none.policies })
+    const { outcome } = await clock.run(gateway.call(asked))
+    assert.equal(outcome.kind === 'answered' && outcome.verdict, verdict, as)
+    assert.equal(resultOf(outcome), result, as)
+  }
 })
