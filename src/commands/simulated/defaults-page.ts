@@ -15,21 +15,43 @@ export const defaultsText = (findings: Findings): string =>
     .replace(/[ ]+$/gm, '')
     .trim()
 
-/** The pictures of the page, by their paths under `docs`. */
-export const defaultsPictures = (findings: Findings): Readonly<Record<string, string>> =>
-  Object.fromEntries(
-    ['sets', 'overload'].map((name) => [`defaults/${name}.svg`, standalone(tableMap(findings, name))]),
-  )
+/** The pictures of the page, by their paths under `docs`: one for each question. */
+export const defaultsPictures = (findings: Findings): Readonly<Record<string, string>> => ({
+  'defaults/sets.svg': tableMap(findings, 'sets'),
+  'defaults/overload.svg': tableMap(findings, 'overload'),
+  'defaults/ill.svg': tableMap(findings, 'ill', { most: TWICE }),
+  'defaults/loads.svg': tableMap(findings, 'loads', {
+    title: 'Tasks failed by default, by load',
+    across: 'loads',
+    only: ' default',
+  }),
+})
 
-/** A table of shares as colours: what ails the server by policies. */
-function tableMap({ tables }: Findings, name: string) {
+/** Two attempts for each call are as bad as it gets. */
+const TWICE = 2
+
+interface Drawn {
+  /** Default: that of the table. */
+  readonly title?: string
+  readonly across?: string
+  /** How the keys of the columns end that are drawn, without it. Default: all. */
+  readonly only?: string
+  readonly most?: number
+}
+
+/** A table of numbers as colours. */
+function tableMap({ tables }: Findings, name: string, drawn: Drawn = {}): string {
   const { title, rows, columns } = tables.find((table) => table.name === name)!
-  const [what, ...sets] = columns
-  return heatMap({
-    title,
-    rows: rows.map((row) => String(row[what!.key])),
-    columns: sets.map(({ label }) => label),
-    across: 'policies',
-    value: (row, column) => Number(rows[row]![sets[column]!.key]),
+  const { across = 'policies', only = '', most } = drawn
+  const [what, ...numbers] = columns.map(({ key }) => key)
+  const keys = numbers.filter((key) => key.endsWith(only))
+  const picture = heatMap({
+    title: drawn.title ?? title,
+    rows: rows.map((row) => String(row[what!])),
+    columns: keys.map((key) => key.slice(0, key.length - only.length)),
+    across,
+    value: (row, column) => Number(rows[row]![keys[column]!]),
+    ...(most !== undefined && { most }),
   })
+  return standalone(picture)
 }

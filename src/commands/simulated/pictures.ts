@@ -38,8 +38,10 @@ export interface HeatMap {
   readonly columns: readonly string[]
   /** What the columns are. */
   readonly across: string
-  /** In [0, 1]. */
+  /** At least 0. */
   readonly value: (row: number, column: number) => number
+  /** From which value on a cell is as red as it gets. Default: 1. */
+  readonly most?: number
 }
 
 const CELL = { width: 72, height: 36 }
@@ -48,18 +50,19 @@ const CELL = { width: 72, height: 36 }
 const LETTER = 7
 const LEAST_LEFT = 64
 
-/** Shares as a table of colours, the redder the larger, each with its number. */
-export function heatMap({ title, rows, columns, across, value }: HeatMap): Markup {
+/** Numbers as a table of colours, the redder the larger. */
+export function heatMap({ title, rows, columns, across, value, most = 1 }: HeatMap): Markup {
   const left = Math.max(LEAST_LEFT, 16 + LETTER * Math.max(...rows.map((name) => name.length)))
   const top = 44
   const cells = rows.flatMap((_, row) =>
     columns.map((_, column) => {
-      const share = value(row, column)
+      const number = value(row, column)
+      const share = Math.min(1, number / most)
       const x = left + column * CELL.width
       const y = top + row * CELL.height
       const color = share > 0.55 ? '#ffffff' : INK
       return markup`<rect x="${x}" y="${y}" width="${CELL.width - 2}" height="${CELL.height - 2}" rx="3" style="fill: #b42318; fill-opacity: ${(0.04 + 0.96 * share).toFixed(3)}"/>
-${label(share.toFixed(2), { x: x + CELL.width / 2 - 1, y: y + CELL.height / 2 + 4, color })}`
+${label(number.toFixed(2), { x: x + CELL.width / 2 - 1, y: y + CELL.height / 2 + 4, color })}`
     }),
   )
   const names = [

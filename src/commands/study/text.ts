@@ -10,14 +10,16 @@ export interface Told extends Findings {
 }
 
 /**
- * The findings for a terminal: the model, tables, lines over time as bars of characters unless it is to be `brief`, and what is
- * seen.
+ * The findings for a terminal: the model, tables that are not long, lines over time as bars of characters unless it is to be `brief`,
+ * and what is seen.
  */
 export function textOf({ name, about, model, tables, series, seen }: Told, brief = false): string {
   const parts = [
     `${name}: ${model}`,
     about,
-    ...tables.map(({ title, ...table }) => `${title}\n${tableText(table)}`),
+    ...tables
+      .filter(({ isLong }) => isLong !== true)
+      .map(({ title, ...table }) => `${title}\n${tableText(table)}`),
     ...(brief ? [] : series.map(seriesText)),
     ['What is seen', ...seen.map((sentence) => `- ${sentence}`)].join('\n'),
   ]

@@ -1,40 +1,32 @@
 import { formatDuration } from '../../units/duration.ts'
 import { inForce } from '../policy-choices.ts'
 import { mean } from '../statistics.ts'
-import { type Overload, overloads, runOverload } from './defaults/overload.ts'
+import { type Overload, type OverloadMeasured, overloads, runOverload } from './defaults/overload.ts'
 import { rows, type Row as Illness } from './defaults/rows.ts'
 import { CALLS, type Load, type Measured, PATIENCE_MS, run, THINK_MS } from './defaults/run.ts'
 import { defaults, none, sets } from './defaults/sets.ts'
 import { figure, inWords, listed } from './figures.ts'
-import { overSeeds, type Column, type Row, type Study } from './study.ts'
+import { overSeeds, type Column, type Row, type Study, type Unit } from './study.ts'
 
 /** The load under which all sets are compared. */
 const USUAL: Load = { agents: 8, callMs: 30, effect: 'read_only' }
+export const USUAL_NAME = '8 agents'
 
-/** Other loads, under which the defaults are compared with no policies. */
-const others: readonly Load[] = [
-  { ...USUAL, agents: 1 },
-  { ...USUAL, agents: 64 },
-  { ...USUAL, callMs: 2_000 },
-  { ...USUAL, effect: 'idempotent' },
-  { ...USUAL, effect: 'write' },
-]
+/** Other loads by their names, under which the defaults are compared with no policies. */
+const others = {
+  '1 agent': { ...USUAL, agents: 1 },
+  '64 agents': { ...USUAL, agents: 64 },
+  '2 s calls': { ...USUAL, callMs: 2_000 },
+  repeatable: { ...USUAL, effect: 'idempotent' },
+  writes: { ...USUAL, effect: 'write' },
+} as const satisfies Readonly<Record<string, Load>>
 
 /** How many more of the tasks may fail than with the best of the others before it is said: a point. */
 const MARGIN = 0.01
 const POINT = '1 point'
 
-const nameOf = ({ agents, callMs, effect }: Load) =>
-  `${agents} ${agents === 1 ? 'agent' : 'agents'}, ${formatDuration(callMs)}, ${kinds[effect]}`
-
-const kinds: Readonly<Record<Load['effect'], string>> = {
-  read_only: 'reads',
-  idempotent: 'writes that may be repeated',
-  write: 'writes',
-  unknown: 'writes',
-}
-
 interface Cell {
+  readonly name: string
   readonly illness: Illness
   readonly load: Load
   readonly set: (typeof sets)[number]
@@ -47,9 +39,9 @@ export const defaultsStudy: Study = {
   seeds: 4,
   async run(options) {
     const cells: Cell[] = [
-      ...rows.flatMap((illness) => sets.map((set) => ({ illness, load: USUAL, set }))),
-      ...others.flatMap((load) =>
-        rows.flatMap((illness) => [none, defaults].map((set) => ({ illness, load, set }))),
+      ...rows.flatMap((illness) => sets.map((set) => ({ name: USUAL_NAME, illness, load: USUAL, set }))),
+      ...Object.entries(others).flatMap(([name, load]) =>
+        rows.flatMap((illness) => [none, defaults].map((set) => ({ name, illness, load, set }))),
       ),
     ]
     const crowds = overloads.flatMap((overload) => sets.map((set) => ({ overload, set })))
@@ -64,55 +56,67 @@ export const defaultsStudy: Study = {
       { ...options, onProgress: (done) => options.onProgress?.(share + done * (1 - share)) },
       ({ overload, set }, seed) => runOverload(overload, set, seed),
     )
+    const summaries = runs.map(summary)
     const summaryOf = (illness: Illness, load: Load, set: Cell['set']) =>
-      summary(
-        runs[cells.findIndex((cell) => cell.illness === illness && cell.load === load && cell.set === set)]!,
-      )
-    const unansweredOf = (overload: Overload, set: Cell['set']) => {
-      const made = crowdRuns[crowds.findIndex((cell) => cell.overload === overload && cell.set === set)]!
-      return ratio(
-        made,
-        ({ unanswered }) => unanswered,
-        ({ asked }) => asked,
-      )
-    }
-    const failed = rows.map((illness) => sets.map((set) => summaryOf(illness, USUAL, set).failedTasks))
+      summaries[
+        cells.findIndex((cell) => cell.illness === illness && cell.load === load && cell.set === set)
+      ]!
+    const crowdSummaries = crowdRuns.map(crowdSummary)
+    const crowdOf = (overload: Overload, set: Cell['set']) =>
+      crowdSummaries[crowds.findIndex((cell) => cell.overload === overload && cell.set === set)]!
+    const bySets = (label: string, unit: Unit): Column[] => [
+      { key: 'server', label },
+      ...sets.map(({ name }): Column => ({ key: name, label: name, unit })),
+    ]
+    const valuesBySets = (name: string, value: (set: Cell['set']) => number): Row => ({
+      server: name,
+      ...Object.fromEntries(sets.map((set) => [set.name, figure(value(set))])),
+    })
+    const shown = [none.name, defaults.name]
     return {
-      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed. ${nameOf(USUAL)} where nothing else is said; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}.`,
+      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed; where one agent or one tool is at fault, the tasks are those of the others. ${USUAL_NAME}, reads of ${formatDuration(USUAL.callMs)} where nothing else is said; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}.`,
       tables: [
         {
           name: 'sets',
           title: 'Tasks failed, by what ails the server and by policies',
-          columns: [
-            { key: 'server', label: 'the server' },
-            ...sets.map(({ name }): Column => ({ key: name, label: name, unit: 'share' })),
-          ],
-          rows: rows.map((illness, at): Row => ({
-            server: illness.name,
-            ...Object.fromEntries(sets.map(({ name }, nth) => [name, figure(failed[at]![nth]!)])),
-          })),
-          bars: [none.name, defaults.name],
+          columns: bySets('the server', 'share'),
+          rows: rows.map((illness) =>
+            valuesBySets(illness.name, (set) => summaryOf(illness, USUAL, set).failedTasks),
+          ),
+          bars: shown,
         },
         {
           name: 'overload',
           title: 'Calls not answered under overload, by policies',
-          columns: [
-            { key: 'server', label: 'the server' },
-            ...sets.map(({ name }): Column => ({ key: name, label: name, unit: 'share' })),
-          ],
-          rows: overloads.map((overload): Row => ({
-            server: overload.name,
-            ...Object.fromEntries(sets.map((set) => [set.name, figure(unansweredOf(overload, set))])),
-          })),
-          bars: [none.name, defaults.name],
+          columns: bySets('the server', 'share'),
+          rows: overloads.map((overload) =>
+            valuesBySets(overload.name, (set) => crowdOf(overload, set).unanswered),
+          ),
+          bars: shown,
+        },
+        {
+          name: 'ill',
+          title: 'Attempts that find the server ill, for each call that is made meanwhile, by policies',
+          columns: bySets('the server', 'count'),
+          rows: rows.map((illness) =>
+            valuesBySets(illness.name, (set) => summaryOf(illness, USUAL, set).ill),
+          ),
+          bars: shown,
         },
         {
           name: 'price',
           title: 'What the defaults cost, and how soon all is well',
           columns: [
             { key: 'server', label: 'the server' },
+            { key: 'failedCalls', label: 'calls failed', unit: 'share' },
+            { key: 'failedCallsNone', label: 'without policies', unit: 'share' },
             { key: 'attempts', label: 'attempts/call', unit: 'count' },
-            { key: 'ill', label: 'attempts while ill', unit: 'times', absent: 'none without policies' },
+            {
+              key: 'ill',
+              label: 'attempts that find it ill',
+              unit: 'times',
+              absent: 'none without policies',
+            },
             { key: 'well', label: 'last failure after', unit: 's' },
             { key: 'wellNone', label: 'without policies', unit: 's' },
             { key: 'p50', label: 'p50', unit: 'ms' },
@@ -123,6 +127,8 @@ export const defaultsStudy: Study = {
             const [own, bare] = [summaryOf(illness, USUAL, defaults), summaryOf(illness, USUAL, none)]
             return {
               server: illness.name,
+              failedCalls: figure(own.failedCalls),
+              failedCallsNone: figure(bare.failedCalls),
               attempts: figure(own.attempts),
               ill: figure(own.illAttempts / bare.illAttempts),
               well: figure(own.wellAfterS),
@@ -138,120 +144,206 @@ export const defaultsStudy: Study = {
           name: 'loads',
           title: 'Tasks failed without policies and by default, under other loads',
           columns: [
+            { key: 'server', label: 'the server' },
+            ...Object.keys(others).flatMap((load): Column[] => [
+              { key: `${load} none`, label: `${load}: none`, unit: 'share' },
+              { key: `${load} default`, label: 'default', unit: 'share' },
+            ]),
+          ],
+          rows: rows.map((illness): Row => ({
+            server: illness.name,
+            ...Object.fromEntries(
+              Object.entries(others).flatMap(([name, load]) => [
+                [`${name} none`, figure(summaryOf(illness, load, none).failedTasks)],
+                [`${name} default`, figure(summaryOf(illness, load, defaults).failedTasks)],
+              ]),
+            ),
+          })),
+          bars: [],
+        },
+        {
+          name: 'cells',
+          title: 'All that was measured, by load, by what ails the server and by policies',
+          columns: [
             { key: 'load', label: 'load' },
             { key: 'server', label: 'the server' },
-            { key: 'none', label: 'none', unit: 'share' },
-            { key: 'default', label: 'default', unit: 'share' },
+            { key: 'policies', label: 'policies' },
+            { key: 'tasks', label: 'tasks', unit: 'count' },
+            { key: 'failedTasks', label: 'tasks failed', unit: 'share' },
+            { key: 'harm', label: 'of agents beside the fault', unit: 'share' },
+            { key: 'failedCalls', label: 'calls failed', unit: 'share' },
             { key: 'attempts', label: 'attempts/call', unit: 'count' },
+            { key: 'ill', label: 'attempts that find it ill/call', unit: 'count' },
+            { key: 'well', label: 'last failure after', unit: 's' },
+            { key: 'p50', label: 'p50', unit: 'ms' },
+            { key: 'p95', label: 'p95', unit: 'ms' },
             { key: 'twice', label: 'writes that ran twice', unit: 'count' },
           ],
-          rows: others.flatMap((load) =>
-            rows.map((illness): Row => {
-              const [own, bare] = [summaryOf(illness, load, defaults), summaryOf(illness, load, none)]
-              return {
-                load: nameOf(load),
-                server: illness.name,
-                none: figure(bare.failedTasks),
-                default: figure(own.failedTasks),
-                attempts: figure(own.attempts),
-                twice: load.effect === 'write' ? own.twice : null,
-              }
-            }),
-          ),
+          rows: cells.map(({ name, load, illness, set }, at): Row => {
+            const made = summaries[at]!
+            return {
+              load: name,
+              server: illness.name,
+              policies: set.name,
+              tasks: made.tasks,
+              failedTasks: figure(made.failedTasks),
+              harm: illness.offenders === undefined ? null : figure(made.failedTasks),
+              failedCalls: figure(made.failedCalls),
+              attempts: figure(made.attempts),
+              ill: figure(made.ill),
+              well: figure(made.wellAfterS),
+              p50: figure(made.p50),
+              p95: figure(made.p95),
+              twice: load.effect === 'write' ? made.twice : null,
+            }
+          }),
           bars: [],
+          isLong: true,
+        },
+        {
+          name: 'crowds',
+          title: 'All that was measured under overload',
+          columns: [
+            { key: 'server', label: 'the server' },
+            { key: 'policies', label: 'policies' },
+            { key: 'unanswered', label: 'calls not answered', unit: 'share' },
+            { key: 'attempts', label: 'attempts/call', unit: 'count' },
+            { key: 'well', label: 'well after', unit: 's', absent: 'never' },
+          ],
+          rows: crowds.map(({ overload, set }, at): Row => {
+            const { unanswered, attempts, wellAfterS } = crowdSummaries[at]!
+            return {
+              server: overload.name,
+              policies: set.name,
+              unanswered: figure(unanswered),
+              attempts: figure(attempts),
+              well: figure(wellAfterS),
+            }
+          }),
+          bars: [],
+          isLong: true,
         },
       ],
       series: [],
-      seen: sentences(failed, (load, illness, set) => summaryOf(illness, load, set)),
+      seen: sentences(summaryOf, (overload, set) => crowdOf(overload, set).unanswered),
     }
   },
 }
 
-function ratio<Made>(
+function sum<Made>(made: readonly Made[], of: (one: Made) => number): number {
+  return made.reduce((total, one) => total + of(one), 0)
+}
+
+const ratio = <Made>(
   made: readonly Made[],
   part: (one: Made) => number,
   whole: (one: Made) => number,
-): number {
-  const sum = (of: (one: Made) => number) => made.reduce((total, one) => total + of(one), 0)
-  return sum(part) / sum(whole)
-}
+): number => sum(made, part) / sum(made, whole)
 
 /** What the runs of one cell have in common. */
 function summary(made: readonly Measured[]) {
   return {
+    tasks: sum(made, ({ tasks }) => tasks),
     failedTasks: ratio(
       made,
       ({ failedTasks }) => failedTasks,
       ({ tasks }) => tasks,
+    ),
+    failedCalls: ratio(
+      made,
+      ({ failedCalls }) => failedCalls,
+      ({ calls }) => calls,
     ),
     attempts: ratio(
       made,
       ({ attempts }) => attempts,
       ({ calls }) => calls,
     ),
-    illAttempts: mean(made.map(({ illAttempts }) => illAttempts)),
+    ill: ratio(
+      made,
+      ({ illAttempts }) => illAttempts,
+      ({ illCalls }) => illCalls,
+    ),
+    illAttempts: sum(made, ({ illAttempts }) => illAttempts),
     wellAfterS: mean(made.map(({ wellAfterS }) => wellAfterS)),
     p50: mean(made.map(({ p50 }) => p50)),
     p95: mean(made.map(({ p95 }) => p95)),
-    twice: made.reduce((sum, { twice }) => sum + twice, 0),
+    twice: sum(made, ({ twice }) => twice),
+  }
+}
+
+function crowdSummary(made: readonly OverloadMeasured[]) {
+  return {
+    unanswered: ratio(
+      made,
+      ({ unanswered }) => unanswered,
+      ({ asked }) => asked,
+    ),
+    attempts: ratio(
+      made,
+      ({ attempts }) => attempts,
+      ({ asked }) => asked,
+    ),
+    wellAfterS: mean(made.map(({ wellAfterS = Infinity }) => wellAfterS)),
   }
 }
 
 function sentences(
-  failed: readonly (readonly number[])[],
-  summaryOf: (load: Load, illness: Illness, set: Cell['set']) => ReturnType<typeof summary>,
+  summaryOf: (illness: Illness, load: Load, set: Cell['set']) => ReturnType<typeof summary>,
+  unansweredOf: (overload: Overload, set: Cell['set']) => number,
 ): string[] {
-  const [own, bare] = [sets.indexOf(defaults), sets.indexOf(none)]
   const share = (value: number) => inWords(value, 'share')
-  const never = rows.filter((_, at) => failed[at]![own] === 0)
-  const hurt = rows.filter((_, at) => failed[at]![bare]! > 0)
+  const failedOf = (illness: Illness, set: Cell['set'], load: Load = USUAL) =>
+    summaryOf(illness, load, set).failedTasks
+  const unhurtBy = (set: Cell['set']) => rows.filter((illness) => failedOf(illness, set) === 0).length
   const said = [
-    `By default no task fails in ${never.length} of ${rows.length} rows; without policies none fails in ${rows.length - hurt.length}.`,
+    `By default no task fails in ${unhurtBy(defaults)} of ${rows.length} rows; without policies none fails in ${unhurtBy(none)}.`,
   ]
-  const worse = rows.flatMap((illness, at) => {
-    const difference = failed[at]![own]! - failed[at]![bare]!
-    return difference > 0
-      ? [`${illness.name} (${share(failed[at]![own]!)} instead of ${share(failed[at]![bare]!)})`]
-      : []
-  })
+  const worseUnder = (load: Load) =>
+    rows.flatMap((illness) => {
+      const [own, bare] = [failedOf(illness, defaults, load), failedOf(illness, none, load)]
+      return own > bare ? [`${illness.name} (${share(own)} instead of ${share(bare)})`] : []
+    })
+  const worse = worseUnder(USUAL)
   said.push(
     worse.length === 0
       ? 'In no row more tasks fail by default than without policies.'
       : `More tasks fail by default than without policies: ${listed(worse)}.`,
   )
-  const lost = rows.flatMap((illness, at) => {
-    const best = Math.min(...failed[at]!)
-    if (failed[at]![own]! <= best + MARGIN) return []
-    const winner = sets[failed[at]!.indexOf(best)]!
-    return [`${illness.name} (${share(failed[at]![own]!)}; ${winner.name} ${share(best)})`]
-  })
+  /** Where another set is better by more than a point. */
+  const lost = (name: string, valueOf: (set: Cell['set']) => number) => {
+    const winner = sets.reduce((best, set) => (valueOf(set) < valueOf(best) ? set : best))
+    const [own, best] = [valueOf(defaults), valueOf(winner)]
+    return own > best + MARGIN ? [`${name} (${share(own)}; ${winner.name} ${share(best)})`] : []
+  }
+  const lostRows = rows.flatMap((illness) => lost(illness.name, (set) => failedOf(illness, set)))
   said.push(
-    lost.length === 0
+    lostRows.length === 0
       ? `No other set is better by more than ${POINT} in any row.`
-      : `Another set is better by more than ${POINT}: ${listed(lost)}.`,
+      : `Another set is better by more than ${POINT}: ${listed(lostRows)}.`,
   )
-  const worseLoads = others.flatMap((load) =>
-    rows.flatMap((illness) => {
-      const [mine, theirs] = [summaryOf(load, illness, defaults), summaryOf(load, illness, none)]
-      return mine.failedTasks > theirs.failedTasks
-        ? [
-            `${nameOf(load)}: ${illness.name} (${share(mine.failedTasks)} instead of ${share(theirs.failedTasks)})`,
-          ]
-        : []
-    }),
+  const crowds = overloads.flatMap((overload) => lost(overload.name, (set) => unansweredOf(overload, set)))
+  if (crowds.length > 0)
+    said.push(`Under overload another set is better by more than ${POINT}: ${listed(crowds)}.`)
+  const worseLoads = Object.entries(others).flatMap(([name, load]) =>
+    worseUnder(load).map((found) => `${name}: ${found}`),
   )
   said.push(
     worseLoads.length === 0
-      ? 'That holds under the other loads too.'
+      ? 'No more tasks fail by default than without policies under the other loads either.'
       : `Under other loads more tasks fail by default: ${listed(worseLoads)}.`,
   )
-  const twice = others.reduce(
-    (sum, load) =>
-      sum +
-      rows.reduce((total, illness) => total + summaryOf(load, illness, defaults).twice, 0) *
-        Number(load.effect === 'write'),
-    0,
-  )
-  said.push(twice === 0 ? 'No write ran twice.' : `${twice} writes ran twice.`)
+  for (const [why, losers] of byReason([...rows, ...overloads]))
+    said.push(`Why, of ${listed(losers)}: ${why}.`)
+  const writes = rows.reduce((total, illness) => total + summaryOf(illness, others.writes, defaults).twice, 0)
+  said.push(writes === 0 ? 'No write ran twice.' : `${writes} writes ran twice.`)
   return said
+}
+
+/** The names of rows in which another set is better, by why it is. */
+function byReason(all: readonly (Illness | Overload)[]): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
+  for (const { name, loses } of all)
+    if (loses !== undefined) found.set(loses.why, [...(found.get(loses.why) ?? []), name])
+  return found
 }

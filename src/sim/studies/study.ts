@@ -20,6 +20,8 @@ export interface StudyTable {
   readonly rows: readonly Row[]
   /** A column of text: people are shown one of the rows that differ in nothing else, and told which the others are. */
   readonly joins?: string
+  /** Whether it is left out where people read text. Default: false. */
+  readonly isLong?: boolean
   /** Columns that are drawn as bars where there are pictures, each in a picture of its own. */
   readonly bars: readonly string[]
 }

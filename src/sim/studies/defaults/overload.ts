@@ -27,10 +27,18 @@ export interface Overload {
   /** When an agent gives a call up, in milliseconds, and how often it asks. */
   readonly patienceMs: Millis
   readonly tries: number
+  /** Why another set leaves fewer calls unanswered, by more than a point. */
+  readonly loses?: { readonly why: string }
 }
 
 const stalled = { perS: () => 70, stalls: [10, 14], overS: 14 } as const
-const crowded = { perS: (second: number) => (second >= 10 && second < 40 ? 130 : 50), overS: 40 }
+const crowded = {
+  perS: (second: number) => (second >= 10 && second < 40 ? 130 : 50),
+  overS: 40,
+  loses: {
+    why: 'the bulkhead bounds its queue, and these agents stop to come before a queue without a bound is too long',
+  },
+}
 
 export const overloads: readonly Overload[] = [
   { name: 'stalls 4 s, agents wait 60 s', ...stalled, patienceMs: 60_000, tries: 1 },

@@ -1,5 +1,6 @@
 import type { Call } from '../../../mesh/call.ts'
 import type { Millis } from '../../../mesh/clock.ts'
+import type { KeyedRandom } from '../../../mesh/keyed-random.ts'
 import { isObject, paramsOf } from '../../../protocol/jsonrpc.ts'
 import type { Condition } from '../../servers.ts'
 
@@ -11,18 +12,38 @@ export interface Row {
   /** When it is ill for the first time and when it is well for good, in seconds. */
   readonly ill: readonly [from: number, to: number]
   readonly replicas?: number
-  /** How many calls it works on at a time; what comes on top waits in line there. Default: any number. */
-  readonly pool?: number
-  condition(replica: number, now: Millis, call?: Call): Condition
+  /** How long calls take here whatever the load says, in milliseconds. */
+  readonly callMs?: Millis
+  /** How many tools the server has; the calls of a task go round them. Default: 1. */
+  readonly tools?: number
+  /** Whether the tools declare no `outputSchema`. Default: false. */
+  readonly isPlain?: boolean
+  condition(replica: number, now: Millis, random: KeyedRandom): Condition
   /** When all connections to a replica break, in seconds. */
   readonly drops?: readonly (readonly [atS: number, replica: number])[]
-  /** Whether a call ends the server's process; it is back after `poisonMs`. */
-  readonly isPoison?: (call: Call) => boolean
-  /** One of the agents does something that the others must not pay for. */
-  readonly offender?: 'poison' | 'bad_arguments' | 'dead'
+  /** Agents that come on top, for which the others must not pay: only the tasks and calls of these count. */
+  readonly offenders?: Offenders
+  /** Under which load more tasks fail by default than with another set, by more than chance or a point, and why. */
+  readonly loses?: { readonly under: string; readonly why: string }
+}
+
+/** Agents of which some calls are offences. */
+export interface Offenders {
+  /** How many there are; undefined: as many as there are others. */
+  readonly agents?: number
+  /**
+   * `once`: each makes one call while the server is ill, and dies without a word. `always`: each of its calls is one, and it goes on.
+   * `sometimes`: the second call of every fourth task.
+   */
+  readonly offend: 'once' | 'always' | 'sometimes'
+  /** What an offence meets. `ends`: it ends the server's process. */
+  meets(call: Call, random: KeyedRandom): Condition | { readonly is: 'ends' }
+  /** Whether offences go to a tool that the others do not use. Default: false. */
+  readonly isElsewhere?: boolean
 }
 
 const WELL: Condition = { is: 'well' }
+const HANGS: Condition = { is: 'hangs' }
 
 const isWithin = (now: Millis, [from, to]: readonly [number, number]) =>
   now >= from * 1_000 && now < to * 1_000
@@ -86,12 +107,56 @@ function oneOfThree(name: string, condition: Condition, lengthS = 50): Row {
 const errors = (percent: number) =>
   once(`${percent} % errors`, [5, 35], { is: 'fails', rate: percent / 100 }, 40)
 
-/** The tasks of an offender of which the second call ends the server. */
-export const POISON = 'poison'
+/** All tools of a server fail now and then: at random once in 10 s, for a second on average. */
+function episodes(tools: number): Row {
+  const ill = [5, 55] as const
+  return {
+    name: `episodes of errors of ${tools} tools`,
+    lengthS: 60,
+    ill,
+    tools,
+    condition(_, now, random) {
+      const period = Math.floor(now / PERIOD_MS)
+      const begins = (period + random(`${period}`, 'begins') / 2) * PERIOD_MS
+      const lastsMs = Math.min(PERIOD_MS / 2, -Math.log(1 - random(`${period}`, 'lasts')) * EPISODE_MS)
+      const isNow = isWithin(now, ill) && now >= begins && now < begins + lastsMs
+      return isNow ? { is: 'fails', rate: 1 } : WELL
+    },
+  }
+}
 
-function serviceOf({ message }: Call): unknown {
+const PERIOD_MS: Millis = 10_000
+const EPISODE_MS: Millis = 1_000
+
+/** A server that does well but for what offences do to it. */
+const offended = (name: string, offenders: Offenders, ill: readonly [number, number] = [0, 40]): Row => ({
+  name,
+  lengthS: 40,
+  ill,
+  condition: () => WELL,
+  offenders,
+})
+
+const badArguments = (name: string, meets: Offenders['meets']) =>
+  offended(name, { agents: 1, offend: 'always', meets })
+
+const CROWDED = {
+  under: '64 agents',
+  why: 'the bulkhead runs 32 calls of a tool at once and releases the newest first, so that with more agents some wait for more than 20 s',
+}
+
+const dying = offended(
+  '40 agents die in calls that hang',
+  { agents: 40, offend: 'once', meets: () => HANGS },
+  [10, 12],
+)
+
+/** The argument by which a server knows an offence. */
+export const OFFENCE = 'offence'
+
+export function isOffence({ message }: Call): boolean {
   const args = paramsOf(message.value).arguments
-  return isObject(args) ? args.service : undefined
+  return isObject(args) && args.service === OFFENCE
 }
 
 export const rows: readonly Row[] = [
@@ -111,21 +176,29 @@ export const rows: readonly Row[] = [
   bursts(1, 10),
   bursts(0.4, 5),
   once('only errors 20 s', [10, 30], { is: 'fails', rate: 1 }, 50),
+  { ...once('well with calls of 3 s', [0, 40], WELL, 40), callMs: 3_000, loses: CROWDED },
   once('20 times slower', [10, 30], { is: 'slow', times: 20 }, 60),
   once('hangs 10 s', [10, 20], { is: 'hangs' }, 90),
   once('hangs 60 s', [10, 70], { is: 'hangs' }, 120),
   once('HTTP 429 3 s', [10, 13], { is: 'limits', retryAfterMs: 1_000 }),
   once('4 % cut replies', [5, 35], { is: 'cuts', rate: 0.04 }, 40),
+  {
+    ...once('4 % cut replies without outputSchema', [5, 35], { is: 'cuts', rate: 0.04 }, 40),
+    isPlain: true,
+  },
+  episodes(4),
   oneOfThree('only fails', { is: 'fails', rate: 1 }),
   oneOfThree('is away', { is: 'away' }),
   oneOfThree('hangs', { is: 'hangs' }, 110),
   oneOfThree('is slow', { is: 'slow', times: 20 }, 60),
-  {
-    name: 'a call that ends its server',
-    lengthS: 40,
-    ill: [0, 40],
-    condition: () => WELL,
-    isPoison: (call) => serviceOf(call) === POISON,
-    offender: 'poison',
-  },
+  offended('a call that ends its server', { agents: 1, offend: 'sometimes', meets: () => ({ is: 'ends' }) }),
+  badArguments("one agent's bad arguments", (call, random) => ({
+    is: 'fails',
+    rate: 1,
+    as: random(String(call.id), 'form') < 0.5 ? 'invalid_params' : 'tool_error',
+  })),
+  badArguments("one agent's bad arguments as -32603", () => ({ is: 'fails', rate: 1 })),
+  dying,
+  { ...dying, name: '40 agents die beside calls of 3 s', callMs: 3_000, loses: CROWDED },
+  offended('another tool hangs', { offend: 'always', meets: () => HANGS, isElsewhere: true }),
 ]

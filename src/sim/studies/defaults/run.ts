@@ -7,10 +7,11 @@ import type { Effect } from '../../../mesh/policy.ts'
 import { SimulatedGateway } from '../../gateway.ts'
 import type { PolicyChoice } from '../../policy-choices.ts'
 import { lookup } from '../../scene.ts'
-import type { Condition } from '../../servers.ts'
+import type { Call } from '../../../mesh/call.ts'
+import type { Condition, ToolModel } from '../../servers.ts'
 import { quantile } from '../../statistics.ts'
 import { VirtualClock } from '../../virtual-clock.ts'
-import { POISON, type Row } from './rows.ts'
+import { isOffence, OFFENCE, type Offenders, type Row } from './rows.ts'
 
 /** Who calls, and what. */
 export interface Load {
@@ -20,16 +21,16 @@ export interface Load {
   readonly effect: Effect
 }
 
-/** What one run has shown. Tasks and calls are those of agents that do nothing wrong. */
+/** What one run has shown. Tasks and calls are those of agents that are no offenders. */
 export interface Measured {
   readonly tasks: number
   readonly failedTasks: number
   readonly calls: number
   readonly failedCalls: number
   readonly attempts: number
-  /** Attempts at the server while it was ill. */
+  /** Attempts of all agents that found the server ill. */
   readonly illAttempts: number
-  /** Calls that began meanwhile. */
+  /** Calls of all agents that began between its first illness and its last. */
   readonly illCalls: number
   /** From the end of the illness to the end of the last call that failed, in seconds. */
   readonly wellAfterS: number
@@ -56,14 +57,20 @@ const RESTART_MS: Millis = 1_000
 const SERVER = 'server'
 const TOOL = 'read'
 
+/** The tool of offences that go to another one. */
+const ELSEWHERE = 'elsewhere'
+
 /** Agents with a fixed number of tasks each, one call at a time; a call that fails fails its task. */
 export async function run(row: Row, load: Load, choice: PolicyChoice, seed: number): Promise<Measured> {
   const clock = new VirtualClock()
   const random = createKeyedRandom(seed)
   const ranOf = new Map<string, number>()
+  const { offenders, callMs = load.callMs } = row
   let awayUntil = -Infinity
   let illAttempts = 0
   const isIll = (now: Millis) => now >= row.ill[0] * 1_000 && now < row.ill[1] * 1_000
+  const tools = [TOOL, ...Array.from({ length: (row.tools ?? 1) - 1 }, (_, nth) => `${TOOL}-${nth + 2}`)]
+  const offended = offenders?.isElsewhere === true ? ELSEWHERE : TOOL
   const { policies, set } = choice
   const gateway: SimulatedGateway = new SimulatedGateway({
     clock,
@@ -73,29 +80,41 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     servers: {
       [SERVER]: {
         ...(row.replicas !== undefined && { replicas: row.replicas }),
-        ...(row.pool !== undefined && { pool: row.pool }),
-        tools: {
-          [TOOL]: {
-            ...lookup(TOOL),
-            effect: load.effect,
-            tookMs(call, draw) {
-              const key = `${call.caller.id}/${call.id}`
-              ranOf.set(key, (ranOf.get(key) ?? 0) + 1)
-              return load.callMs * (0.5 + draw('run'))
-            },
-          },
-        },
-        condition(replica, now, call): Condition {
-          if (call !== undefined && isIll(now)) illAttempts++
-          if (now < awayUntil) return { is: 'away' }
-          if (call === undefined || row.isPoison?.(call) !== true) return row.condition(replica, now, call)
-          awayUntil = now + RESTART_MS
-          gateway.servers.get(SERVER)!.drop(replica)
-          return { is: 'resets' }
+        tools: Object.fromEntries([...new Set([...tools, offended])].map((tool) => [tool, modelOf(tool)])),
+        condition(replica, now, call) {
+          const condition = conditionOf(replica, now, call)
+          if (call !== undefined && condition.is !== 'well') illAttempts++
+          return condition
         },
       },
     },
   })
+
+  function modelOf(tool: string): ToolModel {
+    const { outputSchema, ...plain } = lookup(tool)
+    return {
+      ...plain,
+      ...(row.isPlain !== true && { outputSchema }),
+      effect: load.effect,
+      tookMs(call, draw) {
+        const key = `${call.caller.id}/${call.id}`
+        ranOf.set(key, (ranOf.get(key) ?? 0) + 1)
+        return callMs * (0.5 + draw('run'))
+      },
+    }
+  }
+
+  function conditionOf(replica: number, now: Millis, call: Call | undefined): Condition {
+    if (now < awayUntil) return { is: 'away' }
+    if (call === undefined || offenders === undefined || !isOffence(call))
+      return row.condition(replica, now, random)
+    const met = offenders.meets(call, random)
+    if (met.is !== 'ends') return met
+    awayUntil = now + RESTART_MS
+    server.drop(replica)
+    return { is: 'resets' }
+  }
+
   const server = gateway.servers.get(SERVER)!
   for (const [atS, replica] of row.drops ?? []) clock.after(atS * 1_000, () => server.drop(replica))
   await clock.run(gateway.prepare())
@@ -103,24 +122,24 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   let [tasks, failedTasks, calls, failedCalls, attempts, illCalls, lastFailedAt] = [0, 0, 0, 0, 0, 0, 0]
   const took: Millis[] = []
 
-  /** Whether a call went well. */
-  async function ask(service: string, intent: string, isCounted: boolean): Promise<boolean> {
+  /** Resolves to whether a call went well. */
+  async function ask(tool: string, service: string, intent: string, isCounted: boolean): Promise<boolean> {
     const since = clock.now()
+    if (isIll(since)) illCalls++
     const signal = new Cancellation()
     const cancel = clock.after(PATIENCE_MS, () =>
       signal.abort(gatewayError('cancelled', 'the agent gave up', { sent: true })),
     )
     const args = { service }
-    const { call, outcome: ended } = gateway.begin({ server: SERVER, tool: TOOL, args, intent, signal })
+    const { call, outcome: ended } = gateway.begin({ server: SERVER, tool, args, intent, signal })
     const outcome = await ended
     cancel()
     // A reply that is wrong misleads its agent, whether anybody has noticed or not.
-    const isTrue = outcome.kind === 'answered' && server.answered(outcome.result, TOOL, args)
+    const isTrue = outcome.kind === 'answered' && server.answered(outcome.result, tool, args)
     const isBad = !isTrue || wentWrong(outcome, call.record)
     if (!isCounted) return !isBad
     calls++
     attempts += call.record.attempts
-    if (isIll(since)) illCalls++
     if (isBad) {
       failedCalls++
       lastFailedAt = clock.now()
@@ -128,28 +147,44 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     return !isBad
   }
 
-  const taskMs = CALLS * (load.callMs + THINK_MS) * SLACK
+  const taskMs = CALLS * (callMs + THINK_MS) * SLACK
   const each = Math.max(1, Math.floor((row.lengthS * 1_000) / taskMs))
 
-  async function work(agent: number): Promise<void> {
-    const isOffender = row.offender !== undefined && agent === 0 && load.agents > 1
+  /** `offend`: whether and when the agent makes calls that are offences. */
+  async function work(agent: string, offend?: Offenders['offend']): Promise<void> {
     for (let task = 0; task < each; task++) {
       const key = `${agent}/${task}`
       const beginsAt = (task + random(key, 'arrival') * (SLACK - 1)) * taskMs
       if (beginsAt > clock.now()) await clock.sleep(beginsAt - clock.now(), NEVER)
       let isWell = true
-      for (let step = 0; step < CALLS && isWell; step++) {
-        const isPoison = isOffender && step === 1 && task % 4 === 1
-        isWell = await ask(isPoison ? POISON : `service-${key}/${step}`, `task ${key}`, !isOffender)
-        if (isWell) await clock.sleep(THINK_MS * (0.5 + random(`${key}/${step}`, 'think')), NEVER)
+      for (let step = 0; step < CALLS && (isWell || offend === 'always'); step++) {
+        const isOffence = offend === 'always' || (offend === 'sometimes' && step === 1 && task % 4 === 1)
+        const tool = isOffence ? offended : tools[step % tools.length]!
+        const service = isOffence ? OFFENCE : `service-${key}/${step}`
+        isWell = await ask(tool, service, `task ${key}`, offend === undefined)
+        if (isWell || offend === 'always')
+          await clock.sleep(THINK_MS * (0.5 + random(`${key}/${step}`, 'think')), NEVER)
       }
-      if (isOffender) continue
+      if (offend !== undefined) continue
       tasks++
       if (!isWell) failedTasks++
     }
   }
 
-  await clock.run(Promise.all(Array.from({ length: load.agents }, (_, agent) => work(agent))))
+  /** Calls while the server is ill, and waits for no answer. */
+  async function die(agent: string): Promise<void> {
+    const [fromS, toS] = row.ill
+    await clock.sleep((fromS + random(agent, 'dies') * (toS - fromS)) * 1_000, NEVER)
+    if (isIll(clock.now())) illCalls++
+    gateway.begin({ server: SERVER, tool: offended, args: { service: OFFENCE }, intent: agent })
+  }
+
+  if (offenders !== undefined)
+    for (let nth = 0; nth < (offenders.agents ?? load.agents); nth++) {
+      const agent = `offender-${nth}`
+      void (offenders.offend === 'once' ? die(agent) : work(agent, offenders.offend))
+    }
+  await clock.run(Promise.all(Array.from({ length: load.agents }, (_, agent) => work(`${agent}`))))
   return {
     tasks,
     failedTasks,
