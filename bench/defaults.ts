@@ -13,7 +13,7 @@ import { type Count, newcombeInterval } from '../src/experiments/statistics/prop
 import { systemClock } from '../src/mesh/clock.ts'
 import { policies } from '../src/policies/index.ts'
 import { quantile } from '../src/sim/statistics.ts'
-import { type Row, rows } from '../src/sim/studies/defaults/rows.ts'
+import { OFFENCE, type Offenders, type Row, rows } from '../src/sim/studies/defaults/rows.ts'
 import { CALLS, type Load, run, SLACK, THINK_MS } from '../src/sim/studies/defaults/run.ts'
 import { defaults, none } from '../src/sim/studies/defaults/sets.ts'
 import { Children } from './children.ts'
@@ -21,6 +21,9 @@ import { grow, pause } from './growth-gateway.ts'
 import type { Counts, Order } from './ill-server.ts'
 import { script } from './middle.ts'
 import { Session } from './session.ts'
+
+/** The tools of a server, which all give their text back. */
+const TOOLS = ['echo', 'search', 'fetch', 'store', 'remove'] as const
 
 /** What of the agents of a row is measured, in one run or in all. */
 interface Measured {
@@ -58,11 +61,8 @@ if (!kinds.includes(values.calls)) throw new Error(`--calls: expected one of ${k
 const sends = values.calls === 'keyed writes' ? 3 : 1
 const load: Load = { agents, callMs: 30, effect: values.calls === 'reads' ? 'read_only' : 'write' }
 
-/** What an agent does to others is played by test/e2e/gate. */
-const playable = rows.filter(({ offender, isPoison }) => offender === undefined && isPoison === undefined)
-const chosen = playable.filter(({ name }) => values.only === undefined || values.only.includes(name))
-if (chosen.length === 0)
-  throw new Error(`--only: expected one of ${playable.map(({ name }) => name).join(', ')}`)
+const chosen = rows.filter(({ name }) => values.only === undefined || values.only.includes(name))
+if (chosen.length === 0) throw new Error(`--only: expected one of ${rows.map(({ name }) => name).join(', ')}`)
 
 const scratch = mkdtempSync(join(tmpdir(), 'breakwater-defaults-'))
 process.once('exit', () => rmSync(scratch, { recursive: true, force: true }))
@@ -190,23 +190,45 @@ async function play(row: Row, written: object): Promise<Measured> {
   const callers = await Promise.all(
     Array.from({ length: agents }, () => Session.open(pool, '/mcp/ill', 'echo', 'modern')),
   )
+  const crowd = new Pool(gateway.origin)
+  const offending = await Promise.all(
+    Array.from({ length: row.offenders === undefined ? 0 : (row.offenders.agents ?? agents) }, () =>
+      Session.open(crowd, '/mcp/ill', 'echo', 'modern'),
+    ),
+  )
+  let isOver = false
   await tell({ beganAt: systemClock.wall() })
   const began = systemClock.now()
   let [tasks, failedTasks, calls] = [0, 0, 0]
   const took: number[] = []
-  const taskMs = CALLS * (load.callMs + THINK_MS) * SLACK
+  const { offenders, callMs = load.callMs } = row
+  const taskMs = CALLS * (callMs + THINK_MS) * SLACK
+  const tools = TOOLS.slice(0, row.tools ?? 1)
 
   /** Whether a call is answered in the end; its text is its idempotency key. */
-  async function isAnswered(caller: Session, text: string): Promise<boolean> {
+  async function isAnswered(caller: Session, tool: string, text: string): Promise<boolean> {
     for (let send = 0; send < sends; send++) {
       try {
-        await caller.call(++calls, 'echo', text, '', sends > 1 ? text : undefined)
+        await caller.call(++calls, tool, text, '', sends > 1 ? text : undefined)
         return true
       } catch {
         await pause(THINK_MS)
       }
     }
     return false
+  }
+
+  /** Makes offences until the others are done, or one, and waits for no answer. */
+  async function offend(caller: Session, { offend, isElsewhere }: Offenders): Promise<void> {
+    const tool = isElsewhere === true ? TOOLS.at(-1)! : TOOLS[0]
+    const [fromS, toS] = row.ill
+    if (offend === 'once')
+      await pause(Math.max(0, began + (fromS + Math.random() * (toS - fromS)) * 1_000 - systemClock.now()))
+    for (let nth = 0; !isOver && (nth === 0 || offend !== 'once'); nth++) {
+      await pause(offend === 'sometimes' ? 4 * taskMs : THINK_MS)
+      calls++
+      await caller.call(-calls, tool, OFFENCE, '').catch(() => undefined)
+    }
   }
 
   async function work(caller: Session, agent: number): Promise<void> {
@@ -217,7 +239,7 @@ async function play(row: Row, written: object): Promise<Measured> {
       let isWell = true
       for (let step = 0; step < CALLS && isWell; step++) {
         const since = systemClock.now()
-        isWell = await isAnswered(caller, `${agent}/${task}/${step}`)
+        isWell = await isAnswered(caller, tools[step % tools.length]!, `${agent}/${task}/${step}`)
         if (!isWell) break
         took.push(systemClock.now() - since)
         await pause(THINK_MS * (0.5 + Math.random()))
@@ -227,9 +249,11 @@ async function play(row: Row, written: object): Promise<Measured> {
     }
   }
 
+  for (const caller of offending) void offend(caller, offenders!)
   await Promise.all(callers.map(work))
+  isOver = true
   const counts = await tell('counts')
-  await pool.destroy()
+  await Promise.all([pool.destroy(), crowd.destroy()])
   await children.end()
   const [attempts, twice] = [
     counts.reduce((sum, one) => sum + one.calls, 0),

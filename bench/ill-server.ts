@@ -5,8 +5,10 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import { systemClock } from '../src/mesh/clock.ts'
-import type { Condition } from '../src/sim/servers.ts'
-import { rows } from '../src/sim/studies/defaults/rows.ts'
+import { createKeyedRandom } from '../src/mesh/keyed-random.ts'
+import type { Condition, ErrorForm } from '../src/sim/servers.ts'
+import { OFFENCE, rows } from '../src/sim/studies/defaults/rows.ts'
+import { RESTART_MS } from '../src/sim/studies/defaults/run.ts'
 import { echo, envelope, failure, type Request } from './echo.ts'
 
 /** What a server has counted. */
@@ -19,26 +21,32 @@ export interface Counts {
 
 export type Order = { readonly beganAt: number } | 'counts'
 
+/** How long a call takes on average unless the row says so, in milliseconds. */
 const CALL_MS = 30
 
 /** How often it is looked at whether the server is away by now, in milliseconds. */
 const LOOK_MS = 5
 
 const [name, replica] = [process.argv[2], Number(process.argv[3])]
-const row = rows.find((one) => one.name === name)
-if (row === undefined) throw new Error(`no row ${name}`)
+const row = rows.find((one) => one.name === name)!
 const drops = (row.drops ?? []).filter(([, dropped]) => dropped === replica)
 
 const outcomeOf = echo(0)
 const sockets = new Set<Socket>()
 let beganAt = Infinity
 let [calls, port, isAway] = [0, 0, false]
+/** Until when a process is away that a call has ended. */
+let awayUntil = -Infinity
+/** Each run has a seed of its own; all replicas of a run have the same. */
+let random = createKeyedRandom(0)
 /** How often each text was echoed. */
 const ran = new Map<string, number>()
 
 const elapsedMs = () => systemClock.wall() - beganAt
-const conditionNow = (): Condition =>
-  beganAt === Infinity ? { is: 'well' } : row.condition(replica, elapsedMs())
+function conditionNow(): Condition {
+  if (systemClock.now() < awayUntil) return { is: 'away' }
+  return beganAt === Infinity ? { is: 'well' } : row.condition(replica, elapsedMs(), random)
+}
 
 const server = createServer((request, response) => {
   if (conditionNow().is === 'resets') return void request.socket.destroy()
@@ -55,7 +63,13 @@ function answer(asked: Request, request: IncomingMessage, response: ServerRespon
   const { id, method, params } = asked
   if (id === undefined) return void response.writeHead(202).end()
   if (method !== 'tools/call') return send(request, response, envelope(outcomeOf(asked, true), id))
-  const condition = conditionNow()
+  const text = params?.arguments?.text ?? ''
+  const met = text === OFFENCE ? row.offenders?.meets(String(id), random) : undefined
+  if (met?.is === 'ends') {
+    awayUntil = systemClock.now() + RESTART_MS
+    return look()
+  }
+  const condition = met ?? conditionNow()
   const hits = 'rate' in condition && Math.random() < condition.rate
   calls++
   if (condition.is === 'hangs') return
@@ -64,13 +78,21 @@ function answer(asked: Request, request: IncomingMessage, response: ServerRespon
     return void response.writeHead(429, { 'retry-after': String(seconds) }).end()
   }
   const fails = hits && condition.is === 'fails'
-  const text = params?.arguments?.text ?? ''
   if (!fails) ran.set(text, (ran.get(text) ?? 0) + 1)
-  const outcome = fails ? failure(-32_603, 'internal error') : outcomeOf(hits ? cut(asked) : asked, true)
-  const times = condition.is === 'slow' ? condition.times : 1
-  systemClock.after(CALL_MS * (0.5 + Math.random()) * times, () =>
+  const outcome = fails
+    ? errorForms[condition.as ?? 'internal_error']
+    : outcomeOf(hits ? cut(asked) : asked, true)
+  const times = fails ? 1 / 4 : condition.is === 'slow' ? condition.times : 1
+  systemClock.after((row.callMs ?? CALL_MS) * (0.5 + Math.random()) * times, () =>
     send(request, response, envelope(outcome, id)),
   )
+}
+
+const errorForms: Readonly<Record<ErrorForm, string>> = {
+  internal_error: failure(-32_603, 'internal error'),
+  invalid_params: failure(-32_602, 'invalid params'),
+  tool_error:
+    '"result":{"content":[{"type":"text","text":"it failed"}],"isError":true,"resultType":"complete"}',
 }
 
 /** The same call, of which the end of the text is missing. */
@@ -93,16 +115,24 @@ function look(): void {
   const wasAway = isAway
   isAway = conditionNow().is === 'away'
   if (isAway && !wasAway) server.close()
+  if (isAway && systemClock.now() < awayUntil) dropAll()
   if (!isAway && wasAway) server.listen(port, '127.0.0.1')
   if (elapsedMs() >= (drops[0]?.[0] ?? Infinity) * 1_000) {
     drops.shift()
     dropAll()
   }
-  systemClock.after(LOOK_MS, look)
+}
+
+function lookOn(): void {
+  look()
+  systemClock.after(LOOK_MS, lookOn)
 }
 
 process.on('message', (order: Order) => {
-  if (order !== 'counts') ({ beganAt } = order)
+  if (order !== 'counts') {
+    beganAt = order.beganAt
+    random = createKeyedRandom(beganAt)
+  }
   const twice = [...ran.values()].filter((times) => times > 1).length
   process.send?.({ calls, twice } satisfies Counts)
 })
@@ -110,5 +140,5 @@ process.once('SIGTERM', () => process.exit(0))
 server.listen(0, '127.0.0.1', () => {
   port = (server.address() as AddressInfo).port
   process.stdout.write(`${JSON.stringify({ msg: 'listening', data: `http://127.0.0.1:${port}` })}\n`)
-  look()
+  lookOn()
 })

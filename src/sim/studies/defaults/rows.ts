@@ -36,8 +36,8 @@ export interface Offenders {
    * `sometimes`: the second call of every fourth task.
    */
   readonly offend: 'once' | 'always' | 'sometimes'
-  /** What an offence meets. `ends`: it ends the server's process. */
-  meets(call: Call, random: KeyedRandom): Condition | { readonly is: 'ends' }
+  /** What an offence meets that is a call of this id. `ends`: it ends the server's process. */
+  meets(id: string, random: KeyedRandom): Condition | { readonly is: 'ends' }
   /** Whether offences go to a tool that the others do not use. Default: false. */
   readonly isElsewhere?: boolean
 }
@@ -192,10 +192,10 @@ export const rows: readonly Row[] = [
   oneOfThree('hangs', { is: 'hangs' }, 110),
   oneOfThree('is slow', { is: 'slow', times: 20 }, 60),
   offended('a call that ends its server', { agents: 1, offend: 'sometimes', meets: () => ({ is: 'ends' }) }),
-  badArguments("one agent's bad arguments", (call, random) => ({
+  badArguments("one agent's bad arguments", (id, random) => ({
     is: 'fails',
     rate: 1,
-    as: random(String(call.id), 'form') < 0.5 ? 'invalid_params' : 'tool_error',
+    as: random(id, 'form') < 0.5 ? 'invalid_params' : 'tool_error',
   })),
   badArguments("one agent's bad arguments as -32603", () => ({ is: 'fails', rate: 1 })),
   dying,

@@ -52,7 +52,7 @@ export const PATIENCE_MS: Millis = 60_000
 export const SLACK = 1.15
 
 /** How long a process takes to come back that a call has ended, in milliseconds. */
-const RESTART_MS: Millis = 1_000
+export const RESTART_MS: Millis = 1_000
 
 const SERVER = 'server'
 const TOOL = 'read'
@@ -108,7 +108,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     if (now < awayUntil) return { is: 'away' }
     if (call === undefined || offenders === undefined || !isOffence(call))
       return row.condition(replica, now, random)
-    const met = offenders.meets(call, random)
+    const met = offenders.meets(String(call.id), random)
     if (met.is !== 'ends') return met
     awayUntil = now + RESTART_MS
     server.drop(replica)
