@@ -64,6 +64,8 @@ interface Asked {
   expiry: Expiry | undefined
   /** How many copies of it were sent. */
   copies: number
+  /** Whether one was sent when the server was known to answer: a call that hangs on is heavy, and not lost. */
+  isHeavy: boolean
   /**
    * Sends a copy, unless that has to wait for the budget (`broke`) or helps nobody any more (`useless`). `isProven`: the server is known to
    * answer again.
@@ -81,6 +83,8 @@ class Late {
   readonly #late = new Set<Asked>()
   /** How long calls usually take; undefined while none has been answered. */
   #usualMs: Millis | undefined
+  /** When the latest call was sent that has been answered. */
+  #provenAt: Millis = -Infinity
   #isProbing = false
   #pauseMs: Millis = 0
 
@@ -140,11 +144,13 @@ class Late {
         since: this.#clock.now(),
         expiry: undefined,
         copies: 0,
+        isHeavy: false,
         again: (isProven) => {
           if (isOver || call.signal.aborted || call.record.firstByteAt !== undefined) return 'useless'
-          if (asked.copies === MOST_COPIES) return 'useless'
+          if (asked.isHeavy || asked.copies === MOST_COPIES) return 'useless'
           const kind = { isCostly: !isProven, isHeld: isProven }
           if (budgets.claim(this.#clock.now(), kind) !== undefined) return 'broke'
+          asked.isHeavy = isProven
           hedges.add(call.record)
           const signal = tries.length
           send(call.attempt + ++asked.copies, { channel: silent(() => tries[signal]?.abort(mayNotAsk)) })
@@ -163,6 +169,7 @@ class Late {
       if (usualMs === undefined || this.#clock.now() - asked.since < this.#times * usualMs)
         return this.#lookLater(asked)
       asked.expiry = undefined
+      if (this.#provenAt > asked.since && asked.again(true) !== 'broke') return
       this.#late.add(asked)
       this.#probe()
     })
@@ -177,6 +184,7 @@ class Late {
   #answered(sentAt: Millis): void {
     const tookMs = this.#clock.now() - sentAt
     const usualMs = this.#usualMs ?? 0
+    if (sentAt > this.#provenAt) this.#provenAt = sentAt
     this.#usualMs = tookMs > usualMs ? tookMs : usualMs * FORGETTING + tookMs * (1 - FORGETTING)
     if (this.#late.size === 0) return
     for (const asked of [...this.#late]) {

@@ -14,7 +14,7 @@ import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
 import { duration } from '../units/duration.ts'
 import { SHORT_PATIENCE_MS } from './gate/patience.ts'
-import { Proof } from './retry/proof.ts'
+import { type Ended, Proof } from './retry/proof.ts'
 import {
   budgetSchema,
   dividedBudget,
@@ -108,6 +108,9 @@ interface RetryParts extends Backoff {
   readonly proof: Proof
 }
 
+/** The end of a retry that waited for no proof. */
+const ignore: Ended = () => undefined
+
 /** How often a call may be sent that may have run and was lost each time: it may be what ends its server. */
 const MOST_LOST = 3
 
@@ -164,12 +167,13 @@ class Retries {
     const { isHeld } = this.#kindOf(outcome)
     // What is released gradually counts from then on only.
     if (!isHeld) budgets.start()
+    let ended: Ended | undefined
     try {
       const shortMs = (outcome.kind === 'failed' && outcome.error.retryAfterMs) || 0
       await clock.sleep(waitsForProof ? Math.min(waitMs, shortMs + base) : waitMs, signal)
-      const isProven = !waitsForProof || (await this.#proven(begunAt, since + waitMs))
+      ended = waitsForProof ? await this.#proven(begunAt, since + waitMs) : ignore
       record.waitedMs += clock.now() - since
-      if (!isProven)
+      if (ended === undefined)
         return signal.aborted ? this.#abandoned(signal.reason) : this.#refused('no_proof', outcome)
     } catch (reason) {
       if (!isHeld) budgets.release()
@@ -177,10 +181,10 @@ class Retries {
       return this.#abandoned(reason)
     }
     if (isHeld) budgets.start()
-    return this.#again(outcome, waitsForProof)
+    return this.#again(outcome, ended)
   }
 
-  #proven(failedAt: Millis, turnAt: Millis): Promise<boolean> {
+  #proven(failedAt: Millis, turnAt: Millis): Promise<Ended | undefined> {
     const waiting = { failedAt, turnAt, retries: this.#retries, leftMs: this.#patienceMs() }
     return this.#parts.proof.wait(waiting, this.#call.signal)
   }
@@ -213,9 +217,9 @@ class Retries {
     return { isCostly: isCostly(outcome), isHeld: isConnectionLost(outcome) || this.#parts.waitForProof }
   }
 
-  async #again(before: Outcome, waitedForProof: boolean): Promise<Outcome> {
+  async #again(before: Outcome, ended: Ended): Promise<Outcome> {
     const { attempt, record } = this.#call
-    const { budgets, proof, context } = this.#parts
+    const { budgets, context } = this.#parts
     this.#retries++
     // Hedges have numbers too: no two tries of a call share one.
     const number = attempt + this.#retries + hedges.of(record) - this.#hedgesBefore
@@ -233,7 +237,7 @@ class Retries {
       noteSupersededRejection(record, outcome)
       return this.#refused('limited', before)
     } finally {
-      if (waitedForProof) proof.over(isGood)
+      ended(isGood)
     }
   }
 

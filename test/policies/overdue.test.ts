@@ -141,6 +141,20 @@ test('an answer to a call that was sent before the overdue ones proves nothing',
   assert.equal(names().length, before)
 })
 
+test('a read that hangs while later ones are answered is copied once: it is heavy, or its request was lost', async () => {
+  const { clock, names, send, end } = await setUp()
+  send('heavy')
+  for (let nth = 0; nth < 40; nth++) {
+    await clock.advance(1_000)
+    send(`${nth}`)
+    await end(`${nth}#1`)
+  }
+  assert.deepEqual(
+    names().filter((name) => name.startsWith('heavy')),
+    ['heavy#1', 'heavy#2'],
+  )
+})
+
 test('a failure proves nothing', async () => {
   const { clock, names, send, end } = await setUp()
   for (const id of ['a', 'b']) send(id)

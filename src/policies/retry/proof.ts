@@ -12,8 +12,14 @@ const MOST_ALLOWED = 64
 /** How long a retry waits for a proof at most, in milliseconds. */
 const PATIENCE_MS: Millis = 20_000
 
+/** A retry that has not ended after so long, in milliseconds, keeps no other one back. */
+const PLACE_MS: Millis = 2_000
+
 /** A tool that has done nothing but fail for so long, in milliseconds, is broken: nobody waits for a proof any more. */
 const BROKEN_MS: Millis = 30_000
+
+/** Is told once that a retry has ended, and whether it ended well. */
+export type Ended = (isGood: boolean) => void
 
 interface Waiting {
   /** When the try began that failed. */
@@ -73,8 +79,8 @@ export class Proof {
   }
 
   /**
-   * Resolves to true when a retry of a call that failed may go, which has to say by `over` when it has ended; to false when there
-   * was no proof in time, or `signal` aborted. `failedAt`: when the try began that failed; `turnAt`: when it may find out by itself;
+   * Resolves when a retry of a call that failed may go, to what has to be told whether it ended well; to undefined when there was no
+   * proof in time, or `signal` aborted. `failedAt`: when the try began that failed; `turnAt`: when it may find out by itself;
    * `retries`: how often its call was sent again before; `leftMs`: how long it can wait at most.
    */
   wait(
@@ -85,26 +91,23 @@ export class Proof {
       leftMs,
     }: Pick<Waiting, 'failedAt' | 'turnAt' | 'retries'> & { readonly leftMs: Millis },
     signal: Signal,
-  ): Promise<boolean> {
+  ): Promise<Ended | undefined> {
     const now = this.#clock.now()
     const isBroken = now - (this.#failingSince ?? now) >= BROKEN_MS
     const patienceMs = Math.min(leftMs, isBroken ? Math.max(1, turnAt - now + 1) : PATIENCE_MS)
     return new Promise((resolve) => {
-      const end = (mayGo: boolean) => {
+      const end = (ended?: Ended) => {
         this.#waiting.delete(waiting)
         cancel()
         signal.removeEventListener('abort', late)
-        resolve(mayGo)
+        resolve(ended)
       }
-      const late = () => end(false)
+      const late = () => end()
       const waiting: Waiting = {
         failedAt,
         turnAt,
         retries,
-        go: () => {
-          this.#underWay++
-          end(true)
-        },
+        go: () => end(this.#take()),
       }
       const cancel = this.#clock.after(patienceMs, late)
       signal.addEventListener('abort', late)
@@ -113,11 +116,24 @@ export class Proof {
     })
   }
 
-  /** A retry that was let go has ended, well or not. */
-  over(isGood: boolean): void {
-    this.#underWay--
-    if (isGood && this.#allowance < MOST_ALLOWED) this.#allowance++
-    this.#pump()
+  /** Takes a place for a retry that may go; what this returns gives it back, unless the retry has taken long. */
+  #take(): Ended {
+    this.#underWay++
+    let isHeld = true
+    const leave = () => {
+      if (isHeld) this.#underWay--
+      isHeld = false
+    }
+    const cancel = this.#clock.after(PLACE_MS, () => {
+      leave()
+      this.#pump()
+    })
+    return (isGood) => {
+      cancel()
+      leave()
+      if (isGood && this.#allowance < MOST_ALLOWED) this.#allowance++
+      this.#pump()
+    }
   }
 
   #pump(): void {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
-import { Proof } from '../../../src/policies/retry/proof.ts'
+import { type Ended, Proof } from '../../../src/policies/retry/proof.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 /** The proof of one tool. Retries are known by names; `went` are those that may go, `refused` those that may not. */
@@ -11,6 +11,7 @@ function setUp() {
   const proof = new Proof(clock)
   const went: string[] = []
   const refused: string[] = []
+  const ends: Ended[] = []
   const wait = (
     name: string,
     {
@@ -21,12 +22,15 @@ function setUp() {
       signal = new Cancellation(),
     } = {},
   ) => {
-    void proof
-      .wait({ failedAt, turnAt, retries, leftMs }, signal)
-      .then((mayGo) => void (mayGo ? went : refused).push(name))
+    void proof.wait({ failedAt, turnAt, retries, leftMs }, signal).then((ended) => {
+      if (ended !== undefined) ends.push(ended)
+      ;(ended === undefined ? refused : went).push(name)
+    })
     return signal
   }
-  return { clock, proof, went, refused, wait }
+  /** The retry that went first, and has not ended, ends. */
+  const over = (isGood: boolean) => ends.shift()?.(isGood)
+  return { clock, proof, went, refused, wait, over }
 }
 
 test('a retry goes as soon as a call has succeeded that began later than the one that failed', async () => {
@@ -50,7 +54,7 @@ test('a success of a call that began earlier, or with it, proves nothing', async
 })
 
 test('without a proof one retry at a time finds out, each when its turn has come', async () => {
-  const { clock, proof, went, wait } = setUp()
+  const { clock, proof, went, wait, over } = setUp()
   proof.bad(0)
   for (const name of ['a', 'b', 'c']) wait(name, { turnAt: 150 })
   await clock.advance(149)
@@ -59,7 +63,7 @@ test('without a proof one retry at a time finds out, each when its turn has come
   assert.deepEqual(went, ['a'])
   await clock.advance(1_000)
   assert.deepEqual(went, ['a'])
-  proof.over(false)
+  over(false)
   await setImmediate()
   assert.deepEqual(went, ['a', 'b'])
 })
@@ -74,7 +78,7 @@ test('the call that was sent again least finds out first', async () => {
 })
 
 test('pauses between retries that find out double from 100 ms to 500 ms', async () => {
-  const { clock, proof, went, wait } = setUp()
+  const { clock, proof, went, wait, over } = setUp()
   proof.bad(0)
   for (let i = 0; i < 6; i++) wait(`${i}`, { turnAt: 0 })
   const at: number[] = []
@@ -82,7 +86,7 @@ test('pauses between retries that find out double from 100 ms to 500 ms', async 
     if (went.length > at.length) {
       at.push(clock.now())
       proof.bad(clock.now())
-      proof.over(false)
+      over(false)
     }
     await clock.advance(1)
   }
@@ -90,7 +94,7 @@ test('pauses between retries that find out double from 100 ms to 500 ms', async 
 })
 
 test('with a proof four retries go at a time, and each that succeeds lets one more go', async () => {
-  const { clock, proof, went, wait } = setUp()
+  const { clock, proof, went, wait, over } = setUp()
   await clock.advance(1)
   proof.bad(0)
   for (let i = 0; i < 12; i++) wait(`${i}`, { failedAt: 0, turnAt: 10_000 })
@@ -98,12 +102,27 @@ test('with a proof four retries go at a time, and each that succeeds lets one mo
   proof.good(5)
   await setImmediate()
   assert.equal(went.length, 4)
-  proof.over(false)
+  over(false)
   await setImmediate()
   assert.equal(went.length, 5)
-  proof.over(true)
+  over(true)
   await setImmediate()
   assert.equal(went.length, 7)
+})
+
+test('a retry that has not ended after 2 s keeps no other one back, and gives nothing back later', async () => {
+  const { clock, proof, went, wait, over } = setUp()
+  await clock.advance(1)
+  proof.bad(0)
+  proof.good(1)
+  for (let nth = 0; nth < 10; nth++) wait(`${nth}`, { failedAt: 0 })
+  await setImmediate()
+  assert.equal(went.length, 4)
+  await clock.advance(2_000)
+  assert.equal(went.length, 8)
+  over(false)
+  await setImmediate()
+  assert.equal(went.length, 8)
 })
 
 test('nobody waits for a proof for longer than 20 s, or than its own time', async () => {
