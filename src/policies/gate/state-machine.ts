@@ -1,7 +1,7 @@
 import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import { isConnectionLost } from '../../mesh/classify.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError, type PolicyReason, type Reason } from '../../mesh/errors.ts'
+import { type GatewayError, gatewayError, type PolicyReason, type Reason } from '../../mesh/errors.ts'
 import { Fact } from '../../mesh/facts.ts'
 import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import { roundedDuration } from '../../units/duration.ts'
@@ -167,7 +167,7 @@ export class Gate {
     return next(call).then((outcome) => {
       // The call may have waited for a slot: what counts is when it was sent. Tries side by side wait each for itself.
       const sentAt = Math.min(this.#clock.now(), begunAt + record.waitedMs - waitedBefore)
-      if (isLost(outcome)) this.#lost(sentAt, outcome.error.message, record.replica, endpoints)
+      if (isLost(outcome)) this.#lost(sentAt, outcome.error, record.replica, endpoints)
       else if (isProof(outcome)) this.#there(sentAt)
       return outcome
     })
@@ -285,7 +285,12 @@ export class Gate {
   }
 
   /** A call that was sent at `sentAt` found nobody. Calls that overlap each other, or a later success, are one event. */
-  #lost(sentAt: Millis, why: string, replica: number | undefined, endpoints: Endpoints): void {
+  #lost(
+    sentAt: Millis,
+    { message, retryAfterMs = 0 }: GatewayError,
+    replica: number | undefined,
+    endpoints: Endpoints,
+  ): void {
     if (sentAt <= this.#provenAt) return
     for (let other = 0; other < endpoints.replicas && endpoints.replicas > 1; other++)
       if (other !== replica && !endpoints.isLost(other)) return
@@ -296,11 +301,13 @@ export class Gate {
     if (wasClosed && this.#lostSince !== undefined && now - this.#since >= SAME_LOSS_MS)
       this.#over(this.#since)
     this.#lostSince ??= now
-    this.#nextAt = now + Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * PAUSE_GROWTH ** this.#losses++)
+    const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * PAUSE_GROWTH ** this.#losses++)
+    // A supervisor knows when it starts the next process.
+    this.#nextAt = now + Math.max(pauseMs, retryAfterMs)
     this.#generation++
     this.#released = 0
     this.#isAlone = false
-    this.#enter('open', why, wasClosed)
+    this.#enter('open', message, wasClosed)
     this.#reachableAt = undefined
     this.#watch(endpoints)
   }

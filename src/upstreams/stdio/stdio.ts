@@ -279,15 +279,15 @@ export class Restarts {
   }
 }
 
-/** Why no process is started now. A call may wait for the start after a crash, but not for one after a row of failures. */
-function notBefore({ gate, failure }: Owned, retryAfterMs: Millis): GatewayError {
+/** Why no process is started now. A call may wait for the start after a crash, but not for that of one that could not be started. */
+function notBefore({ failure }: Owned, retryAfterMs: Millis): GatewayError {
   const why = failure?.message ?? "the server's process ended"
   const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${waitDuration(retryAfterMs)} have passed`
   const error = gatewayError('upstream_unavailable', message, {
     retryAfterMs,
     cause: failure?.cause ?? 'process_exit',
   })
-  return failure === undefined && !gate.isLoop ? error : { ...error, notStarted: true }
+  return failure === undefined ? error : { ...error, notStarted: true }
 }
 
 /** After the first crash, in milliseconds; each further one doubles it. */
@@ -311,11 +311,6 @@ export class RestartGate {
   /** How long the next start has to wait, in milliseconds; 0 when it may go ahead. */
   get waitMs(): Millis {
     return Math.max(0, this.#opensAt - this.#clock.now())
-  }
-
-  /** Whether several processes in a row have ended soon. */
-  get isLoop(): boolean {
-    return this.#pauseMs > FIRST_PAUSE_MS
   }
 
   /** The process was started. */
