@@ -20,7 +20,7 @@ const schema = z
       .int()
       .min(1)
       .max(10_000)
-      .default(64)
+      .default(256)
       .describe(
         'How many calls of one server run at once. One whose agent is asked something by the server does not count until it has answered. Overrides with other numbers have slots of their own.',
       ),

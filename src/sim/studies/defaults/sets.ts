@@ -88,7 +88,7 @@ export const breakers = only('breakers', {
     waitForProof: false,
     budget: { ratio: 0.2, costlyRatio: 0.2, floor: 5, concurrency: 0.2, leastConcurrent: 3 },
   },
-  bulkhead: { queue: 64, maxWait: '5s' },
+  bulkhead: { concurrent: 64, queue: 64, maxWait: '5s' },
   route: {},
   breaker: {},
   verdict: {},
