@@ -60,7 +60,7 @@ describe('replicas that return', { concurrency: 2 }, () => {
       const report = `before ${first.counts.join('/')}, after ${counts.join('/')}; ${JSON.stringify(talliesOf(watched))}`
       t.diagnostic(report)
       // Whoever is slower gets less, and on a busy machine somebody is; one that is left out gets a call now and then.
-      for (const share of shares) assert.ok(share >= 0.05 && share <= 0.8, report)
+      for (const share of shares) assert.ok(share >= 0.02 && share <= 0.9, report)
       assert.ok((talliesOf(watched).result ?? 0) >= 0.95 * watched.length, report)
     })
 })
