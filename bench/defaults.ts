@@ -51,7 +51,7 @@ const { values } = parseArgs({
     agents: { type: 'string', default: '8' },
     calls: { type: 'string', default: 'reads' },
     only: { type: 'string', multiple: true },
-    'at-a-time': { type: 'string', default: '8' },
+    'at-a-time': { type: 'string', default: '16' },
   },
 })
 const [runs, agents] = [Number(values.runs), Number(values.agents)]

@@ -20,7 +20,7 @@ const schema = z
       .int()
       .min(1)
       .max(10_000)
-      .default(256)
+      .default(128)
       .describe(
         'How many calls of one server run at once. One whose agent is asked something by the server does not count until it has answered. Overrides with other numbers have slots of their own.',
       ),
@@ -40,7 +40,7 @@ const schema = z
       .describe(
         'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms. Of the places a tool gets the part that it gets of the slots.',
       ),
-    maxWait: duration({ min: 1 }).default(20_000).describe('How long a call waits for a slot at most.'),
+    maxWait: duration({ min: 1 }).default(30_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
       .number()
       .min(0.01)

@@ -193,7 +193,7 @@ test('calls that hang count for what they have held their slots so far', async (
 
 test('the defaults leave half of the slots to other tools, and contradictions are refused', () => {
   const { schema } = bulkhead
-  assert.deepEqual(schema.parse({}), { concurrent: 256, queue: 1_024, maxWait: 20_000, tenantShare: 0.5 })
+  assert.deepEqual(schema.parse({}), { concurrent: 128, queue: 1_024, maxWait: 30_000, tenantShare: 0.5 })
   const refused = schema.safeParse({ concurrent: 8, perTool: 9 })
   assert.equal(refused.error?.issues[0]?.message, 'perTool must not exceed concurrent (8)')
   assert.equal(schema.safeParse({ tenantShare: 0 }).success, false)

@@ -2,7 +2,7 @@ import { wentWrong } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { agents, type Step } from '../agents.ts'
-import { byDefault, none, only, without } from '../policy-choices.ts'
+import { byDefault, none, only, policiesOf, without } from '../policy-choices.ts'
 import { simulate } from '../run.ts'
 import { CALL_MS, lookup } from '../scene.ts'
 import type { ServerModel } from '../servers.ts'
@@ -10,7 +10,7 @@ import { mean, quantile } from '../statistics.ts'
 import { figure, inWords } from './figures.ts'
 import { overSeeds, type Row, type Study } from './study.ts'
 
-/** Runs that the shared server has room for; the slots of the bulkhead are as many by default. */
+/** Runs that the shared server has room for, and the slots of its bulkhead. */
 const POOL = 64
 
 const SLOW_MS = 5_000
@@ -62,7 +62,13 @@ function stepsOf(task: number): readonly Step[] {
 const kindOf = (called: string | undefined): Kind =>
   called === 'slow' || called === 'other' ? called : 'fast'
 
-const choices = [none, only('bulkhead only', { bulkhead: {} }), without('bulkhead'), byDefault]
+const bulkhead = { concurrent: POOL }
+const choices = [
+  none,
+  only('bulkhead only', { bulkhead }),
+  without('bulkhead'),
+  { ...byDefault, policies: policiesOf({ defaults: { bulkhead } }) },
+]
 
 /** One slow tool, and those that wait behind it. */
 export const hol: Study = {

@@ -136,6 +136,6 @@ test('a reload with other numbers begins anew, and calls in flight give back wha
 test('a reload with the same numbers finds the slots taken', async () => {
   const stage = new Stage({ concurrent: 1, queue: 0 })
   stage.send('a', { settings: { concurrent: 1, queue: 0 } })
-  stage.send('b', { settings: { concurrent: 1, queue: 0, maxWait: '20s' } })
+  stage.send('b', { settings: { concurrent: 1, queue: 0, maxWait: '30s' } })
   await stage.rejected('b')
 })
