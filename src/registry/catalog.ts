@@ -113,7 +113,9 @@ class CollectedPages {
       ...(this.#tooDeep ? [`entries nested deeper than ${MAX_DEPTH} levels are left out`] : []),
       ...this.#leftOut.reasons,
       ...this.#mended.reasons,
-      ...(this.#twice === undefined ? [] : [`${shown(this.#twice)} is the name of two entries: the last one counts`]),
+      ...(this.#twice === undefined
+        ? []
+        : [`${shown(this.#twice)} is the name of two entries: the last one counts`]),
     ]
     return reasons.length === 0 ? undefined : reasons.join('; ')
   }
@@ -157,7 +159,8 @@ class CollectedPages {
     const key = shaped.value[kinds[this.#kind].key] as string
     const known = this.entries.get(key)
     if (known !== undefined && known.text !== shaped.text) this.#twice ??= key
-    if (known === undefined && this.entries.size === MAX_ENTRIES) return this.stop(`more than ${MAX_ENTRIES} entries`)
+    if (known === undefined && this.entries.size === MAX_ENTRIES)
+      return this.stop(`more than ${MAX_ENTRIES} entries`)
     this.entries.set(key, new Listed(key, shaped.text, shaped.value))
   }
 }
