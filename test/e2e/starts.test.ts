@@ -117,8 +117,8 @@ test('a call to a program that hangs in its handshake is answered with the reaso
   )
 })
 
-test('calls to a program that crashes in a loop do not wait for its next start', async () => {
-  const { gateway, starts } = await start(program('loop', 100))
+test('calls to a program that crashes in a loop do not wait for its next start without gate and retries', async () => {
+  const { gateway, starts } = await start(program('loop', 100), { defaults: { gate: false, retry: false } })
   await until('it has crashed three times', async () => (await starts()) >= 3)
   await until('the fourth start is not due', async () => {
     const before = await starts()
