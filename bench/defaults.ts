@@ -25,7 +25,7 @@ import { Session } from './session.ts'
 /** The tools of a server, which all give their text back. */
 const TOOLS = ['echo', 'search', 'fetch', 'store', 'remove'] as const
 
-/** What of the agents of a row is measured, in one run or in all. */
+/** Measurements of the agents of a row, in one run or in all. */
 interface Measured {
   readonly tasks: number
   readonly failedTasks: number

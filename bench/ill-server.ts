@@ -11,7 +11,7 @@ import { OFFENCE, rows } from '../src/sim/studies/defaults/rows.ts'
 import { RESTART_MS } from '../src/sim/studies/defaults/run.ts'
 import { echo, envelope, failure, type Request } from './echo.ts'
 
-/** What a server has counted. */
+/** Counts of one server. */
 export interface Counts {
   /** Calls that reached it. */
   readonly calls: number

@@ -10,7 +10,7 @@ import { tables } from './sweep.ts'
 // Run by itself, in the root of the repository: has the page about blast radius show what its commands print, and draws its
 // pictures. With an argument, it writes into that folder instead.
 
-/** What the command of the page measures. */
+/** Options of the sweep that the page shows. */
 const options: SweepOptions = {
   rates: [0.005, 0.01, 0.02, 0.05, 0.1],
   fanOuts: [2, 4, 8, 16],

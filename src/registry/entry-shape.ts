@@ -80,7 +80,7 @@ const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inp
 export interface Shaped {
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>
-  /** What had to be mended first; of an entry that was well-formed nothing. */
+  /** The first fault that was mended; undefined for an entry that was well-formed. */
   readonly mended?: string
 }
 

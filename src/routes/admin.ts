@@ -97,7 +97,7 @@ const OTHER = '_other'
 /** Kinds of state that say how much is still free. */
 const budgets = policyStates.filter(({ isBudget }) => isBudget === true)
 
-/** What policies have learned of a server, by the kind of their state. */
+/** Settings that policies have learned of a server, by the kind of their state. */
 function learnedOf(store: StateStore, server: string, set: string): Record<string, object> {
   const learned: Record<string, object> = {}
   for (const one of policyStates) {

@@ -11,7 +11,7 @@ export interface Waiter {
   displaced(): void
 }
 
-/** What one tenant has in line: all of its calls, and those of them that are no suspects. */
+/** One tenant's calls in line: all of them, and all that are no suspects. */
 interface Share {
   readonly waiters: Set<Waiter>
   readonly usual: Set<Waiter>

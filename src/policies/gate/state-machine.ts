@@ -39,7 +39,7 @@ interface GateSettings {
   readonly maxWaiting: number
 }
 
-/** What a gate asks of the registry: see `Scope`. */
+/** The part of the registry that a gate asks: see `Scope`. */
 type Endpoints = Pick<Scope, 'replicas' | 'isLost' | 'reached'>
 
 /** Pauses between two calls that try a lost server, in milliseconds: the first one, how each further one grows, and the longest. */
@@ -62,7 +62,7 @@ const SAME_LOSS_MS: Millis = 5_000
 /** Stands where breakers name their tool. */
 const ALL_TOOLS = '*'
 
-/** What the admin API shows of a gate. */
+/** A gate as the admin API shows it. */
 export interface GateSnapshot {
   /** It is about all tools of its server. */
   readonly tool: typeof ALL_TOOLS

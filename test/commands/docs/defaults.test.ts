@@ -49,7 +49,7 @@ const worse = rowsOf('cells').flatMap((own) => {
     const units = numberIn(row, 'tasks')
     return { successes: Math.round(numberIn(row, 'failedTasks') * units), units }
   }
-  // Of an interval with both sides, each has half of the chance.
+  // Each side of a two-sided interval has half of the chance.
   const { estimate, low } = newcombeInterval(countOf(bare), countOf(own), 2 * ALPHA)
   return estimate > POINT || low > 0 ? lossOf(own.server, own.load) : []
 })

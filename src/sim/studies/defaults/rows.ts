@@ -36,7 +36,7 @@ export interface Offenders {
    * `sometimes`: the second call of every fourth task.
    */
   readonly offend: 'once' | 'always' | 'sometimes'
-  /** What an offence meets that is a call of this id. `ends`: it ends the server's process. */
+  /** The condition that an offence meets, by the id of its call. `ends`: it ends the server's process. */
   meets(id: string, random: KeyedRandom): Condition | { readonly is: 'ends' }
   /** Whether offences go to a tool that the others do not use. Default: false. */
   readonly isElsewhere?: boolean

@@ -21,7 +21,7 @@ export interface Load {
   readonly effect: Effect
 }
 
-/** What one run has shown. Tasks and calls are those of agents that are no offenders. */
+/** Measurements of one run. Offenders' tasks and calls do not count. */
 export interface Measured {
   readonly tasks: number
   readonly failedTasks: number
