@@ -10,8 +10,8 @@ import { main } from '../support/main.ts'
 
 after(cleanUp)
 
-/** The folder in which a gateway of the tests keeps its token, as its commands know it. */
-const runtimeOf = (gateway: Gateway) => ({ XDG_RUNTIME_DIR: dirname(gateway.file) })
+/** Where commands look for the token of a gateway: in no folder that gateways of other tests share. */
+const runtimeOf = ({ file }: Gateway) => ({ XDG_RUNTIME_DIR: dirname(file), TMPDIR: dirname(file) })
 
 /** Runs a command against a gateway; resolves to its exit code and what it said. */
 async function command(args: readonly string[], env: Record<string, string>) {
