@@ -59,6 +59,11 @@ export class LegacyHandler {
     this.#dialogue = new Dialogue(live, sessions, clock, guards)
   }
 
+  /** Whether there is such a session. */
+  knows(id: unknown): boolean {
+    return typeof id === 'string' && this.#sessions.find(id) !== undefined
+  }
+
   /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
   post(incoming: InboundRequest, body: string, value: unknown): Promise<void> | undefined {
     if (isObject(value) && value.method === 'initialize')
@@ -308,7 +313,13 @@ class Dialogue {
     }
     // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
     if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
-    return Promise.all(answers).then((responses) => this.#inTime(session, { reply, now }, responses))
+    // The POST counts as one call already.
+    const { calls } = this.#guards.quotas
+    const more = answers.length - 1
+    calls.take(session.client, more)
+    return Promise.all(answers)
+      .finally(() => calls.release(session.client, more))
+      .then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
   /** Nothing in a POST has an answer: it was taken, or all of it was left out. */
@@ -405,7 +416,7 @@ class Dialogue {
       return response
     }
     const done = (response: Response) => {
-      session.asked.end(record)
+      session.ended(record)
       lease.release()
       // A large answer is put on the wire in a turn of its own; the session is in use until then.
       if (!reply.takesLong(response)) return left(response)

@@ -30,10 +30,17 @@ const keysForAll: Partial<Record<QuotaName, string>> = {
 export type QuotaName = keyof typeof keys
 
 /** A limit that was met, as the metric of refusals names it. */
-export type QuotaLimit = QuotaName | `${QuotaName}_per_client` | 'pipelined_per_connection'
+export type QuotaLimit =
+  | QuotaName
+  | `${QuotaName}_per_client`
+  | 'pendingInputs_per_tenant'
+  | 'pendingInputs_per_session'
+  | 'pipelined_per_connection'
 
 export const quotaLimits: readonly QuotaLimit[] = [
   ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
+  'pendingInputs_per_tenant',
+  'pendingInputs_per_session',
   'pipelined_per_connection',
 ]
 
@@ -59,13 +66,28 @@ export function halfOf(max: number): number {
   return Math.max(1, Math.floor(max / 2))
 }
 
+/** Amounts by key; a key whose amount is 0 is forgotten. */
+class Count {
+  readonly #amounts = new Map<string, { open: number }>()
+
+  of(key: string): number {
+    return this.#amounts.get(key)?.open ?? 0
+  }
+
+  add(key: string, amount: number): void {
+    const count = this.#amounts.get(key)
+    if (count === undefined) this.#amounts.set(key, { open: amount })
+    else if ((count.open += amount) === 0) this.#amounts.delete(key)
+  }
+}
+
 /** Counts what clients have open of one thing. Who takes gives back. */
 export class Quota {
   share: Share
   readonly #name: QuotaName
   readonly #what: string
   readonly #refused: (limit: QuotaLimit) => void
-  readonly #counts = new Map<string, { open: number }>()
+  readonly #counts = new Count()
   #total = 0
 
   /** `what` there may be too many of, in words; `refused` is told of each refusal. */
@@ -81,7 +103,7 @@ export class Quota {
   }
 
   of(client: string): number {
-    return this.#counts.get(client)?.open ?? 0
+    return this.#counts.of(client)
   }
 
   /** Which limit one more of a client would exceed, if any, or one that counts as `amount`. */
@@ -112,19 +134,84 @@ export class Quota {
   }
 
   take(client: string, amount = 1): void {
-    const count = this.#counts.get(client)
-    if (count === undefined) this.#counts.set(client, { open: amount })
-    else count.open += amount
+    this.#counts.add(client, amount)
     this.#total += amount
   }
 
   /** `amount`: as was taken. */
   release(client: string, amount = 1): void {
-    const count = this.#counts.get(client)
-    if (count !== undefined && (count.open -= amount) === 0) this.#counts.delete(client)
+    this.#counts.add(client, -amount)
     this.#total -= amount
   }
 }
+
+/** Whose call waits for its agent. `session`: undefined for agents without sessions. */
+export interface Asked {
+  readonly client: string
+  readonly tenant: string
+  readonly session: string | undefined
+}
+
+/**
+ * Calls that wait for an answer of their agent, which may take minutes. One tenant of a client has half of the client's share,
+ * and one session a quarter, so that an agent that never answers leaves room to others behind the same address.
+ */
+export class PendingInputQuota {
+  readonly #all: Quota
+  readonly #ofTenants = new Count()
+  readonly #ofSessions = new Count()
+  readonly #refused: (limit: QuotaLimit) => void
+
+  /** `all` counts them by client; `refused` is told of each refusal by the share of a tenant or session. */
+  constructor(all: Quota, refused: (limit: QuotaLimit) => void) {
+    this.#all = all
+    this.#refused = refused
+  }
+
+  get share(): Share {
+    return this.#all.share
+  }
+
+  set share(share: Share) {
+    this.#all.share = share
+  }
+
+  /** Why one more call may not wait; undefined when it may. */
+  refusal(asked: Asked): GatewayError | undefined {
+    const { perClient } = this.#all.share
+    const ofTenant = halfOf(perClient)
+    const ofSession = halfOf(ofTenant)
+    const { session } = asked
+    if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
+      return this.#refuse('session', ofSession, 'a quarter')
+    if (this.#ofTenants.of(tenantKey(asked)) >= ofTenant) return this.#refuse('tenant', ofTenant, 'half')
+    return this.#all.refusal(asked.client)
+  }
+
+  take(asked: Asked): void {
+    this.#all.take(asked.client)
+    this.#ofTenants.add(tenantKey(asked), 1)
+    if (asked.session !== undefined) this.#ofSessions.add(asked.session, 1)
+  }
+
+  /** `asked`: as was taken. */
+  release(asked: Asked): void {
+    this.#all.release(asked.client)
+    this.#ofTenants.add(tenantKey(asked), -1)
+    if (asked.session !== undefined) this.#ofSessions.add(asked.session, -1)
+  }
+
+  #refuse(whose: 'tenant' | 'session', limit: number, part: string): GatewayError {
+    this.#refused(`pendingInputs_per_${whose}`)
+    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of ${keys.pendingInputs})`
+    return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
+  }
+}
+
+const WAITING = 'calls that wait for answers'
+
+/** Anybody may give the name of a tenant: at another address the same name is another tenant. */
+const tenantKey = ({ client, tenant }: Asked) => `${client}\n${tenant}`
 
 /** What somebody has open, and what may be ended for the sake of others. */
 export interface Holding {
@@ -260,7 +347,7 @@ export class Quotas {
   readonly initializeParams: EvictingQuota
   readonly listens: Quota
   /** Calls that wait for an answer of their client. */
-  readonly pendingInputs: Quota
+  readonly pendingInputs: PendingInputQuota
   /** Bytes of questions, and of answers that are kept until their clients come for them. */
   readonly answers: Quota
   /** Requests that wait for the reply to an earlier one of their connection. */
@@ -276,7 +363,7 @@ export class Quotas {
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')
-    this.pendingInputs = quota('pendingInputs', 'calls that wait for answers')
+    this.pendingInputs = new PendingInputQuota(quota('pendingInputs', WAITING), refused)
     this.answers = quota('answers', 'bytes of questions and answers that wait for their client')
     this.pipelined = quota('pipelined', 'requests behind others of their connections')
     const kept = 'bytes of clientInfo and capabilities'

@@ -16,8 +16,10 @@ import {
 } from '../protocol/jsonrpc.ts'
 import { isListChange } from '../protocol/list-changes.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
+import { SessionCallPlace } from './call-place.ts'
 import type { Endpoint } from './endpoint.ts'
 import { EventStream, readEventId } from './event-stream.ts'
+import type { Asked, Quotas } from './quotas.ts'
 import { type ReplayBudget, type ReplayLimits, ReplayLog } from './replay.ts'
 import { SessionTenants } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
@@ -39,6 +41,7 @@ export interface SessionParts {
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
   readonly replayBudget: ReplayBudget
+  readonly quotas: Pick<Quotas, 'calls' | 'pendingInputs'>
   /** Puts a server's message into the words of the endpoint; undefined drops it. */
   readonly inbound: (server: string, message: Message) => Message | undefined
   /** Puts what the client says to a server that asked it something into the words of that server. */
@@ -62,6 +65,8 @@ export class Session implements Caller {
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
+  /** Of calls in the course of which servers have asked the agent; made with the first. */
+  #places: Map<CallRecord, SessionCallPlace> | undefined
   readonly #parts: SessionParts
   readonly #changes: Coalescing<string>
   #lastUsed: Millis
@@ -157,8 +162,33 @@ export class Session implements Caller {
       void answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
       return undefined
     }
-    const question = call === undefined ? { answer } : pauseDeadline(call, this.#parts.clock, answer)
-    return this.asked.ask(server, inbound, question, call)
+    if (call === undefined) return this.asked.ask(server, inbound, { answer })
+    const full = this.#waits(call)
+    if (full === undefined)
+      return this.asked.ask(server, inbound, pauseDeadline(call, this.#parts.clock, answer), call)
+    void answer(errorText(null, INTERNAL_ERROR, full.message)).catch(ignore)
+    return undefined
+  }
+
+  /** A call is to wait for the agent. The error says why it may not. */
+  #waits(call: CallRecord): GatewayError | undefined {
+    if (call.asking > 0) return undefined
+    const { client, quotas } = this.#parts
+    const asked: Asked = { client, tenant: this.tenants.current, session: this.id }
+    const full = quotas.pendingInputs.refusal(asked)
+    if (full !== undefined || this.#places?.has(call) === true) return full
+    this.#places ??= new Map()
+    this.#places.set(call, new SessionCallPlace(call, asked, quotas).begin())
+    return undefined
+  }
+
+  /** A call has ended: nobody waits for the answers to questions that were asked in its course. */
+  ended(call: CallRecord): void {
+    this.asked.end(call)
+    const place = this.#places?.get(call)
+    if (place === undefined) return
+    this.#places?.delete(call)
+    place.end()
   }
 
   /** Ends everything that is under way. */

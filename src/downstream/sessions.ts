@@ -49,6 +49,7 @@ export class Sessions {
   /** All of them, drafts and leaving ones included, as quotas know them. */
   readonly #all = new Map<Session, Holding>()
   readonly #quota: EvictingQuota
+  readonly #quotas: Guards['quotas']
   readonly #initializeParamsQuota: EvictingQuota
   readonly #untold = new Set<string>()
   #cancelSweep: Cancel
@@ -63,6 +64,7 @@ export class Sessions {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
     this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
+    this.#quotas = quotas
     this.#initializeParamsQuota = quotas.initializeParams
     this.#unread = unread
     this.#replay = replay
@@ -115,6 +117,7 @@ export class Sessions {
       clock: this.#clock,
       unread: this.#unread,
       replayBudget: this.#replay,
+      quotas: this.#quotas,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.endpoint.inbound(this.#live.current, server, message),
       outbound: (server, message) => parts.endpoint.outbound(this.#live.current, server, message),

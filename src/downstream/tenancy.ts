@@ -92,6 +92,11 @@ export class SessionTenants {
     this.others = `others of session ${session}`.padEnd(LONGEST + 1, '.')
   }
 
+  /** The tenant that the last request counted as; empty when no request named one that counts as itself. */
+  get current(): string {
+    return this.#latest?.countsAs ?? ''
+  }
+
   /** A tenant that was the last one, and counted as itself less than a second ago. */
   lately(tenant: string, now: Millis): Tenancy | undefined {
     return this.#latest?.tenant === tenant && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint } from '../downstream/endpoint.ts'
 import type { LegacyHandler } from '../downstream/legacy-handler.ts'
@@ -66,9 +66,9 @@ export function registerMcp(
     done()
   })
   app.addContentTypeParser('application/json', (_, payload, done) => {
-    const full = fullness(clientOf(payload.socket.remoteAddress))
-    if (full === undefined) bodies.read(payload, done)
-    else done(full)
+    const client = clientOf(payload.socket.remoteAddress)
+    if (!isFull(client) || mayNeedNoPlace(payload.headers)) bodies.read(payload, done)
+    else done(fullness(client))
   })
   app.addContentTypeParser('*', (_, __, done) => done(new BodyRefusal(415, NOT_JSON)))
 
@@ -133,21 +133,36 @@ export function registerMcp(
     })
   }
 
-  /** Before the body is read, and again when it has come: a gateway that is full spends nothing on what it cannot serve. */
-  function fullness(client: string): BodyRefusal | undefined {
+  /** Asked before a body is read, and again when the body has come: a full gateway spends nothing on calls that it cannot serve. */
+  const isFull = (client: string) => quotas.calls.exceeds(client) !== undefined
+
+  /** Whether the body has to say if a full gateway takes a POST: answers come from open sessions, or to calls that wait for them. */
+  const mayNeedNoPlace = (headers: IncomingHttpHeaders) =>
+    legacy.knows(headers['mcp-session-id']) || (modern.isAsking && isModern(headers, undefined))
+
+  /** Whether a full gateway takes a POST: answers, cancellations and pings begin no call, and may end one. */
+  const needsNoPlace = (value: unknown) =>
+    asksNothing(value) || modern.goesOn(value) || (isObject(value) && value.method === 'ping')
+
+  /** The refusal of a POST by a full gateway, which is counted. */
+  function fullness(client: string): BodyRefusal {
     const { calls } = quotas
-    const limit = calls.exceeds(client)
-    if (limit === undefined) return undefined
+    const limit = calls.exceeds(client) ?? 'perClient'
     const error = { ...calls.refuse(limit), retryAfterMs: 1_000 }
     const status = limit === 'max' ? 503 : 429
     return new BodyRefusal(status, error.message, gatewayErrorText(null, error, {}), { 'retry-after': '1' })
   }
 
-  function post(incoming: InboundRequest, body: string): Promise<void> | undefined {
+  /** `whenFull`: the gateway had no place for a call when the body had come. */
+  function post(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> | undefined {
     const { server } = incoming.endpoint
     const read = readJson(body)
     if (!read.ok) return refuse(incoming, refusal(400, idOf(read.value), read.code, read.message))
     const { value } = read
+    if (whenFull && !needsNoPlace(value)) {
+      refuseBody(incoming.response, fullness(incoming.client), clock)
+      return undefined
+    }
     const isOfModern = isModern(incoming.headers, value)
     // It may also have been removed since the request came: its body waits for the end of a turn, and a large one for turns of its own.
     const goesOn = () => (isOfModern ? modern.goesOn(value) : asksNothing(value))
@@ -156,18 +171,19 @@ export function registerMcp(
   }
 
   /** A large request, or a batch of many, is read in a turn of its own; by then its client may have left. */
-  async function postInTurn(incoming: InboundRequest, body: string): Promise<void> {
+  async function postInTurn(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> {
     await ownTurn(incoming.client)
-    if (!incoming.response.destroyed) await during('request', () => post(incoming, body))
+    if (!incoming.response.destroyed) await during('request', () => post(incoming, body, whenFull))
   }
 
   /** Takes a POST with its body, unless the gateway is full by now: others of the same turn have come before it. */
   function take({ incoming, body }: Arrived): void {
     load.inFlight--
-    const full = fullness(incoming.client)
-    if (full !== undefined) return refuseBody(incoming.response, full, clock)
-    if (body.length < LARGE_TEXT && !isBatch(body)) guarded(incoming, () => post(incoming, body), body.length)
-    else guarded(incoming, () => postInTurn(incoming, body), body.length)
+    const { client, headers } = incoming
+    const whenFull = isFull(client)
+    if (whenFull && !mayNeedNoPlace(headers)) return refuseBody(incoming.response, fullness(client), clock)
+    const take = body.length < LARGE_TEXT && !isBatch(body) ? post : postInTurn
+    guarded(incoming, () => take(incoming, body, whenFull), body.length)
   }
 
   const arrived = new TurnBatch(take)
@@ -215,7 +231,7 @@ export function registerMcp(
     if (!(url === OF_ALL || url.startsWith(OF_ONE)) || !isThere(server)) return false
     // Not by `fullness`, which counts the refusal: Fastify's way counts it.
     const client = clientOf(request.socket.remoteAddress)
-    if (!acceptsBoth(headers.accept) || quotas.calls.exceeds(client) !== undefined) return false
+    if (!acceptsBoth(headers.accept) || isFull(client)) return false
     bodies.read(request, (refused, body = '') => {
       if (refused !== null) return refuseBody(response, refused, clock)
       const endpoint = endpointOf(server)

@@ -60,3 +60,25 @@ test('shares are halves unless they are given, and follow the config', () => {
   assert.deepEqual(quotas.calls.share, { max: 100, perClient: 50 })
   assert.deepEqual(quotas.pendingInputs.share, { max: 1_000, perClient: 7 })
 })
+
+test('a tenant has half of the calls of its client that may wait for answers, and a session a quarter', () => {
+  const refused: string[] = []
+  const settings = { maxInFlight: 100, limits: { connections: 100, perClient: { pendingInputs: 8 } } }
+  const { pendingInputs } = new Quotas(settings, (limit) => refused.push(limit))
+  const asked = (client: string, tenant: string, session?: string) => ({ client, tenant, session })
+  const takeAll = (call: ReturnType<typeof asked>) => {
+    let taken = 0
+    for (; pendingInputs.refusal(call) === undefined; taken++) pendingInputs.take(call)
+    return taken
+  }
+  assert.equal(takeAll(asked('one', 'ours', 'a')), 2)
+  assert.equal(takeAll(asked('one', 'ours', 'b')), 2)
+  assert.equal(takeAll(asked('one', 'ours', 'c')), 0)
+  assert.equal(takeAll(asked('two', 'ours')), 4)
+  assert.equal(takeAll(asked('one', 'others')), 4)
+  assert.equal(takeAll(asked('one', 'third')), 0)
+  const whose = refused.map((limit) => limit.replace('pendingInputs_per_', ''))
+  assert.deepEqual(whose, ['session', 'session', 'tenant', 'tenant', 'tenant', 'client'])
+  pendingInputs.release(asked('one', 'ours', 'a'))
+  assert.equal(takeAll(asked('one', 'ours', 'c')), 1)
+})

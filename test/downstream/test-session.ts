@@ -34,6 +34,7 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     replay: { events: 100, bytes: 100_000 },
     unread: testGuards(clock).unread,
     replayBudget: testGuards(clock).replay,
+    quotas: testGuards(clock).quotas,
     inbound: (_, message) => message,
     outbound: (_, message) => message,
     ...parts,

@@ -3,10 +3,10 @@ import { connect } from 'node:net'
 import { after, test } from 'node:test'
 import { heldServer } from '../gateway/held-server.ts'
 import { until } from '../support/until.ts'
-import { cleanUp, Gateway } from './support/gateway.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { errorOf, ModernClient } from './support/modern-client.ts'
-import { RawClient } from './support/raw-client.ts'
-import { closeServers } from './support/raw-server.ts'
+import { RawClient, type RawReply } from './support/raw-client.ts'
+import { closeServers, RawServer } from './support/raw-server.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 
 after(cleanUp)
@@ -163,4 +163,115 @@ test('a call that is refused because its client has too many is counted once', a
     )
   assert.equal(await gateway.metric('breakwater_quota_refused_total', 'limit="calls_per_client"'), 3)
   await slow
+})
+
+const canAnswer = { capabilities: { elicitation: { form: {} } } }
+const answer = { action: 'accept', content: {} }
+const event = (message: Json) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
+
+/** A server whose tool `ask` asks the agent and returns the whole answer, and whose tool `hang` never ends. */
+async function askingServer(): Promise<RawServer> {
+  const asking = new Map<unknown, (text: string) => void>()
+  return RawServer.start(
+    ({ message }, response) => {
+      const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }
+      if (method === 'tools/call') {
+        if (params?.name === 'hang') return true
+        const question = asking.size + 1
+        asking.set(question, (text) => {
+          response.end(event({ id, result: { content: [{ type: 'text', text }] } }))
+        })
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        const ask = { message: 'Go on?', requestedSchema: { type: 'object', properties: {} } }
+        response.write(event({ id: question, method: 'elicitation/create', params: ask }))
+        return true
+      }
+      const end = method === undefined ? asking.get(id) : undefined
+      if (end === undefined) return false
+      response.writeHead(202).end()
+      end(JSON.stringify(message))
+      return true
+    },
+    ['ask', 'hang'],
+  )
+}
+
+/** Calls `ask` in a session, and waits for the question of its server. */
+async function asked(agent: RawClient, id: string) {
+  const call = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'ask', arguments: {} } }
+  const reader = await agent.stream(call)
+  const question = await reader.next('the agent is asked', ({ method }) => method === 'elicitation/create')
+  return { reader, answer: { jsonrpc: '2.0', id: question.id, result: answer } }
+}
+
+test('calls that wait for their agent keep no call out, and a full gateway takes answers, pings and cancellations', async () => {
+  const { url } = await askingServer()
+  const limits = { perClient: { calls: 2 } }
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  await gateway.waitFor('up', 'raw')
+  const patient = await RawClient.open(gateway.mcp('raw'), canAnswer)
+  const modern = new ModernClient(gateway.mcp('raw'), canAnswer.capabilities)
+  const waiting = [await asked(patient, 'a'), await asked(patient, 'b'), await asked(patient, 'c')]
+  const pending = (await modern.call('ask')).messages[0]?.result as Json
+  assert.equal(pending.resultType, 'input_required')
+
+  const busy = await RawClient.open(gateway.mcp('raw'))
+  const hang = (id: string) =>
+    busy.post({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'hang', arguments: {} } })
+  const isFull = async () => {
+    const { status } = await busy.post({ jsonrpc: '2.0', id: 'third', method: 'tools/list' })
+    return status === 429
+  }
+  const ids = ['first', 'second']
+  const fill = async (others: number) => {
+    const hanging = ids.map(hang)
+    await gateway.waitForCalls(others + hanging.length)
+    assert.ok(await isFull())
+    return hanging
+  }
+  const cancel = async (hanging: Promise<RawReply>[]) => {
+    for (const requestId of ids) {
+      const params = { requestId }
+      assert.equal(
+        (await busy.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params })).status,
+        202,
+      )
+    }
+    await Promise.all(hanging)
+  }
+
+  const hanging = await fill(waiting.length)
+  const inputResponses = { [String(Object.keys(pending.inputRequests as Json)[0])]: answer }
+  const forged = await modern.call('ask', {}, { requestState: 'breakwater.forged', inputResponses })
+  assert.equal(forged.status, 429)
+  const resumed = await modern.call('ask', {}, { requestState: pending.requestState, inputResponses })
+  assert.match(JSON.stringify(resumed.messages[0]?.result), /accept/)
+  for (const { reader, answer } of waiting) {
+    assert.equal((await patient.post(answer)).status, 202)
+    await reader.next('the call ends', ({ result }) => JSON.stringify(result ?? '').includes('accept'))
+  }
+  assert.deepEqual((await busy.request('ping')).result, {})
+  await cancel(hanging)
+  // Each call has given back its place once, and no place twice.
+  await cancel(await fill(0))
+  assert.equal(await isFull(), false)
+})
+
+test('a session that never answers leaves room for the questions to others at its address', async () => {
+  const { url } = await askingServer()
+  const limits = { perClient: { pendingInputs: 8 } }
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  await gateway.waitFor('up', 'raw')
+  const silent = await RawClient.open(gateway.mcp('raw'), canAnswer)
+  for (const id of ['a', 'b']) await asked(silent, id)
+  assert.match(
+    await silent.say('ask'),
+    /too many calls that wait for answers of this session \(limit 2, a quarter of gateway\.limits\.perClient\.pendingInputs\)/,
+  )
+  const limit = 'limit="pendingInputs_per_session"'
+  assert.equal(await gateway.metric('breakwater_quota_refused_total', limit), 1)
+  const other = await RawClient.open(gateway.mcp('raw'), canAnswer)
+  const { reader, answer } = await asked(other, 'c')
+  await other.post(answer)
+  await reader.next('the call ends', ({ result }) => JSON.stringify(result ?? '').includes('accept'))
 })

@@ -131,7 +131,7 @@ const perClient = z
     pendingInputs: count(1_000)
       .optional()
       .describe(
-        'Calls without a session that wait for answers of their client. Of 1,000 for all. Default: 500.',
+        'Calls that wait for answers of their agent. Of 1,000 for all. Default: 500. One tenant may have half of them, one session a quarter. While a call waits it is no call under way.',
       ),
     answers: size()
       .optional()

@@ -26,8 +26,10 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
+import { CallPlace } from '../call-place.ts'
 import type { Servers } from '../credentials.ts'
 import { isLarge } from '../post-reply.ts'
+import type { Quota } from '../quotas.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'
 import type { Envelope } from './envelope.ts'
 import type { PendingInputStore } from './pending-inputs.ts'
@@ -47,6 +49,12 @@ interface KeptAnswer {
   readonly wire: WireReply | undefined
 }
 
+interface ExchangeParts {
+  readonly pendingInputs: PendingInputStore<Exchange>
+  /** Calls under way. */
+  readonly calls: Quota
+}
+
 /**
  * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
  * answered with `input_required`, the call waits, and the POST that brings the answers takes it up again.
@@ -60,12 +68,16 @@ export class Exchange {
   readonly servers: Servers
   /** What the request names: a retry has to name the same. */
   readonly target: string
-  /** The client that it came from. */
+  /** The client that it came from, and the tenant that it counts as. */
   readonly client: string
+  readonly tenant: string
+  readonly session = undefined
+  readonly #calls: Quota
   readonly #pendingInputs: PendingInputStore<Exchange>
   #turn: Turn | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
+  #place: CallPlace | undefined
   /** The answer, while no POST waits for it: as bytes, which keep nothing but themselves. */
   #kept: KeptAnswer | undefined
   /** The id of the call, which is ours; known when it has ended. */
@@ -76,15 +88,17 @@ export class Exchange {
     envelope: Envelope,
     caller: PooledCaller,
     servers: Servers,
-    client: string,
+    { client, tenant }: Pick<Exchange, 'client' | 'tenant'>,
     target: string,
-    pendingInputs: PendingInputStore<Exchange>,
+    { pendingInputs, calls }: ExchangeParts,
   ) {
     this.envelope = envelope
     this.caller = caller
     this.servers = servers
     this.client = client
+    this.tenant = tenant
     this.target = target
+    this.#calls = calls
     this.#pendingInputs = pendingInputs
   }
 
@@ -110,6 +124,7 @@ export class Exchange {
   /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
   end(response: Response, record: CallRecord, callId: RequestId): void {
     this.#callId = callId
+    this.#place?.end()
     // Nobody answers them any more.
     this.#questions?.end()
     this.#questions = undefined
@@ -135,6 +150,7 @@ export class Exchange {
       pause: () => undefined,
       send: (message, answer) => {
         if (answer !== undefined) {
+          this.#place ??= new CallPlace(record, this.client, this.#calls).begin()
           // Tried once more, the server would ask again, and the agent has this question already.
           if (this.#question(message, pauseDeadline(record, clock, answer)))
             record.firstByteAt ??= clock.now()

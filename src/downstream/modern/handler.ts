@@ -84,9 +84,14 @@ export class ModernHandler {
     )
   }
 
-  /** Whether a request takes up a call that waits for its agent. */
+  /** Whether any call waits for its agent. */
+  get isAsking(): boolean {
+    return this.#pendingInputs.size > 0
+  }
+
+  /** Whether a request brings an answer to a call that waits for its agent. */
   goesOn(value: unknown): boolean {
-    return isObject(value) && this.#pendingInputs.isOurs(paramsOf(value).requestState)
+    return isObject(value) && this.#pendingInputs.has(paramsOf(value).requestState)
   }
 
   /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
@@ -255,9 +260,9 @@ export class ModernHandler {
       envelope,
       caller,
       this.#live.current.servers,
-      incoming.client,
+      { client: incoming.client, tenant: tenancy.countsAs },
       target,
-      this.#pendingInputs,
+      { pendingInputs: this.#pendingInputs, calls: this.#guards.quotas.calls },
     )
     this.#wait(incoming, exchange, envelope, progressToken)
     return this.#relay.run(incoming, exchange, tenancy, message)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import type { Quota, Quotas } from '../quotas.ts'
+import type { Asked, PendingInputQuota, Quota, Quotas } from '../quotas.ts'
 import type { Cancellation } from '../../mesh/cancel.ts'
 import { formatDuration } from '../../units/duration.ts'
 
@@ -15,8 +15,7 @@ const PREFIX = 'breakwater.'
 const COUNTED_FROM = 1_024
 
 /** What waits for input: an `Exchange`. */
-export interface PendingInputCall {
-  readonly client: string
+export interface PendingInputCall extends Asked {
   readonly signal: Cancellation
 }
 
@@ -30,7 +29,7 @@ interface PendingInput<Exchange> {
 /** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
 export class PendingInputStore<Exchange extends PendingInputCall> {
   readonly #clock: Clock
-  readonly #quota: Quota
+  readonly #quota: PendingInputQuota
   readonly #answers: Quota
   readonly #byState = new Map<string, PendingInput<Exchange>>()
 
@@ -50,11 +49,16 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     return typeof state === 'string' && state.startsWith(PREFIX)
   }
 
+  /** Whether a call waits under a request state. */
+  has(state: unknown): boolean {
+    return this.#byState.has(state as string)
+  }
+
   /** Keeps a call that waits for input; gives the state that takes it up again, once. An error when there is no room. */
   enter(exchange: Exchange): string | GatewayError {
-    const full = this.#quota.refusal(exchange.client)
+    const full = this.#quota.refusal(exchange)
     if (full !== undefined) return full
-    this.#quota.take(exchange.client)
+    this.#quota.take(exchange)
     const state = `${PREFIX}${randomUUID()}`
     const cancel = this.#clock.after(INPUT_WAIT_MS, () => {
       this.#leave(state)
@@ -120,7 +124,7 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     if (pending === undefined) return
     const { exchange, bytes } = pending
     this.#byState.delete(state)
-    this.#quota.release(exchange.client)
+    this.#quota.release(exchange)
     if (bytes > 0) this.#answers.release(exchange.client, bytes)
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type PendingInputCall, PendingInputStore } from '../../../src/downstream/modern/pending-inputs.ts'
-import { Quota } from '../../../src/downstream/quotas.ts'
+import { PendingInputQuota, Quota } from '../../../src/downstream/quotas.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { type GatewayError, isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -18,12 +18,20 @@ function pendingInputs(share = { max: 10, perClient: 10 }) {
     { max: 30_000, perClient: 20_000 },
     () => undefined,
   )
-  const store = new PendingInputStore<PendingInputCall>(clock, { pendingInputs: quota, answers })
+  const store = new PendingInputStore<PendingInputCall>(clock, {
+    pendingInputs: new PendingInputQuota(quota, () => undefined),
+    answers,
+  })
   return { clock, quota, answers, store }
 }
 
 /** As much of a call as waits for input. */
-const call = (client = 'client'): PendingInputCall => ({ signal: new Cancellation(), client })
+const call = (client = 'client', tenant = client): PendingInputCall => ({
+  signal: new Cancellation(),
+  client,
+  tenant,
+  session: undefined,
+})
 
 test('a state takes its call up once', () => {
   const { store, clock } = pendingInputs()
@@ -82,9 +90,9 @@ test('a call that has ended is kept for its client, and forgotten later', async 
   assert.equal(exchange.signal.aborted, false)
 })
 
-test('no more than 1000 calls wait', () => {
+test('no more calls wait than all clients together may have', () => {
   const { store } = pendingInputs()
-  for (let i = 0; i < 10; i++) assert.ok(store.isOurs(store.enter(call())))
+  for (let i = 0; i < 10; i++) assert.ok(store.isOurs(store.enter(call(`client ${i}`))))
   const error = store.enter(call())
   assert.ok(isGatewayError(error))
   assert.equal(error.reason, 'overloaded')
@@ -101,9 +109,9 @@ test('closing cancels all that waits, and leaves no timer', () => {
 
 test('a client that fills its places leaves those of others, and each way out gives one back', async () => {
   const { store, quota, clock } = pendingInputs({ max: 10, perClient: 2 })
-  const first = store.enter(call('greedy'))
-  const second = store.enter(call('greedy'))
-  const error = store.enter(call('greedy'))
+  const first = store.enter(call('greedy', 'one'))
+  const second = store.enter(call('greedy', 'two'))
+  const error = store.enter(call('greedy', 'three'))
   assert.ok(isGatewayError(error))
   assert.match(error.message, /of this client \(limit 2, gateway\.limits\.perClient\.pendingInputs\)/)
   const other = store.enter(call('bystander'))

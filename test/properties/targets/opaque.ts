@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { readEventId } from '../../../src/downstream/event-stream.ts'
 import { type PendingInputCall, PendingInputStore } from '../../../src/downstream/modern/pending-inputs.ts'
-import { Quota } from '../../../src/downstream/quotas.ts'
+import { PendingInputQuota, Quota } from '../../../src/downstream/quotas.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { isGatewayError } from '../../../src/mesh/errors.ts'
 import { many, type Page, servers } from '../../registry/listed.ts'
@@ -146,8 +146,9 @@ const requestStates = asyncTarget(
   async (ops) => {
     const clock = new ManualClock()
     const quota = new Quota('pendingInputs', 'calls that wait', MOST, () => undefined)
+    const pendingInputs = new PendingInputQuota(quota, () => undefined)
     const answers = new Quota('answers', 'bytes of answers', MOST_BYTES, () => undefined)
-    const store = new PendingInputStore<PendingInputCall>(clock, { pendingInputs: quota, answers })
+    const store = new PendingInputStore<PendingInputCall>(clock, { pendingInputs, answers })
     const all: (Waiting & { readonly call: PendingInputCall & { readonly signal: Cancellation } })[] = []
     for (const { op, n, client, bytes, ms, forged, seed } of ops) {
       const open = all.filter(({ gone }) => !gone)
@@ -155,7 +156,12 @@ const requestStates = asyncTarget(
       if (op === 'enter') {
         const isFull =
           open.length >= MOST.max || open.filter((known) => known.client === client).length >= MOST.perClient
-        const call = { client, signal: new Cancellation() }
+        const call = {
+          client,
+          tenant: `tenant ${all.length}`,
+          session: undefined,
+          signal: new Cancellation(),
+        }
         const state = store.enter(call)
         assert.equal(isGatewayError(state), isFull)
         if (isGatewayError(state)) continue
