@@ -32,7 +32,7 @@ export function usageOf(common: Options, commands: Readonly<Record<string, Comma
   breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
   breakwater chaos renew                begins the time of the lease again
   breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
-  breakwater chaos clear FAULT          ends an injected fault, by its id or its name
+  breakwater chaos clear FAULT          ends an injected fault, by its name
   breakwater chaos clear-all            ends all injected faults
   breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
   breakwater chaos plan                 what was hit lately, and what would have been in shadow mode
@@ -58,11 +58,10 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
   if (leaseRemainingMs !== undefined) lines.push(`ends in ${left(leaseRemainingMs)} unless it is renewed`)
   if (engineErrors > 0) lines.push(`the engine failed ${engineErrors} times: this run is not valid`)
   if (status.faults.length === 0) return [...lines, 'no faults']
-  const head = ['NAME', 'ID', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
+  const head = ['FAULT', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
   const counts = ['DECIDED', 'HITS', 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
   const rows = status.faults.map((fault) => [
     fault.name,
-    fault.id ?? '-',
     fault.type,
     fault.target,
     fault.side,
@@ -137,7 +136,7 @@ const clear: Command = {
       ({ existed }: { readonly existed: boolean }) =>
         existed
           ? undefined
-          : `no injected fault has the id or the name ${fault} (any more); those of the plan end with disarm`,
+          : `no injected fault has the name ${fault} (any more); those of the plan end with disarm`,
     )
   },
 }
@@ -218,15 +217,12 @@ const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as i
 
 const usage = usageOf(common, commands)
 
-/** Characters of a line where the output is no terminal. */
-const WIDTH = 120
-
 /** `breakwater chaos …`: resolves to the exit code; 2 when the arguments make no sense. */
 export function chaos(
   args: readonly string[],
   out: Output,
   env: Env,
-  width = out.width ?? WIDTH,
+  width = out.width ?? Infinity,
 ): Promise<number> {
   const [name = '', ...rest] = args
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined

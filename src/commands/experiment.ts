@@ -49,6 +49,7 @@ interface Shown {
   readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
   readonly metric: string
   readonly startedAt?: string
+  readonly endedAt?: string
   readonly endedBecause?: string
   readonly verdict?: { readonly result: string; readonly sentence: string }
 }
@@ -64,22 +65,32 @@ const list: Command = {
         if (experiments.length === 0)
           return ['there are no experiments: the config has them under "experiments"']
         const rows = experiments.map((shown) => (isGuarded(shown) ? guardedRow(shown) : rowOf(shown)))
-        return table(['NAME', 'STATE', 'ARMS', 'METRIC', 'VERDICT'], rows, given.width, paintOf(given))
+        return table(
+          ['NAME', 'STATE', 'ENDED', 'ARMS', 'METRIC', 'VERDICT'],
+          rows,
+          given.width,
+          paintOf(given),
+        )
       },
     ),
 }
 
-const rowOf = ({ name, state, arms, metric, verdict }: Shown) => [
+/** To the minute, in UTC. */
+const minuteOf = (time: string | undefined) => time?.replace(/T(\d\d:\d\d).*/, ' $1Z') ?? '-'
+
+const rowOf = ({ name, state, endedAt, arms, metric, verdict }: Shown) => [
   name,
   { text: states[state], tone: state === 'running' ? ('doubtful' as const) : ('aside' as const) },
+  minuteOf(endedAt),
   armsIn(arms),
   metric,
   verdict?.result ?? '-',
 ]
 
-const guardedRow = ({ name, state, arms, reason }: ShownRun) => [
+const guardedRow = ({ name, state, endedAt, arms, reason }: ShownRun) => [
   name,
   { text: state, tone: stateTones[state] },
+  minuteOf(endedAt),
   `control=${arms.control} treatment=${arms.treatment}`,
   'guarded',
   reason,
@@ -188,9 +199,6 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
 
   Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
 
-/** Characters of a line where the output is no terminal. */
-const WIDTH = 120
-
 /** `breakwater experiment …`: resolves to the exit code; 2 when the arguments make no sense. */
 export function experiment(args: readonly string[], out: Output, env: Env): Promise<number> {
   const [name = '', ...rest] = args
@@ -201,6 +209,6 @@ export function experiment(args: readonly string[], out: Output, env: Env): Prom
   return runCommand(own, expected, out, async (values, positionals) => {
     if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
     const control = controlAt({ base: values.control, token: values.token, env })
-    return command.run({ values, positionals, control, out, env, width: out.width ?? WIDTH })
+    return command.run({ values, positionals, control, out, env, width: out.width ?? Infinity })
   })
 }

@@ -1,5 +1,5 @@
 import { Misuse, runCommand, unknownCommand } from './arguments.ts'
-import type { Commands, Run } from './listed.ts'
+import { type Commands, groups, type Run } from './listed.ts'
 
 /** How the program is used, on the whole. */
 export function usageOf(commands: Commands): string {
@@ -7,8 +7,13 @@ export function usageOf(commands: Commands): string {
   return [
     'breakwater: an MCP gateway with a built-in chaos and resilience mesh',
     '',
-    ...Object.entries(commands).map(([name, { about }]) => `  breakwater ${name.padEnd(width)}  ${about}`),
-    '',
+    ...Object.entries(groups).flatMap(([group, title]) => [
+      `${title}:`,
+      ...Object.entries(commands)
+        .filter(([, command]) => command.group === group)
+        .map(([name, { about }]) => `  breakwater ${name.padEnd(width)}  ${about}`),
+      '',
+    ]),
     'Each explains itself with --help, or by `breakwater help COMMAND`.',
   ].join('\n')
 }

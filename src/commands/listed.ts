@@ -4,7 +4,18 @@ import type { Terminal } from './terminal.ts'
 /** Runs a command with the arguments behind its name. Resolves to the exit code. */
 export type Run = (args: string[], out: Terminal, env: Env) => Promise<number>
 
+/** What commands are for, in the order of the list of all commands. */
+export const groups = {
+  run: 'Run',
+  look: 'Look',
+  break: 'Break',
+  compare: 'Compare',
+  simulate: 'Simulate',
+  help: 'Help',
+} as const
+
 export interface Listed {
+  readonly group: keyof typeof groups
   /** One line for the list of all commands. */
   readonly about: string
   /** Reads its module: with the whole gateway behind it that takes longer than most commands. */

@@ -27,9 +27,6 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when the gateway cannot be asked; 2 when the arguments make no sense.`
 
-/** Characters of a line where the output is no terminal. */
-const WIDTH = 120
-
 /** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
 export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
@@ -37,7 +34,7 @@ export function status(args: readonly string[], out: Output, env: Env): Promise<
     const show = (seen: Seen, before?: Seen) => {
       const lines = values.json
         ? [JSON.stringify(seen, undefined, 2)]
-        : statusLines(seen, before, out.width ?? WIDTH, out.paint ?? plain)
+        : statusLines(seen, before, out.width ?? Infinity, out.paint ?? plain)
       if (values.watch && out.page !== undefined) out.page(lines)
       else for (const line of lines) out.stdout(line)
     }

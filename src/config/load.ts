@@ -9,7 +9,7 @@ import {
 } from '../chaos/plan/compat/index.ts'
 import { withAbsolutePaths } from './absolute-paths.ts'
 import { clientSettings } from './files/client-settings.ts'
-import { digestOf, type TextFile } from './files/read-text.ts'
+import { digestOf, type TextFile, whyUnreadable } from './files/read-text.ts'
 import { parseSource, type SourceDocument } from './files/document.ts'
 import type { Env } from './files/interpolate.ts'
 import { Origins } from './files/origins.ts'
@@ -71,38 +71,41 @@ export async function readConfig(path: string, env: Env, bounds: Bounds = {}): P
   return { loaded: await withFitFiles(loaded(path, sources), sources), interpolated: sources.interpolated }
 }
 
-/** A config whose files can be read when it comes into force, or which of them cannot. */
+/** A config whose TLS files can be read when the config comes into force; or which of them are no files, and never will be. */
 async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
   if (!read.ok) return read
   const { mcpServers } = read.config
-  const unfit = await unfitFiles(mcpServers)
-  if (unfit.length === 0) return read
-  const errors = unfit.map((finding) => report('error', finding, sources.origins, mcpServers))
-  return { ok: false, errors: shown(errors, sources), files: read.files }
+  const found = await unfitFiles(mcpServers)
+  const told = (severity: ConfigIssue['severity']) =>
+    found[severity].map((finding) => report(severity, finding, sources.origins, mcpServers))
+  if (found.error.length > 0) return { ok: false, errors: shown(told('error'), sources), files: read.files }
+  if (found.warning.length === 0) return read
+  return {
+    ...read,
+    warnings: sortIssues([...read.warnings, ...shown(told('warning'), sources)], sources.files),
+  }
 }
 
 /**
- * Files of TLS that are none: they are read when the config comes into force, and whatever has no end or waits for somebody would hold
- * up everything. Those that are missing may come until then.
+ * TLS files that are no files (errors): a pipe or a device would hold up everything when it is read. Files that cannot be
+ * read now (warnings) may be there when the config comes into force.
  */
-async function unfitFiles(mcpServers: Config['mcpServers']): Promise<ConfigFinding[]> {
-  const findings: ConfigFinding[] = []
+async function unfitFiles(
+  mcpServers: Config['mcpServers'],
+): Promise<Readonly<Record<ConfigIssue['severity'], ConfigFinding[]>>> {
+  const findings = { error: [] as ConfigFinding[], warning: [] as ConfigFinding[] }
   for (const [name, server] of Object.entries(mcpServers)) {
     if (server.type === 'stdio' || server.tls === undefined || server.disabled) continue
     for (const key of ['ca', 'cert', 'key'] as const) {
       const file = server.tls[key]
-      const isFit =
-        file === undefined ||
-        (await stat(file).then(
-          (found) => found.isFile(),
-          () => true,
-        ))
-      if (isFit) continue
-      findings.push({
-        path: ['mcpServers', name, 'tls', key],
-        at: 'value',
-        message: `${file} is no regular file`,
-      })
+      if (file === undefined) continue
+      const where = { path: ['mcpServers', name, 'tls', key], at: 'value' } as const
+      try {
+        if (!(await stat(file)).isFile())
+          findings.error.push({ ...where, message: `${file} is no regular file` })
+      } catch (error) {
+        findings.warning.push({ ...where, message: `the file cannot be read now: ${whyUnreadable(error)}` })
+      }
     }
   }
   return findings

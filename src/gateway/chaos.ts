@@ -51,7 +51,7 @@ export interface ChaosParts {
   /** The generation in force; not asked for before there is one. */
   readonly current: () => GatewayGeneration
   /** As they were at boot. */
-  readonly environment: string
+  readonly environment: string | undefined
   readonly chaosEnvironments: readonly string[]
   readonly variables: Readonly<Record<string, string | undefined>>
   /** The file in which a kill outlives the process; undefined: it does not. */

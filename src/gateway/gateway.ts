@@ -80,12 +80,15 @@ export interface Gateway {
   close(): Promise<void>
 }
 
+/** The environment of a gateway whose config names none. */
+const PRODUCTION = 'production'
+
 /** Puts all parts together, and listens. Rejects when an address cannot be bound, with nothing left behind. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { config: file, path, files = new Map<string, string>(), env, log } = options
   const clock = systemClock
   const { gateway } = file
-  const { environment, chaosEnvironments, maxBody, controlToken } = gateway
+  const { environment = PRODUCTION, chaosEnvironments, maxBody, controlToken } = gateway
   const current = () => live.current
 
   // Servers that were added at run time.
@@ -123,7 +126,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     log,
     metrics,
     current,
-    environment,
+    environment: gateway.environment,
     chaosEnvironments,
     variables: env,
     killRecord,

@@ -38,6 +38,7 @@ import { registerHealth } from '../routes/health.ts'
 import { type DirectRoute, registerMcp } from '../routes/mcp.ts'
 import { registerMetrics } from '../routes/metrics.ts'
 import { registerPassthrough } from '../routes/passthrough.ts'
+import { controlDirectory, dataDirectory, registerRoot } from '../routes/root.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
@@ -243,6 +244,7 @@ export async function registerData(app: FastifyInstance, parts: DataParts): Prom
     done()
   })
   registerHealth(app, { live, isStopping })
+  registerRoot(app, dataDirectory)
   return direct
 }
 
@@ -285,6 +287,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     reloader,
   } = parts
   const targets = () => targetsOf(live.current)
+  registerRoot(app, controlDirectory)
   registerMetrics(app, {
     live,
     clock,

@@ -52,15 +52,6 @@ const clearBody = z.strictObject({
 export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosParts): void {
   /** Faults as they were asked for, by id. */
   const asked = new Map<string, RuntimeFaultRequest>()
-  let named = 0
-
-  /** The next number whose name no fault has: it is used up by a fault only, as names decide the draws. */
-  function nextNumber(): number {
-    const taken = new Set(chaos.status().faults.map(({ name }) => name))
-    let number = named + 1
-    while (taken.has(nameOf(number))) number++
-    return number
-  }
 
   /** Forgets what ended. */
   function prune(): void {
@@ -93,8 +84,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
   app.post('/chaos/inject', plain, (request, reply) => {
     const style = styleOf(request.body)
     const { maxTtl, aliases } = chaos.config
-    const number = nextNumber()
-    const parts = { name: nameOf(number), maxTtl, aliases, targets: targets?.() }
+    const parts = { name: chaos.runtime.nextId(), maxTtl, aliases, targets: targets?.() }
     const wanted = readRuntimeFault(restyled(request.body ?? {}, 'camelCase'), parts)
     if (!wanted.ok) return malformed(reply, wanted)
     const stale = outdated(request, reply, chaos)
@@ -102,11 +92,15 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     const { fault, leaseMs, isProtected } = wanted.value
     const injected = chaos.runtime.inject(fault, BY, fault.ttl, leaseMs)
     if (!injected.ok) return reply.code(REFUSED).send({ error: injected.why })
-    if (fault.name === parts.name) named = number
     prune()
     asked.set(injected.id, wanted.value)
     const note = isProtected ? { note: PROTECTED } : {}
-    return send(tagged(reply, chaos), style, { faultId: injected.id, durationMs: fault.ttl, ...note })
+    return send(tagged(reply, chaos), style, {
+      faultId: injected.id,
+      name: fault.name,
+      durationMs: fault.ttl,
+      ...note,
+    })
   })
 
   app.post('/chaos/renew', plain, (request, reply) => {
@@ -133,11 +127,6 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     return tagged(reply, chaos).send({ cleared: 'all', count })
   })
 }
-
-/** Begins the names of faults that no plan has: in metrics they are counted together. */
-const RUNTIME_PREFIX = 'runtime-'
-
-const nameOf = (number: number) => `${RUNTIME_PREFIX}${number}`
 
 const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(restyled(answer, style))
 
@@ -181,7 +170,7 @@ const body = z.strictObject({
 const fault = faultSchema()
 
 export interface RuntimeFaultParts {
-  /** Under which name it goes. */
+  /** Its name, unless it has one of its own. */
   readonly name: string
   readonly maxTtl: number
   /** What targets of mcp-chaos-monkey are here, by their names. */
@@ -204,10 +193,8 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
     durationMs === undefined
       ? (translated.value.ttl ?? DEFAULT_MS)
       : Math.min(Math.max(1, durationMs), maxTtl)
-  const own = config.name
-  // What a fault draws depends on its name: one that has its own hits the same calls whenever it is injected.
-  const named = typeof own === 'string' ? `${RUNTIME_PREFIX}${own}` : name
-  const parsed = read(fault, { ...translated.value, name: named, ttl }, 'the fault')
+  // A fault draws by its name: a fault with a name of its own hits the same calls whenever it is injected.
+  const parsed = read(fault, { ...translated.value, name: config.name ?? name, ttl }, 'the fault')
   if (!parsed.ok) return parsed
   const limited: Fault = { ...parsed.value, ttl: Math.min(parsed.value.ttl, maxTtl) }
   const findings: RequestFinding[] = [

@@ -1,28 +1,29 @@
 import type { Clock, Millis } from '../mesh/clock.ts'
 
-const WINDOW_MS = 1_000
-
-/** Keeps what comes without end from filling the log: so many lines a second, the rest is counted. */
+/** Keeps what comes without end from filling the log: so many lines in each window of time, the rest is counted. */
 export class LogThrottle {
   readonly #clock: Clock
-  readonly #perSecond: number
+  readonly #lines: number
+  readonly #windowMs: Millis
   #windowEnds: Millis = -Infinity
   #admitted = 0
   #dropped = 0
 
-  constructor(clock: Clock, perSecond: number) {
+  /** `windowMs`: a second, unless given. */
+  constructor(clock: Clock, lines: number, windowMs: Millis = 1_000) {
     this.#clock = clock
-    this.#perSecond = perSecond
+    this.#lines = lines
+    this.#windowMs = windowMs
   }
 
   /** Calls `log` if one more line may be written, with the number of lines that were dropped before it. */
   admit(log: (dropped: number) => void): void {
     const now = this.#clock.now()
     if (now >= this.#windowEnds) {
-      this.#windowEnds = now + WINDOW_MS
+      this.#windowEnds = now + this.#windowMs
       this.#admitted = 0
     }
-    if (this.#admitted === this.#perSecond) {
+    if (this.#admitted === this.#lines) {
       this.#dropped++
       return
     }

@@ -3,6 +3,7 @@ import type { MetricSpec } from '../mesh/metric-spec.ts'
 import { policyMetrics } from '../policies/descriptions.ts'
 import { version } from '../protocol/identity.ts'
 import { calls } from './metrics/calls.ts'
+import { FaultNames } from './metrics/fault-names.ts'
 import { gateway } from './metrics/gateway.ts'
 import { health } from './metrics/health.ts'
 import { ArmsInForce } from './metrics/arms.ts'
@@ -28,6 +29,8 @@ export interface Metrics extends MetricsOf<typeof own> {
   readonly inFlight: Map<string, number>
   /** The series of each tool: the only source of values for the label `tool`. */
   readonly tools: ToolSeries
+  /** The only source of values for the label `fault`. */
+  readonly faultNames: FaultNames
   /** The arms that the config has, and whose series are kept. */
   readonly arms: ArmsInForce
   /** Removes all series of a server that is there no more; calls of it that still end make new ones. */
@@ -60,6 +63,7 @@ export function createMetrics(): Metrics {
     registry,
     inFlight,
     tools,
+    faultNames: new FaultNames(),
     arms,
     forgetServer(server) {
       inFlight.delete(server)

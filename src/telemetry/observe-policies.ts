@@ -3,7 +3,7 @@ import type { Counting } from '../mesh/facts.ts'
 import { facts } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import type { Counter } from './metrics/instruments.ts'
-import { labelValue, OTHER } from './metrics/tool-series.ts'
+import { OTHER } from './metrics/tool-series.ts'
 
 /** Not a new one for each call. */
 const NONE: readonly never[] = []
@@ -57,19 +57,20 @@ export function notePolicies(
 
 type FaultMetrics = Pick<
   Metrics,
-  'faultsInjected' | 'faultOutcomes' | 'faultDelay' | 'faultReactions' | 'faultsKept'
+  'faultsInjected' | 'faultOutcomes' | 'faultDelay' | 'faultReactions' | 'faultsKept' | 'faultNames'
 >
 
 /** Counts the faults that were injected into a call of an agent, what became of them, and what was done about them. */
 export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver, arm }: CallRecord): void {
   for (const name of rejectedOver ?? NONE)
-    metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'rejected', arm })
+    metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'rejected', arm })
   if (faults !== undefined)
     for (const { name, resent } of faults)
-      if (resent === true) metrics.faultReactions.inc({ fault: faultLabel(name), reaction: 'resent', arm })
+      if (resent === true)
+        metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'resent', arm })
   if (fates === undefined) return
   for (const { fault, fate, delayedMs = 0, isKept } of fates) {
-    const labels = { fault: faultLabel(fault.name), arm }
+    const labels = { fault: metrics.faultNames.labelOf(fault.name), arm }
     if (isKept === true) {
       if (fate === 'escaped') metrics.faultsKept.inc(labels)
       continue
@@ -86,13 +87,10 @@ export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver,
 
 /** Counts the faults that were injected into a question of the gateway's own. */
 export function noteDiscoveryFaults(
-  { discoveryFaults }: Pick<Metrics, 'discoveryFaults'>,
+  metrics: Pick<Metrics, 'discoveryFaults' | 'faultNames'>,
   { faults }: CallRecord,
 ): void {
   for (const { name, type, status } of faults ?? NONE)
     if (status === 'applied' || status === 'not_reached')
-      discoveryFaults.inc({ fault: faultLabel(name), type })
+      metrics.discoveryFaults.inc({ fault: metrics.faultNames.labelOf(name), type })
 }
-
-/** Faults of the runtime API have names without end: they share one. */
-const faultLabel = (name: string) => (name.startsWith('runtime-') ? '_runtime' : labelValue(name))

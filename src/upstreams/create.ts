@@ -28,8 +28,17 @@ interface UpstreamParts {
   readonly faults?: Layer | undefined
 }
 
-/** The replicas of a server: one for a process, one per URL otherwise. A new type of server is one more case. */
+/** The replicas of a server: one for a process, one per URL otherwise. Throws for a config that cannot come into force. */
 export function createUpstreams(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
+  try {
+    return replicasOf(server, config, parts)
+  } catch (error) {
+    throw new Error(`mcpServers.${server}: ${(error as Error).message}`, { cause: error })
+  }
+}
+
+/** A new type of server is one more case. */
+function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
   const unfinished = parts.replies.of(config.maxReply)
   switch (config.type) {
     case 'stdio':

@@ -6,7 +6,7 @@ import { configOf } from '../../src/commands/chaos/inject.ts'
 import { usageOf } from '../../src/commands/chaos.ts'
 import { readRuntimeFault } from '../../src/routes/chaos.ts'
 
-const parts = { name: 'runtime-1', maxTtl: 3_600_000, aliases: {}, targets: undefined }
+const parts = { name: 'fault-1', maxTtl: 3_600_000, aliases: {}, targets: undefined }
 
 test('each type of a plan can be injected from the command line, at every call unless a rate is given', () => {
   for (const [type, { example }] of Object.entries(faults)) {

@@ -31,8 +31,8 @@ test('a plan is armed, looked at and disarmed from the command line', async (con
   const armed = await command('arm', '--by', 'me', '--why', 'a test')
   assert.equal(armed.code, 0)
   assert.match(armed.stdout, /^armed since \S+ by me: a test\nmode act, seed 0, environment test\n/)
-  assert.match(armed.stdout, /^NAME +ID +TYPE +TARGET +SIDE +RATE +LEFT +DECIDED +HITS/m)
-  assert.match(armed.stdout, /^a +- +rpc\.error +\*\/\* +upstream +1 +15m +0 +0/m)
+  assert.match(armed.stdout, /^FAULT +TYPE +TARGET +SIDE +RATE +LEFT +DECIDED +HITS/m)
+  assert.match(armed.stdout, /^a +rpc\.error +\*\/\* +upstream +1 +15m +0 +0/m)
   assert.equal((await command('disarm')).stdout, 'disarmed\n')
   assert.equal(controller.status().state, 'disarmed')
   assert.match((await command('status')).stdout, /^disarmed since/)
@@ -64,7 +64,7 @@ test('faults are injected and cleared one by one and all at once', async (contex
     [
       1,
       '',
-      'breakwater: no injected fault has the id or the name fault-1 (any more); those of the plan end with disarm\n',
+      'breakwater: no injected fault has the name fault-1 (any more); those of the plan end with disarm\n',
     ],
   )
   await command('inject', 'search/q*', 'malformed')

@@ -26,6 +26,10 @@ async function run(t: TestContext, files: Record<string, string>, ...args: strin
   return { code, text, said, servers: mcpServers, path }
 }
 
+/** An imported config begins with the environment that it is for. */
+const HEAD =
+  'gateway:\n  # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.\n  environment: development\n'
+
 const inFile = (mcpServers: object) => ({ 'a.json': JSON.stringify({ mcpServers }) })
 
 /** The variables that somebody is told to set. */
@@ -259,7 +263,10 @@ test('a file is written where --out says, and never over another without --force
   assert.equal(forced.code, 0)
   assert.deepEqual(forced.said, ['breakwater: wrote out.yaml with 1 server'])
   assert.equal(forced.text, '')
-  assert.equal(await readFile(join(forced.path, 'out.yaml'), 'utf8'), 'mcpServers:\n  a:\n    command: x\n')
+  assert.equal(
+    await readFile(join(forced.path, 'out.yaml'), 'utf8'),
+    `${HEAD}mcpServers:\n  a:\n    command: x\n`,
+  )
 })
 
 test('a file that cannot be read, is no JSON, or holds no servers says so', async (t) => {

@@ -33,7 +33,7 @@ test('an http server has one shape, however it was written', async (t) => {
 test('defaults fill in all that was not written', async (t) => {
   const { config } = await loadGood(t, 'mcpServers: { a: { command: run } }')
   assert.equal(config.gateway.listen, '127.0.0.1:8080')
-  assert.equal(config.gateway.environment, 'production')
+  assert.equal(config.gateway.environment, undefined)
   assert.equal(config.gateway.maxBody, 4 * 1024 ** 2)
   assert.equal(config.gateway.sessions.idle, 1_800_000)
   assert.deepEqual(config.policies.defaults.attemptTimeout, { timeout: 60_000 })

@@ -62,7 +62,7 @@ for (const name of names) {
       const { target, config } = aimed(fault, { server: 'search*', allowWrites: false })
       const body = { target, config, durationMs: 60_000 }
       const taken = readRuntimeFault(JSON.parse(JSON.stringify(body)), {
-        name: 'runtime-1',
+        name: 'fault-1',
         maxTtl: 3_600_000,
         aliases: {},
         targets: undefined,

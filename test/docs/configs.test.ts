@@ -75,7 +75,9 @@ test('every config of the pages is valid, fragments once they are completed', as
     const loaded = await loadConfig(file, variables)
     const where = `${page}:${line}`
     assert.ok(loaded.ok, loaded.ok ? '' : `${where}: ${loaded.errors.map(formatIssue).join('\n')}`)
-    assert.deepEqual(loaded.warnings.map(formatIssue), [], where)
+    // Files that a page names are on the machine of its reader.
+    const warnings = loaded.warnings.filter(({ message }) => !message.startsWith('the file cannot be read'))
+    assert.deepEqual(warnings.map(formatIssue), [], where)
   }
 })
 

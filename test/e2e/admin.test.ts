@@ -142,3 +142,15 @@ test('the processes of a stdio server are counted, and those of a server behind 
   assert.equal(await processes('local'), 1)
   assert.equal(await processes('remote'), undefined)
 })
+
+test('either port says at its root what is where', async () => {
+  for (const [port, paths] of [
+    [gateway.data, ['/mcp', '/mcp/{server}', '/readyz']],
+    [gateway.control, ['/metrics', '/admin/servers', '/admin/chaos']],
+  ] as const) {
+    const reply = await fetch(port)
+    assert.deepEqual([reply.status, reply.headers.get('content-type')], [200, 'text/plain; charset=utf-8'])
+    const text = await reply.text()
+    for (const path of paths) assert.ok(text.includes(`  ${path} `), text)
+  }
+})

@@ -258,7 +258,7 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   assert.match(stdout, /^gone +down .*cannot connect/m)
   assert.match(stdout, /^tools +echo +open +\S+ +by hand/m)
   assert.match(stdout, /^faults armed$/m)
-  assert.match(stdout, /rpc\.error +tools\/echo +1 +\S+ +1$/m)
+  assert.match(stdout, /^fault-1 +rpc\.error +tools\/echo +1 +\S+ +1$/m)
   assert.doesNotMatch(stdout, /\u001b/)
 
   const told = await run(['logs', ...access])
@@ -318,4 +318,83 @@ test('without a gateway status and logs say what to do', async () => {
     assert.match(stderr, /^breakwater: /)
     assert.doesNotMatch(stderr, /\n\s+at /)
   }
+})
+
+test('a fault has one name wherever it shows, and no table is cut in a pipe', async () => {
+  const gateway = await Gateway.start({
+    servers: { tools: stdioToolbox({ trusted: true }) },
+    gateway: { environment: 'test' },
+    chaos: { enabled: true },
+  })
+  await gateway.waitFor('up', 'tools')
+  const access = ['--control', gateway.control, '--token', gateway.token]
+  const name = 'a-name-that-is-longer-than-any-column-of-a-terminal-which-is-eighty-wide'
+  const named = ['--config', JSON.stringify({ name, distribution: { kind: 'constant', value: '1ms' } })]
+  const inject = ['chaos', 'inject', 'tools/echo', 'conn.latency', '--allow-writes', '--duration', '5m']
+  const client = await RawClient.open(gateway.mcp('tools'))
+  for (const [own, more] of [
+    [name, named],
+    ['fault-2', ['--delay', '1ms']],
+  ] as const) {
+    const injected = await run([...inject, ...more, ...access])
+    assert.equal(injected.stdout.split(':')[0], own, injected.stderr)
+    await client.call('echo', { text: 'x' })
+    for (const command of [['status'], ['chaos', 'status']]) {
+      const { stdout } = await run([...command, ...access])
+      assert.match(stdout, new RegExp(`^${own} +conn\\.latency +tools/echo `, 'm'))
+      assert.doesNotMatch(stdout, /…/)
+    }
+    assert.equal(await gateway.metric('breakwater_faults_injected_total', `fault="${own}"`), 1)
+    assert.equal((await run(['chaos', 'clear', own, ...access])).stdout, `cleared ${own}\n`)
+  }
+})
+
+test('where no environment is set, the refusal of a fault says so', async () => {
+  const cwd = await newFolder()
+  await writeFile(join(cwd, 'a.json'), JSON.stringify({ mcpServers: { tools: stdioToolbox() } }))
+  const gateway = await Gateway.start({
+    servers: { tools: stdioToolbox() },
+    gateway: { environment: undefined },
+    chaos: { enabled: true },
+  })
+  const access = ['--control', gateway.control, '--token', gateway.token]
+  const refused = await run(['chaos', 'inject', 'tools', 'conn.latency', '--delay', '1s', ...access])
+  assert.equal(refused.code, 1)
+  assert.match(refused.stderr, /gateway\.environment is not set, which counts as production/)
+})
+
+test('a missing file of TLS is named by its key and place, without the value of a variable', async () => {
+  const cwd = await newFolder()
+  const entry = { url: 'https://127.0.0.1:9/mcp', tls: { ca: '${CA_FILE:-/nowhere/s3cret.pem}' } }
+  const ports = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
+  await writeFile(join(cwd, 'a.json'), JSON.stringify({ gateway: ports, mcpServers: { far: entry } }))
+  const place =
+    /a\.json:1:\d+ {2}mcpServers\.far\.tls\.ca {2}warning: the file cannot be read now: no such file/
+  const checked = await run(['validate', 'a.json'], { cwd })
+  assert.equal(checked.code, 0)
+  assert.match(checked.stderr, place)
+  const started = await run(['start', '--config', 'a.json'], { cwd })
+  assert.equal(started.code, 1)
+  assert.match(started.stdout, place)
+  assert.match(started.stderr, /cannot start: mcpServers\.far: tls\.ca cannot be read: no such file$/m)
+  for (const { stdout, stderr } of [checked, started]) assert.doesNotMatch(stdout + stderr, /s3cret/)
+})
+
+test('the script of completion offers commands, subcommands and options', async () => {
+  const cwd = await newFolder()
+  const own = join(cwd, 'breakwater')
+  await writeFile(own, `#!/bin/sh\nexec '${process.execPath}' '${main}' "$@"\n`, { mode: 0o755 })
+  const { stdout: script } = await run(['completion'])
+  const offered = (words: string) =>
+    new Promise<string>((resolve, reject) => {
+      const typed = `COMP_WORDS=(breakwater ${words}); COMP_CWORD=$((${'${#COMP_WORDS[@]}'} - 1)); _breakwater; echo "${'${COMPREPLY[*]}'}"`
+      const env = bound({ ...process.env, PATH: `${cwd}:${process.env.PATH}` })
+      execFile('bash', ['-c', `${script}\n${typed}`], { env }, (error, stdout, stderr) => {
+        if (error === null) resolve(stdout.trim())
+        else reject(new Error(stderr))
+      })
+    })
+  assert.equal(await offered('exp'), 'experiment')
+  assert.equal(await offered('chaos inj'), 'inject')
+  assert.match(await offered('chaos inject tools --dur'), /^--duration\b/)
 })

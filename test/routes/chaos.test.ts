@@ -67,7 +67,7 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   const { ask, send } = chaosApp()
   const body = { target: 'test/t', config: error503, durationMs: 30_000 }
   const injected = await ask('POST', '/chaos/inject', body)
-  assert.deepEqual([injected.status, injected.body], [200, { faultId: 'fault-1', durationMs: 30_000 }])
+  assert.deepEqual([injected.status, injected.body], [200, { faultId: 'fault-1', name: 'fault-1', durationMs: 30_000 }])
   assert.equal((await send(toolCall('t'))).kind, 'failed')
   assert.equal((await send(toolCall('other'))).kind, 'answered')
   const { body: status } = await ask('GET', '/chaos/status')
@@ -100,7 +100,7 @@ test('whoever asks in snake_case is answered in it', async () => {
   const { ask } = chaosApp()
   const config = { type: 'error', status_code: 500 }
   const injected = await ask('POST', '/chaos/inject', { target: 's', config, duration_ms: 5_000 })
-  assert.deepEqual(injected.body, { fault_id: 'fault-1', duration_ms: 5_000 })
+  assert.deepEqual(injected.body, { fault_id: 'fault-1', name: 'fault-1', duration_ms: 5_000 })
   const { body } = await ask('GET', '/chaos/status?style=snake_case')
   assert.deepEqual(body.faults[0], {
     fault_id: 'fault-1',
@@ -154,7 +154,7 @@ test('a fault of a plan can be injected without name and ttl, in either style', 
   const [fault] = controller.status().faults
   assert.deepEqual(
     [fault?.name, fault?.config.ttl, fault?.config.when, fault?.config.maxInjections, fault?.config.match],
-    ['runtime-1', 900_000, { onCall: 3 }, 2, { tenant: 'x', server: 's*', tool: 'q?' }],
+    ['fault-1', 900_000, { onCall: 3 }, 2, { tenant: 'x', server: 's*', tool: 'q?' }],
   )
 })
 
@@ -245,7 +245,7 @@ test('a body that is wrong is refused with what is wrong, and uses up no name', 
   assert.match(await findings({ target: 's', config: { type: 'rpc.error' } }), /rate.*missing/)
   assert.match(await findings({ target: 's/t', config: { type: 'registry.slow_list', rate: 1 } }), /tool/)
   await ask('POST', '/chaos/inject', { target: 's', config: error503 })
-  assert.equal(controller.status().faults[0]?.name, 'runtime-1')
+  assert.equal(controller.status().faults[0]?.name, 'fault-1')
 })
 
 test('a refusal comes with its reason', async () => {
@@ -263,7 +263,7 @@ test('a refusal comes with its reason', async () => {
 })
 
 test('a thousand faults are the most, and all go at once; those of the plan stay', async () => {
-  const { ask, controller } = chaosApp({ config: { faults: [failing('runtime-1')] } })
+  const { ask, controller } = chaosApp({ config: { faults: [failing('fault-1')] } })
   controller.arm('me', 'a test')
   const inject = () => ask('POST', '/chaos/inject', { target: '*', config: error503 })
   for (let number = 0; number < 1_000; number++) assert.equal((await inject()).status, 200)
@@ -272,6 +272,6 @@ test('a thousand faults are the most, and all go at once; those of the plan stay
   assert.deepEqual((await ask('POST', '/chaos/clear-all')).body, { cleared: 'all', count: 1_000 })
   assert.deepEqual(
     controller.status().faults.map(({ name, armed }) => [name, armed]),
-    [['runtime-1', true]],
+    [['fault-1', true]],
   )
 })

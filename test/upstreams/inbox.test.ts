@@ -4,8 +4,10 @@ import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { MAX_MEMBERS } from '../../src/protocol/json-size.ts'
 import { newCall, TestChannel, toolCall } from '../support/caller.ts'
-import { lastId, linked } from '../support/linked.ts'
+import { lastId, linked, openOn } from '../support/linked.ts'
 import { recordedLog } from '../support/log.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { MemoryPipe } from '../support/memory-pipe.ts'
 
 test('an answer that nobody waits for is discarded', async () => {
   const { log, lines } = recordedLog()
@@ -100,17 +102,24 @@ test('a slow channel holds up what comes next, for as long as its call is in fli
   assert.equal(states, 'released given up')
 })
 
-test('noise is skipped, and logged a few times a second at most', async () => {
+test('noise is skipped, and logged once a minute with a count of what was not logged', async () => {
   const { log, lines } = recordedLog()
-  const { pipe, upstreamSession } = await linked({ log })
+  const [pipe, clock] = [new MemoryPipe(), new ManualClock()]
+  const upstreamSession = await openOn(pipe, undefined, undefined, log, { clock })
   const outcome = upstreamSession.exchange(toolCall('t'))
   for (let i = 0; i < 100; i++) void pipe.say(`not JSON ${'x'.repeat(10_000)}`)
   for (const noise of ['', ' ', '7', 'null', '"text"', '{"jsonrpc":"1.0"}', '{}']) void pipe.say(noise)
   void pipe.say({ id: lastId(pipe), result: {} })
   assert.equal((await outcome).kind, 'answered')
   const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
-  assert.equal(skipped.length, 5)
-  assert.ok(skipped.every(({ excerpt }) => String(excerpt).length <= 200))
+  assert.equal(skipped.length, 1)
+  assert.ok(String(skipped[0]?.excerpt).length <= 200)
+  await clock.advance(60_000)
+  void pipe.say('not JSON either')
+  assert.deepEqual(
+    lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message').map(({ dropped }) => dropped),
+    [0, 104],
+  )
 })
 
 test('the messages of a batch are taken one by one', async () => {

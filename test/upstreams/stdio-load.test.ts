@@ -53,16 +53,11 @@ test('a line of 100 MB ends its call, is never in memory, and holds up no other 
 test('binary noise is skipped', async (t) => {
   const { log, lines } = recordedLog()
   const upstreamSession = await open(stdioUpstream(t, { log, maxReply: MIB }))
-  const since = performance.now()
   for (const bytes of [1, 10_000, MIB]) await result(ask(upstreamSession, 'raw/noise', { bytes }))
   assert.deepEqual(await result(ask(upstreamSession, 'ping')), {})
   const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
-  // Of thousands, a few a second.
-  const seconds = Math.ceil((performance.now() - since) / 1_000)
-  assert.ok(
-    skipped.length >= 1 && skipped.length <= 5 * (seconds + 1),
-    `${skipped.length} lines in ${seconds} s`,
-  )
+  // Of thousands, one a minute.
+  assert.equal(skipped.length, 1)
 })
 
 test('a server that does not read costs the memory of the calls that wait, and no more', async (t) => {

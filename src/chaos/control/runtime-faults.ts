@@ -48,6 +48,8 @@ interface FaultLease {
   cancel: Cancel
 }
 
+const idOf = (number: number) => `fault-${number}`
+
 /**
  * Faults that come and go one by one, at the word of the runtime API: each has an id and a time to live; and, if whoever
  * makes it wants that, a lease, which ends it as soon as nobody has renewed it for so long.
@@ -60,6 +62,18 @@ export class RuntimeFaults {
 
   constructor(parts: RuntimeParts) {
     this.#parts = parts
+  }
+
+  /** The id of the next fault, which is also its name if it has none of its own: no other fault has that name. */
+  nextId(): string {
+    return idOf(this.#nextNumber())
+  }
+
+  #nextNumber(): number {
+    const { isPlanned, armed } = this.#parts
+    let number = this.#made + 1
+    while (isPlanned(idOf(number)) || armed.get(idOf(number)) !== undefined) number++
+    return number
   }
 
   /** Arms a fault. `durationMs`: how long, in place of its `ttl`; cut to `maxTtl`. `leaseMs`: and only while it is renewed. */
@@ -80,8 +94,9 @@ export class RuntimeFaults {
     }
     const count = this.list().length
     if (count >= MAX_RUNTIME_FAULTS) return refused(`too many faults (${count} of ${MAX_RUNTIME_FAULTS})`)
+    const number = this.#nextNumber()
     onBegin()
-    const id = `fault-${++this.#made}`
+    const id = idOf((this.#made = number))
     this.#names.set(id, fault.name)
     armed.change([limited], random(), { id })
     const { counts } = armed.get(fault.name)!

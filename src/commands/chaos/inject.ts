@@ -145,7 +145,7 @@ function extra(values: Values): Config {
 }
 
 interface Injected {
-  readonly faultId: string
+  readonly name: string
   readonly durationMs: number
   /** What else there is to know. */
   readonly note?: string
@@ -185,7 +185,7 @@ export const inject: Command = {
       ...(values['allow-writes'] === true ? { allowWrites: true } : {}),
     }
     return ask(args, { method: 'POST', path: '/chaos/inject', body }, (injected: Injected) => [
-      `${injected.faultId}: ${type} at ${target} for ${formatDuration(injected.durationMs)}`,
+      `${injected.name}: ${type} at ${target} for ${formatDuration(injected.durationMs)}`,
       // Said here with the option of this command.
       ...(injected.note === undefined ? [] : [SPARED]),
     ])

@@ -82,7 +82,7 @@ function typePage(name: string, type: FaultType<unknown>): string {
     fieldTable(schema as z.ZodObject),
     yaml([{ name: exampleName, type: name, ...example }]),
     '## Metrics',
-    `\`breakwater_faults_injected_total{type="${name}"}\` counts it. \`breakwater_fault_outcomes_total\` says what became of it, \`breakwater_fault_delay_seconds_total\` how long agents had to wait for good answers because of it, and \`breakwater_fault_reactions_total\` what retries and breakers did; they go by the name of the fault. Those that were injected over the API share the name \`_runtime\`.`,
+    `\`breakwater_faults_injected_total{type="${name}"}\` counts it. \`breakwater_fault_outcomes_total\` says what became of it, \`breakwater_fault_delay_seconds_total\` how long agents had to wait for good answers because of it, and \`breakwater_fault_reactions_total\` what retries and breakers did; they go by the name of the fault.`,
     ...(sides.includes('upstream') && methods.every(isOfGateway)
       ? [
           `Towards servers the gateway asks this by itself: there \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts it, and none of the others.`,

@@ -37,6 +37,12 @@ interface Found {
 /** What stands between the names of servers and tools unless a config says otherwise, which an imported one does not. */
 const SEPARATOR = '__'
 
+/** The config of a client says nothing of these: whoever imports it means to try things out, on their own machine. */
+const HEAD = `gateway:
+  # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.
+  environment: development
+`
+
 /** Makes one config of those of clients, and of descriptions of servers by a registry. Never rejects. */
 export async function importFiles(files: readonly string[], env: Env): Promise<Imported> {
   const servers = new Map<string, Found>()
@@ -93,7 +99,7 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
   }
   if (problems.length > 0) return { ok: false, problems }
   const mcpServers = Object.fromEntries([...servers].map(([name, { entry }]) => [name, entry]))
-  const text = stringify({ mcpServers }, { lineWidth: 0 })
+  const text = `${HEAD}${stringify({ mcpServers }, { lineWidth: 0 })}`
   return { ok: true, text, servers: servers.size, variables: variablesIn(text), notes }
 }
 

@@ -217,9 +217,9 @@ const gateway = z
       .default(false)
       .describe('Whether servers that are added through the admin API may be programs to run (`command`).'),
     environment: environmentName
-      .default('production')
+      .optional()
       .describe(
-        'What this gateway serves. Faults may be armed in dev, development, test, staging, sandbox, qa and local, and in what `chaosEnvironments` names; the environment variables NODE_ENV and ENVIRONMENT, where they are set, have to be one of these as well. Fixed at boot: a reload cannot change it.',
+        'What this gateway serves; unset counts as `production`. Faults may be armed in dev, development, test, staging, sandbox, qa and local, and in what `chaosEnvironments` names; the environment variables NODE_ENV and ENVIRONMENT, where they are set, have to be one of these as well. Fixed at boot: a reload cannot change it.',
       ),
     chaosEnvironments: z
       .array(environmentName.refine(mayBeForTests, 'faults are never armed in an environment of that name'))

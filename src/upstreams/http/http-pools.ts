@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
 import { Pool } from 'undici'
+import { whyUnreadable } from '../../config/files/read-text.ts'
 import type { Layer } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { connectorOf } from './connector.ts'
@@ -17,22 +18,26 @@ interface TlsOptions {
   readonly rejectUnauthorized: boolean
 }
 
-/** The options of a socket, with the contents of the files that are named. Throws for those that cannot be read. */
+/** The options of a socket, with the contents of the named files. Throws for a file that cannot be read; the error names its key only. */
 export function readTls(tls: TlsOptions | undefined) {
   if (tls === undefined) return {}
   const { ca, cert, key, rejectUnauthorized } = tls
   return {
     rejectUnauthorized,
-    ...(ca === undefined ? {} : { ca: contentsOf(ca) }),
-    ...(cert === undefined ? {} : { cert: contentsOf(cert) }),
-    ...(key === undefined ? {} : { key: contentsOf(key) }),
+    ...(ca === undefined ? {} : { ca: contentsOf('ca', ca) }),
+    ...(cert === undefined ? {} : { cert: contentsOf('cert', cert) }),
+    ...(key === undefined ? {} : { key: contentsOf('key', key) }),
   }
 }
 
 /** A pipe would wait for whoever writes to it, and a device may have no end, while all calls wait. */
-function contentsOf(file: string): Buffer {
-  if (!statSync(file).isFile()) throw new Error(`${file} is no regular file`)
-  return readFileSync(file)
+function contentsOf(key: string, file: string): Buffer {
+  try {
+    if (!statSync(file).isFile()) throw new Error('it is no regular file')
+    return readFileSync(file)
+  } catch (error) {
+    throw new Error(`tls.${key} cannot be read: ${whyUnreadable(error)}`, { cause: error })
+  }
 }
 
 /** How a server is reached over Streamable HTTP. */

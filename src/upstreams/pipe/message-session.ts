@@ -196,8 +196,8 @@ export class MessageSession implements UpstreamSession {
   }
 }
 
-/** How many unreadable messages a second are logged, and how much of each, in characters. */
-const NOISE_PER_SECOND = 5
+/** One unreadable message in so many milliseconds is logged, and so many characters of the message: a server may write notes all day. */
+const NOISE_EVERY_MS = 60_000
 const EXCERPT = 200
 
 /** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
@@ -206,6 +206,7 @@ class Inbox implements PipeEvents {
   readonly #requests: ServerRequests
   readonly #terms: Terms
   readonly #noise: LogThrottle
+  readonly #tooLarge: LogThrottle
   readonly closed: (error: GatewayError) => void
 
   constructor(
@@ -217,7 +218,8 @@ class Inbox implements PipeEvents {
     this.#calls = calls
     this.#requests = requests
     this.#terms = terms
-    this.#noise = new LogThrottle(terms.clock, NOISE_PER_SECOND)
+    this.#noise = new LogThrottle(terms.clock, 1, NOISE_EVERY_MS)
+    this.#tooLarge = new LogThrottle(terms.clock, 1, NOISE_EVERY_MS)
     this.closed = closed
   }
 
@@ -259,7 +261,7 @@ class Inbox implements PipeEvents {
     const entry = this.#calls.get(id)
     this.#calls.finished(id)
     if (entry !== undefined) return void this.#calls.settle(entry, failure(entry.call, error))
-    this.#noise.admit((dropped) =>
+    this.#tooLarge.admit((dropped) =>
       this.#terms.log.warn({ why: error.message, dropped }, 'threw away a message that is too large'),
     )
   }

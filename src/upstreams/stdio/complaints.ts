@@ -1,8 +1,10 @@
 import { clip } from '../../units/clip.ts'
 
-/** How many lines of standard error are kept, and how much of each, in characters. */
-const KEPT_LINES = 20
+/** How much of each line is kept, in characters. */
 const KEPT_CHARACTERS = 1_000
+
+/** A line that names a cause counts until so many further lines have come: a long stack may stand below the line. */
+const CAUSE_HOLDS_FOR = 200
 
 /** Lines that name a cause. What stands below them is where it happened, and with what. */
 const CAUSE =
@@ -11,19 +13,28 @@ const CAUSE =
 /** What runtimes and package managers write below the cause. */
 const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
 
-/** The last lines that a process wrote to its standard error. */
+/** What a process complained about most lately on its standard error. */
 export class Complaints {
-  readonly #lines: string[] = []
+  #cause = ''
+  #sinceCause = 0
+  /** The last line that is no postscript, and the last line of all. */
+  #line = ''
+  #last = ''
 
   add(line: string): void {
     if (line.trim() === '') return
-    this.#lines.push(clip(line, KEPT_CHARACTERS))
-    if (this.#lines.length > KEPT_LINES) this.#lines.shift()
+    this.#last = clip(line, KEPT_CHARACTERS)
+    this.#sinceCause++
+    if (POSTSCRIPT.test(line)) return
+    this.#line = this.#last
+    if (!CAUSE.test(this.#last)) return
+    this.#cause = this.#last
+    this.#sinceCause = 0
   }
 
   /** The line that says most likely why the process ended; empty when there is none. */
   get told(): string {
-    const lines = this.#lines.filter((line) => !POSTSCRIPT.test(line))
-    return lines.findLast((line) => CAUSE.test(line)) ?? lines.at(-1) ?? this.#lines.at(-1) ?? ''
+    if (this.#cause !== '' && this.#sinceCause <= CAUSE_HOLDS_FOR) return this.#cause
+    return this.#line || this.#last
   }
 }

@@ -90,7 +90,7 @@ test('what may not be run is refused before anything is injected, and a plan say
   const plan = await gateway.post<{ refusals: string[]; targets: Json }>('/admin/experiments/plan', {
     spec: specOf(),
   })
-  assert.match(plan.body.refusals.join(), /^fault "runtime-\d+" is armed at these servers$/)
+  assert.match(plan.body.refusals.join(), /^fault "fault-\d+" is armed at these servers$/)
   await gateway.post('/chaos/clear', { faultId: body.faultId })
   const free = await gateway.post<{ refusals: string[]; targets: { servers: Json[] } }>(
     '/admin/experiments/plan',

@@ -1,0 +1,37 @@
+import { runCommand } from './arguments.ts'
+import type { Commands, Run } from './listed.ts'
+
+const usage = `breakwater completion
+
+  Prints the script by which bash or zsh completes commands and their options. For this shell, or in ~/.bashrc or ~/.zshrc:
+
+  source <(breakwater completion)
+
+  --help                  this text`
+
+/** `breakwater completion`: options and subcommands are read from the help of their command, so the script knows none by itself. */
+export function completionOf(commands: Commands): Run {
+  return (args, out) =>
+    runCommand(args, { usage, options: {}, positionals: [] }, out, () => {
+      out.stdout(scriptOf(Object.keys(commands)))
+      return Promise.resolve(0)
+    })
+}
+
+const scriptOf = (names: readonly string[]) => `if [ -n "\${ZSH_VERSION-}" ]; then
+  autoload -Uz compinit bashcompinit && compinit -u && bashcompinit
+fi
+_breakwater() {
+  local word=\${COMP_WORDS[COMP_CWORD]} command=\${COMP_WORDS[1]} words help
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    words='${names.join(' ')}'
+  else
+    help=$("\${COMP_WORDS[0]}" help "$command" 2>/dev/null)
+    words=$(printf '%s\\n' "$help" | grep -oE -e '--[a-z][a-z-]*')
+    if [ "$COMP_CWORD" -eq 2 ]; then
+      words="$words $(printf '%s\\n' "$help" | sed -nE "s/^  breakwater $command ([a-z-]+( [|] [a-z-]+)*).*/\\1/p" | tr -d '|')"
+    fi
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+}
+complete -o default -F _breakwater breakwater`

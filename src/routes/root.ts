@@ -1,0 +1,38 @@
+import type { FastifyInstance } from 'fastify'
+import { version } from '../protocol/identity.ts'
+
+/** Paths by what they are for. */
+export type Directory = Readonly<Record<string, string>>
+
+/** The paths of the data plane. */
+export const dataDirectory: Directory = {
+  '/mcp': 'MCP: all servers, their tools as {server}__{tool}',
+  '/mcp/{server}': 'MCP: one server as it is',
+  '/livez': 'whether the process serves',
+  '/readyz': 'whether servers are up, and which',
+}
+
+/** The paths of the control plane that read most often. */
+export const controlDirectory: Directory = {
+  '/metrics': 'Prometheus',
+  '/admin/servers': 'servers, their states and tools',
+  '/admin/mesh': 'policies in force, and what they do',
+  '/admin/chaos': 'faults, and what came of them',
+  '/admin/experiments': 'experiments and their verdicts',
+  '/admin/incidents': 'times in which servers were not well',
+  '/admin/sessions': 'sessions of agents',
+  '/admin/config': 'the config in force',
+}
+
+/** `GET /`: says as text where everything is, for whoever opens the port by hand. */
+export function registerRoot(app: FastifyInstance, directory: Directory): void {
+  const paths = Object.entries(directory)
+  const width = Math.max(...paths.map(([path]) => path.length))
+  const lines = [
+    `Breakwater ${version}`,
+    '',
+    ...paths.map(([path, about]) => `  ${path.padEnd(width)}  ${about}`),
+    '',
+  ]
+  app.get('/', (_, reply) => reply.type('text/plain; charset=utf-8').send(lines.join('\n')))
+}
