@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { TurnBatch } from '../mesh/turns.ts'
 import { encodeEvent } from '../protocol/sse.ts'
+import { comment, type KeepAlive, type OpenReply, STREAM_LOOKS } from './keep-alive.ts'
 import type { ReplayLog } from './replay.ts'
 import { forWire } from './unread-replies.ts'
 
@@ -22,25 +23,34 @@ const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 /** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
 const MAX_BACKLOG = 256 * 1024
 
+/** What looks after the connection of a stream. */
+export interface StreamCare {
+  /** Told of a connection that did not take all at once. */
+  readonly unread: (response: ServerResponse) => void
+  readonly keepAlive: KeepAlive
+}
+
 /**
  * One stream of events to a client. It outlives its connection: what is sent while nobody listens goes
  * to the replay log, and a client that comes back gets it.
  */
-export class EventStream {
+export class EventStream implements OpenReply {
   readonly number: number
+  readonly mostQuietLooks = STREAM_LOOKS
+  quietLooks = 0
   readonly #log: ReplayLog
-  readonly #unread: (response: ServerResponse) => void
+  readonly #care: StreamCare
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
   /** How much of what was repeated to the connection could not be sent at once, in bytes. */
   #repeated = 0
 
-  /** `number` is unique within the session; `unread` is told of a connection that did not take all at once. */
-  constructor(number: number, log: ReplayLog, unread: (response: ServerResponse) => void) {
+  /** `number` is unique within the session. */
+  constructor(number: number, log: ReplayLog, care: StreamCare) {
     this.number = number
     this.#log = log
-    this.#unread = unread
+    this.#care = care
   }
 
   get attached(): boolean {
@@ -56,13 +66,14 @@ export class EventStream {
     response: ServerResponse,
     { after, priming, shift = 0 }: { after?: number | undefined; priming: boolean; shift?: number },
   ): void {
-    this.#response?.end()
-    this.#response = undefined
+    this.end()
     // A client that is gone already would never be heard to leave.
     if (response.destroyed) return
     this.#response = response
+    this.quietLooks = 0
+    this.#care.keepAlive.add(this)
     response.once('close', () => {
-      if (this.#response === response) this.#response = undefined
+      if (this.#response === response) this.#detach()
     })
     const { socket } = response
     if (socket !== null) {
@@ -81,7 +92,7 @@ export class EventStream {
     }
     this.#delivered = this.#sequence
     this.#repeated = response.writableLength
-    if (response.writableNeedDrain) this.#unread(response)
+    if (response.writableNeedDrain) this.#care.unread(response)
   }
 
   /** How many bytes stand around the next message. */
@@ -96,8 +107,9 @@ export class EventStream {
     const response = this.#response
     if (response === undefined) return undefined
     this.#delivered = sequence
+    this.quietLooks = 0
     if (response.write(forWire(encodeEvent(data, `${this.number}-${sequence}`)))) return undefined
-    this.#unread(response)
+    this.#care.unread(response)
     return drained(response)
   }
 
@@ -109,7 +121,7 @@ export class EventStream {
       response.socket?.uncork()
       if (this.#isBehind(response)) {
         response.req.socket.destroy()
-        this.#response = undefined
+        this.#detach()
       }
     }
     void this.send(data)
@@ -122,12 +134,21 @@ export class EventStream {
   /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. */
   pause(retryMs: number): void {
     this.#response?.end(`id: ${this.number}-${this.#sequence}\nretry: ${retryMs}\ndata: \n\n`)
-    this.#response = undefined
+    this.#detach()
+  }
+
+  keepAlive(): void {
+    if (this.#response !== undefined) comment(this.#response)
   }
 
   end(): void {
     this.#response?.end()
+    this.#detach()
+  }
+
+  #detach(): void {
     this.#response = undefined
+    this.#care.keepAlive.delete(this)
   }
 }
 

@@ -3,13 +3,14 @@ import type { Clock } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { formatRate, KeyedLimit, perSecond } from '../policies/rate-limit/limit.ts'
 import type { Rate } from '../policies/state/token-bucket.ts'
+import type { KeepAlive } from './keep-alive.ts'
 import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import type { Tarpit } from './tarpit.ts'
 import type { Tenancies } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
-/** What keeps one agent from taking what is for all. */
+/** What keeps one agent from taking what is for all, and its connections from being taken for dead. */
 export interface Guards {
   /** How fast requests may come. */
   readonly limits: RequestLimits
@@ -23,6 +24,8 @@ export interface Guards {
   readonly defect: (id: RequestId, cause: unknown) => string
   /** Replies that wait for clients which do not read them. */
   readonly unread: UnreadReplies
+  /** Replies that are open, which say something while they are quiet. */
+  readonly keepAlive: KeepAlive
   /** What is kept of events for clients that come back, of all sessions together. */
   readonly replay: ReplayBudget
 }

@@ -6,7 +6,9 @@ import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
 import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
+import { SseDecoder } from '../protocol/sse.ts'
 import type { EventStream } from './event-stream.ts'
+import { COMMENT, maySpeakUp, type OpenReply, REPLY_LOOKS } from './keep-alive.ts'
 import { resetNow } from '../upstreams/http/shaped-connection.ts'
 import type { Response } from './respond.ts'
 import type { Session } from './session.ts'
@@ -17,8 +19,10 @@ import type { InboundRequest } from './inbound-request.ts'
 /** A client that has been gone for so long, in milliseconds, has not just lost its connection. */
 const ABANDONED_MS: Millis = 1_000
 
-/** The reply to one POST: JSON, unless something has to travel before the answer; then a stream of events. */
-export class PostReply {
+/** The reply to one POST: JSON, unless something has to travel before the answer, or that is long in coming; then a stream of events. */
+export class PostReply implements OpenReply {
+  readonly mostQuietLooks = REPLY_LOOKS
+  quietLooks = 0
   readonly #session: Session
   readonly #response: ServerResponse
   readonly #clock: Clock
@@ -65,6 +69,13 @@ export class PostReply {
     }
   }
 
+  /** Begins a stream for an answer that is long in coming, if the client reads one: from then on the stream says by itself that it is alive. */
+  keepAlive(): void {
+    if (!maySpeakUp(this.#response)) return
+    this.#open()
+    this.#response.write(COMMENT)
+  }
+
   /**
    * Has a call hold no slot for longer than a moment once its client has closed the connection. In the legacy era that cancels nothing, and the
    * client may come back to a stream; but agents that die in a call that hangs must not keep others out.
@@ -72,7 +83,9 @@ export class PostReply {
   watch(record: CallRecord): void {
     // One listener however many requests a batch holds: Node warns of more than ten.
     if (this.#watched.push(record) > 1) return
+    this.#session.keepAlive.add(this)
     this.#response.on('close', () => {
+      this.#session.keepAlive.delete(this)
       if (this.#response.writableFinished || this.#watched.every(({ isOver }) => isOver)) return
       this.#clock.after(ABANDONED_MS, () => {
         if (this.#stream?.attached === true) return
@@ -83,8 +96,9 @@ export class PostReply {
 
   /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. A promise where that takes several turns. */
   finish(responses: readonly Response[]): Promise<void> | void {
+    this.#session.keepAlive.delete(this)
     const wire = responses.find(({ wire }) => wire !== undefined && wire.end !== 'shape')?.wire
-    if (wire !== undefined) {
+    if (wire !== undefined && (this.#stream === undefined || wire.end === 'reset')) {
       putOnWire(this.#response, wire)
       if (this.#stream !== undefined) this.#session.streams.close(this.#stream)
       return
@@ -99,14 +113,14 @@ export class PostReply {
   /** Sends answers as events, of several each large one in a turn of its own. */
   #sendOver(stream: EventStream, responses: readonly Response[]): Promise<void> | void {
     if (responses.length > 1 && responses.some(isLarge)) return this.#sendInTurns(stream, responses)
-    for (const { text } of responses) void stream.send(text)
+    for (const response of responses) sendMessages(stream, response)
     this.#session.streams.close(stream)
   }
 
   async #sendInTurns(stream: EventStream, responses: readonly Response[]): Promise<void> {
     for (const response of responses) {
       if (isLarge(response)) await ownTurn(this.#session.client)
-      during('reply', () => void stream.send(response.text))
+      during('reply', () => sendMessages(stream, response))
     }
     this.#session.streams.close(stream)
   }
@@ -116,7 +130,9 @@ export class PostReply {
   }
 
   #open(): EventStream {
-    return (this.#stream ??= this.#session.streams.open(this.#response))
+    if (this.#stream !== undefined) return this.#stream
+    this.#session.keepAlive.delete(this)
+    return (this.#stream = this.#session.streams.open(this.#response))
   }
 }
 
@@ -186,6 +202,26 @@ export function putOnWire(
     response.writeHead(status, { ...rest, 'content-length': Buffer.byteLength(body) })
   }
   response.end(body)
+}
+
+/**
+ * The messages of a response in a stream of events that has begun. A fault that wants other bytes gets them as a message of its own; one that
+ * wants another HTTP status, for which it is too late, leaves the error.
+ */
+export function asMessages({ text, wire }: Response): string[] {
+  if (wire === undefined || wire.end === 'shape') return [text]
+  const { status = 200, headers, body = '' } = wire
+  if (status >= 300) return [text]
+  if (headers?.['content-type'] !== EVENT_STREAM) return [body]
+  const messages: string[] = []
+  new SseDecoder(Infinity, ({ data }) => messages.push(data)).feed(Buffer.from(body))
+  return messages
+}
+
+const EVENT_STREAM = 'text/event-stream'
+
+function sendMessages(stream: EventStream, response: Response): void {
+  for (const text of asMessages(response)) void stream.send(text)
 }
 
 /** Why a request goes no further: an HTTP status, and the text of a JSON-RPC error. */

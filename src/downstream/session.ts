@@ -18,7 +18,8 @@ import { isListChange } from '../protocol/list-changes.ts'
 import type { LegacyVersion } from '../protocol/versions.ts'
 import { SessionCallPlace } from './call-place.ts'
 import type { Endpoint } from './endpoint.ts'
-import { EventStream, readEventId } from './event-stream.ts'
+import { EventStream, readEventId, type StreamCare } from './event-stream.ts'
+import type { KeepAlive } from './keep-alive.ts'
 import type { Asked, Quotas } from './quotas.ts'
 import { type ReplayBudget, type ReplayLimits, ReplayLog } from './replay.ts'
 import { SessionTenants } from './tenancy.ts'
@@ -40,6 +41,7 @@ export interface SessionParts {
   readonly clock: Clock
   readonly replay: ReplayLimits
   readonly unread: UnreadReplies
+  readonly keepAlive: KeepAlive
   readonly replayBudget: ReplayBudget
   readonly quotas: Pick<Quotas, 'calls' | 'pendingInputs'>
   /** Puts a server's message into the words of the endpoint; undefined drops it. */
@@ -83,11 +85,17 @@ export class Session implements Caller {
     this.#parts = parts
     this.asked = new PendingServerRequests(parts.outbound)
     this.tenants = new SessionTenants(parts.id)
-    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, (response) =>
-      this.wrote(response),
-    )
+    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, {
+      unread: (response) => this.wrote(response),
+      keepAlive: parts.keepAlive,
+    })
     this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
     this.#lastUsed = parts.clock.now()
+  }
+
+  /** What has its replies say something while they are quiet. */
+  get keepAlive(): KeepAlive {
+    return this.#parts.keepAlive
   }
 
   get listening(): boolean {
@@ -210,23 +218,15 @@ class SessionStreams {
   readonly standalone: EventStream
   readonly #log: ReplayLog
   readonly #priming: boolean
-  readonly #unread: (response: ServerResponse) => void
+  readonly #care: StreamCare
   readonly #open = new Map<number, EventStream>()
   #count = STANDALONE
 
-  /**
-   * `priming` gives clients an id to resume from before the first event of a stream; `unread` is told of connections
-   * that did not take all at once.
-   */
-  constructor(
-    limits: ReplayLimits,
-    budget: ReplayBudget,
-    priming: boolean,
-    unread: (response: ServerResponse) => void,
-  ) {
+  /** `priming` gives clients an id to resume from before the first event of a stream. */
+  constructor(limits: ReplayLimits, budget: ReplayBudget, priming: boolean, care: StreamCare) {
     this.#log = new ReplayLog(limits, budget)
     this.#priming = priming
-    this.#unread = unread
+    this.#care = care
     this.standalone = this.#stream(STANDALONE)
   }
 
@@ -267,7 +267,7 @@ class SessionStreams {
   }
 
   #stream(number: number): EventStream {
-    return new EventStream(number, this.#log, this.#unread)
+    return new EventStream(number, this.#log, this.#care)
   }
 }
 

@@ -10,6 +10,7 @@ import type { Guards } from './guards.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { bearsCredentialsOf, principalOf, withoutAuthorization } from './credentials.ts'
 import { initializeBytes } from './initialize.ts'
+import type { KeepAlive } from './keep-alive.ts'
 import { EvictingQuota, halfOf, type Holding } from './quotas.ts'
 import type { ReplayBudget } from './replay.ts'
 import { Session, type SessionParts } from './session.ts'
@@ -42,6 +43,7 @@ export class Sessions {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #unread: UnreadReplies
+  readonly #keepAlive: KeepAlive
   readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
   /** Those whose server was removed: they end with their last call. */
@@ -59,7 +61,7 @@ export class Sessions {
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
-    { unread, replay, quotas }: Pick<Guards, 'unread' | 'replay' | 'quotas'>,
+    { unread, keepAlive, replay, quotas }: Pick<Guards, 'unread' | 'keepAlive' | 'replay' | 'quotas'>,
   ) {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
@@ -67,6 +69,7 @@ export class Sessions {
     this.#quotas = quotas
     this.#initializeParamsQuota = quotas.initializeParams
     this.#unread = unread
+    this.#keepAlive = keepAlive
     this.#replay = replay
     this.#live = live
     this.#clock = clock
@@ -116,6 +119,7 @@ export class Sessions {
       id: randomUUID(),
       clock: this.#clock,
       unread: this.#unread,
+      keepAlive: this.#keepAlive,
       replayBudget: this.#replay,
       quotas: this.#quotas,
       replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },

@@ -24,11 +24,18 @@ export class ShapedReply {
     this.#wrote = wrote
   }
 
-  /** One more fault, which the bytes come to before all others. */
-  add(shape: WireShape): void {
+  /** One more fault, which the bytes come to before all others. False when it is too late: a part of the reply is written. */
+  add(shape: WireShape): boolean {
     const response = this.#response
-    if (response.headersSent || response.destroyed) return shape.over?.()
-    if (response.socket !== null) return this.#begin(response.socket, shape)
+    if (response.destroyed) shape.over?.()
+    else if (response.headersSent) return false
+    else if (response.socket !== null) this.#begin(response.socket, shape)
+    else this.#beginLater(shape)
+    return true
+  }
+
+  #beginLater(shape: WireShape): void {
+    const response = this.#response
     // One that waits for an earlier reply of its connection has no socket yet, and gets none if the connection ends before.
     const begin = (socket: Socket) => {
       response.off('close', leave)

@@ -12,6 +12,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { isLoopback } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
 import { type Guards, requestLimitNames, RequestLimits } from '../downstream/guards.ts'
+import { KeepAlive } from '../downstream/keep-alive.ts'
 import { clientOf, type Quota, quotaLimits, Quotas } from '../downstream/quotas.ts'
 import { ReplayBudget } from '../downstream/replay.ts'
 import { gatewayErrorText } from '../downstream/respond.ts'
@@ -51,6 +52,7 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
     replay: new ReplayBudget(sessions.replayTotal, () => metrics.replayDropped.inc()),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),
+    keepAlive: new KeepAlive(clock),
   }
 }
 

@@ -51,8 +51,8 @@ export interface Channel {
    * A promise means "wait for it before the next one" (backpressure).
    */
   send(message: Message, answer?: Answer): Promise<void> | undefined
-  /** Adds a fault to the bytes of the reply to the agent; one that is added later works before it. To be called before anything is written. */
-  shape?(shape: WireShape): void
+  /** Adds a fault to the bytes of the reply to the agent; one that is added later works before it. False when a part of the reply is written already. */
+  shape?(shape: WireShape): boolean
   /** How many bytes stand around a message in the reply to the agent, as it goes by now: 0 unless it is a stream of events. */
   framing?(): number
   /**

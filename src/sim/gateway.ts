@@ -219,7 +219,15 @@ const agent: Caller = {
 }
 
 /** Replies have bytes, which faults may break, and reach the agent in no time. */
-const nowhere: Channel = { open: ignore, pause: ignore, send: () => undefined, shape: ({ over }) => over?.() }
+const nowhere: Channel = {
+  open: ignore,
+  pause: ignore,
+  send: () => undefined,
+  shape({ over }) {
+    over?.()
+    return true
+  },
+}
 const NO_HEADERS = {}
 
 function ignore(): void {}

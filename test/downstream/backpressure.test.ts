@@ -8,12 +8,13 @@ import { ReplayLog } from '../../src/downstream/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
-const newStream = () =>
-  new EventStream(
-    1,
-    new ReplayLog({ events: 10, bytes: 10 }, testGuards(new ManualClock()).replay),
-    () => undefined,
-  )
+const newStream = () => {
+  const { replay, keepAlive } = testGuards(new ManualClock())
+  return new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }, replay), {
+    unread: () => undefined,
+    keepAlive,
+  })
+}
 
 const CHUNK = 'x'.repeat(256 * 1024)
 

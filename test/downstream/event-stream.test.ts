@@ -7,10 +7,10 @@ import { ReplayLog } from '../../src/downstream/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 
-const newStream = (
-  number = 3,
-  log = new ReplayLog({ events: 100, bytes: 10_000 }, testGuards(new ManualClock()).replay),
-) => new EventStream(number, log, () => undefined)
+const { replay, keepAlive } = testGuards(new ManualClock())
+
+const newStream = (number = 3, log = new ReplayLog({ events: 100, bytes: 10_000 }, replay)) =>
+  new EventStream(number, log, { unread: () => undefined, keepAlive })
 
 test('what is sent arrives as events, each with an id', async (t) => {
   const hold = await holdResponses(t)

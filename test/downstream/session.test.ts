@@ -115,5 +115,6 @@ test('the end of a session ends its calls and streams', async (t) => {
   session.close(error)
   await Promise.all([listening.client.ended, posting.client.ended])
   assert.equal(call.reason, error)
+  await clock.advance(3_000)
   assert.equal(clock.pending, 0)
 })

@@ -1,4 +1,5 @@
 import { type Guards, RequestLimits, type RequestRates } from '../../src/downstream/guards.ts'
+import { KeepAlive } from '../../src/downstream/keep-alive.ts'
 import { Quotas } from '../../src/downstream/quotas.ts'
 import { ReplayBudget } from '../../src/downstream/replay.ts'
 import { Tarpit } from '../../src/downstream/tarpit.ts'
@@ -24,5 +25,6 @@ export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
     tarpit: new Tarpit(clock, 1_000, quotas.calls, () => undefined),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, () => undefined),
+    keepAlive: new KeepAlive(clock),
   }
 }

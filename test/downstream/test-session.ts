@@ -22,6 +22,7 @@ export function idleEndpoint(server: string | undefined): Endpoint {
 /** A session that no client has connected to yet. */
 export function testSession(parts: Partial<SessionParts> = {}) {
   const clock = new ManualClock()
+  const guards = testGuards(clock)
   const session = new Session({
     id: 'session-1',
     endpoint: idleEndpoint(undefined),
@@ -32,9 +33,15 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },
+<<<<<<< HEAD
     unread: testGuards(clock).unread,
     replayBudget: testGuards(clock).replay,
     quotas: testGuards(clock).quotas,
+=======
+    unread: guards.unread,
+    keepAlive: guards.keepAlive,
+    replayBudget: guards.replay,
+>>>>>>> 2337a67 (downstream: Keep quiet replies and event streams alive)
     inbound: (_, message) => message,
     outbound: (_, message) => message,
     ...parts,

@@ -4,7 +4,8 @@ import { until } from '../support/until.ts'
 import { EventReader } from './support/event-reader.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { post, RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer } from './support/raw-server.ts'
+import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+import { closeClients, connect, textOf } from './support/sdk-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
 const LIST_CHANGED = 'notifications/tools/list_changed'
@@ -15,12 +16,20 @@ let slow: RawServer
 /** Continues the call that is under way. */
 let proceed: () => void = () => undefined
 
+/** Answers the calls of `held`, in JSON. */
+const held: (() => void)[] = []
+
 before(async () => {
   const remote = await HttpToolbox.start()
   // Streams an event, waits until it is told to go on, and streams another one and the answer.
   slow = await RawServer.start(
     ({ message }, response) => {
       if (message.method !== 'tools/call') return false
+      if ((message.params as Json).name === 'held') {
+        const result = { content: [{ type: 'text', text: 'late' }] }
+        held.push(() => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result })))
+        return true
+      }
       const event = (body: Json) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
       const log = (data: string) =>
         event({ method: 'notifications/message', params: { level: 'info', data } })
@@ -33,7 +42,7 @@ before(async () => {
       }
       return true
     },
-    ['slow'],
+    ['slow', 'held'],
   )
   gateway = await Gateway.start({
     servers: { slow: { url: slow.url }, remote: { url: remote.url }, local: stdioToolbox() },
@@ -41,6 +50,7 @@ before(async () => {
   await gateway.waitFor('up', 'slow', 'remote', 'local')
 })
 after(async () => {
+  await closeClients()
   await cleanUp()
   closeServers()
 })
@@ -65,6 +75,24 @@ for (const server of ['slow', undefined]) {
     assert.equal(slow.of('notifications/cancelled').length, 0)
   })
 }
+
+test('a reply that is long in coming is a stream: the SDK reads it, and a client whose connection broke resumes it', async () => {
+  const sdk = await connect(gateway.mcp('slow'))
+  const called = sdk.callTool({ name: 'held', arguments: {} })
+  const client = await RawClient.open(gateway.mcp('slow'))
+  const params = { name: 'held', arguments: {} }
+  // Resolves when the head of the reply is there; nobody has answered by then.
+  const broken = await client.stream({ jsonrpc: '2.0', id: 'held', method: 'tools/call', params })
+  await until('there is a place to resume from', () => broken.events.length === 1)
+  assert.deepEqual(broken.messages(), [])
+  broken.drop()
+  const resumed = await client.listen(broken.events[0]?.id)
+  await until('both calls are with the server', () => held.length === 2)
+  for (const answer of held.splice(0)) answer()
+  const { result } = await resumed.next('the answer', ({ id }) => id === 'held')
+  assert.equal((result as { content: { text: string }[] }).content[0]?.text, 'late')
+  assert.equal(textOf(await called), 'late')
+})
 
 test('a place that never was cannot be resumed', async () => {
   const client = await RawClient.open(gateway.mcp())

@@ -70,9 +70,13 @@ export async function holdResponses(t: TestContext) {
     server.closeAllConnections()
     server.close()
   })
-  /** Sends a request; `reads` false is a client that takes nothing. */
-  return async ({ reads = true } = {}): Promise<Held> => {
-    const outgoing = request({ port, host: '127.0.0.1', agent: false, path: '/' })
+  /** Sends a request; `reads` false is a client that takes nothing, `accept` what it says that it reads. */
+  return async ({
+    reads = true,
+    accept,
+  }: { readonly reads?: boolean; readonly accept?: string | undefined } = {}): Promise<Held> => {
+    const said = accept === undefined ? {} : { accept }
+    const outgoing = request({ port, host: '127.0.0.1', agent: false, path: '/', headers: said })
     const headers = once(outgoing, 'response').then(([incoming]) => incoming as IncomingMessage)
     const arrived = new Promise<ServerResponse>((resolve) => waiting.push(resolve))
     outgoing.on('error', () => undefined).end()

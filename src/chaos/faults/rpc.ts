@@ -14,6 +14,7 @@ import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
 import { duration } from '../../units/duration.ts'
 import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
 import {
+  BEGUN,
   diverted,
   endOf,
   errorBody,
@@ -60,7 +61,7 @@ function breakable(call: Call, outcome: Outcome, injection: Injection): CallResu
   if (injection.released.aborted) return void injection.notReached(ENDED)
   if (outcome.kind !== 'answered') return void injection.notReached(NO_REPLY)
   if (injection.side === 'client' && call.record.firstByteAt !== undefined)
-    return void injection.notApplicable('a part of the reply is with the agent already')
+    return void injection.notApplicable(BEGUN)
   return outcome.result
 }
 

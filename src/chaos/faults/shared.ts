@@ -7,6 +7,9 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
 import { ENDED, type Injection, NO_REPLY, type Only, type RawReply, type Transport } from '../fault.ts'
 
+/** Why a fault of the reply to an agent has nothing to do. */
+export const BEGUN = 'a part of the reply is with the agent already'
+
 /** All requests that travel to a server on an agent's behalf: a connection does not know a tool call from a list. */
 export const requests: readonly string[] = [
   'tools/call',
@@ -65,7 +68,7 @@ export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 
     open: () => channel.open(),
     pause: (retryMs) => channel.pause(retryMs),
     send: (message, answer) => channel.send(message, answer),
-    ...(channel.shape && { shape: (shape) => channel.shape?.(shape) }),
+    ...(channel.shape && { shape: (shape) => channel.shape?.(shape) ?? true }),
     ...(channel.framing && { framing: () => channel.framing?.() ?? 0 }),
     ...(channel.resume && { resume: (shift) => channel.resume?.(shift) }),
     ...ways,
@@ -98,7 +101,12 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
         injection.notApplicable('the reply has no bytes of its own')
         return next(call)
       }
-      const written = new Promise<void>((over) => call.channel.shape?.({ ...shape, over }))
+      let isInTime: boolean | undefined
+      const written = new Promise<void>((over) => (isInTime = call.channel.shape?.({ ...shape, over })))
+      if (isInTime === false) {
+        injection.notApplicable(BEGUN)
+        return next(call)
+      }
       injection.keepsPlace(written)
       return next(call).then((outcome) => towardsAgent(call, outcome, shape, injection, nothing))
     }

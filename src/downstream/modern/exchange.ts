@@ -162,7 +162,7 @@ export class Exchange {
         record.firstByteAt ??= clock.now()
         return this.#turn.post.send(text)
       },
-      shape: (shape) => this.#turn?.post.shape(shape),
+      shape: (shape) => this.#turn?.post.shape(shape) ?? true,
       framing: () => this.#turn?.post.framing ?? 0,
     }
   }
@@ -374,13 +374,17 @@ const RESOURCE_NOT_FOUND = -32002
 
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
-  const { wire } = response
-  if (wire !== undefined && wire.end !== 'shape') return response
+  const { status: given, wire } = response
+  // Of a stream that has begun its text is a message, though the bytes that a fault wants take its place elsewhere.
+  if (wire !== undefined && wire.end !== 'shape') {
+    const { text } = modernise(method, id, { text: response.text, status: given })
+    return { text, status: given, wire }
+  }
   const large = LargeMessage.is(response) ? response : undefined
   const spliced = large && modernBytes(method, id, large)
   if (spliced !== undefined) return spliced
   const value = response.value ?? (parseExactly(response.text) as Record<string, unknown>)
-  const status = isObject(value.error) ? statusOf(value.error.code, response.status) : response.status
+  const status = isObject(value.error) ? statusOf(value.error.code, given) : given
   const find = (text: string) => modernEdits(text, method, id, value)
   if (large !== undefined) return large.edited(find, { status })
   return { text: splice(response.text, find(response.text)), status }

@@ -214,7 +214,7 @@ export class ModernHandler {
     if (full !== undefined)
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, full, { server: endpoint.server }) })
     let remove = () => {}
-    const post = new Post(response, { unread: this.#guards.unread, onGone: () => remove() })
+    const post = new Post(response, { guards: this.#guards, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
     if (subscription.isEmpty) return subscription.end()
@@ -270,7 +270,7 @@ export class ModernHandler {
 
   #wait({ response }: InboundRequest, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
     const onGone = () => exchange.abandon(turn)
-    const post = new Post(response, { unread: this.#guards.unread, onGone })
+    const post = new Post(response, { guards: this.#guards, onGone })
     const turn = { id, progressToken, post }
     exchange.begin(turn)
   }

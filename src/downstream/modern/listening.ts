@@ -1,6 +1,6 @@
 import { type Message, newRecord } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
-import { type Cancel, type Clock, inTurns, type Millis, nextTurn } from '../../mesh/clock.ts'
+import { type Clock, inTurns, type Millis, nextTurn } from '../../mesh/clock.ts'
 import type { Live } from '../../mesh/live.ts'
 import { notificationText, requestText } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
@@ -10,9 +10,6 @@ import type { Endpoint } from '../endpoint.ts'
 import type { Tenancy } from '../tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
-
-/** Between two signs of life on a silent stream, in milliseconds; clients give up after some minutes of silence. */
-const KEEP_ALIVE_MS: Millis = 15_000
 
 /** Who listens, and to what. */
 interface Subscriber {
@@ -31,14 +28,11 @@ interface Listener extends Subscriber {
 /** All open subscriptions of modern clients, and what servers have to be asked for on their behalf. */
 export class Listening {
   readonly #live: Live<GatewayGeneration>
-  readonly #clock: Clock
   readonly #open = new Set<Listener>()
   readonly #resources: WantedResources
-  #cancelKeepAlive: Cancel | undefined
 
   constructor(live: Live<GatewayGeneration>, clock: Clock) {
     this.#live = live
-    this.#clock = clock
     this.#resources = new WantedResources(live, clock)
   }
 
@@ -60,7 +54,6 @@ export class Listening {
     for (const server of this.#live.current.servers.values())
       for (const upstreamSession of server.upstreamSessions.all(caller)) upstreamSession.listen()
     this.#resources.add(subscriber, subscription.filter.resourceSubscriptions)
-    this.#cancelKeepAlive ??= this.#keepAliveLater()
     return () => this.#remove(listener)
   }
 
@@ -90,16 +83,6 @@ export class Listening {
     listener.over()
     listener.caller.listeners.delete(listener.receive)
     this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
-    if (this.#open.size > 0) return
-    this.#cancelKeepAlive?.()
-    this.#cancelKeepAlive = undefined
-  }
-
-  #keepAliveLater(): Cancel {
-    return this.#clock.after(KEEP_ALIVE_MS, () => {
-      void inTurns(this.#open, ({ subscription }) => subscription.keepAlive())
-      this.#cancelKeepAlive = this.#keepAliveLater()
-    })
   }
 }
 

@@ -3,25 +3,28 @@ import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
-import { isLarge, putOnWire, sendResponse } from '../post-reply.ts'
+import type { Guards } from '../guards.ts'
+import { COMMENT, comment, maySpeakUp, type OpenReply, REPLY_LOOKS, STREAM_LOOKS } from '../keep-alive.ts'
+import { asMessages, isLarge, putOnWire, sendResponse } from '../post-reply.ts'
 import type { Response } from '../respond.ts'
 import { ShapedReply } from '../shaped-reply.ts'
-import { forWire, type UnreadReplies } from '../unread-replies.ts'
+import { forWire } from '../unread-replies.ts'
 
 /** What may wait for a client that does not read, in bytes. */
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {
-  readonly unread: UnreadReplies
+  readonly guards: Pick<Guards, 'unread' | 'keepAlive'>
   /** Told when the client leaves before its answer: that cancels. */
   readonly onGone: () => void
 }
 
 /**
  * One POST of a modern client: answered as JSON, or as a stream of events when something has to travel before
- * the answer. Events have no ids: this era resumes nothing.
+ * the answer, or that is long in coming. Events have no ids: this era resumes nothing.
  */
-export class Post {
+export class Post implements OpenReply {
+  quietLooks = 0
   readonly #response: ServerResponse
   readonly #parts: PostParts
   #shaped: ShapedReply | undefined
@@ -30,7 +33,9 @@ export class Post {
   constructor(response: ServerResponse, parts: PostParts) {
     this.#response = response
     this.#parts = parts
+    parts.guards.keepAlive.add(this)
     response.on('close', () => {
+      parts.guards.keepAlive.delete(this)
       if (!response.writableFinished) parts.onGone()
     })
   }
@@ -39,6 +44,7 @@ export class Post {
   send(text: string): Promise<void> | undefined {
     if (this.#response.destroyed || this.#response.writableEnded) return undefined
     if (!this.#streaming) this.#stream()
+    this.quietLooks = 0
     if (this.#response.write(forWire(encodeEvent(text)))) return undefined
     this.#wrote()
     return drained(this.#response)
@@ -50,9 +56,9 @@ export class Post {
   }
 
   /** Has the bytes of the reply go as a fault wants them. */
-  shape(shape: WireShape): void {
+  shape(shape: WireShape): boolean {
     this.#shaped ??= new ShapedReply(this.#response, () => this.#wrote())
-    this.#shaped.add(shape)
+    return this.#shaped.add(shape)
   }
 
   /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
@@ -65,9 +71,15 @@ export class Post {
     void this.send(text)
   }
 
-  /** A sign of life that no client takes for a message. */
+  get mostQuietLooks(): number {
+    return this.#streaming ? STREAM_LOOKS : REPLY_LOOKS
+  }
+
   keepAlive(): void {
-    if (this.#streaming && !this.#response.writableEnded) this.#response.write(': keepalive\n\n')
+    if (this.#streaming) return comment(this.#response)
+    if (!maySpeakUp(this.#response)) return
+    this.#stream()
+    this.#response.write(COMMENT)
   }
 
   /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
@@ -76,16 +88,25 @@ export class Post {
   }
 
   finish(response: Response): void {
+    this.#parts.guards.keepAlive.delete(this)
     const { wire } = response
-    if (wire !== undefined && wire.end !== 'shape') return putOnWire(this.#response, wire)
-    if (this.#streaming) this.#response.end(forWire(encodeEvent(response.text)))
+    if (wire !== undefined && (wire.end === 'reset' || (wire.end === undefined && !this.#streaming)))
+      return putOnWire(this.#response, wire)
+    if (this.#streaming)
+      this.#response.end(
+        forWire(
+          asMessages(response)
+            .map((text) => encodeEvent(text))
+            .join(''),
+        ),
+      )
     else sendResponse(this.#response, response)
     this.#wrote()
   }
 
   #wrote(): void {
     // Nothing but the connection tells which replies are one client's.
-    this.#parts.unread.wrote(this.#response)
+    this.#parts.guards.unread.wrote(this.#response)
   }
 
   #stream(): void {

@@ -87,10 +87,6 @@ export class Subscription {
     if (wanted) this.#post.tell(this.#stamped(method, params))
   }
 
-  keepAlive(): void {
-    this.#post.keepAlive()
-  }
-
   end(): void {
     const result = { resultType: 'complete', _meta: { [SUBSCRIPTION_ID_KEY]: this.#id } }
     this.#post.finish({ text: resultText(this.#id, JSON.stringify(result)), status: 200 })

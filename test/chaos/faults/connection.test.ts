@@ -1,6 +1,6 @@
 import { test } from 'node:test'
 import type { FaultType } from '../../../src/chaos/fault.ts'
-import { halfOpen, latency } from '../../../src/chaos/faults/connection.ts'
+import { halfOpen, latency, reset, slowDrip } from '../../../src/chaos/faults/connection.ts'
 import { late, reorder } from '../../../src/chaos/faults/rpc.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
@@ -54,3 +54,18 @@ async function hold(fault: FaultType<unknown>, config: unknown) {
   const finished = Promise.all(running).then((all) => void outcomes.push(...all))
   return { injection, signal, calls, outcomes, finished }
 }
+
+test('a fault of the bytes of a reply has nothing to do where a part of them is with the agent already', async () => {
+  for (const [fault, config] of [
+    [reset, {}],
+    [slowDrip, {}],
+  ] as const) {
+    const injection = testInjection({ side: 'client' })
+    const parsed = (fault as FaultType<unknown>).schema.parse(config)
+    const service = (fault as FaultType<unknown>).layer(parsed, injection)(answer)
+    const begun = { open: () => undefined, pause: () => undefined, send: () => undefined, shape: () => false }
+    const call = toolCall('echo', {}, { channel: begun })
+    assert.deepEqual(await service(call), await answer(call))
+    assert.deepEqual(injection.inapplicable, ['a part of the reply is with the agent already'])
+  }
+})

@@ -86,6 +86,7 @@ test('a question in mid-call becomes input_required, and the retry brings the an
   assert.deepEqual(resultOf(answered).said, inputResponses['elicitation-1'])
   assert.equal(resultOf(answered).resultType, 'complete')
   assert.equal(bench.requests.length, 1)
+  await bench.clock.advance(3_000)
   assert.equal(bench.clock.pending, 0)
 })
 

@@ -81,6 +81,7 @@ test('servers are asked for each resource, and no more once the last one who wan
   await until('the second is gone', () => bench.requests.length === 5)
   assert.deepEqual(asked(bench).slice(4), [['resources/unsubscribe', 'a://2']])
   assert.equal(bench.requests[0]?.caller.listening, false)
+  await bench.clock.advance(3_000)
   assert.equal(bench.clock.pending, 0)
 })
 

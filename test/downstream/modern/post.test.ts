@@ -15,7 +15,7 @@ async function post(t: TestContext, { reads = true } = {}) {
     response,
     seen,
     post: new Post(response, {
-      unread: testGuards(new ManualClock()).unread,
+      guards: testGuards(new ManualClock()),
       onGone: () => seen.gone++,
     }),
   }
@@ -34,6 +34,7 @@ test('an answer that nothing travels ahead of is JSON', async (t) => {
 test('from the first message on the reply is a stream of events without ids', async (t) => {
   const { post: reply, client, seen } = await post(t)
   assert.equal(reply.send('{"n":1}'), undefined)
+  await until('the message is there', () => client.data.length === 1)
   reply.keepAlive()
   reply.finish({ text: '{"n":2}', status: 404 })
   await client.ended

@@ -24,7 +24,7 @@ const nothing: Filter = {
 async function subscription(t: TestContext, filter: Partial<Filter>, id: string | number = 'listen:0') {
   const { response, client } = await (await holdResponses(t))()
   const post = new Post(response, {
-    unread: testGuards(new ManualClock()).unread,
+    guards: testGuards(new ManualClock()),
     onGone: () => undefined,
   })
   return { client, subscription: new Subscription(id, { ...nothing, ...filter }, post) }

@@ -88,7 +88,7 @@ export async function testModern(t: TestContext, answer: Answer = () => '{}', ra
 
   /** Sends a request, and leaves its reply to the test. */
   async function open(body: Json, headers = headersFor(body)): Promise<HeldClient> {
-    const { response, client } = await hold()
+    const { response, client } = await hold({ accept: headers.accept })
     void handler.post({ endpoint, headers, client: '127.0.0.1', response }, JSON.stringify(body), body)
     return client
   }

@@ -1,0 +1,74 @@
+import type { ServerResponse } from 'node:http'
+import { type Clock, inTurns, type Millis } from '../mesh/clock.ts'
+
+/** Between two looks at all replies that are open, in milliseconds. */
+const LOOK_MS: Millis = 3_000
+
+/** So many looks at an event stream may find it quiet, and then it gets a comment: 15 s after the last one, load balancers wait for 60 s. */
+export const STREAM_LOOKS = 5
+
+/** So many looks may find a reply without a byte, and then it becomes an event stream: 3 to 6 s after its request has come. */
+export const REPLY_LOOKS = 2
+
+/** No client takes it for a message. */
+export const COMMENT = ': keepalive\n\n'
+
+/** A reply, or an event stream, whose end has yet to come. */
+export interface OpenReply {
+  /** How many looks have found nothing written since the look before; each write sets it to 0. */
+  quietLooks: number
+  /** After so many of them it has to say something. */
+  readonly mostQuietLooks: number
+  keepAlive(): void
+}
+
+/**
+ * Replies that are open, which say something when they have been quiet for too long: otherwise clients, and whatever stands between them and
+ * the gateway, take them for dead. One timer for all, which only runs while there are any.
+ */
+export class KeepAlive {
+  readonly #clock: Clock
+  readonly #open = new Set<OpenReply>()
+  #looking = false
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  add(reply: OpenReply): void {
+    this.#open.add(reply)
+    if (!this.#looking) this.#lookLater()
+  }
+
+  /** Does nothing when it is not there. */
+  delete(reply: OpenReply): void {
+    this.#open.delete(reply)
+  }
+
+  #lookLater(): void {
+    this.#looking = true
+    this.#clock.after(LOOK_MS, () => {
+      this.#looking = false
+      if (this.#open.size === 0) return
+      this.#lookLater()
+      // A reply that becomes a stream joins meanwhile, and is not looked at twice.
+      void inTurns([...this.#open], (reply) => {
+        if (!this.#open.has(reply) || ++reply.quietLooks < reply.mostQuietLooks) return
+        reply.quietLooks = 0
+        reply.keepAlive()
+      })
+    })
+  }
+}
+
+/**
+ * Whether a reply may become an event stream before there is anything to say: its client has named these among what it reads, and no earlier
+ * reply of the connection is in the way.
+ */
+export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
+  !destroyed && socket !== null && req.headers.accept?.includes('text/event-stream') === true
+
+/** Writes a comment, unless something waits to be read anyway. */
+export function comment(response: ServerResponse): void {
+  if (response.writableLength === 0) response.write(COMMENT)
+}
