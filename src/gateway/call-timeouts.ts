@@ -1,4 +1,5 @@
 import type { Config } from '../config/schema/schema.ts'
+import { attemptTimeout as attemptTimeoutPolicy } from '../policies/attempt-timeout.ts'
 
 type Policies = Config['policies']
 
@@ -7,11 +8,17 @@ type Policies = Config['policies']
  * Where a call may take longer than the deadline of all calls, so may its deadline.
  */
 export function policiesOf({ policies, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>): Policies {
-  const { deadline } = policies.defaults
+  const { deadline, attemptTimeout } = policies.defaults
   const own = Object.entries(mcpServers).flatMap(([server, { timeout }]): Policies['overrides'] => {
     if (timeout === undefined) return []
     const longer = deadline && deadline.total < timeout ? { deadline: { ...deadline, total: timeout } } : {}
-    return [{ match: { server }, attemptTimeout: { timeout }, ...longer }]
+    return [
+      {
+        match: { server },
+        attemptTimeout: { ...(attemptTimeout || attemptTimeoutPolicy.schema.parse({})), timeout },
+        ...longer,
+      },
+    ]
   })
   return own.length === 0 ? policies : { ...policies, overrides: [...own, ...policies.overrides] }
 }

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { configHash } from '../config/hash.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
+import { longestOf } from '../policies/deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
 import { inTurns, nextTurn, type Clock, type Millis } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
@@ -225,8 +226,8 @@ const LONGEST_MS = 2 ** 31 - 1
 /** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */
 function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
   const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
-  const totals = deadlines.map((deadline) => (deadline ? deadline.total : 0))
-  return Math.min(LONGEST_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...totals) + MOST_ASKED_MS))
+  const longest = deadlines.map((deadline) => (deadline ? longestOf(deadline) : 0))
+  return Math.min(LONGEST_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...longest) + MOST_ASKED_MS))
 }
 
 /** The innermost service: a call goes to its server. */

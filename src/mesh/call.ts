@@ -26,8 +26,10 @@ export type InboundHeaders = Readonly<Record<string, string | string[] | undefin
 
 /** When a call has to be over. */
 export interface Deadline {
-  /** A point on the monotonic clock. */
-  readonly at: Millis
+  /** A point on the monotonic clock; the call's progress may move it. */
+  at: Millis
+  /** The latest point that it may be moved to; absent where nothing moves it. */
+  readonly latest?: Millis
   /** Kept back for the way home when the server is told how long it has, in ms; undefined when it is not told. */
   readonly reserveMs: Millis | undefined
   /** Whether it is earlier than the operator's own, because the caller asked for that. */

@@ -1,5 +1,5 @@
 import { askedMs } from './pause-deadline.ts'
-import type { Call, CallChanges, Outcome, Service } from './call.ts'
+import type { Call, CallChanges, Channel, Outcome, Service } from './call.ts'
 import { derive } from './call.ts'
 import { Cancellation } from './cancel.ts'
 import { type Cancel, type Clock, LATE_MS, type Millis } from './clock.ts'
@@ -8,6 +8,29 @@ import { ExpiryQueue, type Expiry } from './expiry.ts'
 
 /** How long a limit waits that is met because the event loop stood still, in milliseconds: an answer may have come, and a large one in part. */
 const GRACE_MS: Millis = 100
+
+/** How a limit was met that progress extends: no progress came for as long as the limit, or its longest time is over. */
+export type Extension = 'silence' | 'longest'
+
+const PROGRESS = 'notifications/progress'
+
+/** Whether the server may report progress: it does so only where the agent has asked for that. */
+function asksForProgress({ message: { value } }: Call): boolean {
+  const { params } = value as { readonly params?: { readonly _meta?: { readonly progressToken?: unknown } } }
+  return params?._meta?.progressToken !== undefined
+}
+
+/** A channel that tells of progress which passes. */
+function watched(channel: Channel, progressed: () => void): Channel {
+  return {
+    open: () => channel.open(),
+    pause: (retryMs) => channel.pause(retryMs),
+    send(message, answer) {
+      if (message.value.method === PROGRESS) progressed()
+      return channel.send(message, answer)
+    },
+  }
+}
 
 /**
  * Ends calls that take too long. Time for which the agent is being asked by the server does not count: what a
@@ -25,13 +48,17 @@ export class TimeLimit {
     this.#queue = new ExpiryQueue(clock, usualMs)
   }
 
-  /** Passes the call on under a signal that aborts with `error()` after `ms`, and when the call's own does. */
+  /**
+   * Passes the call on under a signal that aborts with `error()` after `ms`, and when the call's own does. Each progress of the call gives it
+   * `ms` anew, and `longestMs` in all; a deadline among the `changes` moves with that.
+   */
   run(
     call: Call,
     next: Service,
     ms: Millis,
-    error: () => GatewayError,
+    error: (extension?: Extension) => GatewayError,
     changes: CallChanges = {},
+    longestMs: Millis = ms,
   ): Promise<Outcome> {
     const { record, signal } = call
     const limited = new Cancellation()
@@ -40,18 +67,33 @@ export class TimeLimit {
     else signal.addEventListener('abort', follow)
     const askedBefore = record.askedMs
     const since = this.#clock.now()
+    let dueAt = since + ms
     let granted = 0
+    let isExtended = false
     let stoodStill = false
-    const expire = () => {
-      const now = this.#clock.now()
+    const grant = (now: Millis) => {
       const grace = askedMs(record, now) - askedBefore - granted
       granted += grace
-      if (grace > 0) cancel = this.#clock.after(grace, expire)
-      else if (!stoodStill && now - since - granted - ms >= LATE_MS) {
+      dueAt += grace
+    }
+    const expire = () => {
+      const now = this.#clock.now()
+      grant(now)
+      if (dueAt > now) cancel = this.#clock.after(dueAt - now, expire)
+      else if (!stoodStill && now - dueAt >= LATE_MS) {
         stoodStill = true
         cancel = this.#clock.after(GRACE_MS, expire)
-      } else limited.abort(error())
+      } else if (!isExtended) limited.abort(error())
+      else limited.abort(error(dueAt < since + granted + longestMs ? 'silence' : 'longest'))
     }
+    const progressed = () => {
+      const now = this.#clock.now()
+      grant(now)
+      isExtended = true
+      dueAt = Math.max(dueAt, Math.min(now + ms, since + granted + longestMs))
+      if (changes.deadline !== undefined) changes.deadline.at = dueAt - granted
+    }
+    if (longestMs > ms && asksForProgress(call)) changes.channel = watched(call.channel, progressed)
     let expiry: Expiry | undefined
     let cancel: Cancel | undefined
     if (ms === this.#usualMs) expiry = this.#queue.add(expire)

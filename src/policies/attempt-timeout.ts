@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Layer } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { TimeLimit } from '../mesh/time-limit.ts'
+import { type Extension, TimeLimit } from '../mesh/time-limit.ts'
 import { duration, formatDuration } from '../units/duration.ts'
 
 const schema = z
@@ -12,6 +12,15 @@ const schema = z
       .describe(
         'How long one attempt may take, to its last byte. The default counts only where `deadline` is off or longer than that. The wait for an agent that is asked does not count.',
       ),
+    onProgress: z
+      .enum(['extend', 'ignore'])
+      .default('extend')
+      .describe(
+        'What progress of the call does, where its agent asked to hear of it: it gives the attempt its whole `timeout` anew, as resetTimeoutOnProgress of the MCP SDKs does, or nothing. The deadline of the call stays.',
+      ),
+    maxTotalTimeout: duration({ min: 1 })
+      .default(600_000)
+      .describe('The longest time of an attempt that progress extends; never less than `timeout`.'),
   })
   .describe('Ends an attempt that takes too long.')
 
@@ -20,16 +29,25 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
   schema,
   use: 'Use it with a timeout shorter than the deadline for tools whose usual time is known, so that a retry or another replica still has time. Leave the default for tools that may run long, and for writes, which cannot be sent again after a timeout.',
   perAttempt: true,
-  build({ timeout }, { clock }): Layer {
+  build({ timeout, onProgress, maxTotalTimeout }, { clock }): Layer {
     const limit = new TimeLimit(clock, timeout)
+    const longest = onProgress === 'extend' ? Math.max(timeout, maxTotalTimeout) : timeout
+    const words = {
+      silence: `no answer, and no progress for ${formatDuration(timeout)}`,
+      longest: `no answer within ${formatDuration(longest)}, for all its progress`,
+    }
     return (next) => (call) => {
       // The deadline ends the call no later: a second timer would find nothing to do.
-      if (call.deadline !== undefined && call.deadline.at - clock.now() <= timeout) return next(call)
-      return limit.run(call, next, timeout, () =>
-        gatewayError('attempt_timeout', `no answer within ${formatDuration(timeout)}`, {
-          sent: call.record.sent,
-        }),
-      )
+      const { deadline } = call
+      if (deadline !== undefined && (deadline.latest ?? deadline.at) - clock.now() <= timeout)
+        return next(call)
+      const tooLong = (extension?: Extension) =>
+        gatewayError(
+          'attempt_timeout',
+          extension === undefined ? `no answer within ${formatDuration(timeout)}` : words[extension],
+          { sent: call.record.sent },
+        )
+      return limit.run(call, next, timeout, tooLong, {}, longest)
     }
   },
 }

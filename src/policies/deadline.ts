@@ -1,8 +1,9 @@
 import { z } from 'zod'
-import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
+import type { Call, Deadline, Layer, Service } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { TimeLimit } from '../mesh/time-limit.ts'
+import { type Extension, TimeLimit } from '../mesh/time-limit.ts'
 import { duration, formatDuration } from '../units/duration.ts'
 import { askedLimitMs } from './deadline/asked.ts'
 
@@ -13,6 +14,15 @@ const schema = z
       .describe(
         'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. Less than the 60 s after which clients of the MCP SDKs give up: an agent then hears why.',
       ),
+    onProgress: z
+      .enum(['ignore', 'extend'])
+      .default('ignore')
+      .describe(
+        'What progress of the call does, where its agent asked to hear of it: nothing, or it gives the call its whole `total` anew. A deadline that the agent named itself stays.',
+      ),
+    maxTotalTimeout: duration({ min: 1 })
+      .default(600_000)
+      .describe('The longest time of a call that progress extends; never less than `total`.'),
     reserve: duration()
       .default(50)
       .describe(
@@ -27,44 +37,69 @@ const schema = z
   })
   .describe('Ends a call whose agent does not wait any longer, however many attempts it is made of.')
 
+/** How long a call may take at most, in milliseconds. */
+export function longestOf({
+  total,
+  onProgress,
+  maxTotalTimeout,
+}: Pick<z.output<typeof schema>, 'total' | 'onProgress' | 'maxTotalTimeout'>): Millis {
+  return onProgress === 'extend' ? Math.max(total, maxTotalTimeout) : total
+}
+
+/** How long a call may take from when it came, in milliseconds, and how long if progress extends that. */
+interface Times {
+  readonly ms: Millis
+  readonly longestMs: Millis
+}
+
 /** Gives each call a deadline, and ends it then; the upstream is told to cancel. */
 export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force: it is the one limit over all attempts, waits and retries of a call. Shorten `total` to what agents really wait, and lengthen it only for tools that are slow by design; to limit one attempt, use `attemptTimeout`.',
-  build({ total, reserve, forward }, { clock }): Layer {
+  use: 'Keep it in force: it is the one limit over all attempts, waits and retries of a call. Shorten `total` to what agents really wait, and lengthen it only for tools that are slow by design, or have their progress extend it; to limit one attempt, use `attemptTimeout`.',
+  build({ total, onProgress, maxTotalTimeout, reserve, forward }, { clock }): Layer {
     const limit = new TimeLimit(clock, total)
+    const longest = longestOf({ total, onProgress, maxTotalTimeout })
+    const usual = { ms: total, longestMs: longest }
 
-    /** `afterMs`: when it ends, from now; `ms`: from when it came; `told`: whether its server is told. */
-    function run(call: Call, next: Service, ms: number, afterMs: number, told: boolean): Promise<Outcome> {
+    /** `leftMs` of `ms` are left; `told`: whether its server is told. */
+    function run(call: Call, next: Service, { ms, longestMs }: Times, leftMs: Millis, told: boolean) {
       const { record } = call
       const reserveMs = told ? Math.min(reserve, ms / 2) : undefined
-      return limit.run(call, next, afterMs, () => exceeded(ms, record.sent), {
-        deadline: { at: record.startedAt + ms, reserveMs, askedFor: ms < total },
-      })
+      const fixed = { at: record.startedAt + ms, reserveMs, askedFor: ms < total }
+      const deadline = longestMs > ms ? { ...fixed, latest: record.startedAt + longestMs } : fixed
+      const tooLong = (extension?: Extension) => exceeded(ms, record.sent, extension, longestMs)
+      return limit.run(call, next, leftMs, tooLong, { deadline }, leftMs + longestMs - ms)
     }
 
     /** A fallback call has the deadline of the first one: its new tool's may only be earlier, and begins now. */
-    function runFallbackCall(call: Call, next: Service, { at, reserveMs }: NonNullable<Call['deadline']>) {
-      const own = clock.now() + total
-      if (at <= own) return next(call)
-      return limit.run(call, next, total, () => exceeded(total, call.record.sent), {
-        deadline: { at: own, reserveMs, askedFor: false },
-      })
+    function runFallbackCall(call: Call, next: Service, { at, latest = at, reserveMs }: Deadline) {
+      const now = clock.now()
+      if (at <= now + total) return next(call)
+      const longestMs = Math.min(longest, latest - now)
+      const fixed = { at: now + total, reserveMs, askedFor: false }
+      const deadline = longestMs > total ? { ...fixed, latest: now + longestMs } : fixed
+      const tooLong = (extension?: Extension) => exceeded(total, call.record.sent, extension, longestMs)
+      return limit.run(call, next, total, tooLong, { deadline }, longestMs)
     }
 
     return (next) => (call) => {
       if (call.deadline !== undefined) return runFallbackCall(call, next, call.deadline)
       const asked = askedLimitMs(call)
       // Nobody counts from the moment of arrival then, and all such calls can share a timer.
-      if (asked === undefined) return run(call, next, total, total, forward === 'always')
+      if (asked === undefined) return run(call, next, usual, total, forward === 'always')
       const ms = Math.min(asked, total)
       const leftMs = call.record.startedAt + ms - clock.now()
-      if (leftMs > 0) return run(call, next, ms, leftMs, forward !== 'never')
+      const longestMs = Math.max(ms, Math.min(asked, longest))
+      if (leftMs > 0) return run(call, next, { ms, longestMs }, leftMs, forward !== 'never')
       return Promise.resolve({ kind: 'rejected', error: exceeded(ms, call.record.sent), by: 'deadline' })
     }
   },
 }
 
-function exceeded(ms: number, sent: boolean) {
-  return gatewayError('deadline_exceeded', `no answer within the deadline of ${formatDuration(ms)}`, { sent })
+function exceeded(ms: Millis, sent: boolean, extension?: Extension, longestMs: Millis = ms) {
+  const words =
+    extension === 'silence'
+      ? `no answer, and no progress for the ${formatDuration(ms)} by which it extends the deadline`
+      : `no answer within the deadline of ${formatDuration(extension === 'longest' ? longestMs : ms)}`
+  return gatewayError('deadline_exceeded', words, { sent })
 }

@@ -106,16 +106,16 @@ test('a timeout bounds the calls of its server, by an override in front of all o
     { a: { command: 'x', timeout: '10m' }, b: { command: 'x', timeout: '5s' }, c: { command: 'x' } },
     { policies: { overrides: [{ match: { server: 'b' }, attemptTimeout: { timeout: '1s' } }] } },
   )
-  const { deadline } = config.policies.defaults
-  assert.ok(deadline)
+  const { deadline, attemptTimeout } = config.policies.defaults
+  assert.ok(deadline && attemptTimeout)
   assert.deepEqual(policiesOf(config).overrides, [
     {
       match: { server: 'a' },
-      attemptTimeout: { timeout: 600_000 },
+      attemptTimeout: { ...attemptTimeout, timeout: 600_000 },
       deadline: { ...deadline, total: 600_000 },
     },
-    { match: { server: 'b' }, attemptTimeout: { timeout: 5_000 } },
-    { match: { server: 'b' }, attemptTimeout: { timeout: 1_000 } },
+    { match: { server: 'b' }, attemptTimeout: { ...attemptTimeout, timeout: 5_000 } },
+    { match: { server: 'b' }, attemptTimeout: { ...attemptTimeout, timeout: 1_000 } },
   ])
   assert.equal(config.mcpServers.a?.timeouts.idle, 600_000)
 })

@@ -13,13 +13,13 @@ test('any block may live in a file of its own', async (t) => {
         'gateway: { file: gw.json }\nmcpServers: { file: "${WHO}.yaml" }\npolicies: { file: policies.yaml }',
       'gw.json': '{ "maxInFlight": 7 }',
       'servers.yaml': 'a: { command: "${CMD}" }',
-      'policies.yaml': 'defaults: { attemptTimeout: { timeout: 9s } }',
+      'policies.yaml': 'defaults: { deadline: { total: 9s } }',
     },
     { WHO: 'servers', CMD: 'run' },
   )
   assert.equal(config.gateway.maxInFlight, 7)
   assert.equal(config.mcpServers.a?.type === 'stdio' && config.mcpServers.a.command, 'run')
-  assert.deepEqual(config.policies.defaults.attemptTimeout, { timeout: 9_000 })
+  assert.equal(config.policies.defaults.deadline && config.policies.defaults.deadline.total, 9_000)
   assert.deepEqual(
     files.map((file) => file.split('/').at(-1)),
     ['main.yaml', 'gw.json', 'servers.yaml', 'policies.yaml'],

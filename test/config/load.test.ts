@@ -36,7 +36,11 @@ test('defaults fill in all that was not written', async (t) => {
   assert.equal(config.gateway.environment, undefined)
   assert.equal(config.gateway.maxBody, 4 * 1024 ** 2)
   assert.equal(config.gateway.sessions.idle, 1_800_000)
-  assert.deepEqual(config.policies.defaults.attemptTimeout, { timeout: 60_000 })
+  assert.deepEqual(config.policies.defaults.attemptTimeout, {
+    timeout: 60_000,
+    onProgress: 'extend',
+    maxTotalTimeout: 600_000,
+  })
   assert.deepEqual(
     Object.keys(config.policies.defaults).filter((name) => ['degrade', 'hedge', 'rateLimit'].includes(name)),
     [],

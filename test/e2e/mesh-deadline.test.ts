@@ -1,16 +1,38 @@
 import assert from 'node:assert/strict'
+import type { ServerResponse } from 'node:http'
 import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+import { closeClients, connect, textOf as toolText } from './support/sdk-client.ts'
 
 const KEY = 'dev.breakwater/deadline-ms'
 const HEADER = 'x-breakwater-deadline-ms'
 
 /** What the gateway keeps back for the way home. */
 const RESERVE_MS = 50
+
+/** The deadline of calls that report progress. */
+const STEADY_MS = 3_000
+
+/** Reports progress until the call has taken longer than its deadline, and then answers it. */
+function reportSteadily({ id, params }: Json, response: ServerResponse): true {
+  const { progressToken } = (params as { _meta: Json })._meta
+  const event = (body: Json) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
+  const startedAt = performance.now()
+  let progress = 0
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  const timer = setInterval(() => {
+    event({ method: 'notifications/progress', params: { progressToken, progress: ++progress } })
+    if (performance.now() - startedAt < STEADY_MS + 1_000) return
+    clearInterval(timer)
+    event({ id, result: { content: [{ type: 'text', text: 'done' }] } })
+    response.end()
+  }, 100)
+  return true
+}
 
 let server: RawServer
 let gateway: Gateway
@@ -20,16 +42,23 @@ before(async () => {
     ({ message }, response) => {
       if (message.method !== 'tools/call') return false
       if ((message.params as Json).name === 'hung') return true
+      if ((message.params as Json).name === 'steady') return reportSteadily(message, response)
       const result = { content: [{ type: 'text', text: 'ok' }] }
       sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
       return true
     },
-    ['quick', 'hung'],
+    ['quick', 'hung', 'steady'],
   )
-  gateway = await Gateway.start({ servers: { raw: { url: server.url } } })
+  const deadline = { total: `${STEADY_MS}ms`, onProgress: 'extend' }
+  const extended = { match: { tool: 'steady' }, deadline, attemptTimeout: { timeout: `${STEADY_MS}ms` } }
+  gateway = await Gateway.start({
+    servers: { raw: { url: server.url } },
+    policies: { overrides: [extended] },
+  })
   await gateway.waitFor('up', 'raw')
 })
 after(async () => {
+  await closeClients()
   await cleanUp()
   closeServers()
 })
@@ -123,4 +152,14 @@ test('a client of the modern era has a deadline as well', async () => {
   const reply = await client.post(request('hung'), { [HEADER]: '300' })
   assert.equal(errorOf(reply).data.reason, 'deadline_exceeded')
   await until('the server is told', () => server.of('notifications/cancelled').length > cancelled)
+})
+
+test('a call that goes on reporting progress outlasts its deadline and the timeout of its attempt', async () => {
+  const client = await connect(gateway.mcp('raw'))
+  let told = 0
+  const onprogress = () => void told++
+  const options = { onprogress, resetTimeoutOnProgress: true }
+  const result = await client.callTool({ name: 'steady', arguments: {} }, undefined, options)
+  assert.equal(toolText(result), 'done')
+  assert.ok(told > 1)
 })

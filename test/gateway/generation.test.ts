@@ -166,4 +166,6 @@ test('calls of an older config may take as long as their deadline, and a quarter
   assert.equal(patienceOf({ deadline: false }), 900_000)
   assert.equal(patienceOf({ deadline: { total: '1h' } }), 4_200_000)
   assert.equal(patienceOf({ deadline: { total: '24d' } }), 24 * 86_400_000 + 600_000)
+  const extended = { total: '1m', onProgress: 'extend', maxTotalTimeout: '1h' }
+  assert.equal(patienceOf({ deadline: extended }), 4_200_000)
 })

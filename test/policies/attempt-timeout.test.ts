@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, Outcome, Service } from '../../src/mesh/call.ts'
+import type { Call, Channel, Deadline, Outcome, Service } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
+import { pauseDeadline } from '../../src/mesh/pause-deadline.ts'
 import { attemptTimeout } from '../../src/policies/attempt-timeout.ts'
-import { toolCall } from '../support/caller.ts'
+import { newCall, toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
@@ -24,10 +25,10 @@ function upstream(clock: ManualClock, answerMs: number): Service {
 }
 
 /** What becomes of a call, as soon as that is known. */
-function setUp(timeout: string | number, answerMs: number) {
+function setUp(timeout: string | number, answerMs: number, more: object = {}) {
   const clock = new ManualClock()
   const layer = attemptTimeout.build(
-    attemptTimeout.schema.parse({ timeout }),
+    attemptTimeout.schema.parse({ timeout, ...more }),
     testPolicyContext(clock),
     testScope(),
   )
@@ -119,7 +120,126 @@ test('attempts at the same time have a time each', async () => {
 })
 
 test('a minute unless told otherwise, and never less than a millisecond', () => {
-  assert.deepEqual(attemptTimeout.schema.parse({}), { timeout: 60_000 })
+  const usual = { timeout: 60_000, onProgress: 'extend', maxTotalTimeout: 600_000 }
+  assert.deepEqual(attemptTimeout.schema.parse({}), usual)
   assert.equal(attemptTimeout.schema.safeParse({ timeout: 0 }).success, false)
   assert.equal(attemptTimeout.schema.safeParse({ timeout: '1ms', other: 1 }).success, false)
+})
+
+/** A call whose agent asks for progress, and how its server reports some to a try of it, which `service` passes on. */
+function reporting(clock: ManualClock, answerMs: number) {
+  const channels: Channel[] = []
+  const notification = {
+    jsonrpc: '2.0',
+    method: 'notifications/progress',
+    params: { progressToken: 'p', progress: 1 },
+  }
+  const server: Service = (call) => {
+    channels.push(call.channel)
+    return upstream(clock, answerMs)(call)
+  }
+  const report = (attempt = 0) =>
+    void channels[attempt]?.send({ text: JSON.stringify(notification), value: notification })
+  const call = () =>
+    newCall({ method: 'tools/call', params: { name: 'slow', arguments: {}, _meta: { progressToken: 'p' } } })
+  return { server, report, call }
+}
+
+/** The same with the policy in front. */
+function setUpReporting(settings: object, deadline?: Deadline) {
+  const clock = new ManualClock()
+  const { server, report, call } = reporting(clock, 1e9)
+  const parsed = attemptTimeout.schema.parse(settings)
+  const service = attemptTimeout.build(parsed, testPolicyContext(clock), testScope())(server)
+  const outcomes: Outcome[] = []
+  const send = (one: Call = call()) =>
+    void service({ ...one, deadline }).then((outcome) => outcomes.push(outcome))
+  return { clock, report, send, outcomes }
+}
+
+test('progress gives an attempt its whole time anew, up to the longest time', async () => {
+  const { clock, report, send, outcomes } = setUpReporting({ timeout: '4s', maxTotalTimeout: '30s' })
+  send()
+  for (let n = 0; n < 9; n++) {
+    await clock.advance(3_000)
+    report()
+  }
+  await clock.advance(2_999)
+  assert.equal(outcomes.length, 0)
+  await clock.advance(1)
+  assert.equal(clock.now(), 30_000)
+  assert.equal(reasonOf(outcomes[0])?.reason, 'attempt_timeout')
+  assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 30s, for all its progress')
+  assert.equal(clock.pending, 0)
+})
+
+test('an attempt ends when its progress has stopped for as long as its time', async () => {
+  const { clock, report, send, outcomes } = setUpReporting({ timeout: '4s' })
+  send()
+  await clock.advance(3_000)
+  report()
+  await clock.advance(3_999)
+  assert.equal(outcomes.length, 0)
+  await clock.advance(1)
+  assert.equal(reasonOf(outcomes[0])?.message, 'no answer, and no progress for 4s')
+})
+
+test('progress changes nothing where it is to be ignored, or where the agent has not asked for it', async () => {
+  for (const [settings, call] of [
+    [{ timeout: '4s', onProgress: 'ignore' }, undefined],
+    [{ timeout: '4s' }, toolCall('slow')],
+    [{ timeout: '4s', maxTotalTimeout: '1s' }, undefined],
+  ] as const) {
+    const { clock, report, send, outcomes } = setUpReporting(settings)
+    send(call)
+    await clock.advance(3_000)
+    report()
+    await clock.advance(1_000)
+    assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 4s')
+  }
+})
+
+test('the progress of one attempt extends no other one', async () => {
+  const { clock, report, send, outcomes } = setUpReporting({ timeout: '4s' })
+  send()
+  send()
+  await clock.advance(3_000)
+  report(1)
+  await clock.advance(1_000)
+  assert.equal(outcomes.length, 1)
+})
+
+test('a deadline that progress may move past the timeout leaves it in force', async () => {
+  for (const [latest, ends] of [
+    [60_000, 1],
+    [undefined, 0],
+  ] as const) {
+    const deadline = {
+      at: 3_000,
+      reserveMs: undefined,
+      askedFor: false,
+      ...(latest !== undefined && { latest }),
+    }
+    const { clock, send, outcomes } = setUpReporting({ timeout: '4s' }, deadline)
+    send()
+    await clock.advance(4_000)
+    assert.equal(outcomes.length, ends)
+  }
+})
+
+test('progress while the agent is asked gives the whole time anew from then on', async () => {
+  const { clock, report, send, outcomes } = setUpReporting({ timeout: '4s' })
+  const { call } = reporting(clock, 0)
+  const asking = call()
+  send(asking)
+  await clock.advance(1_000)
+  const { answer } = pauseDeadline(asking.record, clock, () => Promise.resolve())
+  await clock.advance(10_000)
+  report()
+  await clock.advance(10_000)
+  await answer('{}')
+  await clock.advance(3_999)
+  assert.equal(outcomes.length, 0)
+  await clock.advance(1)
+  assert.equal(outcomes.length, 1)
 })

@@ -184,7 +184,84 @@ test('in a fallback call the deadline of the call stands, unless the other tool 
 })
 
 test('55 seconds, of which 50 ms are kept back, unless told otherwise', () => {
-  assert.deepEqual(deadline.schema.parse({}), { total: 55_000, reserve: 50, forward: 'asked' })
+  const extension = { onProgress: 'ignore', maxTotalTimeout: 600_000 }
+  assert.deepEqual(deadline.schema.parse({}), { total: 55_000, ...extension, reserve: 50, forward: 'asked' })
   assert.equal(deadline.schema.safeParse({ total: 0 }).success, false)
   assert.equal(deadline.schema.safeParse({ forward: 'sometimes' }).success, false)
+})
+
+const progress = {
+  jsonrpc: '2.0',
+  method: 'notifications/progress',
+  params: { progressToken: 'p', progress: 1 },
+}
+
+/** A call whose agent asks for progress, and perhaps for a deadline. */
+const reporting = (ownMs?: number) =>
+  newCall({
+    method: 'tools/call',
+    params: {
+      name: 'x',
+      _meta: { progressToken: 'p', ...(ownMs !== undefined && { 'dev.breakwater/deadline-ms': ownMs }) },
+    },
+  })
+
+/** Sends a call whose server reports progress every 3 s; when it ends, and how. */
+async function endOf(settings: object, call: Call) {
+  const { clock, send, sent, outcomes } = setUp(settings, 1e9)
+  send(call)
+  const deadlines: (number | undefined)[] = [sent[0]?.deadline?.at]
+  while (outcomes.length === 0) {
+    await clock.advance(1_000)
+    if (clock.now() % 3_000 !== 0 || outcomes.length > 0) continue
+    void sent[0]?.channel.send({ text: JSON.stringify(progress), value: progress })
+    deadlines.push(sent[0]?.deadline?.at)
+  }
+  return { at: clock.now(), message: errorOf(outcomes[0])?.message, deadlines }
+}
+
+test('progress moves the deadline where a config says so, up to the longest time, for all who look at it', async () => {
+  const settings = { total: '4s', onProgress: 'extend', maxTotalTimeout: '10s' }
+  assert.deepEqual(await endOf(settings, reporting()), {
+    at: 10_000,
+    message: 'no answer within the deadline of 10s',
+    deadlines: [4_000, 7_000, 10_000, 10_000],
+  })
+})
+
+test('progress moves no deadline unless a config says so, nor one that the agent named', async () => {
+  const extend = { total: '4s', onProgress: 'extend' }
+  const fixed = (ms: number) => `no answer within the deadline of ${ms / 1_000}s`
+  for (const [settings, call, ms] of [
+    [{ total: '4s' }, reporting(), 4_000],
+    [{ total: '4s' }, reporting(20_000), 4_000],
+    [extend, toolCall('x'), 4_000],
+    [extend, reporting(2_000), 2_000],
+    [extend, reporting(9_000), 9_000],
+  ] as const) {
+    const { at, message } = await endOf(settings, call)
+    assert.deepEqual([at, message], [ms, fixed(ms)])
+  }
+})
+
+test('a call whose progress has stopped ends, and is told for how long there was none', async () => {
+  const { clock, send, sent, outcomes } = setUp({ total: '4s', onProgress: 'extend' }, 1e9)
+  send(reporting())
+  await clock.advance(3_000)
+  void sent[0]?.channel.send({ text: JSON.stringify(progress), value: progress })
+  await clock.advance(4_000)
+  assert.equal(
+    errorOf(outcomes[0])?.message,
+    'no answer, and no progress for the 4s by which it extends the deadline',
+  )
+})
+
+test('a fallback call has no longer than the deadline of the first call may become', async () => {
+  const { clock, send, sent, outcomes } = setUp({ total: '4s', onProgress: 'extend' }, 1e9)
+  send({ ...reporting(), deadline: { at: 6_000, reserveMs: undefined, askedFor: false, latest: 9_000 } })
+  while (outcomes.length === 0) {
+    await clock.advance(1_000)
+    void sent[0]?.channel.send({ text: JSON.stringify(progress), value: progress })
+  }
+  assert.equal(clock.now(), 9_000)
 })
