@@ -33,15 +33,10 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     version: '2025-11-25',
     clock,
     replay: { events: 100, bytes: 100_000 },
-<<<<<<< HEAD
-    unread: testGuards(clock).unread,
-    replayBudget: testGuards(clock).replay,
-    quotas: testGuards(clock).quotas,
-=======
     unread: guards.unread,
     keepAlive: guards.keepAlive,
     replayBudget: guards.replay,
->>>>>>> 2337a67 (downstream: Keep quiet replies and event streams alive)
+    quotas: guards.quotas,
     inbound: (_, message) => message,
     outbound: (_, message) => message,
     ...parts,
