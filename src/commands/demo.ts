@@ -104,10 +104,11 @@ function failing(rate: number): readonly Fault[] {
   return [planned(fault as object)]
 }
 
-const roundedSlis = ({ tcaf, tcsr, eta, blastRadius }: Slis): Slis => ({
+const roundedSlis = ({ tcaf, tcsr, eta, unchecked, blastRadius }: Slis): Slis => ({
   tcaf: rounded(tcaf),
   tcsr: rounded(tcsr),
   eta: rounded(eta),
+  unchecked: rounded(unchecked),
   blastRadius: rounded(blastRadius),
 })
 
@@ -116,12 +117,13 @@ const labels: Readonly<Record<string, string>> = { none: 'no resilience', defaul
 function* textOf({ predicted, rows }: DemoResult, values: Values<typeof options>): Generator<string> {
   const { tasks, 'fan-out': fanOut, rate, seed } = values
   if (predicted !== null)
-    yield `${'predicted'.padEnd(16)}${' '.repeat(30)}blast_radius=${predicted.toFixed(2)}  = 1 - (1 - ${rate})^${fanOut}`
-  for (const { policies, tcaf, tcsr, eta, blastRadius } of rows) {
+    yield `${'predicted'.padEnd(16)}${' '.repeat(46)}blast_radius=${predicted.toFixed(2)}  = 1 - (1 - ${rate})^${fanOut}`
+  for (const { policies, tcaf, tcsr, eta, unchecked, blastRadius } of rows) {
     const numbers = [
       `TCAF=${tcaf.toFixed(1)}`,
       `TCSR=${tcsr.toFixed(2)}`,
       `ETA=${eta.toFixed(2)}`,
+      `unchecked=${unchecked.toFixed(2)}`,
       `blast_radius=${blastRadius.toFixed(2)}`,
     ]
     yield `${(labels[policies] ?? policies).padEnd(16)}${numbers.join('  ')}`

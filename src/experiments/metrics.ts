@@ -50,7 +50,7 @@ export const metrics = {
   },
   tcsr: {
     about:
-      'Tool call success rate: calls that went well, of all but those that their agents gave up or got wrong.',
+      'Tool call success rate: calls with a reply that is not known to be wrong, of all but those that their agents gave up or got wrong.',
     words: 'calls succeed',
     unit: 'points',
     better: 'higher',
@@ -62,6 +62,21 @@ export const metrics = {
     unit: 'points',
     better: 'higher',
     estimator: { kind: 'ratio', of: ({ good }) => good, by: ({ eligible }) => eligible },
+  },
+  unchecked: {
+    about: 'Share of the replies that nobody could check, for want of an output schema: they count as good.',
+    words: 'replies go unchecked',
+    unit: 'points',
+    better: 'lower',
+    estimator: { kind: 'ratio', of: ({ unchecked }) => unchecked, by: ({ returned }) => returned },
+  },
+  rejected: {
+    about:
+      'Share of the calls that the gateway rejected, of all but those that their agents gave up or got wrong.',
+    words: 'calls are rejected',
+    unit: 'points',
+    better: 'lower',
+    estimator: { kind: 'ratio', of: ({ valid, eligible }) => valid - eligible, by: ({ valid }) => valid },
   },
   attempts_per_call: {
     about: 'Tries at servers for each call: what a policy costs the servers.',

@@ -1,9 +1,9 @@
 import type { Call, Fate, Outcome } from '../mesh/call.ts'
-import { resultOfCall, wentWrong } from '../mesh/classify.ts'
+import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
 /** What is known of one unit in one arm: as a rule, of a task of an agent. */
-export interface UnitSample {
+export interface UnitSample extends CallCounts {
   /** What was assigned as a whole. */
   readonly unit: string
   /** Its arm, without the name of the experiment. */
@@ -12,16 +12,8 @@ export interface UnitSample {
   readonly tenant: string
   /** When its first call began, on the monotonic clock. */
   readonly beganAt: Millis
-  /** Tool calls that have ended. */
-  calls: number
-  /** Those of them that went wrong, as their agent saw it. */
+  /** Tool calls that went wrong, as their agent saw it. */
   failed: number
-  /** Those that say something of servers and policies: their agent neither gave them up nor made a mistake. */
-  valid: number
-  /** Valid ones that the gateway did not reject. */
-  eligible: number
-  /** Valid ones that went well, as their agent saw it. */
-  good: number
   /** Tries at servers. */
   attempts: number
   /** How long the valid ones took, in milliseconds: all together, and each of the first 32. */
@@ -250,6 +242,7 @@ export const succeeding = (sample: UnitSample): UnitSample => ({
   calls: sample.calls + 1,
   valid: sample.valid + 1,
   eligible: sample.eligible + 1,
+  returned: sample.returned + 1,
   good: sample.good + 1,
   outcome: 'succeeded',
 })
@@ -264,7 +257,9 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
     failed: 0,
     valid: 0,
     eligible: 0,
+    returned: 0,
     good: 0,
+    unchecked: 0,
     attempts: 0,
     totalMs: 0,
     durations: [],
@@ -278,23 +273,18 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
 /** A call of a unit has ended at `now`, on the monotonic clock. */
 export function endIn(sample: UnitSample, { record }: Call, outcome: Outcome, now: Millis): void {
   const result = resultOfCall(outcome, record)
-  const isWrong = wentWrong(outcome, record)
   sample.underWay--
   sample.lastAt = now
-  sample.calls++
   sample.attempts += record.attempts
-  if (isWrong) sample.failed++
+  if (countCall(sample, outcome, record)) sample.failed++
   if (result === 'cancelled' || result === 'caller_error') return
-  sample.valid++
-  if (!isWrong) sample.good++
-  if (result !== 'rejected') sample.eligible++
   const tookMs = now - record.startedAt
   sample.totalMs += tookMs
   if (sample.durations.length < MAX_DURATIONS) sample.durations.push(tookMs)
 }
 
 const COLUMNS =
-  'unit,arm,calls,failed,valid,eligible,good,attempts,under_way,total_ms,outcome,judged,durations_ms'
+  'unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,under_way,total_ms,outcome,judged,durations_ms'
 
 /** One line for each unit and arm, below a header: what anybody needs to compute a verdict again. Durations in milliseconds. */
 export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
@@ -307,7 +297,9 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
       failed,
       valid,
       eligible,
+      returned,
       good,
+      unchecked,
       attempts,
       underWay,
       totalMs,
@@ -315,8 +307,8 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
       durations,
     } = sample
     const judged = sample.isJudged ? 'yes' : 'no'
-    const numbers = [calls, failed, valid, eligible, good, attempts, underWay, rounded(totalMs)].join(',')
-    yield `${csvField(unitInText(unit))},${arm},${numbers},${outcome ?? ''},${judged},${durations.map(rounded).join(' ')}\n`
+    const counts = [calls, failed, valid, eligible, returned, good, unchecked, attempts, underWay]
+    yield `${csvField(unitInText(unit))},${arm},${counts.join(',')},${rounded(totalMs)},${outcome ?? ''},${judged},${durations.map(rounded).join(' ')}\n`
   }
 }
 

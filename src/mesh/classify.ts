@@ -55,8 +55,37 @@ export function resultOf(outcome: Outcome): Result {
 export function wentWrong(outcome: Outcome, record: Known): boolean {
   const result = resultOfCall(outcome, record)
   if (result === 'cancelled' || result === 'caller_error') return false
-  if (outcome.kind !== 'answered' || result === 'rpc_error') return true
-  return outcome.verdict === 'tool_error' || isIncorrect(outcome)
+  return outcome.kind !== 'answered' || wrongVerdicts.has(outcome.verdict)
+}
+
+/** How many calls came to what: the ratios of all reports are made of these. */
+export interface CallCounts {
+  /** Those that have ended. */
+  calls: number
+  /** Calls that say something of servers and policies: their agent neither gave them up nor made a mistake. */
+  valid: number
+  /** Valid ones that the gateway did not reject. */
+  eligible: number
+  /** Eligible ones of which a reply came. */
+  returned: number
+  /** Those of them that did not go wrong, as their agent saw it. */
+  good: number
+  /** Good ones that nobody could check. */
+  unchecked: number
+}
+
+/** Counts a call that is over; true when it went wrong. */
+export function countCall(counts: CallCounts, outcome: Outcome, record: Known): boolean {
+  const result = resultOfCall(outcome, record)
+  counts.calls++
+  if (result === 'cancelled' || result === 'caller_error') return false
+  const isWrong = wentWrong(outcome, record)
+  counts.valid++
+  if (result !== 'rejected') counts.eligible++
+  if (result === 'returned') counts.returned++
+  if (!isWrong) counts.good++
+  if (outcome.kind === 'answered' && outcome.verdict === 'unchecked') counts.unchecked++
+  return isWrong
 }
 
 /** Whether an error says by its JSON-RPC code that the caller was wrong. */
@@ -88,6 +117,12 @@ export function isFailure(outcome: Outcome): boolean {
 
 /** Verdicts that say: it answered, and the answer was wrong. What a server declares to be partial is not. */
 const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_invalid', 'json_invalid'])
+
+/**
+ * Verdicts on replies that are wrong for their agent. Correctness is 1 − the share of them: a reply that nobody could check
+ * (`unchecked`), has another shape (`drift`) or says itself what is missing is not known to be wrong.
+ */
+export const wrongVerdicts: ReadonlySet<Verdict> = new Set(['rpc_error', 'tool_error', ...incorrect])
 
 /** Whether a reply came and was wrong; a server that is fast and wrong is no better than one that fails. */
 export function isIncorrect(outcome: Outcome): boolean {

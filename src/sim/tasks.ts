@@ -1,5 +1,5 @@
 import type { Call, Outcome } from '../mesh/call.ts'
-import { resultOfCall, wentWrong } from '../mesh/classify.ts'
+import { type CallCounts, countCall as countIn } from '../mesh/classify.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { type AgentModel, isTrue, type Step, type TaskEnd } from './agents.ts'
@@ -22,14 +22,8 @@ export interface Workload {
 }
 
 /** Counts of calls and tasks. Calls are judged as the SLIs of live traffic judge them: see `mesh/classify`. */
-export interface Tally {
+export interface Tally extends CallCounts {
   tasks: number
-  calls: number
-  /** Calls that say something of servers and policies: their agent neither gave them up nor made a mistake. */
-  valid: number
-  /** Valid ones that the gateway did not reject. */
-  eligible: number
-  good: number
   /** Tries at servers. */
   attempts: number
   /** Calls that went wrong and looked right: an agent that uses their answer is misled. */
@@ -44,7 +38,9 @@ export const newTally = (): Tally => ({
   calls: 0,
   valid: 0,
   eligible: 0,
+  returned: 0,
   good: 0,
+  unchecked: 0,
   attempts: 0,
   misled: 0,
   failedTasks: 0,
@@ -59,31 +55,36 @@ export interface Slis {
   readonly tcsr: number
   /** Effective tool availability: the same without calls that the gateway rejected. */
   readonly eta: number
+  /** Share of the replies that nobody could check: they count as good. */
+  readonly unchecked: number
   /** Share of the tasks of which a call went wrong. */
   readonly blastRadius: number
 }
 
-export function slisOf({ tasks, calls, valid, eligible, good, failedTasks }: Tally): Slis {
+export function slisOf({
+  tasks,
+  calls,
+  valid,
+  eligible,
+  returned,
+  good,
+  unchecked,
+  failedTasks,
+}: Tally): Slis {
   const share = (part: number, whole: number, none: number) => (whole === 0 ? none : part / whole)
   return {
     tcaf: share(calls, tasks, 0),
     tcsr: share(good, valid, 1),
     eta: share(good, eligible, 1),
+    unchecked: share(unchecked, returned, 0),
     blastRadius: share(failedTasks, tasks, 0),
   }
 }
 
 /** Counts a call that is over; true when it went wrong. */
 export function countCall(tally: Tally, { record }: Pick<Call, 'record'>, outcome: Outcome): boolean {
-  tally.calls++
   tally.attempts += record.attempts
-  const isWrong = wentWrong(outcome, record)
-  const result = resultOfCall(outcome, record)
-  if (result === 'cancelled' || result === 'caller_error') return isWrong
-  tally.valid++
-  if (!isWrong) tally.good++
-  if (result !== 'rejected') tally.eligible++
-  return isWrong
+  return countIn(tally, outcome, record)
 }
 
 /** Runs all tasks through a gateway, and counts into `tally`. */

@@ -25,9 +25,9 @@ test('two percent of failing calls fail one task in eight, and the default polic
   const { code, lines } = await run()
   assert.equal(code, 0)
   assert.deepEqual(lines, [
-    'predicted                                     blast_radius=0.15  = 1 - (1 - 0.02)^8',
-    'no resilience   TCAF=8.0  TCSR=0.98  ETA=0.98  blast_radius=0.12',
-    'with resilience TCAF=8.0  TCSR=1.00  ETA=1.00  blast_radius=0.00',
+    'predicted                                                     blast_radius=0.15  = 1 - (1 - 0.02)^8',
+    'no resilience   TCAF=8.0  TCSR=0.98  ETA=0.98  unchecked=1.00  blast_radius=0.12',
+    'with resilience TCAF=8.0  TCSR=1.00  ETA=1.00  unchecked=0.00  blast_radius=0.00',
     '(200 tasks of 8 calls, simulated, seed 42)',
   ])
 })
@@ -48,7 +48,7 @@ test('the same arguments print the same bytes, and another seed others', async (
 
 test('errors that always come leave nothing, whatever the policies', async () => {
   const { lines } = await run('--rate', '1', '--tasks', '20', '--fan-out', '2')
-  assert.match(lines[1]!, /TCSR=0\.00 {2}ETA=0\.00 {2}blast_radius=1\.00$/)
+  assert.match(lines[1]!, /TCSR=0\.00 {2}ETA=0\.00 {2}unchecked=0\.00 {2}blast_radius=1\.00$/)
   assert.match(lines[2]!, /TCSR=0\.00 .*blast_radius=1\.00$/)
 })
 

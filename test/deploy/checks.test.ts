@@ -65,14 +65,15 @@ test('the scripted run comes to what was counted by hand', () => {
   assert.deepEqual(expected('server_tool:breakwater_eta:ratio_rate5m'), {
     'scripted/price': [6, 7],
     'scripted/stock': [3, 7],
-    'scripted/note': [0, 3],
-    'scripted/audit': [0, 3],
+    'scripted/note': [3, 4],
+    'scripted/audit': [0, 2],
     'scripted/slow': [0, 1],
   })
   assert.deepEqual(expected('server_tool:breakwater_call_eta:ratio_rate5m')['scripted/stock'], [3, 4])
   assert.deepEqual(expected('server:breakwater_availability:ratio_rate5m'), { 'scripted/': [15, 21] })
-  assert.deepEqual(expected('server:breakwater_correctness:ratio_rate5m'), { 'scripted/': [9, 15] })
-  assert.deepEqual(expected('server:breakwater_tcsr:ratio_rate5m'), { 'scripted/': [9, 19] })
+  assert.deepEqual(expected('server:breakwater_correctness:ratio_rate5m'), { 'scripted/': [12, 15] })
+  assert.deepEqual(expected('server:breakwater_unchecked:ratio_rate5m'), { 'scripted/': [2, 15] })
+  assert.deepEqual(expected('server:breakwater_tcsr:ratio_rate5m'), { 'scripted/': [12, 19] })
   assert.deepEqual(expected('server:breakwater_amplification:ratio_rate5m'), { 'scripted/': [24, 21] })
   assert.deepEqual(expected('gateway:breakwater_tcaf:ratio_rate5m'), { '/': [20, 8] })
   assert.deepEqual(expected('gateway:breakwater_blast_radius:ratio_rate5m'), { '/': [5, 8] })

@@ -48,7 +48,9 @@ test('a unit is told with what its verdict is computed from', () => {
     failed: 1,
     valid: 3,
     eligible: 2,
+    returned: 2,
     good: 2,
+    unchecked: 1,
     attempts: 6,
     totalMs: 31.23456,
   })
@@ -58,8 +60,8 @@ test('a unit is told with what its verdict is computed from', () => {
   assert.deepEqual(
     [...csvOf([sample])],
     [
-      'unit,arm,calls,failed,valid,eligible,good,attempts,under_way,total_ms,outcome,judged,durations_ms\n',
-      'meta raw/task,control,4,1,3,2,2,6,1,31.235,failed,yes,1 30.2\n',
+      'unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,under_way,total_ms,outcome,judged,durations_ms\n',
+      'meta raw/task,control,4,1,3,2,2,2,1,6,1,31.235,failed,yes,1 30.2\n',
     ],
   )
 })

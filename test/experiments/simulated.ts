@@ -88,6 +88,7 @@ function addTask(samples: Samples, task: number, arm: string, failing: Failing, 
     sample.valid++
     sample.eligible++
     sample.attempts++
+    sample.returned++
     if (fails) sample.failed++
     else sample.good++
     sample.totalMs += tookMs

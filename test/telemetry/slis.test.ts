@@ -37,8 +37,9 @@ function indicators(text: string, name: string) {
   const all = samples(text, name)
   const blameless = new Set(['caller_error', 'cancelled', 'rejected'])
   const eligible = count(all, ({ outcome }) => !blameless.has(outcome!))
+  const wrong = new Set(['tool_error', 'schema_invalid', 'json_invalid', 'partial_silent'])
   const returned = count(all, ({ outcome }) => outcome === 'returned')
-  const good = count(all, ({ outcome, verdict }) => outcome === 'returned' && verdict === 'correct')
+  const good = count(all, ({ outcome, verdict }) => outcome === 'returned' && !wrong.has(verdict!))
   const asked = count(all, ({ outcome }) => outcome !== 'caller_error' && outcome !== 'cancelled')
   return {
     availability: [returned, eligible] as const,
@@ -82,9 +83,9 @@ test('availability, correctness, ETA and success rate of calls are exactly those
     'breakwater_tool_call_verdicts_total',
   )
   assert.deepEqual([...availability], [7, 9])
-  assert.deepEqual([...correctness], [4, 7])
-  assert.deepEqual([...eta], [4, 9])
-  assert.deepEqual([...success], [4, 10])
+  assert.deepEqual([...correctness], [5, 7])
+  assert.deepEqual([...eta], [5, 9])
+  assert.deepEqual([...success], [5, 10])
   assert.ok(equal(product(availability, correctness), eta))
 })
 
@@ -95,8 +96,8 @@ test('those of attempts leave out nothing but what callers did wrong or gave up'
     [[...availability], [...correctness], [...eta]],
     [
       [7, 10],
-      [4, 7],
-      [4, 10],
+      [5, 7],
+      [5, 10],
     ],
   )
   assert.ok(equal(product(availability, correctness), eta))

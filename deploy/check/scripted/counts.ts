@@ -24,9 +24,8 @@ const shares = {
   felt: (fate: Fate) => !blameless.has(fate),
   eligible: (fate: Fate) => !blameless.has(fate) && fate !== 'rejected',
   returned: (fate: Fate) => fates[fate].returned,
-  good: (fate: Fate) => fate === 'correct',
-  undecided: (fate: Fate) => fate === 'unchecked',
-  bad: (fate: Fate) => !blameless.has(fate) && fate !== 'correct' && fate !== 'unchecked',
+  good: (fate: Fate) => fates[fate].returned && !fates[fate].hurts,
+  unchecked: (fate: Fate) => fate === 'unchecked',
 } as const
 
 export type Share = keyof typeof shares

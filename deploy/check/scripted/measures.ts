@@ -16,15 +16,15 @@ const ofAttempts: readonly Shares[] = [
   ['availability', 'returned', 'eligible'],
   ['correctness', 'good', 'returned'],
   ['eta', 'good', 'eligible'],
-  ['undecided', 'undecided', 'returned'],
+  ['unchecked', 'unchecked', 'returned'],
 ]
 
 const ofCalls: readonly Shares[] = [
   ['call_availability', 'returned', 'eligible'],
   ['call_correctness', 'good', 'returned'],
   ['call_eta', 'good', 'eligible'],
+  ['call_unchecked', 'unchecked', 'returned'],
   ['tcsr', 'good', 'felt'],
-  ['tcsr_undecided', 'undecided', 'felt'],
 ]
 
 /** Longer windows are averages of what the rules recorded over time, thus also of what they saw amid a pass. */
@@ -59,19 +59,14 @@ const single = (part: number, whole: number, key = keyOf({})): Measure['expected
 
 /** Everything that is compared. */
 export const measures: readonly Measure[] = [
-  ...(['server_tool', 'server'] as const).flatMap((level) => [
-    ...windows.flatMap((window) =>
+  ...(['server_tool', 'server'] as const).flatMap((level) =>
+    windows.flatMap((window) =>
       ofAttempts.map(([measure, part, whole]) => ({
         expr: `${level}:breakwater_${measure}:ratio_rate${window}`,
         expected: ratios('attempts', level, part, whole),
       })),
     ),
-    // What a burn rate is made of.
-    {
-      expr: `${level}:breakwater_attempts_bad:rate5m / ${level}:breakwater_attempts_eligible:rate5m`,
-      expected: ratios('attempts', level, 'bad', 'eligible'),
-    },
-  ]),
+  ),
   ...(['server_tool', 'server', 'arm'] as const).flatMap((level) =>
     ofCalls.map(([measure, part, whole]) => ({
       expr: `${level}:breakwater_${measure}:ratio_rate5m`,

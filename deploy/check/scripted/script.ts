@@ -52,10 +52,10 @@ export const script: readonly Task[] = [
       call('price', 'caller_error'),
     ],
   },
-  // Two tools that never have a correct result: one whose replies are wrong, and one that never replies.
+  // Two tools that never have a good result: one whose replies are wrong, and one that never replies.
   {
     named: 'baggage',
-    calls: [call('audit', 'schema_invalid'), call('audit', 'tool_error'), call('audit', 'partial_declared')],
+    calls: [call('audit', 'schema_invalid'), call('audit', 'tool_error'), call('note', 'partial_declared')],
   },
   { named: 'header', calls: [call('slow', 'timeout'), call('price', 'correct')] },
   { named: 'baggage', calls: [call('price'), call('price', 'correct')] },

@@ -10,7 +10,7 @@ import {
 } from './measures.ts'
 import type { Rule, RuleGroup } from './rule.ts'
 
-const shares: readonly Share[] = ['eligible', 'returned', 'good', 'undecided', 'bad']
+const shares: readonly Share[] = ['eligible', 'returned', 'good', 'unchecked']
 
 /** Windows that are computed from the counters themselves. */
 const raw: ReadonlySet<Window> = new Set(['5m', '30m', '1h'])
@@ -54,15 +54,15 @@ function ratios(level: Level, window: Window): Rule[] {
     { record: record('availability'), expr: ratio(of('returned'), of('eligible')) },
     { record: record('correctness'), expr: ratio(of('good'), of('returned')) },
     { record: record('eta'), expr: ratio(of('good'), of('eligible')) },
-    { record: record('undecided'), expr: ratio(of('undecided'), of('returned')) },
+    { record: record('unchecked'), expr: ratio(of('unchecked'), of('returned')) },
   ]
 }
 
 /** How many times faster than allowed the error budget is spent: 1 uses it up exactly within its period. */
 function burn(level: Level, window: Window): Rule {
-  const share = ratio(rateOf('bad', level, window), rateOf('eligible', level, window))
+  const eta = ratio(rateOf('good', level, window), rateOf('eligible', level, window))
   return {
     record: `${level.name}:breakwater_eta_burn:rate${window}`,
-    expr: `(${share}) / (1 - scalar(breakwater:eta_objective))`,
+    expr: `(1 - ${eta}) / (1 - scalar(breakwater:eta_objective))`,
   }
 }

@@ -1,4 +1,4 @@
-import { levels, ratio, type Level } from './measures.ts'
+import { levels, ratio, replies, type Level } from './measures.ts'
 import type { Rule, RuleGroup } from './rule.ts'
 
 const CALLS = 'breakwater_tool_call_verdicts_total'
@@ -7,9 +7,7 @@ const CALLS = 'breakwater_tool_call_verdicts_total'
 const calls = {
   felt: 'outcome!~"caller_error|cancelled"',
   eligible: 'outcome!~"caller_error|cancelled|rejected"',
-  returned: 'outcome="returned"',
-  good: 'outcome="returned",verdict="correct"',
-  undecided: 'outcome="returned",verdict=~"unchecked|drift"',
+  ...replies,
 } as const
 
 function ratesBy(by: string) {
@@ -23,8 +21,8 @@ function ratiosOf({ name, by }: Level): Rule[] {
     { record: record('call_availability'), expr: ratio(of('returned'), of('eligible')) },
     { record: record('call_correctness'), expr: ratio(of('good'), of('returned')) },
     { record: record('call_eta'), expr: ratio(of('good'), of('eligible')) },
+    { record: record('call_unchecked'), expr: ratio(of('unchecked'), of('returned')) },
     { record: record('tcsr'), expr: ratio(of('good'), of('felt')) },
-    { record: record('tcsr_undecided'), expr: ratio(of('undecided'), of('felt')) },
   ]
 }
 

@@ -1,3 +1,5 @@
+import { wrongVerdicts } from '../../../src/mesh/classify.ts'
+
 /** Labels that a measure is told apart by, and what Prometheus calls such a level in a rule's name. */
 export interface Level {
   readonly name: 'server_tool' | 'server' | 'arm'
@@ -17,17 +19,20 @@ export type Window = (typeof windows)[number]
 const ATTEMPTS = 'breakwater_upstream_attempts_total'
 
 /**
- * What an attempt counts as, as matchers. The caller's own errors and cancellations say nothing about a tool;
- * rejections of the gateway are no attempts. Only a reply that was checked and found right is good. One that nobody could
- * check, or whose shape merely is a new one, is undecided: it is not good, and it is not held against the tool either.
+ * What replies count as, as matchers. A reply is good unless it is known to be wrong; `unchecked` is the part of the good
+ * ones that nobody could check.
  */
-export const attempts = {
-  eligible: 'outcome!~"caller_error|cancelled"',
+export const replies = {
   returned: 'outcome="returned"',
-  good: 'outcome="returned",verdict="correct"',
-  undecided: 'outcome="returned",verdict=~"unchecked|drift"',
-  bad: 'outcome!~"caller_error|cancelled",verdict!~"correct|unchecked|drift"',
+  good: `outcome="returned",verdict!~"${[...wrongVerdicts].join('|')}"`,
+  unchecked: 'outcome="returned",verdict="unchecked"',
 } as const
+
+/**
+ * What an attempt counts as. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
+ * are no attempts.
+ */
+const attempts = { eligible: 'outcome!~"caller_error|cancelled"', ...replies } as const
 
 export type Share = keyof typeof attempts
 

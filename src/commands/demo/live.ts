@@ -224,8 +224,9 @@ function summary(known: Known, { stopped, show, out }: Told): number {
     `Injected into what the gateway asks by itself: ${reading.discovery}.`,
     `The agents counted ${tally.calls} calls: ${tally.right} right, ${tally.wrong} wrong, ${tally.flagged} flagged, ${tally.errors} errors.`,
     `Orders: ${acknowledged.length} acknowledged, ${placed.size} placed, ${[...placed.values()].filter((times) => times > 1).length} of them twice.`,
-    'ETA: effective tool availability, answers in time that are correct as far as the gateway can tell;',
-    'of the servers by single tries, of the agents by calls. Right is what the agents know to be right.',
+    'ETA: effective tool availability, the share with a reply that is not known to be wrong: of the servers by',
+    'single tries, of the agents by calls. Unchecked: replies that the gateway could not check, which count as good.',
+    'Right is what the agents know to be right.',
     ...(stopped ? ['Stopped early.'] : []),
     ...(flaws.length === 0 ? [paint('good', `All ${checked} sums add up.`)] : []),
   ])

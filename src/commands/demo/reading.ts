@@ -1,4 +1,6 @@
 import type { FaultStatus } from '../../chaos/control/status.ts'
+import { wrongVerdicts } from '../../mesh/classify.ts'
+import type { Verdict } from '../../mesh/outcome.ts'
 
 /** Ways in which an injection ends, as the label `fate` of metrics has them. */
 export const fates = ['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'] as const
@@ -8,10 +10,14 @@ export type FateName = (typeof fates)[number]
 /** How often a fault was injected into calls of agents, and what became of it. */
 export type FaultCount = Readonly<Record<FateName | 'injected', number>>
 
-/** Calls, or tries of them: all that say something of servers, and of those the ones with an answer judged to be correct. */
+/** Calls, or tries of them, as the recording rules of deploy/prometheus count them. */
 interface Availability {
+  /** All that say something of servers, and were not rejected. */
   readonly eligible: number
-  readonly correct: number
+  /** Of those, the ones with a reply; with one that is not known to be wrong; with one that nobody could check. */
+  readonly returned: number
+  readonly good: number
+  readonly unchecked: number
 }
 
 /** What the metrics of a gateway said at one moment. */
@@ -19,7 +25,7 @@ export interface Reading {
   /** Tool calls of agents that are over. */
   readonly calls: number
   /** Of those, the ones without an error of the protocol or of the tool. */
-  readonly good: number
+  readonly answered: number
   /** Those calls, as agents saw them. */
   readonly ofAgents: Availability
   /** Their tries at the servers. */
@@ -49,8 +55,8 @@ export function samplesIn(text: string): readonly Sample[] {
   })
 }
 
-/** Nothing that they say is about servers: who called was wrong, or has left. */
-const aboutCallers = new Set(['caller_error', 'cancelled'])
+/** Nothing that they say is about servers: who called was wrong, or has left, or the gateway rejected the call. */
+const ineligible = new Set(['caller_error', 'cancelled', 'rejected'])
 
 export function readingOf(samples: readonly Sample[]): Reading {
   const sum = (metric: string, fits: (labels: Sample['labels']) => boolean = () => true) =>
@@ -60,8 +66,13 @@ export function readingOf(samples: readonly Sample[]): Reading {
       0,
     )
   const availability = (metric: string): Availability => ({
-    eligible: sum(metric, ({ outcome = '' }) => !aboutCallers.has(outcome)),
-    correct: sum(metric, ({ outcome, verdict }) => outcome === 'returned' && verdict === 'correct'),
+    eligible: sum(metric, ({ outcome = '' }) => !ineligible.has(outcome)),
+    returned: sum(metric, ({ outcome }) => outcome === 'returned'),
+    good: sum(
+      metric,
+      ({ outcome, verdict }) => outcome === 'returned' && !wrongVerdicts.has(verdict as Verdict),
+    ),
+    unchecked: sum(metric, ({ outcome, verdict }) => outcome === 'returned' && verdict === 'unchecked'),
   })
   const isOver = (outcome: string) => sum('intent_outcomes_total', (labels) => labels.outcome === outcome)
   const names = new Set(
@@ -83,7 +94,7 @@ export function readingOf(samples: readonly Sample[]): Reading {
   }
   return {
     calls: sum('tool_calls_total'),
-    good: sum(
+    answered: sum(
       'tool_call_verdicts_total',
       ({ outcome, verdict }) => outcome === 'returned' && verdict !== 'tool_error',
     ),
@@ -112,14 +123,16 @@ export const gatesIn = (samples: readonly Sample[]): Gates =>
 export function between(before: Reading, after: Reading): Reading {
   const less = (later: Availability, earlier: Availability): Availability => ({
     eligible: later.eligible - earlier.eligible,
-    correct: later.correct - earlier.correct,
+    returned: later.returned - earlier.returned,
+    good: later.good - earlier.good,
+    unchecked: later.unchecked - earlier.unchecked,
   })
   const faults = [...after.faults].map(
     ([name, count]) => [name, lessCount(count, before.faults.get(name))] as const,
   )
   return {
     calls: after.calls - before.calls,
-    good: after.good - before.good,
+    answered: after.answered - before.answered,
     ofAgents: less(after.ofAgents, before.ofAgents),
     ofServers: less(after.ofServers, before.ofServers),
     succeeded: after.succeeded - before.succeeded,

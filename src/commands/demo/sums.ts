@@ -62,10 +62,14 @@ function ofFaults({ reading, faults }: Known): readonly Sum[] {
   ]
 }
 
-function compared(where: string, { calls, good, succeeded, failed }: Reading, tally: Tally): readonly Sum[] {
+function compared(
+  where: string,
+  { calls, answered, succeeded, failed }: Reading,
+  tally: Tally,
+): readonly Sum[] {
   return [
     { what: `calls${where}`, expected: tally.calls, found: calls },
-    { what: `calls with an error${where}`, expected: tally.errors, found: calls - good },
+    { what: `calls with an error${where}`, expected: tally.errors, found: calls - answered },
     { what: `tasks that succeeded${where}`, expected: tally.succeeded, found: succeeded },
     { what: `tasks that failed${where}`, expected: tally.failed, found: failed },
   ]

@@ -31,6 +31,9 @@ const share = (part: number, whole: number): number | undefined => (whole === 0 
 const percent = (ratio: number | undefined): string =>
   ratio === undefined ? '-' : `${(Math.floor(ratio * 1_000) / 10).toFixed(1)} %`
 
+/** Effective tool availability. */
+const etaOf = ({ good, eligible }: Reading['ofAgents']) => share(good, eligible)
+
 /** The whole table. */
 export function table(view: View, paint: Paint): readonly string[] {
   const { title, elapsedMs, totalMs } = view
@@ -47,25 +50,26 @@ export function table(view: View, paint: Paint): readonly string[] {
 
 /** What there is in columns: the first to the left, the others to the right. */
 function row(first: string, ...others: readonly string[]): string {
-  return first.padEnd(14) + others.map((cell) => cell.padStart(13)).join('')
+  return first.padEnd(7) + others.map((cell) => cell.padStart(12)).join('')
 }
 
 /** Availability, as servers and as agents have it, beside what agents know to be right. */
 export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly string[] {
   const lines = phases.map(({ name, reading, tally }) => {
-    const { calls, good, ofServers, ofAgents } = reading
-    const ratio = share(ofAgents.correct, ofAgents.eligible)
+    const { calls, answered, ofServers, ofAgents } = reading
+    const ratio = etaOf(ofAgents)
     const text = row(
       name,
-      `${calls}/${calls - good}`,
-      percent(share(ofServers.correct, ofServers.eligible)),
+      `${calls}/${calls - answered}`,
+      percent(etaOf(ofServers)),
       percent(ratio),
+      percent(share(ofAgents.unchecked, ofAgents.returned)),
       percent(share(tally.right, tally.calls)),
       `${reading.succeeded}/${reading.succeeded + reading.failed}`,
     )
     return ratio === undefined || ratio === 1 ? text : paint(ratio < 0.9 ? 'bad' : 'doubtful', text)
   })
-  const head = row('', 'calls/errors', 'ETA servers', 'ETA agents', 'right', 'tasks done')
+  const head = row('', 'calls/errors', 'ETA servers', 'ETA agents', 'unchecked', 'right', 'tasks done')
   return [paint('aside', head), ...lines]
 }
 
@@ -128,8 +132,8 @@ export function line({ title, elapsedMs, phases, reading, gates }: View): string
   const { ofServers, ofAgents } = now?.reading ?? reading
   return [
     `${seconds(elapsedMs)} ${title}`,
-    `${reading.calls} calls, ${reading.calls - reading.good} errors`,
-    `ETA ${now?.name ?? ''}: servers ${percent(share(ofServers.correct, ofServers.eligible))}, agents ${percent(share(ofAgents.correct, ofAgents.eligible))}`,
+    `${reading.calls} calls, ${reading.calls - reading.answered} errors`,
+    `ETA ${now?.name ?? ''}: servers ${percent(etaOf(ofServers))}, agents ${percent(etaOf(ofAgents))}`,
     `tasks ${reading.succeeded} / ${reading.succeeded + reading.failed}`,
     `${open} gates open`,
     `faults ${sumOf({ injected, ...ended })}`,

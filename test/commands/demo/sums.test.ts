@@ -29,9 +29,9 @@ const reading = readingOf(samplesIn(text))
 
 test('what agents and servers had is read of the metrics', () => {
   assert.equal(reading.calls, 6)
-  assert.equal(reading.good, 4)
-  assert.deepEqual(reading.ofAgents, { eligible: 6, correct: 4 })
-  assert.deepEqual(reading.ofServers, { eligible: 8, correct: 4 })
+  assert.equal(reading.answered, 4)
+  assert.deepEqual(reading.ofAgents, { eligible: 6, returned: 5, good: 4, unchecked: 0 })
+  assert.deepEqual(reading.ofServers, { eligible: 8, returned: 4, good: 4, unchecked: 0 })
   assert.deepEqual([reading.succeeded, reading.failed], [0, 1])
   assert.deepEqual(totalOf(reading), {
     injected: 3,
@@ -46,7 +46,7 @@ test('what agents and servers had is read of the metrics', () => {
 
 test('between a reading and itself nothing happened', () => {
   const nothing = between(reading, reading)
-  assert.deepEqual([nothing.calls, nothing.good, nothing.failed, totalOf(nothing).injected], [0, 0, 0, 0])
+  assert.deepEqual([nothing.calls, nothing.answered, nothing.failed, totalOf(nothing).injected], [0, 0, 0, 0])
 })
 
 const slow = { ...newFaultCounts(), name: 'slow', injected: 3, hits: 2, notReached: 1, masked: 2 }

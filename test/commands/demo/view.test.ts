@@ -7,7 +7,7 @@ import { table } from '../../../src/commands/demo/view.ts'
 import { plain } from '../../../src/telemetry/colours.ts'
 
 test('the table fits a terminal of 80 characters by 24 lines, however much there is to be told', () => {
-  const reading = { ...readingOf([]), calls: 99_999, good: 0, succeeded: 9_999, failed: 9_999 }
+  const reading = { ...readingOf([]), calls: 99_999, answered: 0, succeeded: 9_999, failed: 9_999 }
   const count = { injected: 9_999, masked: 9_999, delayed: 9_999, surfaced: 9_999, escaped: 9_999 }
   const faults = acts.flatMap((act) => act.faults.map(({ name }) => name))
   const many = new Map(faults.map((name) => [name, { ...count, not_reached: 9_999 }]))

@@ -19,7 +19,7 @@ const worth = [
       ratio('availability', 'availability'),
       ratio('correctness', 'correctness'),
       ratio('eta', 'effective'),
-      ratio('undecided', 'not checked'),
+      ratio('unchecked', 'not checked'),
     ],
   }),
   lines({
@@ -31,8 +31,8 @@ const worth = [
       ratio('call_availability', 'availability'),
       ratio('call_correctness', 'correctness'),
       ratio('call_eta', 'effective'),
+      ratio('call_unchecked', 'not checked'),
       ratio('tcsr', 'TCSR'),
-      ratio('tcsr_undecided', 'not checked'),
     ],
   }),
 ]
@@ -46,7 +46,8 @@ const attempts = [
   }),
   stack({
     title: 'Verdicts on replies',
-    about: 'How good the replies were. `unchecked` could not be judged; `drift` has a new shape.',
+    about:
+      'How good the replies were. `unchecked` could not be judged, `drift` has a new shape: neither is held against the tool.',
     unit: 'reqps',
     queries: [
       perSecond(

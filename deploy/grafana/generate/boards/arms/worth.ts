@@ -5,7 +5,7 @@ export const worth = [
   lines({
     title: 'Effective availability',
     about:
-      'Share of calls with a result that was checked and found right, of those that were not rejected, over all servers.',
+      'Share of calls with a result that is not known to be wrong, of those that were not rejected, over all servers.',
     unit: 'percentunit',
     width: 6,
     queries: [recorded('call_eta')],
@@ -26,9 +26,10 @@ export const worth = [
   }),
   lines({
     title: 'Correctness',
-    about: 'Of calls that came back, those that were checked and found right.',
+    about:
+      'Of calls that came back, those that are not known to be wrong, and those that nobody could check.',
     unit: 'percentunit',
     width: 6,
-    queries: [recorded('call_correctness')],
+    queries: [recorded('call_correctness'), recorded('call_unchecked', ' not checked')],
   }),
 ]

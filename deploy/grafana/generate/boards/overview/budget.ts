@@ -3,14 +3,14 @@ import { lines, stat } from '../../panels.ts'
 import { query } from '../../query.ts'
 import { SERVER } from './server.ts'
 
-/** The share of bad attempts over the whole period of the objective: rates of 5 minutes, added up. */
+/** Attempts over the whole period of the objective: rates of 5 minutes, added up. */
 const month = (part: string) => `avg_over_time(server:breakwater_attempts_${part}:rate5m${SERVER}[30d])`
 
 export const budget = [
   stat({
     title: 'Error budget left of 30 days',
     about:
-      'By server; below 0 the objective is missed. What is known to be bad counts, and not what nobody could check.',
+      'By server; below 0 the objective is missed. Attempts that failed or came back wrong count, and not what nobody could check.',
     unit: 'percentunit',
     steps: [
       [null, 'red'],
@@ -19,7 +19,7 @@ export const budget = [
     ],
     queries: [
       query(
-        `1 - ${month('bad')} / (${month('eligible')} > 0) / (1 - scalar(breakwater:eta_objective))`,
+        `1 - (1 - ${month('good')} / (${month('eligible')} > 0)) / (1 - scalar(breakwater:eta_objective))`,
         '{{server}}',
       ),
     ],

@@ -10,7 +10,7 @@ export const now = [
   stat({
     title: 'Effective tool availability',
     about:
-      'Attempts that came back and were checked and found right. Availability × correctness, over 5 minutes.',
+      'Attempts that came back and are not known to be wrong. Availability × correctness, over 5 minutes.',
     unit: 'percentunit',
     queries: [query(overall('good', 'eligible'), 'ETA')],
   }),
@@ -22,17 +22,18 @@ export const now = [
   }),
   stat({
     title: 'Correctness',
-    about: 'Replies that were checked and found right.',
+    about:
+      'Replies that are not known to be wrong: no errors of the tool, no broken schema, nothing silently missing.',
     unit: 'percentunit',
     queries: [query(overall('good', 'returned'), 'correctness')],
   }),
   stat({
     title: 'Replies nobody could check',
     about:
-      'Share of replies without an output schema or a known shape. They are not counted as correct, so a high share is why ' +
-      'effective availability is low although nothing is wrong.',
+      'Share of replies without an output schema that a gateway could check. They count as correct: the higher this share, ' +
+      'the less correctness proves.',
     unit: 'percentunit',
-    queries: [query(overall('undecided', 'returned'), 'undecided')],
+    queries: [query(overall('unchecked', 'returned'), 'unchecked')],
   }),
   stat({
     title: 'Calls per intent',

@@ -31,7 +31,7 @@ export const worth = [
   }),
   lines({
     title: 'Correctness by server',
-    about: 'The second factor: was it checked, and right?',
+    about: 'The second factor: of what came back, the share that is not known to be wrong.',
     unit: 'percentunit',
     queries: [query(`server:breakwater_correctness:ratio_rate5m${SERVER}`, '{{server}}')],
   }),
@@ -44,7 +44,7 @@ export const worth = [
       tools('availability', 'availability'),
       tools('correctness', 'correctness'),
       tools('eta', 'effective availability'),
-      tools('undecided', 'not checked'),
+      tools('unchecked', 'not checked'),
       tools('tcsr', 'calls that succeeded (TCSR)'),
     ],
   }).overrideByName('tool', [{ id: 'links', value: [toTool] }]),
