@@ -33,6 +33,8 @@ export interface Look {
   readonly high: number
   /** The same of each treatment. */
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
+  /** Of how many units the end was assumed: then they are the least that is sure. Default: none. */
+  readonly assumed?: number
 }
 
 /** One run of an experiment. */
@@ -454,7 +456,13 @@ export class Experiments {
 function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
   const of = ({ difference, low, high }: Verdict) => ({ difference, low, high })
   const byTreatment = Object.fromEntries(Object.entries(verdicts).map(([arm, one]) => [arm, of(one)]))
-  return { atMs, units, ...of(verdict), byTreatment }
+  return {
+    atMs,
+    units,
+    ...of(verdict),
+    byTreatment,
+    ...(verdict.assumed !== undefined && { assumed: verdict.assumed }),
+  }
 }
 
 /** A task that somebody has reported on. */

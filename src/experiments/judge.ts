@@ -1,9 +1,10 @@
 import { type MetricName, metricOf } from './metrics.ts'
 import { failing, succeeding, type UnitSample } from './samples.ts'
-import { controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
+import { armInWords, controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
 import { differenceSequence, LEAST_UNITS } from './statistics/confidence-sequence.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
+import { amountInWords } from './statistics/sentences.ts'
 import { sampleRatioSequence } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
@@ -39,12 +40,13 @@ export interface Known {
 
 /**
  * Judges an experiment by what is known of its units. `isOver`: nothing more will come. Quantiles have no sequence that
- * holds at all looks: where one decides, or guards, nothing is said of it before the end.
+ * holds at all looks: where one decides, nothing is said of it before the end. `areAssumed`: how some units end is assumed, so that
+ * guardrails that are no shares of units say nothing.
  */
 export function judge(
   experiment: Experiment,
   { units, assigned }: Known,
-  { isOver }: { readonly isOver: boolean },
+  { isOver, areAssumed = false }: { readonly isOver: boolean; readonly areAssumed?: boolean },
 ): Judgement {
   const control = controlOf(experiment)
   const treatments = Object.keys(experiment.arms).filter((arm) => arm !== control)
@@ -53,10 +55,10 @@ export function judge(
   const alpha = ALPHA / treatments.length
   const verdicts = treatments.map((treatment) => {
     const arms = { control: byArm.get(control)!, treatment: byArm.get(treatment)! }
-    const counts = [control, treatment].map((arm) => assigned.get(arm) ?? 0)
+    const counts = [assigned.get(control) ?? 0, assigned.get(treatment) ?? 0] as const
     return {
       treatment,
-      verdict: verdictOn(experiment, { control, treatment }, { arms, counts }, alpha, isOver),
+      verdict: verdictOn(experiment, { control, treatment }, { arms, counts }, alpha, { isOver, areAssumed }),
     }
   })
   const decisive =
@@ -77,7 +79,12 @@ export function judge(
 export interface KnownAndOpen extends Known {
   /** Those of the units that are not over: how they end is not known. */
   readonly open: ReadonlySet<UnitSample>
+  /** What is said of the cohort. */
+  readonly judged: Judgement
 }
+
+/** Whether the worst that open units can make of it is known: that one fails, or does not. Nobody knows how long a call may take. */
+const isBounded = (name: MetricName) => metricOf(name).estimator.kind === 'proportion'
 
 /**
  * What can be said of an experiment however its open units end: so one unit that hangs cannot hide the harm that an arm does.
@@ -87,29 +94,70 @@ export interface KnownAndOpen extends Known {
  */
 export function judgeWithOpen(
   experiment: Experiment,
-  { units, open, assigned }: KnownAndOpen,
+  { units, open, assigned, judged }: KnownAndOpen,
   { isOver }: { readonly isOver: boolean },
 ): Judgement | undefined {
-  if (metricOf(experiment.metric).estimator.kind !== 'proportion') return undefined
+  if (!isBounded(experiment.metric)) return undefined
   const control = controlOf(experiment)
   const ifFailed = (fails: (sample: UnitSample) => boolean) => {
     const ended = (sample: UnitSample) => (fails(sample) ? failing(sample) : succeeding(sample))
     const assumed = units.map((sample) => (open.has(sample) ? ended(sample) : sample))
-    return judge(experiment, { units: assumed.filter(({ calls }) => calls > 0), assigned }, { isOver })
+    return judge(
+      experiment,
+      { units: assumed.filter(({ calls }) => calls > 0), assigned },
+      { isOver, areAssumed: true },
+    )
   }
+  const told = (assumed: Judgement, failing: 'control' | 'treatment') =>
+    hedged(experiment, assumed, judged, { failing, units, open })
   const worst = ifFailed(({ arm }) => arm === control)
-  if (worst.verdict.harm || (isOver && worst.verdict.result === 'worse')) return hedged(worst, open.size)
+  if (worst.verdict.harm || (isOver && worst.verdict.result === 'worse')) return told(worst, 'control')
   if (!isOver) return undefined
   const best = ifFailed(({ arm }) => arm !== control)
-  return best.verdict.result === 'better' ? hedged(best, open.size) : undefined
+  return best.verdict.result === 'better' ? told(best, 'treatment') : undefined
 }
 
-/** The difference is at least so large: it is that of the ends that speak against it. */
-function hedged(judgement: Judgement, open: number): Judgement {
-  const { verdict } = judgement
-  const sentence = `${verdict.sentence}, however the ${open} that are open end`
-  return { ...judgement, verdict: { ...verdict, sentence } }
+/**
+ * The difference is at least so large: it is that of the ends that speak against it. Its sentence tells what is assumed from what
+ * was measured; of other treatments it says what is said of the cohort, for these ends may speak for them.
+ */
+function hedged(
+  experiment: Experiment,
+  { treatment, verdict, units: counts }: Judgement,
+  judged: Judgement,
+  {
+    failing,
+    units,
+    open,
+  }: {
+    readonly failing: 'control' | 'treatment'
+    readonly units: readonly UnitSample[]
+    readonly open: ReadonlySet<UnitSample>
+  },
+): Judgement {
+  const arms = { control: controlOf(experiment), treatment }
+  const over = units.filter((sample) => !open.has(sample) && sample.calls > 0)
+  const inArm = (arm: string) => over.filter((sample) => sample.arm === arm)
+  const compared = { control: inArm(arms.control), treatment: inArm(treatment) }
+  const valueIn = (arm: keyof typeof arms) => estimateOf(experiment.metric, compared[arm]).value
+  const words = wordsFor(experiment)
+  const name = (arm: keyof typeof arms) => armInWords(experiment, arms[arm])
+  const [fails, succeeds] =
+    failing === 'control'
+      ? ([name('control'), name('treatment')] as const)
+      : [name('treatment'), name('control')]
+  const [finding = '', least = ''] = verdict.sentence.split(/: (.*)/s)
+  const sentence =
+    `${finding}, however the ${open.size} open ${words} end: at least ${least}, if those in ${fails} all fail and those in ` +
+    `${succeeds} all succeed; measured of the ${compared.control.length + compared.treatment.length} ${words} that are over: ` +
+    amountInWords(metricOf(experiment.metric), valueIn('treatment') - valueIn('control'))
+  const told: Verdict = { ...verdict, sentence, assumed: open.size }
+  return { treatment, verdict: told, units: counts, verdicts: { ...judged.verdicts, [treatment]: told } }
 }
+
+/** How units are called, in the plural. */
+const wordsFor = ({ assignBy }: Experiment) =>
+  assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units'
 
 /** The units of a run at one instant, as plain data, which may go to another thread. */
 export interface KnownUnits {
@@ -140,7 +188,11 @@ export function judgeUnits(
   if ((result !== 'inconclusive' && result !== 'invalid') || open.length === 0)
     return { judgement, isOfAll: false }
   const unsettled = new Set(open.map((at) => all[at]!))
-  const surely = judgeWithOpen(experiment, { units: all, open: unsettled, assigned }, { isOver })
+  const surely = judgeWithOpen(
+    experiment,
+    { units: all, open: unsettled, assigned, judged: judgement },
+    { isOver },
+  )
   return surely === undefined ? { judgement, isOfAll: false } : { judgement: surely, isOfAll: true }
 }
 
@@ -166,9 +218,12 @@ interface TwoArms {
 function verdictOn(
   experiment: Experiment,
   { control, treatment }: { readonly control: string; readonly treatment: string },
-  { arms, counts }: { readonly arms: TwoArms; readonly counts: readonly number[] },
+  {
+    arms,
+    counts,
+  }: { readonly arms: TwoArms; readonly counts: readonly [control: number, treatment: number] },
   alpha: number,
-  isOver: boolean,
+  { isOver, areAssumed }: { readonly isOver: boolean; readonly areAssumed: boolean },
 ): Verdict {
   const { metric, minimumUnits, guardrails, assignBy } = experiment
   const split = splitOf(experiment)
@@ -184,14 +239,14 @@ function verdictOn(
   const plan: VerdictPlan = {
     metric: metricOf(metric),
     minimumEffect: minimumEffectOf(experiment),
-    control,
-    treatment,
-    unitWords: assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units',
+    control: armInWords(experiment, control),
+    treatment: armInWords(experiment, treatment),
+    unitWords: wordsFor(experiment),
     minimumUnits,
     minimumUnitsForHarm: Math.min(minimumUnits, Math.max(LEAST_FOR_HARM, Math.ceil(minimumUnits / 4))),
     alpha: level,
   }
-  const unsound = largestUnit(arms)
+  const unsound = largestUnit(experiment, arms)
   return verdictOf(plan, {
     units,
     measured: {
@@ -200,9 +255,11 @@ function verdictOn(
     },
     difference: sequenceOf(metric, level),
     // Whoever chooses arms by hand, chooses how many.
+    assigned: { control: counts[0], treatment: counts[1] },
     sampleRatioP: assignBy === 'agent' ? 1 : sampleRatioSequence(counts, shares),
     ...(unsound !== undefined && { unsound }),
-    guardrails: guardrails.map((guardrail) => {
+    guardrails: guardrails.flatMap((guardrail) => {
+      if (areAssumed && !isBounded(guardrail.metric)) return []
       const share = level / guardrails.length
       return {
         metric: metricOf(guardrail.metric),
@@ -269,7 +326,7 @@ export function estimateOf(name: MetricName, units: readonly UnitSample[]): Unit
 }
 
 /** Says so when one unit has too many of the calls of its arm. */
-function largestUnit({ control, treatment }: TwoArms): string | undefined {
+function largestUnit(experiment: Experiment, { control, treatment }: TwoArms): string | undefined {
   for (const units of [control, treatment]) {
     if (units.length < LEAST_UNITS) continue
     let all = 0
@@ -280,7 +337,7 @@ function largestUnit({ control, treatment }: TwoArms): string | undefined {
     }
     if (most === undefined || most.calls <= LARGEST_UNIT * all) continue
     const percent = Math.round((100 * most.calls) / all)
-    return `one unit has ${percent} % of the calls of ${most.arm}: they are one observation, not many`
+    return `one unit has ${percent} % of the calls of ${armInWords(experiment, most.arm)}: they are one observation, not many`
   }
   return undefined
 }

@@ -83,7 +83,7 @@ export const metrics = {
     words: 'tries per call',
     unit: 'count',
     better: 'lower',
-    estimator: { kind: 'ratio', of: ({ attempts }) => attempts, by: ({ calls }) => calls },
+    estimator: { kind: 'ratio', of: ({ attempts }) => attempts, by: ({ calls, assumed }) => calls - assumed },
   },
   mean_ms: {
     about:
@@ -91,7 +91,7 @@ export const metrics = {
     words: 'calls take',
     unit: 'ms',
     better: 'lower',
-    estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ valid }) => valid },
+    estimator: { kind: 'ratio', of: ({ totalMs }) => totalMs, by: ({ valid, assumed }) => valid - assumed },
   },
   p50: quantile(0.5, 'Median'),
   p95: quantile(0.95, '95th percentile'),

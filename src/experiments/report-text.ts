@@ -4,6 +4,7 @@ import { type Block, markdownBlock, markdownLine, type Table } from './blocks.ts
 import type { Look } from './experiments.ts'
 import { metricOf } from './metrics.ts'
 import type { MetricReport, Report } from './report.ts'
+import { armInWords } from './schema.ts'
 import { decimals, percentage, pInWords, sizeInWords } from './statistics/sentences.ts'
 
 /** A number of a report, which may have been JSON meanwhile: there those that are not finite are null. */
@@ -14,6 +15,9 @@ export const isKnown = (value: Told): value is number => typeof value === 'numbe
 
 /** In place of what is not known. */
 const NONE = '–'
+
+/** In place of an interval where all values were the same: without a variance there is none. */
+const CONSTANT = 'none: no value varied'
 
 /** Decimals that values of a unit have at least and at most, and where nothing says how exact they are. */
 const exactness = {
@@ -59,6 +63,7 @@ export function intervalInWords(
   places = decimalsFor({ low, high }, unit),
 ): string {
   if (!isKnown(low) || !isKnown(high)) return NONE
+  if (low === high) return CONSTANT
   return `${signedDigits(low, unit, places)} to ${differenceInWords(high, unit, places)}`
 }
 
@@ -113,6 +118,10 @@ export const treatmentsOf = ({ arms, control }: Pick<Report, 'arms' | 'control'>
 
 const armsIn = ({ arms }: Pick<Report, 'arms'>): string[] => arms.map(({ name }) => name)
 
+/** An arm in sentences. */
+const nameIn = (arms: Report['arms'], arm: string): string =>
+  armInWords({ arms: Object.fromEntries(arms.map(({ name, set }) => [name, set])) }, arm)
+
 /** The metric that decides. */
 export const decisiveOf = ({ metrics }: Pick<Report, 'metrics'>): MetricReport =>
   metrics.find(({ decides }) => decides)!
@@ -163,11 +172,12 @@ export function sectionsOf(report: Report): Section[] {
 
 function armTable({ arms, control }: Report): Table {
   return {
-    head: ['arm', 'policy set', 'share', 'units', 'outcomes reported'],
-    rows: arms.map(({ name, set, share, units, reported }) => [
+    head: ['arm', 'policy set', 'share', 'assigned', 'units', 'outcomes reported'],
+    rows: arms.map(({ name, set, share, assigned, units, reported }) => [
       name === control && name !== 'control' ? `${name} (control)` : name,
       set,
       `${Number((100 * share).toFixed(2))} %`,
+      assigned,
       units,
       reported,
     ]),
@@ -209,7 +219,7 @@ function effectBlocks(report: Report): Block[] {
   const small =
     minimumEffect > 0 ? ` Within ±${sizeInWords({ unit }, minimumEffect)} it does not matter.` : ''
   return [
-    `The difference of ${metric}, treatment minus control, with the sequence that holds it at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
+    `The difference of ${metric}, ${treatments.map((arm) => nameIn(report.arms, arm)).join(' or ')} minus ${nameIn(report.arms, report.control)}, with the sequence that holds it at all looks together (${percentage(Number(confidence.toPrecision(3)))}).${small}`,
     {
       table: {
         head: [
@@ -218,8 +228,10 @@ function effectBlocks(report: Report): Block[] {
             several ? [`${arm}: difference`, `${arm}: sequence`] : ['difference', 'sequence'],
           ),
         ],
-        rows: shownLooks(looks).map(({ atMs, byTreatment }) => [
-          roundedDuration(atMs),
+        rows: shownLooks(looks).map(({ atMs, byTreatment, assumed }) => [
+          assumed === undefined
+            ? roundedDuration(atMs)
+            : `${roundedDuration(atMs)}, the end of ${assumed} assumed`,
           ...treatments.flatMap((arm) => {
             const found = ofArm(byTreatment, arm) ?? { difference: NaN, low: NaN, high: NaN }
             const places = decimalsFor(found, unit)
@@ -252,7 +264,7 @@ function exposureBlocks({ looks, arms, minimumUnits }: Report): Block[] {
 function metricBlocks(report: Report): Block[] {
   const treatments = treatmentsOf(report)
   return [
-    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. p-values are adjusted for all metrics (Holm). The metric in bold decides.',
+    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. p-values belong to these intervals, and are adjusted for all metrics (Holm). The metric in bold decides.',
     ...treatments.flatMap((treatment): Block[] => [
       ...(treatments.length > 1 ? [{ heading: `${treatment} against ${report.control}` }] : []),
       { table: metricTable(report, treatment) },
@@ -284,7 +296,7 @@ function metricTable({ metrics, control }: Report, treatment: string): Table {
 const smallNumber = (p: Told) => (!isKnown(p) ? NONE : p < 0.001 ? '< 0.001' : p.toFixed(3))
 
 /** What a treatment costs: tries at servers, and time. */
-function costInWords({ metrics, control }: Report, treatment: string): string {
+function costInWords({ arms, metrics, control }: Report, treatment: string): string {
   const of = (name: MetricReport['name']) => {
     const { unit, values, differences } = metrics.find((metric) => metric.name === name)!
     const difference = differences[treatment]!
@@ -293,12 +305,13 @@ function costInWords({ metrics, control }: Report, treatment: string): string {
   const [tries, time] = [of('attempts_per_call'), of('mean_ms')]
   const added = time.difference.estimate as Told
   if (!isKnown(tries.difference.estimate) || !isKnown(added))
-    return `What ${treatment} costs is not known yet.`
+    return `The cost of ${nameIn(arms, treatment)} is not known yet.`
   const triesOf = (arm: string) => valueInWords(tries.values[arm], tries.unit, tries.places)
   const change = differenceInWords(tries.difference.estimate, tries.unit, tries.places)
   const interval = intervalInWords(time.difference, time.unit, time.places)
   const within = interval === NONE ? '' : ` (95 % interval ${interval})`
-  return `With ${treatment} a call takes ${triesOf(treatment)} tries at servers where it takes ${triesOf(control)} with ${control} (${change}), and ${longer(added, time.places)} on average${within}.`
+  const [name, other] = [nameIn(arms, treatment), nameIn(arms, control)]
+  return `With ${name} a call takes ${triesOf(treatment)} tries at servers where it takes ${triesOf(control)} with ${other} (${change}), and ${longer(added, time.places)} on average${within}.`
 }
 
 function longer(ms: number, places: number): string {
@@ -324,8 +337,9 @@ function faultBlocks(report: Report): Block[] {
   ]
 }
 
-function assignmentBlocks({ calls, sampleRatioP }: Report): Block[] {
-  const test = 'Test whether units came to the arms as planned'
+function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
+  const counts = arms.map(({ name, assigned }) => `${assigned} in ${name}`).join(', ')
+  const test = `Test whether units were assigned to the arms as planned (${counts})`
   return [
     {
       table: {
@@ -364,6 +378,7 @@ export function othersInWords(report: Report): string[] {
   return treatmentsOf(report).flatMap((arm) => {
     const verdict = ofArm(report.verdicts, arm)
     if (arm === report.treatment || verdict === undefined) return []
-    return verdict.sentence.includes(arm) ? `${verdict.sentence}.` : `${arm}: ${verdict.sentence}.`
+    const name = nameIn(report.arms, arm)
+    return verdict.sentence.includes(name) ? `${verdict.sentence}.` : `${name}: ${verdict.sentence}.`
   })
 }

@@ -3,7 +3,7 @@ import { ALPHA, estimateOf } from './judge.ts'
 import type { Listed, Look, Run } from './experiments.ts'
 import { type MetricName, metricNames, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
-import { controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
+import { armInWords, controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
 import {
   type ArmUnits,
   detectableMean,
@@ -15,12 +15,12 @@ import {
 import { clusteredDifferenceInterval, newcombeInterval } from './statistics/proportions.ts'
 import { quantileDifferences, resamplesFor } from './statistics/quantile-bootstrap.ts'
 import { createRandom } from './statistics/random.ts'
-import { holm, sampleRatioSequence, twoSidedP } from './statistics/significance.ts'
+import { holm, pOf, sampleRatioSequence } from './statistics/significance.ts'
 import { sizeInWords } from './statistics/sentences.ts'
-import { type Interval, squaredError, type UnitEstimate, welchInterval } from './statistics/unit-estimates.ts'
+import { type Interval, type UnitEstimate, welchInterval } from './statistics/unit-estimates.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
-/** A setting in which arms differ: what each of them has, as JSON; undefined where it has none. */
+/** A setting in which arms differ: what each of them has, as a config writes it (`2s`); undefined where it has none. */
 export interface SettingDifference {
   /** Such as `retry.maxRetries`. */
   readonly setting: string
@@ -37,7 +37,10 @@ export interface MetricReport {
   readonly decides: boolean
   /** Its value in each arm; NaN where there is nothing to compute it from. */
   readonly values: Readonly<Record<string, number>>
-  /** Of each treatment: treatment minus control with a 95 % interval, looked at once. */
+  /**
+   * Of each treatment: treatment minus control with a 95 % interval, looked at once, and the p-value that belongs to such intervals.
+   * Where both ends are the estimate, no value varied, and there is no interval.
+   */
   readonly differences: Readonly<
     Record<string, Interval & { readonly p: number | undefined; readonly adjustedP: number | undefined }>
   >
@@ -60,11 +63,15 @@ export interface Report {
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
-  /** Each arm with its policy set, its share of what takes part, its units, and of how many of them an outcome was reported. */
+  /**
+   * Each arm with its policy set, its share of what takes part, the units that were assigned to it, those that the verdict is of, and of
+   * how many of these an outcome was reported.
+   */
   readonly arms: readonly {
     readonly name: string
     readonly set: string
     readonly share: number
+    readonly assigned: number
     readonly units: number
     readonly reported: number
   }[]
@@ -158,6 +165,7 @@ export function reportOn({ experiment, run, settings, now }: ReportFacts): Repor
   for (const unit of units) if (unit.isJudged) byArm.get(unit.arm)?.push(unit)
   const counts = [...split.keys()].map((arm) => run?.assigned.get(arm) ?? 0)
   const verdict = run?.judgement.verdict
+  const decided = run?.judgement.treatment ?? treatments[0]!
   return {
     name: experiment.name,
     hypothesis: hypothesisOf(experiment, control, treatments),
@@ -171,6 +179,7 @@ export function reportOn({ experiment, run, settings, now }: ReportFacts): Repor
       name,
       set: experiment.arms[name]!,
       share: share * experiment.share,
+      assigned: run?.assigned.get(name) ?? 0,
       units: byArm.get(name)!.length,
       reported: byArm.get(name)!.filter(({ outcome }) => outcome !== undefined).length,
     })),
@@ -200,9 +209,10 @@ export function reportOn({ experiment, run, settings, now }: ReportFacts): Repor
     next: nextOf(
       experiment,
       verdict,
-      { control: split.get(control)!, treatment: split.get(run?.judgement.treatment ?? treatments[0]!)! },
+      { control: split.get(control)!, treatment: split.get(decided)! },
+      decided,
       byArm.get(control)!,
-      byArm.get(run?.judgement.treatment ?? treatments[0]!)!,
+      byArm.get(decided)!,
     ),
   }
 }
@@ -228,10 +238,8 @@ function metricReports(
     const values = Object.fromEntries([...byArm].map(([arm, units]) => [arm, estimateOf(name, units).value]))
     const differences = treatments.map((arm) => {
       const [c, t] = [estimateOf(name, byArm.get(control)!), estimateOf(name, byArm.get(arm)!)]
-      const error = Math.sqrt(squaredError(c) + squaredError(t))
-      const interval = intervalOf(name, c, t)
-      const p = Number.isFinite(error) && error > 0 ? twoSidedP(t.value - c.value, error) : undefined
-      return [arm, { ...interval, p }] as const
+      const intervalAt = (alpha: number) => intervalOf(name, c, t, alpha)
+      return [arm, { ...intervalAt(ALPHA), p: pOf(intervalAt) }] as const
     })
     return { name, values, differences }
   })
@@ -250,12 +258,17 @@ function metricReports(
 }
 
 /** By the method that fits what the metric is. */
-function intervalOf(name: MetricName, control: UnitEstimate, treatment: UnitEstimate): Interval {
+function intervalOf(
+  name: MetricName,
+  control: UnitEstimate,
+  treatment: UnitEstimate,
+  alpha: number,
+): Interval {
   const { estimator, unit } = metricOf(name)
-  if (estimator.kind === 'proportion') return newcombeInterval(countOf(control), countOf(treatment), ALPHA)
+  if (estimator.kind === 'proportion') return newcombeInterval(countOf(control), countOf(treatment), alpha)
   return unit === 'points'
-    ? clusteredDifferenceInterval(control, treatment, ALPHA)
-    : welchInterval(control, treatment, ALPHA)
+    ? clusteredDifferenceInterval(control, treatment, alpha)
+    : welchInterval(control, treatment, alpha)
 }
 
 const countOf = ({ units, value }: { readonly units: number; readonly value: number }) => ({
@@ -318,7 +331,7 @@ function settingDifferences({ arms }: Experiment, settingsOf: SettingsOf): Setti
 
 function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    const text = JSON.stringify(value) as string | undefined
+    const text = typeof value === 'string' ? value : (JSON.stringify(value) as string | undefined)
     if (text !== undefined) yield [path, text]
     return
   }
@@ -356,6 +369,7 @@ function nextOf(
   experiment: Experiment,
   verdict: Verdict | undefined,
   shares: { readonly control: number; readonly treatment: number },
+  decided: string,
   control: readonly UnitSample[],
   treatment: readonly UnitSample[],
 ): string {
@@ -372,6 +386,10 @@ function nextOf(
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
   const inWords = (size: number) => sizeInWords(metricOf(metric), size)
   if (c.units < 2 || t.units < 2) return `Each arm needs ${minimumUnits} units.`
+  const names = {
+    control: armInWords(experiment, controlOf(experiment)),
+    treatment: armInWords(experiment, decided),
+  }
   const wanted = {
     alpha: ALPHA / (Object.keys(experiment.arms).length - 1),
     power: POWER,
@@ -381,7 +399,7 @@ function nextOf(
   const there = `With the ${c.units} and ${t.units} that there are, ${found === undefined ? 'none would be' : `one of ${inWords(found)} is`} found as surely.`
   const needed = minimumEffect === 0 ? undefined : neededIn(metric, c, t, minimumEffect, wanted)
   if (needed === undefined) return `Each arm needs ${minimumUnits} units.`
-  return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in the control and ${needed.treatment} in the treatment, looked at once, and about twice as many with looks all along. ${there}`
+  return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment}, looked at once, and about twice as many with looks all along. ${there}`
 }
 
 /** How many units find a difference of this size from the control; undefined where nothing is known of their variance. */

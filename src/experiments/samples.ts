@@ -14,6 +14,8 @@ export interface UnitSample extends CallCounts {
   readonly beganAt: Millis
   /** Tool calls that went wrong, as their agent saw it. */
   failed: number
+  /** Of these calls, how many are not over: their ends are assumed, and nobody knows how long they take, or how many tries. */
+  assumed: number
   /** Tries at servers. */
   attempts: number
   /** How long the valid ones took, in milliseconds: all together, and each of the first 32. */
@@ -229,6 +231,7 @@ function isOpen(
 /** A unit as it would be if what is open of it failed. */
 export const failing = (sample: UnitSample): UnitSample => ({
   ...sample,
+  assumed: sample.assumed + 1,
   calls: sample.calls + 1,
   failed: sample.failed + 1,
   valid: sample.valid + 1,
@@ -239,6 +242,7 @@ export const failing = (sample: UnitSample): UnitSample => ({
 /** A unit as it would be if what is open of it went well: what has failed stays so. */
 export const succeeding = (sample: UnitSample): UnitSample => ({
   ...sample,
+  assumed: sample.assumed + 1,
   calls: sample.calls + 1,
   valid: sample.valid + 1,
   eligible: sample.eligible + 1,
@@ -260,6 +264,7 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
     returned: 0,
     good: 0,
     unchecked: 0,
+    assumed: 0,
     attempts: 0,
     totalMs: 0,
     durations: [],

@@ -157,6 +157,12 @@ export function controlOf({ arms }: Pick<Experiment, 'arms'>): string {
   return Object.hasOwn(arms, 'control') ? 'control' : first
 }
 
+/** An arm in sentences: its policy set, with the arm where several go by the same. */
+export function armInWords({ arms }: Pick<Experiment, 'arms'>, arm: string): string {
+  const set = arms[arm]!
+  return Object.values(arms).filter((other) => other === set).length === 1 ? set : `${set} (${arm})`
+}
+
 /** The share of each arm of what takes part, in (0, 1). */
 export function splitOf({ arms, split }: Pick<Experiment, 'arms' | 'split'>): ReadonlyMap<string, number> {
   const names = Object.keys(arms)

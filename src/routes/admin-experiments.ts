@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import type { Experiments, Listed } from '../experiments/experiments.ts'
 import type { Config } from '../config/schema/schema.ts'
+import { spread, step } from '../config/schema/schema-walk.ts'
 import { redact } from '../config/secrets/redact.ts'
 import { ReportThread } from '../experiments/report-thread.ts'
 import { factsOf, type SettingsUnder } from '../experiments/report.ts'
@@ -13,6 +14,7 @@ import type { Live } from '../mesh/live.ts'
 import { Settings } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import { quantities } from '../units/quantity.ts'
 import { guardedInShort, whoIn } from './admin-guarded.ts'
 
 export interface AdminExperimentsParts {
@@ -22,6 +24,21 @@ export interface AdminExperimentsParts {
   readonly experiments: Pick<Experiments, 'runs' | 'get' | 'start' | 'stop' | 'waitsFor'>
   /** Guarded runs, which have come over this API: their names are none of the comparisons'. */
   readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
+}
+
+/** Settings as a config writes them: durations and sizes with their units. `schemas`: all that have a say about the value. */
+function withUnits(schemas: ReturnType<typeof spread>, value: unknown): unknown {
+  if (typeof value === 'number') {
+    const format = schemas
+      .map((schema) => quantities.get(schema)?.format)
+      .find((found) => found !== undefined)
+    return format === undefined ? value : format(value)
+  }
+  if (Array.isArray(value)) return value.map((one, at) => withUnits(step(schemas, at), one))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([key, one]) => [key, withUnits(step(schemas, key), one)]),
+  )
 }
 
 interface Named {
@@ -40,7 +57,12 @@ export function registerAdminExperiments(
   const settingsUnder: SettingsUnder = (given) => {
     const settings = new Settings(given ?? live.current.config.policies)
     return (set) =>
-      Object.fromEntries(Object.keys(policies).map((policy) => [policy, settings.of(policy, set, [])[0]]))
+      Object.fromEntries(
+        Object.entries(policies).map(([policy, { schema }]) => [
+          policy,
+          withUnits(spread(schema), settings.of(policy, set, [])[0]),
+        ]),
+      )
   }
   /** As the config has them, without what came out of variables: a salt may be a secret. Names of policy sets are shown anyway. */
   const shownSettings = ({ name, arms }: Experiment): unknown => {

@@ -184,7 +184,7 @@ describe('comparisons', { concurrency: 3 }, () => {
   test('what was sampled is told as CSV', async () => {
     const { code, lines } = await said(['--tasks', '5', '--format', 'csv'])
     assert.equal(code, 0)
-    assert.match(lines, /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
+    assert.match(lines, /^unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,/)
     assert.equal(lines.match(/\/orders-42-\d+,(default|no_retries),.*,(succeeded|failed),/gm)?.length, 10)
   })
 

@@ -103,7 +103,7 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.ok(verdict.low <= truth && truth <= verdict.high, `${truth} in ${verdict.low} to ${verdict.high}`)
     assert.match(
       verdict.sentence,
-      /^treatment wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
+      /^default wins: \d+\.?\d* points more tasks go without a failed call \(95 % CI /,
     )
     // It leaves no trace: calls go by the default set again, and none of them is in an arm.
     const before = (await shown()).arms
@@ -179,8 +179,10 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.equal(report.status, 200)
     const { settings, metric, verdict } = report.body
     assert.equal(metric, 'tasks_without_failure')
-    assert.match(verdict?.sentence ?? '', /tasks in control and \d+ in treatment/)
+    assert.match(verdict?.sentence ?? '', /tasks in default and \d+ in no_retry/)
     assert.deepEqual(settings[0], { setting: 'retry', byArm: { treatment: 'false' } })
+    const base = settings.find(({ setting }) => setting === 'retry.base')
+    assert.deepEqual(base?.byArm, { control: '1ms' }, 'with its unit')
     const again = await gateway.post<Shown>('/admin/experiments/canary/start')
     assert.deepEqual(Object.keys(again.body.arms), ['old', 'new'])
   })
@@ -192,7 +194,7 @@ describe('experiments', { concurrency: 3 }, () => {
     const response = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } })
     assert.match(response.headers.get('content-type') ?? '', /^text\/csv/)
     const [head, ...lines] = (await response.text()).trim().split('\n')
-    assert.match(head ?? '', /^unit,arm,calls,failed,valid,eligible,good,attempts,/)
+    assert.match(head ?? '', /^unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,/)
     assert.equal(lines.length, 20)
     assert.ok(
       lines.every((line) => /^meta raw\/task \d+,(control|treatment),4,\d,4,4,\d,\d+,/.test(line)),

@@ -297,7 +297,35 @@ test('a run that is stopped while units hang says what is sure however they end,
     experiments.stop('one')
     const { verdict } = experiments.get('one')!.run!.judgement
     assert.equal(verdict.result, open === 4 ? 'better' : 'invalid', verdict.sentence)
-    if (open === 4) assert.match(verdict.sentence, /, however the 4 that are open end$/)
+    if (open !== 4) continue
+    assert.equal(verdict.assumed, 4)
+    assert.match(
+      verdict.sentence,
+      /^cautious wins, however the 4 open tasks end: at least [\d.]+ points more tasks go without a failed call \(.*404 tasks\), if those in cautious all fail and those in default all succeed; measured of the 400 tasks that are over: [\d.]+ points more tasks go without a failed call$/,
+    )
+  }
+})
+
+test('a call that hangs says nothing of how long calls take: a control that hangs makes no treatment slower', async () => {
+  const guardrails = [{ metric: 'mean_ms', margin: 10 }] as const
+  for (const more of [{ guardrails }, { guardrails, metric: 'mean_ms', minimumEffect: 1 }]) {
+    const { put, begin, clock, experiments, told } = stage()
+    put([named('one', { ...more, minimumUnits: 30 })])
+    const open = Array.from({ length: 400 }, (_, task) => begin(`task ${task}`))
+    // The treatment is six times as fast; of the control every call but 10 hangs.
+    await clock.advance(100)
+    const ofControl = open.filter(({ arm }) => arm === 'one/control')
+    for (const { arm, end } of open) if (arm === 'one/treatment') end()
+    await clock.advance(500)
+    for (const { end } of ofControl.slice(0, 10)) end()
+    await clock.advance(2_000)
+    const { result, sentence } = experiments.get('one')!.run!.judgement.verdict
+    assert.notEqual(result, 'worse', sentence)
+    assert.deepEqual(told, ['one started'])
+    // After five minutes those that hang count as they are.
+    await clock.advance(300_000)
+    const { judgement } = experiments.get('one')!.run!
+    assert.doesNotMatch(judgement.verdict.sentence, /longer/)
   }
 })
 

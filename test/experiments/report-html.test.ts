@@ -44,7 +44,7 @@ test('a report says its verdict, every metric, and all else that is known, in on
   const report = won()
   const text = textOf(htmlOf(overTheWire(report)))
   assert.ok(text.includes(`${report.verdict!.sentence}.`), text.slice(0, 400))
-  assert.match(text, /Experiment canary better steady wins: /)
+  assert.match(text, /Experiment canary better retries wins: /)
   for (const name of metricNames) assert.equal(text.split(` ${name} `).length >= 3, true, name)
   const titles = [...htmlOf(report).matchAll(/<h2>(.*?)<\/h2>/g)].map(([, title]) => title)
   assert.deepEqual(titles, [

@@ -8,7 +8,8 @@ import {
   ofArm,
   valueInWords,
 } from '../../src/experiments/report-text.ts'
-import { overTheWire, simulated, unstarted } from './simulated.ts'
+import { reportOn } from '../../src/experiments/report.ts'
+import { overTheWire, simulated, simulatedFacts, unstarted } from './simulated.ts'
 
 const arms = { control: 'default', steady: 'retries' }
 
@@ -53,7 +54,7 @@ test('an experiment with few units has dashes where nothing is known, also when 
   const text = markdownOf(overTheWire(report))
   assert.equal(text, markdownOf(report))
   assert.doesNotMatch(text, /NaN|Infinity|null|undefined|∞/)
-  assert.match(text, /\*\*not decided yet\*\*: 6 tasks in control and 6 in steady, each needs 200\./)
+  assert.match(text, /\*\*not decided yet\*\*: 6 tasks in default and 6 in retries, each needs 200\./)
   assert.match(text, /Running since 1970-01-01 00:00:00 UTC, for 3s\./)
   // Nobody reported how tasks ended, and six units have no quantiles.
   const rows = section(text, 'Metrics')
@@ -69,8 +70,8 @@ test('one that ended with two treatments has a verdict, a sequence and a table o
   const report = three()
   const text = markdownOf(overTheWire(report))
   assert.equal(text, markdownOf(report))
-  assert.match(text, /\*\*better\*\*: steady wins: .* \(97\.5 % CI .*800 tasks\)\./)
-  assert.match(text, /\n\n.* hedged .*\.\n\nRan from .*: its maximum duration was over\./)
+  assert.match(text, /\*\*better\*\*: retries wins: .* \(97\.5 % CI .*800 tasks\)\./)
+  assert.match(text, /\n\n.* hedges .*\.\n\nRan from .*: its maximum duration was over\./)
   const [, head] = section(text, 'Effect over time')
   assert.equal(
     head,
@@ -86,7 +87,7 @@ test('one that ended with two treatments has a verdict, a sequence and a table o
   assert.equal(cost.length, 2)
   assert.match(
     cost[0]!,
-    /^With steady a call takes 1\.00 tries at servers where it takes 1\.00 with control \(0\.00\), and .* on average \(95 % interval .* ms\)\.$/,
+    /^With retries a call takes 1\.00 tries at servers where it takes 1\.00 with default \(0\.00\), and .* on average \(95 % interval .* ms\)\.$/,
   )
 })
 
@@ -118,6 +119,44 @@ test('numbers of a row have the decimals that its interval needs', () => {
   assert.equal(valueInWords(null, 'ms'), '–')
 })
 
+test('where no value varied, the report says so in place of an interval', () => {
+  const text = markdownOf(overTheWire(simulated({ experiment: { arms }, failing: {}, tasks: 60 })))
+  const row = section(text, 'Metrics').find((line) => line.startsWith('| attempts_per_call'))
+  assert.equal(row, '| attempts_per_call | 1.00 | 1.00 | 0.00 | none: no value varied | – |')
+})
+
+test('a p-value is below 0.05 exactly where its interval of 95 % leaves 0 out', () => {
+  for (const tasks of [60, 100, 160, 240, 400]) {
+    const { metrics } = simulated({ experiment: { arms }, failing: { control: 0.07, steady: 0.03 }, tasks })
+    for (const { name, differences } of metrics) {
+      const { low, high, p } = differences.steady!
+      if (p !== undefined)
+        assert.equal(p < 0.05, low > 0 || high < 0, `${name} of ${tasks}: ${low} to ${high}, ${p}`)
+    }
+  }
+})
+
+test('calls that were rejected have a row of their own', () => {
+  const facts = simulatedFacts({ experiment: { arms }, failing: {}, tasks: 60 })
+  for (const unit of facts.run!.units) if (unit.arm === 'steady') unit.eligible--
+  const rows = section(markdownOf(reportOn(facts)), 'Metrics')
+  assert.match(
+    rows.find((row) => row.startsWith('| rejected'))!,
+    /^\| rejected \| 0\.0 % \| 25\.0 % \| \+25\.0 points \|/,
+  )
+})
+
+test('the test of the shares prints the numbers that it is of', () => {
+  const facts = simulatedFacts({ experiment: { arms }, failing: {}, tasks: 60 })
+  const assigned = new Map([
+    ['control', 90],
+    ['steady', 30],
+  ])
+  const text = markdownOf(reportOn({ ...facts, run: { ...facts.run!, assigned } }))
+  assert.match(section(text, 'Assignment').at(-1)!, /planned \(90 in control, 30 in steady\): p = 0\.0/)
+  assert.ok(section(text, 'Arms').includes('| steady | retries | 50 % | 30 | 30 | 0 |'))
+})
+
 test('an arm may be called like what all objects have', () => {
   assert.equal(ofArm({}, 'constructor'), undefined)
   const named = { control: 'default', constructor: 'retries', ['__proto__']: 'hedges' }
@@ -138,7 +177,7 @@ test('an experiment that is not decided says how many units would find what matt
   })
   const [next] = section(markdownOf(report), 'What would change the verdict')
   const found =
-    /^To find a difference of 5 points with probability 0\.8 takes about (\d+) units in the control and (\d+) in the treatment, looked at once, and about twice as many with looks all along\. With the 300 and 300 that there are, one of ([\d.]+) points is found as surely\.$/.exec(
+    /^To find a difference of 5 points with probability 0\.8 takes about (\d+) units in default and (\d+) in retries, looked at once, and about twice as many with looks all along\. With the 300 and 300 that there are, one of ([\d.]+) points is found as surely\.$/.exec(
       next!,
     )
   assert.ok(found, next)
@@ -153,6 +192,6 @@ test('settings that look like markup stay text in Markdown', () => {
   const text = markdownOf(unstarted({ experiment: { arms }, settings }))
   assert.equal(
     section(text, 'Settings that differ').at(-1),
-    String.raw`| degrade.static | "a \| \<img src=x> \&amp; p < 5" | – |`,
+    String.raw`| degrade.static | a \| \<img src=x> \&amp; p < 5 | – |`,
   )
 })

@@ -48,6 +48,12 @@ export function pInWords(p: number): string {
   return `p = ${Number(p.toPrecision(1)).toFixed(Math.max(0, Math.ceil(-Math.log10(p))))}`
 }
 
+/** The same without its interval: `4.1 points fewer tasks succeed`; to three digits. */
+export function amountInWords(metric: Metric, estimate: number): string {
+  const size = String(Number((Math.abs(estimate) * scaleOf(metric)).toPrecision(3)))
+  return amount(metric, size, estimate < 0)
+}
+
 function amount(metric: Metric, size: string, isLess: boolean): string {
   const { unit, words } = metric
   switch (unit) {

@@ -1,8 +1,28 @@
-import { normalTails } from './distributions.ts'
+import type { Interval } from './unit-estimates.ts'
 
-/** The two-sided p-value of an estimate that is normal about 0 with this standard error, which must be above 0. */
-export function twoSidedP(estimate: number, standardError: number): number {
-  return 2 * normalTails(-Math.abs(estimate) / standardError).lower
+/** Below this, quantiles of 1 − alpha have no digits left, and no report tells p-values apart. */
+const LEAST_P = 1e-12
+
+/**
+ * The two-sided p-value that belongs to intervals of an estimate: 1 − the confidence of the one that ends at 0, so that it is below alpha
+ * exactly where the interval with confidence 1 − alpha leaves 0 out. At least 1e-12. Undefined where there is no interval.
+ */
+export function pOf(intervalAt: (alpha: number) => Interval): number | undefined {
+  const leavesOut = (alpha: number) => {
+    const { low, high } = intervalAt(alpha)
+    return low > 0 || high < 0
+  }
+  const { estimate, low, high } = intervalAt(0.5)
+  if (!Number.isFinite(low) || !Number.isFinite(high) || low === high) return undefined
+  if (estimate === 0) return 1
+  if (leavesOut(LEAST_P)) return LEAST_P
+  let [holds, excludes] = [Math.log(LEAST_P), 0]
+  for (let step = 0; step < 50; step++) {
+    const middle = (holds + excludes) / 2
+    if (leavesOut(Math.exp(middle))) excludes = middle
+    else holds = middle
+  }
+  return Math.exp(excludes)
 }
 
 /**

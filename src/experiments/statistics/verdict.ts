@@ -42,7 +42,8 @@ export interface VerdictState {
   readonly difference: Interval
   /** How many units the metric is known of, where that is not all of them. */
   readonly measured?: ArmUnits
-  /** The p-value of `sampleRatioSequence`. */
+  /** How many units were assigned to each arm, those included that say nothing yet, and the p-value that `sampleRatioSequence` has for that. */
+  readonly assigned: ArmUnits
   readonly sampleRatioP: number
   /** Why the units are none, if so: `one agent has 80 % of all calls`, `calls name no task`. */
   readonly unsound?: string
@@ -66,12 +67,14 @@ export interface Verdict {
   readonly high: number
   /** In both arms together. */
   readonly units: number
+  /** Of how many of them the end is assumed: then `difference`, `low` and `high` are the least that is sure. Default: none. */
+  readonly assumed?: number
 }
 
 /**
  * What an experiment says of its treatment at one look. The first that applies:
  *
- * 1. `invalid`, and ends: the numbers of units in the arms are not those that were assigned (`sampleRatioP` below
+ * 1. `invalid`, and ends: the arms were not assigned the shares of units that were planned (`sampleRatioP` below
  *    `SAMPLE_RATIO_ALPHA`).
  * 2. `invalid`: the units are unsound. More units may mend that, so it ends only when it is over, or with harm.
  * 3. `worse`, with harm, and ends: a guardrail's sequence lies beyond what is tolerated. From `minimumUnitsForHarm` on.
@@ -96,7 +99,7 @@ type Decision = Pick<Verdict, 'result' | 'ends' | 'harm' | 'sentence'>
 
 function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const { metric, minimumEffect, alpha, minimumUnits, minimumUnitsForHarm = minimumUnits, treatment } = plan
-  const { units, measured = units, difference, sampleRatioP, unsound, guardrails = [] } = state
+  const { units, measured = units, difference, assigned, sampleRatioP, unsound, guardrails = [] } = state
   const all = measured.control + measured.treatment
   const over = state.maxDurationReached || units.control + units.treatment >= (plan.plannedUnits ?? Infinity)
   const fewest = Math.min(measured.control, measured.treatment)
@@ -120,7 +123,7 @@ function decide(plan: VerdictPlan, state: VerdictState): Decision {
   const small = isWithin ? `, less than the ${mattering} that would matter` : ''
 
   if (sampleRatioP < SAMPLE_RATIO_ALPHA) {
-    const sentence = `invalid: ${countsOf(units)} are not the shares that were planned (${pInWords(sampleRatioP)})`
+    const sentence = `invalid: assigned were ${countsOf(assigned)}, which are not the shares that were planned (${pInWords(sampleRatioP)})`
     return { result: 'invalid', ends: true, harm, sentence }
   }
   if (unsound !== undefined) {

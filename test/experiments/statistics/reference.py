@@ -146,8 +146,6 @@ for b, c in [(0, 0), (0, 1), (5, 5), (3, 12), (0, 40), (150, 86), (500000, 49800
     by_r('mcNemarExact', [b, c], exact)
 
 # Significance.
-for estimate, error in [(0, 1), (1.2, 0.5), (-3, 0.4), (0.001, 0.0001), (-50, 2)]:
-    by_r('twoSidedP', [estimate, error], f'2 * pnorm(-abs({estimate!r}) / {error!r})')
 for ps in [[0.01, 0.04, 0.03], [0.5], [0.9, 0.8, 0.7], [1e-12, 0.02, 0.02, 1], [0.05, 0.0001, 0.2, 0.0001, 0.03]]:
     by_r('holm', [ps], f'p.adjust({vector(ps)}, "holm")')
 

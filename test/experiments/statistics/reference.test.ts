@@ -25,7 +25,7 @@ import {
   wilsonInterval,
 } from '../../../src/experiments/statistics/proportions.ts'
 import { quantileDifferences } from '../../../src/experiments/statistics/quantile-bootstrap.ts'
-import { holm, sampleRatioSequence, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
+import { holm, sampleRatioSequence } from '../../../src/experiments/statistics/significance.ts'
 import {
   type Interval,
   meanOf,
@@ -91,7 +91,6 @@ const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
     sequenceHalfWidth(variance / n, n / planned, alpha),
   ],
   mcNemarExact: (b: number, c: number) => [mcNemarExact(b, c)],
-  twoSidedP: (estimate: number, standardError: number) => [twoSidedP(estimate, standardError)],
   holm: (ps: Numbers) => holm(ps),
   sampleRatioSequence: (counts: Numbers, shares: Numbers) => [sampleRatioSequence(counts, shares)],
   unitsForProportions: (

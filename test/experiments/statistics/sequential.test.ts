@@ -4,10 +4,14 @@ import {
   differenceSequence,
   sequenceHalfWidth,
 } from '../../../src/experiments/statistics/confidence-sequence.ts'
-import { binomialTails, normalQuantile } from '../../../src/experiments/statistics/distributions.ts'
+import {
+  binomialTails,
+  normalQuantile,
+  normalTails,
+} from '../../../src/experiments/statistics/distributions.ts'
 import { unitsForMeans, unitsForProportions } from '../../../src/experiments/statistics/power.ts'
 import type { Metric } from '../../../src/experiments/statistics/sentences.ts'
-import { sampleRatioSequence, twoSidedP } from '../../../src/experiments/statistics/significance.ts'
+import { sampleRatioSequence } from '../../../src/experiments/statistics/significance.ts'
 import {
   ratioOf,
   squaredError,
@@ -93,7 +97,13 @@ function falsePositives(design: Design, seed: number) {
         [1 - design.treatmentShare, design.treatmentShare],
       )
       if (!ended) {
-        const verdict = verdictOf(plan, { units, difference, sampleRatioP, maxDurationReached: false })
+        const verdict = verdictOf(plan, {
+          units,
+          assigned: units,
+          difference,
+          sampleRatioP,
+          maxDurationReached: false,
+        })
         ended = verdict.ends
         found.verdict ||= verdict.result === 'better' || verdict.result === 'worse'
         found.invalid ||= verdict.result === 'invalid'
@@ -104,7 +114,7 @@ function falsePositives(design: Design, seed: number) {
       if (now === 0) return false
       const planned = plannedOf(design)
       const atEnd = control.variance / planned.control + treatment.variance / planned.treatment
-      found.zTest ||= twoSidedP(estimate, Math.sqrt(now)) < ALPHA
+      found.zTest ||= 2 * normalTails(-Math.abs(estimate) / Math.sqrt(now)).lower < ALPHA
       found.plainSequence ||= Math.abs(estimate) > sequenceHalfWidth(now, atEnd / now, ALPHA)
       return false
     })

@@ -32,6 +32,7 @@ const between = (low: number, high: number): Interval => ({ estimate: (low + hig
 
 const state: VerdictState = {
   units: { control: 412, treatment: 400 },
+  assigned: { control: 430, treatment: 415 },
   difference: between(-0.03, 0.05),
   sampleRatioP: 0.4,
   maxDurationReached: false,
@@ -300,7 +301,7 @@ const cases: readonly Case[] = [
       ends: true,
       harm: false,
       sentence:
-        'invalid: 412 tasks in steady and 400 in cautious are not the shares that were planned (p = 0.0003)',
+        'invalid: assigned were 430 tasks in steady and 415 in cautious, which are not the shares that were planned (p = 0.0003)',
     },
   },
   {
@@ -311,7 +312,7 @@ const cases: readonly Case[] = [
       ends: true,
       harm: false,
       sentence:
-        'invalid: 412 tasks in steady and 400 in cautious are not the shares that were planned (p < 0.000001)',
+        'invalid: assigned were 430 tasks in steady and 415 in cautious, which are not the shares that were planned (p < 0.000001)',
     },
   },
   {
@@ -404,6 +405,7 @@ test('to swap the arms swaps better and worse, and changes no other result', () 
     }
     const now = {
       units,
+      assigned: units,
       difference: { estimate: middle, low, high },
       sampleRatioP: random() < 0.1 ? 1e-4 : 0.5,
       maxDurationReached: random() < 0.3,
