@@ -3,10 +3,13 @@ import type { Call } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { version } from '../protocol/identity.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
+import type { Server } from '../registry/server.ts'
+import type { Peer } from '../telemetry/conventions.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { TraceSettings } from '../telemetry/schema.ts'
-import { createTracing, type Peer, type Tracing } from '../telemetry/tracing.ts'
+import { createTracing, type Tracing } from '../telemetry/tracing.ts'
+import { beginningOf, type Conceal, concealing, concealingGiven } from '../upstreams/server-words.ts'
 
 interface SpansParts {
   readonly clock: Clock
@@ -32,12 +35,13 @@ export function createSpans({ clock, log, metrics, env, config, current }: Spans
       dropped: (count, cause) => metrics.spansDropped.inc({ cause }, count),
     },
     isListed: (server, tool) => current().servers.get(server)?.facts(tool) !== undefined,
-    peerOf: (call, replica) => peerOf(current(), call, replica),
+    peerOf: (call, replica) => peerOf(current().servers, call, replica),
+    conceal: (call, text) => conceal(current().servers, call, text),
   })
 }
 
 /** How a replica is reached, and in which version its caller's upstream session with it goes on. */
-function peerOf({ servers }: GatewayGeneration, call: Call, replica = 0): Peer | undefined {
+function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): Peer | undefined {
   const server = servers.get(call.server)
   if (server === undefined) return undefined
   const { config, upstreamSessions } = server
@@ -67,4 +71,17 @@ function readAddress(config: ServerConfig, replica: number): Peer {
   const known = Number(port || (protocol === 'https:' ? 443 : 80))
   // URLs write IPv6 addresses in brackets; conventions do not.
   return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known }
+}
+
+/** By config: to find the spellings of its secrets costs more than a span. */
+const concealings = new WeakMap<ServerConfig, Conceal>()
+
+/** The beginning of a text of a call's server, without the secrets of its config and those that came with the call. */
+function conceal(servers: ReadonlyMap<string, Server>, { server, headers }: Call, text: string): string {
+  const config = servers.get(server)?.config
+  if (config === undefined) return ''
+  const known = concealings.get(config) ?? concealing(config)
+  concealings.set(config, known)
+  const begun = concealingGiven({ named: headers ?? {} })
+  return beginningOf(text, (words) => begun(known(words)))
 }

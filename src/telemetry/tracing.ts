@@ -3,7 +3,6 @@ import { readSettings } from './tracing/settings.ts'
 import type { Tracing, TracingParts } from './tracing/contract.ts'
 
 export type { LossCause, SpanCounts, Tracing, TracingParts } from './tracing/contract.ts'
-export type { Peer } from './tracing/attributes.ts'
 export type { TracesConfig } from './tracing/settings.ts'
 
 const nothing = (): void => undefined

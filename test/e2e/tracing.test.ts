@@ -12,6 +12,10 @@ import { closeServers, RawServer, sendJson, type Seen } from './support/raw-serv
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const AGENT = 'b7ad6b7169203331'
 
+/** Of the config of the server, and of an agent. */
+const SECRET = 'key-of-the-operator'
+const FORWARDED = 'key-of-the-agent'
+
 let server: RawServer
 let receiver: OtlpReceiver
 let gateway: Gateway
@@ -22,16 +26,25 @@ before(async () => {
   server = await RawServer.start(
     ({ message }, response) => {
       if (message.method !== 'tools/call') return false
-      const isError = (message.params as Json).name === 'broken'
+      const { name } = message.params as Json
+      if (name === 'rude') {
+        const error = { code: -32602, message: `no entry with ${SECRET} or ${FORWARDED}` }
+        sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, error }))
+        return true
+      }
+      const isError = name === 'broken'
       const result = { content: [{ type: 'text', text: 'ok' }], isError }
       sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
       return true
     },
-    ['plain', 'refused', 'broken', 'modern'],
+    ['plain', 'refused', 'broken', 'modern', 'rude'],
   )
   gateway = await Gateway.start(
     {
-      servers: { raw: { url: server.url }, local: stdioToolbox() },
+      servers: {
+        raw: { url: server.url, headers: { 'X-Key': SECRET }, forwardHeaders: ['x-agent-key'] },
+        local: stdioToolbox(),
+      },
       gateway: { environment: 'test' },
       policies: {
         defaults: { retry: { base: 1, cap: 5 } },
@@ -132,6 +145,17 @@ test('what was sampled out sends nothing when it goes well, and all of it when i
   assert.equal(spans.server?.attributes['error.type'], 'tool_error')
   assert.equal(spans.server?.attributes['breakwater.kept'], 'error')
   await spansOf('plain', 0)
+})
+
+test('an error of a server describes its spans, without the secrets that the server was given', async () => {
+  const client = await RawClient.open(gateway.mcp('raw'), { headers: { 'x-agent-key': FORWARDED } })
+  await client.post(textOf('rude'))
+  const spans = await spansOf('rude', 2)
+  for (const span of [spans.server, ...spans.clients]) {
+    assert.equal(span?.attributes['error.type'], '-32602')
+    assert.match(String(span?.message), /^no entry with \S+ or \S+$/)
+    assert.doesNotMatch(String(span?.message), /key-of/)
+  }
 })
 
 test('a modern call takes part in the trace of its header, has no session, and is known by the id that its agent gave it', async () => {

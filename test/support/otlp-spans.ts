@@ -22,6 +22,7 @@ export interface ReceivedSpan {
   readonly endNanos: bigint
   readonly attributes: AttributeMap
   readonly events: readonly ReceivedEvent[]
+  readonly links: readonly Pick<ReceivedSpan, 'traceId' | 'spanId' | 'traceState'>[]
   readonly status: 'unset' | 'ok' | 'error'
   readonly message: string
   /** Attributes of the process that it comes from. */
@@ -57,6 +58,11 @@ function spanOf(span: Fields, resource: AttributeMap): ReceivedSpan {
       atNanos: numberIn(event, 1),
       name: textIn(event, 2),
       attributes: attributesIn(event, 3),
+    })),
+    links: messagesIn(span, 13).map((link) => ({
+      traceId: textIn(link, 1, 'hex'),
+      spanId: textIn(link, 2, 'hex'),
+      traceState: textIn(link, 3),
     })),
     status: status === undefined ? 'unset' : (statuses[Number(numberIn(status, 3))] ?? 'unset'),
     message: status === undefined ? '' : textIn(status, 2),

@@ -5,18 +5,25 @@ import {
   type SpanStatus,
   SpanStatusCode,
 } from '@opentelemetry/api'
-import { type Call, type CallRecord, type InjectedFault, type Outcome, requestIdOf } from '../../mesh/call.ts'
+import {
+  type Call,
+  type CallRecord,
+  type InjectedFault,
+  type Outcome,
+  requestIdOf,
+  type Verdict,
+} from '../../mesh/call.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
-import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 import { clip, ownText } from '../../units/clip.ts'
-import { MODERN_VERSION, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
 import { sessionDigest } from '../session-digest.ts'
 import type { AttemptFacts } from './call-trace.ts'
 import type { EndedSpan } from './ended-span.ts'
 import type { KeepReason } from './keep.ts'
-import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS, EXECUTE_TOOL, TOOL_ERROR } from './spans.ts'
+import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
+import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS } from './spans.ts'
 
 /** What the spans of a call and of its attempts say alike. */
 function commonAttributes(call: Call): Attributes {
@@ -34,15 +41,16 @@ function commonAttributes(call: Call): Attributes {
 
 /** What the span of a call says besides its result; `first`: its first attempt. */
 export function callAttributes(call: Call, first: AttemptFacts | undefined, kept: KeepReason): Attributes {
-  const { record, inbound } = call
+  const { record, inbound, caller } = call
   const attributes = commonAttributes(call)
   attributes[A.transport] = 'tcp'
+  attributes[A.protocol] = HTTP
   attributes[A.kept] = kept
   attributes[A.attempts] = record.attempts
   const version = versionOf(call)
   if (version !== undefined) attributes[A.protocolVersion] = clipped(version)
   const session = inbound['mcp-session-id']
-  if (version !== MODERN_VERSION && typeof session === 'string')
+  if (caller.era === 'legacy' && typeof session === 'string')
     attributes[A.session] = sessionDigest(call.caller, session)
   if (record.arm !== '') attributes[A.arm] = record.arm
   for (const { fact } of facts) {
@@ -75,24 +83,6 @@ function payloadIn(text: string, path: JsonPath): string | undefined {
   return span && ownText(text.slice(span.start, Math.min(span.end, span.start + LONGEST_PAYLOAD)))
 }
 
-/** The protocol version that the agent speaks: by the request itself, by its header, or by the handshake. */
-function versionOf({ message, inbound, caller }: Call): string | undefined {
-  const meta = paramsOf(message.value)._meta
-  const said = isObject(meta) ? meta[PROTOCOL_VERSION_KEY] : undefined
-  const version = said ?? inbound['mcp-protocol-version'] ?? caller.initializeParams.protocolVersion
-  return typeof version === 'string' ? version : undefined
-}
-
-/** How a replica of a server is reached. */
-export interface Peer {
-  /** `pipe` for a process of the gateway's own. */
-  readonly transport: 'tcp' | 'pipe'
-  readonly address?: string | undefined
-  readonly port?: number | undefined
-  /** The protocol version that it is spoken to in. */
-  readonly version?: string | undefined
-}
-
 /** What the span of an attempt says besides its result. */
 export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): Attributes {
   const { call, replica, startedAt } = facts
@@ -103,44 +93,47 @@ export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): 
   if (facts.endedAt === undefined) attributes[A.abandoned] = true
   if (peer === undefined) return attributes
   attributes[A.transport] = peer.transport
+  if (peer.transport === 'tcp') attributes[A.protocol] = HTTP
   if (peer.address !== undefined) attributes[A.address] = peer.address
   if (peer.port !== undefined) attributes[A.port] = peer.port
   if (peer.version !== undefined) attributes[A.protocolVersion] = peer.version
   return attributes
 }
 
+/** The beginning of a text of a call's server, without the secrets of its config and those that came with the call. */
+export type ConcealFor = (call: Call, text: string) => string
+
 /** Adds what became of a call or of an attempt of it; returns the status that this gives its span. */
-export function addResult(attributes: Attributes, { record }: Call, outcome: Outcome): SpanStatus {
-  attributes[A.outcome] = resultOfCall(outcome, record)
-  if (outcome.kind !== 'answered') {
-    const { reason, message } = outcome.error
-    attributes[A.errorType] = reason
-    return { code: SpanStatusCode.ERROR, message: clipped(message) }
-  }
+export function addResult(
+  attributes: Attributes,
+  call: Call,
+  outcome: Outcome,
+  conceal: ConcealFor,
+): SpanStatus {
+  attributes[A.outcome] = resultOfCall(outcome, call.record)
+  const errorType = errorTypeOf(outcome)
+  if (errorType !== undefined) attributes[A.errorType] = errorType
+  if (outcome.kind !== 'answered')
+    return { code: SpanStatusCode.ERROR, message: clipped(outcome.error.message) }
   const { verdict, partial, result } = outcome
   attributes[A.verdict] = verdict
   if (partial !== undefined) attributes[A.partial] = partial.source
-  if (verdict === 'rpc_error') {
-    const code = codeOf(result.value.error)
-    attributes[A.errorType] = code ?? verdict
-    if (code !== undefined) attributes[A.statusCode] = code
-    return { code: SpanStatusCode.ERROR }
-  }
-  const errorType = verdict === 'tool_error' ? TOOL_ERROR : wrong(verdict)
   if (errorType === undefined) return { code: SpanStatusCode.UNSET }
-  attributes[A.errorType] = errorType
-  return { code: SpanStatusCode.ERROR }
+  if (verdict !== 'rpc_error')
+    return { code: SpanStatusCode.ERROR, message: DESCRIPTIONS[verdict] ?? verdict }
+  const { error } = result.value
+  if (codeOf(error) !== undefined) attributes[A.statusCode] = errorType
+  const said = isObject(error) ? error.message : undefined
+  if (typeof said !== 'string') return { code: SpanStatusCode.ERROR }
+  return { code: SpanStatusCode.ERROR, message: clipped(conceal(call, said)) }
 }
 
-/** A reply that came, and that nobody can use. */
-function wrong(verdict: string): string | undefined {
-  return verdict === 'schema_invalid' || verdict === 'json_invalid' || verdict === 'partial_silent'
-    ? verdict
-    : undefined
-}
-
-function codeOf(error: unknown): string | undefined {
-  return isObject(error) && typeof error.code === 'number' ? String(error.code) : undefined
+/** A reply that came and is an error all the same, in words for people. Texts of results may hold anything. */
+const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
+  tool_error: 'the result says isError: true',
+  schema_invalid: 'the result breaks the output schema of its tool',
+  json_invalid: 'a text of the result claims to be JSON and is none',
+  partial_silent: 'something is missing in the result, and the result does not say so',
 }
 
 /** The faults of a call, dealt out as events to the spans of what they hit. */

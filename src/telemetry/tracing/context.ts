@@ -12,6 +12,18 @@ export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>
   return own ?? readParent(inbound.traceparent, inbound.tracestate)
 }
 
+/**
+ * The span around the HTTP request of a call whose `_meta` names another one as its parent; undefined when there is none. A proxy between, or
+ * the agent's HTTP client, has made it.
+ */
+export function ambientOf(
+  { inbound }: Pick<Call, 'inbound'>,
+  parent: Parent | undefined,
+): Parent | undefined {
+  const ambient = readParent(inbound.traceparent, inbound.tracestate)
+  return ambient?.spanId === parent?.spanId ? undefined : ambient
+}
+
 /** Decides at the beginning of a call whether it is recorded whatever comes of it. */
 export type Head = (traceId: string, parent: Parent | undefined) => boolean
 

@@ -1,7 +1,8 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Log } from '../log.ts'
-import type { Peer } from './attributes.ts'
+import type { Peer } from '../conventions.ts'
+import type { ConcealFor } from './attributes.ts'
 import type { TracesConfig, Variables } from './settings.ts'
 
 /** Spans of calls and of their attempts, sent to a collector. */
@@ -36,6 +37,7 @@ export interface TracingParts {
   readonly isListed: (server: string, tool: string) => boolean
   /** How the replica that a call went to is reached; undefined when that is not known. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
+  readonly conceal: ConcealFor
 }
 
 /** Why spans were lost. */

@@ -47,6 +47,8 @@ interface EndedSpanParts {
   readonly kind: SpanKind
   readonly context: SpanContext
   readonly parent: SpanContext | undefined
+  /** Spans that it has to do with beside its parent; none unless given. */
+  readonly links?: tracing.ReadableSpan['links']
   readonly startTime: HrTime
   readonly endTime: HrTime
   readonly status: SpanStatus
@@ -69,7 +71,7 @@ export class EndedSpan implements tracing.ReadableSpan {
   readonly droppedAttributesCount: number
   readonly events: tracing.ReadableSpan['events'] = []
   droppedEventsCount = 0
-  readonly links: tracing.ReadableSpan['links'] = []
+  readonly links: tracing.ReadableSpan['links']
   readonly droppedLinksCount = 0
   readonly ended = true
   readonly resource: SpanOrigin['resource']
@@ -78,13 +80,14 @@ export class EndedSpan implements tracing.ReadableSpan {
   readonly #limits: SpanLimits
 
   constructor(
-    { name, kind, context, parent, startTime, endTime, status, attributes }: EndedSpanParts,
+    { name, kind, context, parent, links = [], startTime, endTime, status, attributes }: EndedSpanParts,
     { resource, instrumentationScope, limits }: SpanOrigin,
   ) {
     this.name = name
     this.kind = kind
     this.#context = context
     if (parent !== undefined) this.parentSpanContext = parent
+    this.links = links
     this.startTime = startTime
     this.endTime = endTime
     this.duration = between(startTime, endTime)

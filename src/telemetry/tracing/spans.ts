@@ -15,6 +15,7 @@ export const ATTRIBUTES = {
   statusCode: 'rpc.response.status_code',
   errorType: 'error.type',
   transport: 'network.transport',
+  protocol: 'network.protocol.name',
   address: 'server.address',
   port: 'server.port',
   server: 'breakwater.server',
@@ -58,9 +59,3 @@ export const EVENT_ATTRIBUTES = {
   decision: 'breakwater.policy.decision',
   reason: 'breakwater.policy.reason',
 } as const
-
-/** What `gen_ai.operation.name` says of a tool call. */
-export const EXECUTE_TOOL = 'execute_tool'
-
-/** What `error.type` says of a result with `isError: true`. */
-export const TOOL_ERROR = 'tool_error'

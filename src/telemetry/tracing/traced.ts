@@ -4,6 +4,7 @@ import { type Clock, endOfTurn, type Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { Burst, type BurstLimits } from '../../mesh/turns.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
+import type { Peer } from '../conventions.ts'
 import {
   addDecisions,
   addPayloads,
@@ -11,8 +12,8 @@ import {
   attemptAttributes,
   callAttributes,
   clipped,
+  type ConcealFor,
   FaultEvents,
-  type Peer,
 } from './attributes.ts'
 import {
   type AttemptFacts,
@@ -22,7 +23,7 @@ import {
   endAttempt,
   endTrace,
 } from './call-trace.ts'
-import { createHead, Epoch, RandomIds } from './context.ts'
+import { ambientOf, createHead, Epoch, RandomIds } from './context.ts'
 import type { Tracing, TracingParts } from './contract.ts'
 import { EndedSpan, type SpanOrigin } from './ended-span.ts'
 import { type KeepReason, whyKept } from './keep.ts'
@@ -106,6 +107,7 @@ interface WriterParts {
   readonly isListed: (server: string, tool: string) => boolean
   /** How the replica that a call went to is reached; undefined when that is not known. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
+  readonly conceal: ConcealFor
 }
 
 /** What became of an attempt that was still under way when its call had ended. */
@@ -123,15 +125,16 @@ class SpanWriter {
 
   /** One SERVER span for the call, and a CLIENT span under it for each attempt. */
   write({ call, traceId, spanId, parent, attempts, outcome, kept, at }: EndedCall): void {
-    const { origin, take, payloads } = this.#parts
+    const { origin, take, payloads, conceal } = this.#parts
     this.#epoch.refresh()
     const attributes = callAttributes(call, attempts[0], kept)
-    const status = addResult(attributes, call, outcome)
+    const status = addResult(attributes, call, outcome, conceal)
     if (outcome.kind === 'rejected') attributes[A.rejectedBy] = outcome.by
     if (payloads) addPayloads(attributes, call, outcome)
     const startTime = this.#epoch.at(call.record.startedAt)
     const endTime = this.#epoch.at(at)
-    const before = parent && contextOf(traceId, parent)
+    const before = parent && contextOf(parent)
+    const ambient = ambientOf(call, parent)
     const context = spanContext(traceId, spanId, before)
     const span = new EndedSpan(
       {
@@ -139,6 +142,7 @@ class SpanWriter {
         kind: SpanKind.SERVER,
         context,
         parent: before,
+        links: ambient === undefined ? [] : [{ context: contextOf(ambient) }],
         startTime,
         endTime,
         status,
@@ -159,10 +163,10 @@ class SpanWriter {
     parent: SpanContext,
     callEndedAt: Millis,
   ): void {
-    const { origin, take, peerOf } = this.#parts
+    const { origin, take, peerOf, conceal } = this.#parts
     const { call, spanId, outcome = givenUp } = facts
     const attributes = attemptAttributes(facts, peerOf(call, facts.replica))
-    const status = addResult(attributes, call, outcome)
+    const status = addResult(attributes, call, outcome, conceal)
     const startTime = this.#epoch.at(facts.startedAt)
     const endTime = this.#epoch.at(facts.endedAt ?? callEndedAt)
     const context = spanContext(parent.traceId, spanId, parent)
@@ -198,8 +202,8 @@ function spanContext(traceId: string, spanId: string, parent: SpanContext | unde
   return parent?.traceState === undefined ? context : { ...context, traceState: parent.traceState }
 }
 
-/** The context of the caller's span. */
-function contextOf(traceId: string, { spanId, sampled, state }: Parent): SpanContext {
+/** The context of somebody else's span. */
+function contextOf({ traceId, spanId, sampled, state }: Parent): SpanContext {
   const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE
   const context = { traceId, spanId, traceFlags, isRemote: true }
   return state === undefined ? context : { ...context, traceState: createTraceState(state) }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { policies } from '../../../src/policies/index.ts'
 import { MODERN_VERSION } from '../../../src/protocol/modern.ts'
+import { TestCaller } from '../../support/caller.ts'
 import { answered, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
 
 test('both spans say what was called, and what became of it, by the names of the conventions', async (t) => {
@@ -23,6 +24,7 @@ test('both spans say what was called, and what became of it, by the names of the
     'gen_ai.tool.name': 'look',
     'jsonrpc.request.id': 'call-9',
     'network.transport': 'tcp',
+    'network.protocol.name': 'http',
     'breakwater.server': 'test',
     'breakwater.kept': 'sampled',
     'breakwater.attempts': 2,
@@ -41,6 +43,7 @@ test('both spans say what was called, and what became of it, by the names of the
     'gen_ai.tool.name': 'look',
     'jsonrpc.request.id': 'call-9',
     'network.transport': 'tcp',
+    'network.protocol.name': 'http',
     'server.address': '10.0.0.7',
     'server.port': 8443,
     'breakwater.server': 'test',
@@ -64,33 +67,43 @@ test('both spans say what was called, and what became of it, by the names of the
   })
 })
 
-test('errors have the type that the conventions give them', async (t) => {
-  const rpcError = { error: { code: -32602, message: 'no' } }
+test('errors have the type that the conventions give them, and a description', async (t) => {
+  const rpcError = { error: { code: -32602, message: 'no, hush' } }
   const cases = [
-    [answered({ result: { isError: true } }, { verdict: 'tool_error' }), 'tool_error', undefined],
-    [answered(rpcError, { verdict: 'rpc_error' }), '-32602', '-32602'],
-    [answered({ error: { code: 'odd' } }, { verdict: 'rpc_error' }), 'rpc_error', undefined],
-    [answered({}, { verdict: 'schema_invalid' }), 'schema_invalid', undefined],
-    [unavailable, 'upstream_unavailable', undefined],
+    [answered({ result: { isError: true } }, { verdict: 'tool_error' }), 'tool_error', undefined, /isError/],
+    [answered(rpcError, { verdict: 'rpc_error' }), '-32602', '-32602', /^no, …$/],
+    [answered({ error: { code: 'odd' } }, { verdict: 'rpc_error' }), 'rpc_error', undefined, /^$/],
+    [answered({}, { verdict: 'schema_invalid' }), 'schema_invalid', undefined, /output schema/],
+    [answered({}, { verdict: 'json_invalid' }), 'json_invalid', undefined, /JSON/],
+    [answered({}, { verdict: 'partial_silent' }), 'partial_silent', undefined, /missing/],
+    [unavailable, 'upstream_unavailable', undefined, /^connection refused$/],
   ] as const
-  for (const [outcome, type, code] of cases) {
+  for (const [outcome, type, code, description] of cases) {
     const mesh = await tracedMesh(t, { upstream: () => outcome })
     await mesh.run()
     for (const span of await mesh.spans()) {
       assert.equal(span.attributes['error.type'], type)
       assert.equal(span.attributes['rpc.response.status_code'], code)
       assert.equal(span.status, 'error')
+      assert.match(span.message, description)
     }
   }
 })
 
 test('a modern request has no session, whatever its headers say', async (t) => {
   const mesh = await tracedMesh(t)
-  await mesh.run('look', { inbound: { 'mcp-protocol-version': MODERN_VERSION, 'mcp-session-id': 'x' } })
+  const caller = new TestCaller({ era: 'modern' })
+  // Neither does a version that is later than all that are known here.
+  const later = { 'io.modelcontextprotocol/protocolVersion': '2027-01-01' }
+  const inbound = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-session-id': 'x' }
+  await mesh.run('look', { caller, inbound })
+  await mesh.run('look', { caller, inbound, params: { name: 'look', _meta: later } })
   await mesh.spans()
-  const [server] = mesh.receiver.of('server')
+  const [server, newer] = mesh.receiver.of('server')
   assert.equal(server?.attributes['mcp.protocol.version'], MODERN_VERSION)
   assert.equal(server?.attributes['mcp.session.id'], undefined)
+  assert.equal(newer?.attributes['mcp.protocol.version'], '2027-01-01')
+  assert.equal(newer?.attributes['mcp.session.id'], undefined)
 })
 
 test('arguments and results are recorded where an operator asked for them, and only there', async (t) => {

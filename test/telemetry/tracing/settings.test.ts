@@ -27,6 +27,7 @@ test('tracing is off without an endpoint, and wherever a variable says so; then 
       counts: { exported: () => undefined, dropped: () => undefined },
       isListed: () => true,
       peerOf: () => undefined,
+      conceal: (_, text) => text,
     })
     assert.equal(tracing, untraced)
   }

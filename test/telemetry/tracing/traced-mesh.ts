@@ -83,6 +83,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     },
     isListed,
     peerOf: () => setUp.peer,
+    conceal: (_, text) => text.replaceAll('hush', '…'),
   })
   t.after(() => tracing.close())
   const seen: Call[] = []

@@ -94,13 +94,29 @@ test('the header is the parent where _meta names none', async (t) => {
   assert.equal(metaOf(mesh.seen[0])?.tracestate, 'a=b')
 })
 
-test('_meta is believed before the header', async (t) => {
+test('_meta is believed before the header, whose span is a link', async (t) => {
   const mesh = await tracedMesh(t)
   const inbound = { traceparent: `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01`, tracestate: 'proxy=1' }
   await mesh.run('look', { ...withMeta({ traceparent }), inbound })
   await mesh.spans()
-  assert.equal(mesh.receiver.of('server')[0]?.traceId, TRACE)
+  const [server] = mesh.receiver.of('server')
+  assert.equal(server?.traceId, TRACE)
+  const around = { traceId: '1'.repeat(32), spanId: '2'.repeat(16), traceState: 'proxy=1' }
+  assert.deepEqual(server?.links, [around])
+  assert.deepEqual(mesh.receiver.of('client')[0]?.links, [])
   assert.equal(mesh.seen[0]?.headers?.tracestate, undefined)
+})
+
+test('a header that names the parent is no link, and neither is one that names nothing', async (t) => {
+  const mesh = await tracedMesh(t)
+  for (const header of [traceparent, 'nonsense'])
+    await mesh.run('look', { ...withMeta({ traceparent }), inbound: { traceparent: header } })
+  await mesh.run('look', { inbound: { traceparent } })
+  await mesh.spans()
+  assert.deepEqual(
+    mesh.receiver.of('server').map(({ links }) => links),
+    [[], [], []],
+  )
 })
 
 test('a malformed parent is none, and never reaches the server', async (t) => {

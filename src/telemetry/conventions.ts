@@ -1,0 +1,63 @@
+import type { Call, Outcome } from '../mesh/call.ts'
+import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
+import { PROTOCOL_VERSION_KEY } from '../protocol/modern.ts'
+
+// What spans and metrics say alike, by OpenTelemetry's semantic conventions for MCP:
+// https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
+
+/** `gen_ai.operation.name` of a tool call. */
+export const EXECUTE_TOOL = 'execute_tool'
+
+/** `network.protocol.name` of agents, and of servers behind a URL. */
+export const HTTP = 'http'
+
+/** How a replica of a server is reached. */
+export interface Peer {
+  /** `pipe` for a process of the gateway's own. */
+  readonly transport: 'tcp' | 'pipe'
+  readonly address?: string | undefined
+  readonly port?: number | undefined
+  /** The protocol version that it is spoken to in. */
+  readonly version?: string | undefined
+}
+
+/**
+ * The attribute `error.type` of a call or an attempt, as OpenTelemetry's conventions for MCP have it: the code of a JSON-RPC
+ * error, `tool_error` for `isError: true`, else the reason of the gateway's error or the verdict on a reply that nobody
+ * can use. Undefined for what did not fail.
+ */
+export function errorTypeOf(outcome: Outcome): string | undefined {
+  if (outcome.kind !== 'answered') return outcome.error.reason
+  const { verdict } = outcome
+  switch (verdict) {
+    case 'rpc_error':
+      return codeOf(outcome.result.value.error) ?? verdict
+    case 'tool_error':
+    case 'schema_invalid':
+    case 'json_invalid':
+    case 'partial_silent':
+      return verdict
+    case 'unchecked':
+    case 'correct':
+    case 'partial_declared':
+    case 'drift':
+      return undefined
+  }
+}
+
+/** The code of a JSON-RPC error, as text. */
+export function codeOf(error: unknown): string | undefined {
+  return isObject(error) && typeof error.code === 'number' ? String(error.code) : undefined
+}
+
+/** The protocol version that the agent speaks: by the request itself, by its header, or by the handshake. */
+export function versionOf({
+  message,
+  inbound,
+  caller,
+}: Pick<Call, 'message' | 'inbound' | 'caller'>): string | undefined {
+  const meta = paramsOf(message.value)._meta
+  const said = isObject(meta) ? meta[PROTOCOL_VERSION_KEY] : undefined
+  const version = said ?? inbound['mcp-protocol-version'] ?? caller.initializeParams.protocolVersion
+  return typeof version === 'string' ? version : undefined
+}
