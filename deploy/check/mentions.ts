@@ -9,13 +9,13 @@ const root = join(deployFolder, '..')
 /** Folders that people read, and the kinds of files in them. */
 const readable = ['', 'config', 'config/scenarios', 'deploy', 'deploy/prometheus', 'bench']
 
-/** A metric's name in running text; one that ends in `_` or `_…` stands for a family. */
+/** A metric's name in running text, or a label that begins as these do; one that ends in `_` or `_…` stands for a family. */
 const mention = /(?:\w+:)?\bbreakwater_[a-z0-9_]*[a-z0-9](?::\w+)?(?![\w…*])/g
 
 /** Metrics that documentation speaks of and that do not exist, as `file: name`. */
 export function unknownMentions(): string[] {
   const known = new Set(
-    [...knownMetrics().values()].flatMap((metric) => [metric.name, ...seriesNames(metric)]),
+    [...knownMetrics().values()].flatMap((metric) => [metric.name, ...seriesNames(metric), ...metric.labels]),
   )
   for (const rule of committedRules()) if (!isAlert(rule)) known.add(rule.record)
   return readable.flatMap((folder) =>

@@ -3,7 +3,12 @@ import { isPlainMap } from './schema/plain-map.ts'
 import type { Config, GatewayConfig } from './schema/schema.ts'
 
 /** Blocks that are fixed when the process starts. */
-const bootBlocks = ['gateway', 'telemetry.traces']
+const bootBlocks = [
+  'gateway',
+  'telemetry.traces',
+  'telemetry.metrics.semanticConventions',
+  'telemetry.metrics.endpoint',
+]
 
 /** Keys within them that a reload changes all the same. */
 const liveKeys = [
@@ -31,7 +36,10 @@ export function keepBootKeys(boot: Config, next: Config): Config {
 
 function changedAtBoot(boot: Config, next: Config): KeyPath[] {
   // Nothing else is looked at: of servers there may be a thousand.
-  const blocks = ({ gateway, telemetry: { traces } }: Config) => ({ gateway, telemetry: { traces } })
+  const blocks = ({ gateway, telemetry: { traces, metrics } }: Config) => ({
+    gateway,
+    telemetry: { traces, metrics },
+  })
   const changed = differing(blocks(boot), blocks(next))
   return changed.filter((path) => isWithin(path, bootBlocks) && !isWithin(path, liveKeys))
 }

@@ -60,6 +60,7 @@ export class Session implements Caller {
   readonly version: LegacyVersion
   readonly client: string
   readonly era = 'legacy'
+  readonly beganAt: Millis
   /** Whether it has had any request since its `initialize`. */
   used = false
   /** Calls under way, by the client's ids. */
@@ -90,7 +91,8 @@ export class Session implements Caller {
       keepAlive: parts.keepAlive,
     })
     this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
-    this.#lastUsed = parts.clock.now()
+    this.beganAt = parts.clock.now()
+    this.#lastUsed = this.beganAt
   }
 
   /** What has its replies say something while they are quiet. */

@@ -54,17 +54,21 @@ export class Sessions {
   readonly #quotas: Guards['quotas']
   readonly #initializeParamsQuota: EvictingQuota
   readonly #untold = new Set<string>()
+  readonly #onEnd: (session: Session, error: GatewayError | undefined) => void
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
 
+  /** `onEnd` is told of each that has ended, and of the error that ended its calls; drafts have never begun. */
   constructor(
     live: Live<GatewayGeneration>,
     clock: Clock,
     limits: SessionLimits,
     { unread, keepAlive, replay, quotas }: Pick<Guards, 'unread' | 'keepAlive' | 'replay' | 'quotas'>,
+    onEnd: (session: Session, error: GatewayError | undefined) => void = () => undefined,
   ) {
     const { max, perClient = halfOf(max) } = limits
     this.limits = limits
+    this.#onEnd = onEnd
     this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
     this.#quotas = quotas
     this.#initializeParamsQuota = quotas.initializeParams
@@ -164,7 +168,7 @@ export class Sessions {
 
   /** Ends a session and its upstream sessions with all servers; calls under way end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
-    this.#byId.delete(session.id)
+    if (this.#byId.delete(session.id)) this.#onEnd(session, error)
     this.#leaving.delete(session)
     this.#discount(session)
     session.close(error)

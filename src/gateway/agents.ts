@@ -28,8 +28,9 @@ export function createAgents(
   clock: Clock,
   limits: SessionLimits,
   guards: Guards,
+  onSessionEnd: ConstructorParameters<typeof Sessions>[4],
 ): Agents {
-  const sessions = new Sessions(live, clock, limits, guards)
+  const sessions = new Sessions(live, clock, limits, guards, onSessionEnd)
   const modern = new ModernHandler(live, clock, guards)
   return {
     sessions,

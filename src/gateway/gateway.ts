@@ -28,7 +28,6 @@ import type { DirectRoute } from '../routes/mcp.ts'
 import { Intents } from '../telemetry/intents.ts'
 import { noteExperiments } from '../telemetry/events.ts'
 import type { Log } from '../telemetry/log.ts'
-import { createMetrics } from '../telemetry/metrics.ts'
 import type { Effects } from '../telemetry/recording/format.ts'
 import { Recorder } from '../telemetry/recording/recorder.ts'
 import { watchStalls } from '../telemetry/stalls.ts'
@@ -51,7 +50,7 @@ import {
 import { createPolicyContext, openDurable } from './policy-context.ts'
 import { applyConfig, prepareConfig, Reloader, withServers } from './reload.ts'
 import { shutDown } from './shutdown.ts'
-import { createSpans } from './spans.ts'
+import { createGatewayMetrics, createSpans, exportMetrics } from './spans.ts'
 
 export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
@@ -107,7 +106,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     )
 
   // What outlives all generations.
-  const metrics = createMetrics()
+  const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, current })
   const { store: durable, problem: stateProblem } = await openDurable({
     stateDir: gateway.stateDir,
     clock,
@@ -140,6 +139,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
   const { controller } = chaos
   const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
+  const metricsExport = await exportMetrics({ clock, log, metrics, env, config: file.telemetry.metrics })
   const forget = (names: readonly string[]) => names.forEach((arm) => context.state.forgetSet(arm))
   const experiments: Experiments = new Experiments({
     clock,
@@ -211,7 +211,19 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
   )
   const guards = createGuards(gateway, { clock, metrics, log })
-  const agents = createAgents(live, clock, gateway.sessions, guards)
+  const agents = createAgents(
+    live,
+    clock,
+    gateway.sessions,
+    guards,
+    ({ endpoint, version, beganAt }, error) =>
+      metrics.operations?.serverSessionOver(
+        endpoint.server,
+        version,
+        (clock.now() - beganAt) / 1_000,
+        error?.reason,
+      ),
+  )
 
   // The way of the next config into force.
   const follow = (config: Config) => {
@@ -309,6 +321,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const removeToken = async () => kept?.remove()
   const ends = {
     ...common,
+    metricsExport,
     endStallWatch: watchStalls({ clock, log, metrics }),
     durable,
     dataPlane: {

@@ -11,6 +11,7 @@ import type { Experiments } from '../experiments/experiments.ts'
 import { DEFAULT_SET, type MeshConfig } from '../mesh/settings.ts'
 import { policies } from '../policies/index.ts'
 import { ownInitializeParams } from '../protocol/identity.ts'
+import { MODERN_VERSION } from '../protocol/modern.ts'
 import { connectionOf } from '../registry/connection.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { KnownServerParts } from '../registry/known-server.ts'
@@ -30,6 +31,7 @@ import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from './call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
 import type { GatewayPolicyContext } from './policy-context.ts'
+import { peerAddressOf } from './spans.ts'
 
 export interface GenerationParts
   extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'>, Pick<ServerParts, 'onProbe'> {
@@ -214,6 +216,14 @@ function createServer(
     faults: parts.chaos.layers.discovery,
     probePhase: parts.context.random(name, 'first-probe'),
     onLost: (reason) => parts.metrics.notificationsLost.inc({ server: name, reason }),
+    onSessionEnd({ replica, upstreamSession }, lastedMs, { reason }) {
+      const version = upstreamSession.initializeResult.value.protocolVersion
+      if (typeof version !== 'string' || version === MODERN_VERSION) return
+      const peer = { ...peerAddressOf(config, replica), version }
+      // Upstream sessions that nobody needs any more are cancelled.
+      const error = reason === 'cancelled' ? '' : reason
+      parts.metrics.operations?.clientSessionOver(name, peer, lastedMs / 1_000, error)
+    },
   })
 }
 

@@ -33,6 +33,8 @@ export interface ShutdownParts {
   readonly reloader: Pick<Reloader, 'close'>
   /** Spans that are left are sent, as far as the collector takes them. */
   readonly tracing: { close(): Promise<void> }
+  /** The last metrics are sent, as far as the collector takes them. */
+  readonly metricsExport: { close(): Promise<void> }
   /** What was recorded of calls is written down. */
   readonly recorder: { close(): Promise<void> }
   /** Told last of the ends of calls; undefined where nothing outlives the process. */
@@ -121,7 +123,10 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   const spans = answered.then(() => {
     parts.intents.closeAll()
     parts.experiments.close()
-    return waits.note('the collector of spans', tracing.close())
+    return Promise.all([
+      waits.note('the collector of spans', tracing.close()),
+      waits.note('the collector of metrics', parts.metricsExport.close()),
+    ])
   })
   const rest = Promise.all([sessions, ...upstreamSessions, parts.removeToken(), answered]).then(() =>
     Promise.all([

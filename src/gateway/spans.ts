@@ -6,9 +6,10 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import type { Peer } from '../telemetry/conventions.ts'
 import type { Log } from '../telemetry/log.ts'
-import type { Metrics } from '../telemetry/metrics.ts'
+import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
 import type { TraceSettings } from '../telemetry/schema.ts'
-import { createTracing, type Tracing } from '../telemetry/tracing.ts'
+import { createTracing, tellIgnored, type Tracing } from '../telemetry/tracing.ts'
+import { type MetricsConfig, readMetricsSettings } from '../telemetry/tracing/settings.ts'
 import { beginningOf, type Conceal, concealing, concealingGiven } from '../upstreams/server-words.ts'
 
 interface SpansParts {
@@ -40,8 +41,53 @@ export function createSpans({ clock, log, metrics, env, config, current }: Spans
   })
 }
 
+interface DurationsParts {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** As it was at boot. */
+  readonly config: MetricsConfig
+  readonly current: () => GatewayGeneration
+}
+
+/** Makes the metrics of a gateway; those of OpenTelemetry's conventions are counted where they are told to anybody. */
+export function createGatewayMetrics({ env, config, current }: DurationsParts): Metrics {
+  const { semanticConventions } = config
+  if (!semanticConventions && readMetricsSettings(env, config) === undefined) return createMetrics()
+  return createMetrics({
+    isPrompt: (server, prompt) =>
+      current()
+        .servers.get(server)
+        ?.entries('prompts')
+        .some(({ key }) => key === prompt) === true,
+    peerOf: (call, replica) => peerOf(current().servers, call, replica),
+  })
+}
+
+/** Has metrics sent to a collector, if that is asked for. Settings that the exporter does not take are told in the log. */
+export async function exportMetrics({
+  config,
+  ...parts
+}: Pick<SpansParts, 'clock' | 'log' | 'metrics' | 'env'> & { readonly config: MetricsConfig }): Promise<{
+  close(): Promise<void>
+}> {
+  const none = { close: () => Promise.resolve() }
+  const { env, log } = parts
+  const settings = readMetricsSettings(env, config)
+  if (settings === undefined) return none
+  tellIgnored(settings, env, log)
+  const { startMetricsExport } = await import('../telemetry/tracing/metrics-export.ts')
+  try {
+    return await startMetricsExport(settings, { ...parts, version })
+  } catch (error) {
+    // Its message may hold what is wrong, such as a header with a token in it.
+    const { name } = error as Error
+    const { protocol } = settings
+    log.error({ error: name, protocol }, 'no metrics are sent: the exporter does not take its settings')
+    return none
+  }
+}
+
 /** How a replica is reached, and in which version its caller's upstream session with it goes on. */
-function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): Peer | undefined {
+export function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): Peer | undefined {
   const server = servers.get(call.server)
   if (server === undefined) return undefined
   const { config, upstreamSessions } = server
@@ -57,7 +103,7 @@ function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): 
 /** By config: to read a URL costs as much as all else that a span says. */
 const addresses = new WeakMap<ServerConfig, Map<number, Peer>>()
 
-function peerAddressOf(config: ServerConfig, replica: number): Peer {
+export function peerAddressOf(config: ServerConfig, replica: number): Peer {
   const known = addresses.get(config) ?? new Map<number, Peer>()
   const found = known.get(replica) ?? readAddress(config, replica)
   known.set(replica, found)

@@ -3,7 +3,7 @@ type Kind = 'counter' | 'gauge' | 'histogram'
 /** One metric, as plain data: whoever has something to count says so without knowing who counts. */
 export interface MetricSpec<Type extends Kind = Kind, Label extends string = string> {
   readonly type: Type
-  /** With `breakwater_`. */
+  /** Of our own metrics with `breakwater_`; of those that conventions name as these do, in the words of Prometheus. */
   readonly name: string
   readonly help: string
   readonly labels: readonly Label[]
@@ -13,17 +13,19 @@ export interface MetricSpec<Type extends Kind = Kind, Label extends string = str
   readonly buckets: readonly number[]
 }
 
-function line<Type extends Kind>(type: Type) {
+function line<Type extends Kind>(type: Type, prefix = 'breakwater_') {
   return <const Label extends string = never>(
     name: string,
     help: string,
     labels: readonly Label[],
     bound: string,
     buckets: readonly number[] = [],
-  ): MetricSpec<Type, Label> => ({ type, name: `breakwater_${name}`, help, labels, bound, buckets })
+  ): MetricSpec<Type, Label> => ({ type, name: prefix + name, help, labels, bound, buckets })
 }
 
 /** Lines of a table: name without `breakwater_`, help, labels, bound. */
 export const counter = line('counter')
 export const gauge = line('gauge')
 export const histogram = line('histogram')
+/** The same for metrics whose whole name is given by conventions. */
+export const conventionalHistogram = line('histogram', '')

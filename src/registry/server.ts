@@ -25,6 +25,7 @@ import {
   type BoundSession,
   FaultedAttempts,
   UpstreamSessions,
+  type UpstreamSessionsOptions,
   sendOver,
   whileStarting,
 } from './upstream-sessions.ts'
@@ -52,6 +53,8 @@ export interface ServerParts extends KnownServerParts {
   readonly onProbe?: (server: Server, probe: Probe, result: ProbeResult) => void
   /** Told why it has not taken a notification of an agent; nobody is told unless given. */
   readonly onLost?: (reason: string) => void
+  /** Told of each upstream session that is over; nobody is told unless given. */
+  readonly onSessionEnd?: UpstreamSessionsOptions['onEnd'] | undefined
   /** What goes on at all servers although no agent waits for it: counted here. */
   readonly load?: { detached: number } | undefined
 }
@@ -103,6 +106,7 @@ export class Server extends KnownServer {
       replicas,
       clock,
       onLost: ({ reason }) => parts.onLost?.(reason),
+      onEnd: (...ended) => parts.onSessionEnd?.(...ended),
       get startMs() {
         return current().timeouts.start
       },

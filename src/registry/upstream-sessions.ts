@@ -35,6 +35,8 @@ export interface UpstreamSessionsOptions {
   readonly server?: string
   /** Told why a notification of a caller has not been taken. */
   readonly onLost?: (error: GatewayError) => void
+  /** Told of each upstream session that is over, how long it lasted, and by which error it ended. */
+  readonly onEnd?: (bound: BoundSession, lastedMs: Millis, error: GatewayError) => void
 }
 
 /** How long a caller waits for a process whose last start has failed, in milliseconds: it may be well again. */
@@ -300,7 +302,13 @@ export class UpstreamSessions {
     this.#set(caller, (this.#open.get(caller) ?? []).concat(bound))
     if (upstreamSession.keepsState) this.#keepsState[caller.era] = true
     if (caller.listening) upstreamSession.listen()
-    upstreamSession.ended.addEventListener('abort', () => this.#forget(caller, bound), { once: true })
+    const { clock, onEnd } = this.#options
+    const beganAt = clock.now()
+    const over = () => {
+      this.#forget(caller, bound)
+      onEnd?.(bound, clock.now() - beganAt, upstreamSession.ended.reason as GatewayError)
+    }
+    upstreamSession.ended.addEventListener('abort', over, { once: true })
     return bound
   }
 

@@ -9,10 +9,11 @@ import { health } from './metrics/health.ts'
 import { ArmsInForce } from './metrics/arms.ts'
 import { Counter, type Gauge, Histogram } from './metrics/instruments.ts'
 import { mesh } from './metrics/mesh.ts'
+import { type KnownOfServers, Operations, operations } from './metrics/operations.ts'
 import { build, create, type MetricsOf } from './metrics/spec.ts'
 import { ToolSeries } from './metrics/tool-series.ts'
 
-const own = { ...calls, ...mesh, ...gateway, ...health } as const
+const own = { ...calls, ...mesh, ...gateway, ...health, ...operations } as const
 
 /** Every metric there is, those of policies included: name, meaning, labels, buckets, and how many series there can be. */
 export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMetrics]
@@ -31,21 +32,27 @@ export interface Metrics extends MetricsOf<typeof own> {
   readonly tools: ToolSeries
   /** The only source of values for the label `fault`. */
   readonly faultNames: FaultNames
+  /** What goes into the durations of OpenTelemetry's conventions; undefined: nothing does. */
+  readonly operations: Operations | undefined
   /** The arms that the config has, and whose series are kept. */
   readonly arms: ArmsInForce
   /** Removes all series of a server that is there no more; calls of it that still end make new ones. */
   forgetServer(name: string): void
 }
 
-/** Makes the metrics of one gateway; several in one process count each for themselves. */
-export function createMetrics(): Metrics {
+/**
+ * Makes the metrics of one gateway; several in one process count each for themselves. `servers`: what the durations of
+ * OpenTelemetry's conventions say of servers; these are not counted unless given.
+ */
+export function createMetrics(servers?: KnownOfServers): Metrics {
   const registry = new Registry()
   const made = build(own, registry)
   const ofPolicies = new Map(policyMetrics.map((spec) => [spec, create(spec, registry)]))
   const all = [...Object.values(made), ...ofPolicies.values()]
   made.buildInfo.set({ version, node: process.version }, 1)
   const perTool = [...ofPolicies.values()].filter((metric) => metric instanceof Counter && metric.has('tool'))
-  const tools = new ToolSeries(made, perTool as Counter<string>[])
+  const operations = servers && new Operations(made, servers)
+  const tools = new ToolSeries(made, perTool as Counter<string>[], operations)
   const inFlight = new Map<string, number>()
   const perArm = all.filter(
     (metric) => (metric instanceof Counter || metric instanceof Histogram) && metric.has('arm'),
@@ -64,10 +71,12 @@ export function createMetrics(): Metrics {
     inFlight,
     tools,
     faultNames: new FaultNames(),
+    operations,
     arms,
     forgetServer(server) {
       inFlight.delete(server)
       tools.forget(server)
+      operations?.forget(server)
       for (const metric of all)
         if (metric instanceof Counter && metric.has('server'))
           metric.forget((labels) => labels.server === server)

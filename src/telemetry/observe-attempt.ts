@@ -9,7 +9,7 @@ import { brokenOff } from './tracing/call-trace.ts'
 
 export interface ObserveAttemptParts {
   readonly clock: Clock
-  readonly metrics: Pick<Metrics, 'tools'>
+  readonly metrics: Pick<Metrics, 'tools' | 'operations'>
   readonly isListed: IsListed
   readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'>
   readonly recorder: Pick<Recorder, 'attempt'>
@@ -20,25 +20,35 @@ export interface ObserveAttemptParts {
  * tries were under way.
  */
 export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: ObserveAttemptParts): Layer {
+  const { operations } = metrics
+
   function over(outgoing: Call, outcome: Outcome): void {
     const { record } = outgoing
     tracing.endAttempt(outgoing, outcome)
     if (--record.upstream === 0) record.upstreamMs += clock.now() - record.upstreamSince
   }
 
+  function count(outgoing: Call, outcome: Outcome, startedAt: Millis): void {
+    const { server, tool, record } = outgoing
+    const series = tool === undefined ? undefined : metrics.tools.of(server, tool, isListed)
+    if (operations !== undefined) {
+      const lanes = series?.operations ?? operations.of(outgoing)
+      operations.attempted(lanes, outgoing, outcome, (clock.now() - startedAt) / 1_000)
+    }
+    const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
+    series?.countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
+  }
+
   return (next) => (call) => {
-    const { server, tool, record } = call
-    if (record.upstream++ === 0) record.upstreamSince = clock.now()
+    const { tool, record } = call
+    const startedAt = operations === undefined && record.upstream > 0 ? 0 : clock.now()
+    if (record.upstream++ === 0) record.upstreamSince = startedAt
     const outgoing = tracing.beginAttempt(call)
     const recorded = record.recording === undefined ? undefined : recorder.attempt(call)
     const ended = (outcome: Outcome) => {
       over(outgoing, outcome)
       recorded?.(outcome)
-      if (tool === undefined) return outcome
-      const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-      metrics.tools
-        .of(server, tool, isListed)
-        .countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
+      if (tool !== undefined || operations !== undefined) count(outgoing, outcome, startedAt)
       return outcome
     }
     // A defect of ours says nothing about the tool.

@@ -36,7 +36,7 @@ export interface ObserveParts {
  */
 export function observe(parts: ObserveParts): Layer {
   const { clock, metrics, log, isListed, account, intents, experiments, tracing, accessLog, recorder } = parts
-  const { inFlight } = metrics
+  const { inFlight, operations } = metrics
   const overhead = metrics.overhead.series({})
   const counted = countedFacts(metrics)
 
@@ -55,11 +55,15 @@ export function observe(parts: ObserveParts): Layer {
     noteFaults(metrics, record)
     const series = tool === undefined ? undefined : metrics.tools.of(server, tool, isListed)
     notePolicies(metrics, counted, call, outcome, series?.labels.tool)
+    const { arm, traceId } = record
+    const wallMs = traceId === undefined ? 0 : clock.wall()
+    if (operations !== undefined) {
+      const lanes = series?.operations ?? operations.of(call)
+      operations.served(lanes, call, outcome, tookMs / 1_000, wallMs)
+    }
     if (series === undefined) metrics.requests.inc({ server, result })
     else {
       const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-      const { arm, traceId } = record
-      const wallMs = traceId === undefined ? 0 : clock.wall()
       series.countCall(result, verdict, arm, tookMs / 1_000, traceId, wallMs)
       intents.end(call, outcome)
       experiments.end(call, outcome)

@@ -2,6 +2,12 @@ import { z } from 'zod'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
 
+/** The base URL of a collector. */
+const collector = z
+  .string()
+  .regex(/^https?:\/\/[^\s/]/, 'expected an http:// or https:// URL')
+  .refine((url) => URL.canParse(url), 'expected an http:// or https:// URL')
+
 const metrics = z
   .strictObject({
     maxToolsPerServer: z
@@ -14,6 +20,17 @@ const metrics = z
       .default(1_000)
       .describe(
         'How long what was written is given out again: whoever scrapes harder gets the same. 0: never.',
+      ),
+    semanticConventions: z
+      .boolean()
+      .default(false)
+      .describe(
+        "Whether /metrics has the durations that OpenTelemetry's conventions for MCP name, `mcp.server.operation.duration` and three others: two histograms more for each tool. Fixed at boot.",
+      ),
+    endpoint: collector
+      .optional()
+      .describe(
+        'Where these durations go, by OTLP: the base URL of a collector. `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` wins. With either /metrics has them, too. Fixed at boot.',
       ),
   })
   .prefault({})
@@ -56,10 +73,7 @@ const accessLog = z
 
 const traces = z
   .strictObject({
-    endpoint: z
-      .string()
-      .regex(/^https?:\/\/[^\s/]/, 'expected an http:// or https:// URL')
-      .refine((url) => URL.canParse(url), 'expected an http:// or https:// URL')
+    endpoint: collector
       .optional()
       .describe(
         'Where spans go, by OTLP: the base URL of a collector. `OTEL_EXPORTER_OTLP_ENDPOINT` wins. Without either there are no spans.',

@@ -1,4 +1,5 @@
-import { readSettings } from './tracing/settings.ts'
+import type { Log } from './log.ts'
+import { readSettings, type TracingSettings } from './tracing/settings.ts'
 
 import type { Tracing, TracingParts } from './tracing/contract.ts'
 
@@ -25,11 +26,7 @@ export const untraced: Tracing = {
 export async function createTracing(parts: TracingParts): Promise<Tracing> {
   const settings = readSettings(parts.env, parts.config)
   if (settings === undefined) return untraced
-  for (const variable of settings.ignored)
-    parts.log.warn(
-      { variable, value: parts.env[variable] },
-      'an environment variable has a value that is not supported: ignored',
-    )
+  tellIgnored(settings, parts.env, parts.log)
   const { startTracing } = await import('./tracing/traced.ts')
   try {
     return await startTracing(settings, parts)
@@ -42,4 +39,17 @@ export async function createTracing(parts: TracingParts): Promise<Tracing> {
     )
     return untraced
   }
+}
+
+/** Says which variables have no effect. */
+export function tellIgnored(
+  { ignored }: Pick<TracingSettings, 'ignored'>,
+  env: TracingParts['env'],
+  log: Log,
+): void {
+  for (const variable of ignored)
+    log.warn(
+      { variable, value: env[variable] },
+      'an environment variable has a value that is not supported: ignored',
+    )
 }

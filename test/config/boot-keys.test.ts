@@ -14,7 +14,10 @@ const fixed = {
     environment: 'staging',
     separator: '--',
   },
-  telemetry: { traces: { endpoint: 'http://collector:4318', sample: 0.5, payloads: true } },
+  telemetry: {
+    metrics: { endpoint: 'http://collector:4318', semanticConventions: true },
+    traces: { endpoint: 'http://collector:4318', sample: 0.5, payloads: true },
+  },
 }
 
 const live = {
@@ -38,6 +41,8 @@ test('keys that are fixed at boot are named when they change', () => {
     'gateway.separator',
     'gateway.sessions.max',
     'gateway.stateDir',
+    'telemetry.metrics.endpoint',
+    'telemetry.metrics.semanticConventions',
     'telemetry.traces.endpoint',
     'telemetry.traces.payloads',
     'telemetry.traces.sample',
@@ -57,7 +62,11 @@ test('a reload brings all that it may into force, and leaves what is fixed as it
   const both = {
     ...live,
     gateway: { ...live.gateway, ...fixed.gateway },
-    telemetry: { ...live.telemetry, ...fixed.telemetry },
+    telemetry: {
+      ...live.telemetry,
+      ...fixed.telemetry,
+      metrics: { ...live.telemetry.metrics, ...fixed.telemetry.metrics },
+    },
   }
   assert.deepEqual(kept({}, both), config.parse(live))
   assert.deepEqual(kept(fixed, {}), config.parse(fixed))

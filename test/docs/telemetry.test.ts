@@ -3,13 +3,14 @@ import { test } from 'node:test'
 import { facts } from '../../src/policies/descriptions.ts'
 import { createAccessLog } from '../../src/telemetry/access-log.ts'
 import type { Log } from '../../src/telemetry/log.ts'
+import { attributeOf, conventionalName, operations } from '../../src/telemetry/metrics/operations.ts'
 import { ATTRIBUTES, EVENT_ATTRIBUTES, EVENTS } from '../../src/telemetry/tracing/spans.ts'
 import { answered } from '../policies/breaker/rig.ts'
 import { toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { readPage } from './pages.ts'
 
-test('the page of logs and traces names every key of a line and every attribute of a span', async () => {
+test('the page names every key of a line, and every attribute of a span and of a duration of the conventions', async () => {
   const lines: object[] = []
   const write = (line: object) => void lines.push(line)
   const log = { info: write, warn: write } as unknown as Log
@@ -22,8 +23,12 @@ test('the page of logs and traces names every key of a line and every attribute 
   const ofSpans = [ATTRIBUTES, EVENTS, EVENT_ATTRIBUTES].flatMap((names) => Object.values(names))
   assert.ok(keys.length > 20, `${keys.length} keys`)
   const { text } = await readPage('docs/telemetry.md')
+  const ofDurations = [
+    ...Object.values(operations).map(({ name }) => conventionalName(name)),
+    ...Object.values(attributeOf),
+  ]
   assert.deepEqual(
-    [...keys, ...ofPolicies, ...ofSpans].filter((name) => !text.includes(`\`${name}\``)),
+    [...keys, ...ofPolicies, ...ofSpans, ...ofDurations].filter((name) => !text.includes(`\`${name}\``)),
     [],
   )
 })

@@ -195,3 +195,8 @@ test('where spans go is fixed at boot: a reload says so, and they go on to where
   await client.post(textOf('broken'))
   await spansOf('broken', 4)
 })
+
+test('an endpoint for spans asks for no metrics, and nothing of the conventions is counted unasked', async () => {
+  assert.deepEqual([...new Set(receiver.paths)], ['/v1/traces'])
+  assert.equal(await gateway.metric('mcp_'), undefined)
+})

@@ -40,6 +40,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     guards: { tarpit: { close: () => undefined }, unread: { isAny: false } },
     reloader: { close: () => undefined },
     tracing: { close: closing('tracing') },
+    metricsExport: { close: closing('metrics') },
     durable: { close: closing('durable') },
     health: { close: closing('incidents') },
     recorder: { close: closing('recording') },

@@ -3,6 +3,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { orBrokenOff } from './broken-off.ts'
+import { pointsIn, type ReceivedPoint } from './otlp-points.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
@@ -16,9 +17,11 @@ function drip(response: ServerResponse): void {
   response.once('close', () => clearInterval(drops))
 }
 
-/** A collector of spans over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
+/** A collector of spans and metrics over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
 export class OtlpReceiver {
   readonly spans: ReceivedSpan[] = []
+  /** The points of the latest request for each metric. */
+  readonly points = new Map<string, readonly ReceivedPoint[]>()
   /** Paths of the requests so far. */
   readonly paths: string[] = []
   /** Their headers. */
@@ -61,6 +64,14 @@ export class OtlpReceiver {
     return this.spans.filter((span) => span.kind === kind)
   }
 
+  #takePoints(points: readonly ReceivedPoint[]): void {
+    for (const name of new Set(points.map(({ metric }) => metric)))
+      this.points.set(
+        name,
+        points.filter(({ metric }) => metric === name),
+      )
+  }
+
   async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.paths.push(request.url ?? '')
     this.headers.push(request.headers)
@@ -72,7 +83,9 @@ export class OtlpReceiver {
       response.writeHead(this.behaviour.status).end(JSON.stringify(request.headers))
       return
     }
-    this.spans.push(...spansIn(Buffer.concat(chunks)))
+    const body = Buffer.concat(chunks)
+    if (request.url === '/v1/metrics') this.#takePoints(pointsIn(body))
+    else this.spans.push(...spansIn(body))
     response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()
   }
 }

@@ -1,4 +1,4 @@
-import { messagesIn, numberIn, readFields, textIn, type Fields } from './protobuf.ts'
+import { doubleOf, messagesIn, numberIn, readFields, textIn, type Fields } from './protobuf.ts'
 
 export type AttributeValue = string | number | boolean | undefined | AttributeValue[]
 export type AttributeMap = Readonly<Record<string, AttributeValue>>
@@ -70,7 +70,7 @@ function spanOf(span: Fields, resource: AttributeMap): ReceivedSpan {
   }
 }
 
-function attributesIn(fields: Fields, number: number): AttributeMap {
+export function attributesIn(fields: Fields, number: number): AttributeMap {
   const pairs = messagesIn(fields, number).map((pair) => {
     const value = messagesIn(pair, 2)[0]
     return [textIn(pair, 1), value === undefined ? undefined : anyValue(value)] as const
@@ -85,10 +85,4 @@ function anyValue(value: Fields): AttributeValue {
   if (value.has(3)) return Number(BigInt.asIntN(64, numberIn(value, 3)))
   if (value.has(4)) return doubleOf(numberIn(value, 4))
   return messagesIn(value, 5).flatMap((array) => messagesIn(array, 1).map(anyValue))
-}
-
-function doubleOf(bits: bigint): number {
-  const bytes = Buffer.alloc(8)
-  bytes.writeBigUInt64LE(bits)
-  return bytes.readDoubleLE()
 }

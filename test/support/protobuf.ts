@@ -66,3 +66,10 @@ export function numberIn(fields: Fields, number: number): bigint {
   const value = fields.get(number)?.at(-1)
   return typeof value === 'bigint' ? value : 0n
 }
+
+/** The number whose bits these are. */
+export function doubleOf(bits: bigint): number {
+  const bytes = Buffer.alloc(8)
+  bytes.writeBigUInt64LE(bits)
+  return bytes.readDoubleLE()
+}

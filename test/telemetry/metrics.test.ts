@@ -8,9 +8,12 @@ async function described(): Promise<{ name: string; type: string; help: string }
   return metrics.map(({ name, type, help }) => ({ name, type: String(type), help }))
 }
 
-test('names begin with ours, say their unit, and counters end as counters do', async () => {
+test('names begin with ours or are those of conventions, say their unit, and counters end as counters do', async () => {
   for (const { name, type, help } of await described()) {
-    assert.match(name, /^breakwater_[a-z_]+$/)
+    assert.match(
+      name,
+      /^(?:breakwater_[a-z_]+|mcp_(?:server|client)_(?:operation|session)_duration_seconds)$/,
+    )
     assert.ok(help.length > 10, name)
     assert.equal(name.endsWith('_total'), type === 'counter', name)
     assert.equal(/duration|timestamp|overhead/.test(name), name.endsWith('_seconds'), name)

@@ -4,7 +4,7 @@ import { telemetry } from '../../src/telemetry/schema.ts'
 
 test('without a word about it there are metrics and intents, and only what went wrong is logged', () => {
   const { metrics, intents, accessLog } = telemetry.parse(undefined)
-  assert.deepEqual(metrics, { maxToolsPerServer: 500, maxAge: 1_000 })
+  assert.deepEqual(metrics, { maxToolsPerServer: 500, maxAge: 1_000, semanticConventions: false })
   assert.deepEqual(intents, { idle: 30_000, max: 10_000, remember: 600_000 })
   assert.deepEqual(accessLog, { sample: 0 })
 })
@@ -13,6 +13,7 @@ test('values out of range and unknown keys are refused', () => {
   for (const config of [
     { metrics: { maxToolsPerServer: 0 } },
     { metrics: { maxToolsPerServer: 1.5 } },
+    { metrics: { endpoint: 'collector:4318' } },
     { intents: { idle: '10ms' } },
     { intents: { remember: '2d' } },
     { accessLog: { sample: 1.1 } },

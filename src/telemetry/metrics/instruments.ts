@@ -181,6 +181,11 @@ export class Histogram<Label extends string> {
     return made
   }
 
+  /** All histograms as of now. */
+  all(): HistogramSeries[] {
+    return [...this.#series.values()]
+  }
+
   /** Removes these histograms: one look at each. */
   forget(isGone: (labels: Labels) => boolean): void {
     for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)

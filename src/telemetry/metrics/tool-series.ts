@@ -1,5 +1,6 @@
 import type { Labels } from './format.ts'
 import type { Series, HistogramSeries, Histogram, Counter } from './instruments.ts'
+import type { Operations } from './operations.ts'
 
 /** Whether a tool is in its server's catalog. */
 export type IsListed = (server: string, tool: string) => boolean
@@ -22,12 +23,17 @@ export class ToolSeries {
   limit = 500
   readonly #metrics: PerTool
   readonly #all: readonly { forget(isGone: (labels: Labels) => boolean): void }[]
+  readonly #operations: Operations | undefined
   readonly #servers = new Map<string, OneServer>()
 
-  /** `more`: other metrics with the labels `server` and `tool`, of which a tool that is gone leaves nothing either. */
-  constructor(metrics: PerTool, more: readonly Counter<string>[] = []) {
+  /**
+   * `more`: other metrics with the labels `server` and `tool`, of which a tool that is gone leaves nothing either; nor does it of
+   * `operations`.
+   */
+  constructor(metrics: PerTool, more: readonly Counter<string>[] = [], operations?: Operations) {
     const { toolCalls, toolCallVerdicts, toolCallDuration, attempts } = metrics
     this.#metrics = metrics
+    this.#operations = operations
     this.#all = [toolCalls, toolCallVerdicts, toolCallDuration, attempts, ...more]
   }
 
@@ -57,13 +63,17 @@ export class ToolSeries {
   #first(server: string, tool: string, known: OneServer | undefined, isListed: IsListed): OneTool {
     const { tools, other } = known ?? this.#add(server)
     if (!isListed(server, tool) || !this.#hasRoom(server, isListed)) return other
-    const series = new OneTool(this.#metrics, server, labelValue(tool))
+    const series = new OneTool(this.#metrics, server, labelValue(tool), this.#operations)
     tools.set(tool, series)
     return series
   }
 
   #add(server: string): OneServer {
-    const added = { tools: new Map(), other: new OneTool(this.#metrics, server, OTHER), inVain: 0 }
+    const added = {
+      tools: new Map(),
+      other: new OneTool(this.#metrics, server, OTHER, this.#operations),
+      inVain: 0,
+    }
     this.#servers.set(server, added)
     return added
   }
@@ -78,7 +88,9 @@ export class ToolSeries {
       gone.add(labels.tool)
       known.tools.delete(tool)
     }
-    if (gone.size > 0) this.#remove((labels) => labels.server === server && gone.has(labels.tool!))
+    if (gone.size === 0) return false
+    this.#operations?.forget(server, gone)
+    this.#remove((labels) => labels.server === server && gone.has(labels.tool!))
     return known.tools.size < this.limit
   }
 
@@ -121,12 +133,15 @@ const BORN_TOGETHER = [
 /** The series of one tool: those of calls in no arm, and those of each arm. */
 class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
+  /** Its durations by OpenTelemetry's conventions; undefined where these are not counted. */
+  readonly operations: ReturnType<Operations['ofTool']> | undefined
   readonly #metrics: PerTool
   readonly #plain: ArmSeries
   readonly #arms = new Map<string, ArmSeries>()
 
-  constructor(metrics: PerTool, server: string, tool: string) {
+  constructor(metrics: PerTool, server: string, tool: string, operations: Operations | undefined) {
     this.#metrics = metrics
+    this.operations = operations?.ofTool(server, tool)
     this.labels = { server, tool }
     this.#plain = new ArmSeries(metrics, { server, tool, arm: '' })
   }

@@ -82,7 +82,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
 }
 
 /** How often losses are told at most, in milliseconds: a collector that is down fails every few seconds. */
-const SILENCE_MS = 60_000
+export const SILENCE_MS = 60_000
 
 /** What became of the spans: it is counted, and what is lost is told now and then. */
 class SpanLedger {
@@ -174,7 +174,7 @@ class BoundedProcessor implements tracing.SpanProcessor {
  * How long a batch may take to be sent, in milliseconds. OpenTelemetry's processor goes on with the next one after as long, and its
  * exporter's own timeout begins anew with each byte of a reply.
  */
-const LONGEST_EXPORT_MS = 30_000
+export const LONGEST_EXPORT_MS = 30_000
 
 interface CountingParts {
   readonly clock: Clock
@@ -241,7 +241,7 @@ const levels: Readonly<Record<string, DiagLogLevel>> = {
 }
 
 /** Has the SDK speak through our log, as far as `OTEL_LOG_LEVEL` asks it to; by default it is silent. */
-function tellDiagnostics(log: Log, level: string | undefined): void {
+export function tellDiagnostics(log: Log, level: string | undefined): void {
   const logLevel = levels[level?.toUpperCase() ?? ''] ?? DiagLogLevel.NONE
   const logger = {
     error: (...words: unknown[]) => log.error(said(words)),
@@ -278,7 +278,7 @@ async function createExporter(
   parts: Pick<PipelineParts, 'env' | 'log'>,
 ): Promise<Exporter> {
   const options = url === undefined ? {} : { url }
-  const { httpAgentOptions, disconnect } = connections(parts)
+  const { httpAgentOptions, disconnect } = connections(parts, 'TRACES')
   switch (protocol) {
     case 'http/protobuf': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto')
@@ -303,22 +303,23 @@ interface Exporter {
 }
 
 /** The connections of an exporter over HTTP; made as its own are, so that they can be ended. */
-function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>) {
+export function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>, signal: 'TRACES' | 'METRICS') {
   let agent: HttpAgent | undefined
   return {
     httpAgentOptions: (protocol: string): HttpAgent =>
       (agent =
         protocol === 'https:'
-          ? new HttpsAgent({ keepAlive: true, ...certificates(env, log) })
+          ? new HttpsAgent({ keepAlive: true, ...certificates(env, log, signal) })
           : new HttpAgent({ keepAlive: true })),
     disconnect: () => void agent?.destroy(),
   }
 }
 
 /** https://opentelemetry.io/docs/specs/otel/protocol/exporter/#configuration-options */
-function certificates(env: Variables, log: Log): Pick<AgentOptions, 'ca' | 'cert' | 'key'> {
+function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptions, 'ca' | 'cert' | 'key'> {
   const read = (name: string) => {
-    const file = env[`OTEL_EXPORTER_OTLP_TRACES_${name}`]?.trim() || env[`OTEL_EXPORTER_OTLP_${name}`]?.trim()
+    const file =
+      env[`OTEL_EXPORTER_OTLP_${signal}_${name}`]?.trim() || env[`OTEL_EXPORTER_OTLP_${name}`]?.trim()
     if (!file) return undefined
     try {
       return readFileSync(file)

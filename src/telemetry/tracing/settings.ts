@@ -46,10 +46,7 @@ export function readSettings(env: Variables, config: TracesConfig): TracingSetti
   const exporter = get('OTEL_TRACES_EXPORTER') ?? 'otlp'
   if (exporter === 'none') return undefined
 
-  const own = 'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL'
-  const protocolVariable = get(own) === undefined ? 'OTEL_EXPORTER_OTLP_PROTOCOL' : own
-  const protocolName = get(protocolVariable)
-  const protocol = protocols.find((known) => known === protocolName)
+  const { protocol, unknown } = readProtocol(env, 'TRACES')
   const sampler = get('OTEL_TRACES_SAMPLER')
   const argument = get('OTEL_TRACES_SAMPLER_ARG')
   const sample = sampler === undefined ? undefined : readSampler(sampler, argument)
@@ -57,18 +54,77 @@ export function readSettings(env: Variables, config: TracesConfig): TracingSetti
   const isQueue = Number.isInteger(queue) && queue > 0
   const ignored = [
     exporter !== 'otlp' && 'OTEL_TRACES_EXPORTER',
-    protocolName !== undefined && protocol === undefined && protocolVariable,
+    unknown,
     sampler !== undefined && sample === undefined && 'OTEL_TRACES_SAMPLER',
     sampler?.endsWith('traceidratio') === true && !isRate(argument) && 'OTEL_TRACES_SAMPLER_ARG',
     !isQueue && 'OTEL_BSP_MAX_QUEUE_SIZE',
   ]
   return {
-    protocol: protocol ?? 'http/protobuf',
-    url: named === undefined ? withPath(config.endpoint ?? '', protocol) : odd(named),
+    protocol,
+    url: named === undefined ? withPath(config.endpoint ?? '', protocol, '/v1/traces') : odd(named),
     sample: sample ?? { rate: config.sample, parentBased: true },
     queue: isQueue ? queue : QUEUE,
-    ignored: ignored.filter((name) => name !== false),
+    ignored: ignored.filter((name) => typeof name === 'string'),
   }
+}
+
+/** The block `telemetry.metrics` of the config, as far as it is about OpenTelemetry. */
+export interface MetricsConfig {
+  /** Whether the durations of its conventions are counted. */
+  readonly semanticConventions: boolean
+  /** Where they are sent, as `TracesConfig` has it. Undefined: nowhere, unless the environment asks for it. */
+  readonly endpoint?: string | undefined
+}
+
+export interface MetricsSettings extends Pick<TracingSettings, 'protocol' | 'url' | 'ignored'> {
+  /** How often metrics are sent, in milliseconds. */
+  readonly intervalMs: number
+}
+
+/** OpenTelemetry's own. */
+const INTERVAL_MS = 60_000
+
+/** The longest time that a timer can be set to, in milliseconds. */
+const LONGEST_INTERVAL_MS = 2 ** 31 - 1
+
+/**
+ * The same of metrics; undefined when none are sent. An endpoint of all signals alone does not ask for metrics: most have it
+ * for spans.
+ */
+export function readMetricsSettings(env: Variables, config: MetricsConfig): MetricsSettings | undefined {
+  const get = (name: string) => env[name]?.trim() || undefined
+  const exporter = get('OTEL_METRICS_EXPORTER')
+  const own = get('OTEL_EXPORTER_OTLP_METRICS_ENDPOINT')
+  const named = own ?? get('OTEL_EXPORTER_OTLP_ENDPOINT')
+  const asked = own ?? config.endpoint ?? (exporter === 'otlp' ? named : undefined)
+  if (asked === undefined || exporter === 'none') return undefined
+  if (get('OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return undefined
+  const { protocol, unknown } = readProtocol(env, 'METRICS')
+  const interval = Number(get('OTEL_METRIC_EXPORT_INTERVAL') ?? INTERVAL_MS)
+  const isInterval = interval >= 1 && interval <= LONGEST_INTERVAL_MS
+  const preference = 'OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE'
+  const ignored = [
+    exporter !== undefined && exporter !== 'otlp' && 'OTEL_METRICS_EXPORTER',
+    unknown,
+    !isInterval && 'OTEL_METRIC_EXPORT_INTERVAL',
+    (get(preference)?.toLowerCase() ?? 'cumulative') !== 'cumulative' && preference,
+  ]
+  return {
+    protocol,
+    url: named === undefined ? withPath(config.endpoint ?? '', protocol, '/v1/metrics') : odd(named),
+    intervalMs: isInterval ? interval : INTERVAL_MS,
+    ignored: ignored.filter((name) => typeof name === 'string'),
+  }
+}
+
+/** The protocol of a signal; `unknown`: the variable that names one that there is not. */
+function readProtocol(env: Variables, signal: 'TRACES' | 'METRICS') {
+  const own = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`
+  const variable = env[own]?.trim() ? own : 'OTEL_EXPORTER_OTLP_PROTOCOL'
+  const name = env[variable]?.trim() || undefined
+  const protocol = protocols.find((known) => known === name)
+  const unknown = name !== undefined && protocol === undefined && variable
+  return { protocol: protocol ?? ('http/protobuf' as const), unknown }
 }
 
 /** https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#general-sdk-configuration */
@@ -97,8 +153,8 @@ function odd(named: string): string | undefined {
   return URL.canParse(named) ? undefined : named
 }
 
-function withPath(endpoint: string, protocol: Protocol | undefined): string {
+function withPath(endpoint: string, protocol: Protocol, path: string): string {
   const url = new URL(endpoint)
-  if (protocol !== 'grpc' && url.pathname === '/') url.pathname = '/v1/traces'
+  if (protocol !== 'grpc' && url.pathname === '/') url.pathname = path
   return url.href
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { systemClock } from '../../../src/mesh/clock.ts'
 import { createTracing, untraced } from '../../../src/telemetry/tracing.ts'
-import { readSettings } from '../../../src/telemetry/tracing/settings.ts'
+import { readMetricsSettings, readSettings } from '../../../src/telemetry/tracing/settings.ts'
 import { toolCall } from '../../support/caller.ts'
 import { recordedLog, silent } from '../../support/log.ts'
 import { tracedMesh } from './traced-mesh.ts'
@@ -107,4 +107,38 @@ test('JSON is spoken where a variable asks for it', async (t) => {
   await mesh.tracing.close()
   server.closeAllConnections()
   assert.equal(bodies.length, 1)
+})
+
+test('metrics are sent where that is asked for, and not merely because spans are', () => {
+  const collector = 'http://collector:4318'
+  const off = { semanticConventions: true }
+  const general = { OTEL_EXPORTER_OTLP_ENDPOINT: collector }
+  for (const env of [
+    {},
+    general,
+    { OTEL_METRICS_EXPORTER: 'otlp' },
+    { ...general, OTEL_METRICS_EXPORTER: 'none' },
+    { ...general, OTEL_METRICS_EXPORTER: 'otlp', OTEL_SDK_DISABLED: 'true' },
+  ])
+    assert.equal(readMetricsSettings(env, off), undefined)
+  const byDefault = { protocol: 'http/protobuf', intervalMs: 60_000, ignored: [] }
+  const left = { ...byDefault, url: undefined }
+  assert.deepEqual(readMetricsSettings({ ...general, OTEL_METRICS_EXPORTER: 'otlp' }, off), left)
+  assert.deepEqual(readMetricsSettings({ OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: collector }, off), left)
+  const here = { ...off, endpoint: collector }
+  assert.deepEqual(readMetricsSettings({}, here), { ...byDefault, url: `${collector}/v1/metrics` })
+  assert.deepEqual(readMetricsSettings(general, here), left)
+  assert.equal(readMetricsSettings({ OTEL_METRICS_EXPORTER: 'none' }, here), undefined)
+})
+
+test('what a variable says of metrics that nobody knows is named, and passed over', () => {
+  const env = {
+    OTEL_METRICS_EXPORTER: 'pigeon',
+    OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: 'morse',
+    OTEL_METRIC_EXPORT_INTERVAL: '0',
+    OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE: 'delta',
+  }
+  const read = readMetricsSettings(env, { semanticConventions: false, endpoint: 'http://collector:4318' })
+  assert.deepEqual([read?.protocol, read?.intervalMs], ['http/protobuf', 60_000])
+  assert.deepEqual(read?.ignored.toSorted(), Object.keys(env).toSorted())
 })

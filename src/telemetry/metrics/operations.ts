@@ -1,0 +1,353 @@
+import type { Call, Outcome } from '../../mesh/call.ts'
+import { conventionalHistogram } from '../../mesh/metric-spec.ts'
+import type { MetricsOf } from './spec.ts'
+import { paramsOf } from '../../protocol/jsonrpc.ts'
+import { MODERN_VERSION } from '../../protocol/modern.ts'
+import { legacyVersions } from '../../protocol/versions.ts'
+import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
+import type { Histogram, HistogramSeries } from './instruments.ts'
+import { labelValue, OTHER } from './tool-series.ts'
+
+/** Upper bounds that the conventions give to all durations of MCP, in seconds. */
+const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+
+/** Attributes of the conventions and of our own, by the labels that Prometheus makes of their names. */
+export const attributeOf = {
+  mcp_method_name: 'mcp.method.name',
+  gen_ai_operation_name: 'gen_ai.operation.name',
+  gen_ai_tool_name: 'gen_ai.tool.name',
+  gen_ai_prompt_name: 'gen_ai.prompt.name',
+  error_type: 'error.type',
+  rpc_response_status_code: 'rpc.response.status_code',
+  mcp_protocol_version: 'mcp.protocol.version',
+  network_transport: 'network.transport',
+  network_protocol_name: 'network.protocol.name',
+  server_address: 'server.address',
+  server_port: 'server.port',
+  breakwater_server: 'breakwater.server',
+  breakwater_fault_injected: 'breakwater.fault.injected',
+} as const
+
+type Label = keyof typeof attributeOf
+
+const OF_OPERATION = [
+  'mcp_method_name',
+  'gen_ai_operation_name',
+  'gen_ai_tool_name',
+  'gen_ai_prompt_name',
+  'error_type',
+  'rpc_response_status_code',
+  'mcp_protocol_version',
+  'network_transport',
+  'network_protocol_name',
+  'breakwater_server',
+  'breakwater_fault_injected',
+] as const satisfies readonly Label[]
+
+const OF_SESSION = [
+  'error_type',
+  'mcp_protocol_version',
+  'network_transport',
+  'network_protocol_name',
+  'breakwater_server',
+] as const satisfies readonly Label[]
+
+const OF_PEER = ['server_address', 'server_port'] as const satisfies readonly Label[]
+
+/** The part of the table that OpenTelemetry's conventions for MCP name. The gateway is a server to agents and a client to servers. */
+export const operations = {
+  serverOperations: conventionalHistogram(
+    'mcp_server_operation_duration_seconds',
+    'Requests of agents to servers, from their arrival to their outcome.',
+    OF_OPERATION,
+    'tools, methods and prompts × 17 types of errors × 6 versions × 2 × 17',
+    BOUNDS,
+  ),
+  clientOperations: conventionalHistogram(
+    'mcp_client_operation_duration_seconds',
+    'Tries of such requests at a server: more of them than requests are retries, hedges and fallbacks.',
+    [...OF_OPERATION, ...OF_PEER],
+    'tools, methods and prompts × 17 types of errors × 6 versions × replicas × 2 × 17',
+    BOUNDS,
+  ),
+  serverSessions: conventionalHistogram(
+    'mcp_server_session_duration_seconds',
+    'Sessions of agents that are over; in the version 2026-07-28 there are none.',
+    OF_SESSION,
+    'servers × reasons of the table of errors × 4 versions × 17',
+    BOUNDS,
+  ),
+  clientSessions: conventionalHistogram(
+    'mcp_client_session_duration_seconds',
+    'Sessions with servers that are over, those of the gateway itself included.',
+    [...OF_SESSION, ...OF_PEER],
+    'servers × reasons of the table of errors × 4 versions × replicas × 17',
+    BOUNDS,
+  ),
+} as const
+
+/** The name that the conventions have for one of these metrics. */
+export const conventionalName = (name: string): string => name.replace(/_seconds$/, '').replaceAll('_', '.')
+
+type Durations = MetricsOf<typeof operations>
+
+/** Most types of errors of one operation that have series of their own: codes of JSON-RPC are any number. */
+const MOST_ERRORS = 16
+
+/** What the conventions call a value that has no series of its own. */
+const OTHER_VALUE = '_OTHER'
+
+/** Requests of the protocol: agents may send others, which share a name. */
+const METHODS: ReadonlySet<string> = new Set([
+  'completion/complete',
+  'initialize',
+  'logging/setLevel',
+  'ping',
+  'prompts/get',
+  'prompts/list',
+  'resources/list',
+  'resources/read',
+  'resources/subscribe',
+  'resources/templates/list',
+  'resources/unsubscribe',
+  'server/discover',
+  'subscriptions/listen',
+  'tasks/cancel',
+  'tasks/get',
+  'tasks/list',
+  'tasks/result',
+  'tasks/update',
+  'tools/call',
+  'tools/list',
+])
+
+/** Versions that are known: agents and servers may name others. */
+const VERSIONS: ReadonlySet<string | undefined> = new Set([...legacyVersions, MODERN_VERSION])
+
+/** Most prompts of a server with series of their own. */
+const MOST_PROMPTS = 500
+
+/** What is known of servers. */
+export interface KnownOfServers {
+  /** Whether a prompt is in its server's catalog. */
+  readonly isPrompt: (server: string, prompt: string) => boolean
+  /** How the replica that a call went to is reached; undefined when that is not known. */
+  readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
+}
+
+/** What one operation is besides its fixed part. */
+interface Variant {
+  readonly errorType: string
+  readonly version: string
+  readonly injected: boolean
+  readonly peer: Peer | undefined
+}
+
+interface KnownVariant extends Variant {
+  readonly series: HistogramSeries
+}
+
+/** The series of one operation: most calls are like the one before. */
+class Lane {
+  readonly #histogram: Histogram<Label>
+  readonly #fixed: Readonly<Record<string, string>>
+  readonly #known: KnownVariant[] = []
+  readonly #errors = new Set<string>()
+  #last: KnownVariant | undefined
+
+  constructor(histogram: Histogram<Label>, fixed: Readonly<Record<string, string>>) {
+    this.#histogram = histogram
+    this.#fixed = fixed
+  }
+
+  of(errorType: string, code: string, version: string, injected: boolean, peer?: Peer): HistogramSeries {
+    const last = this.#last
+    if (last !== undefined && isAlike(last, errorType, version, injected, peer)) return last.series
+    const known =
+      this.#known.find((one) => isAlike(one, errorType, version, injected, peer)) ??
+      this.#add(errorType, code, version, injected, peer)
+    this.#last = known
+    return known.series
+  }
+
+  #add(
+    errorType: string,
+    code: string,
+    version: string,
+    injected: boolean,
+    peer: Peer | undefined,
+  ): KnownVariant {
+    if (errorType !== '' && errorType !== OTHER_VALUE && !this.#errors.has(errorType)) {
+      if (this.#errors.size >= MOST_ERRORS) return this.#other(version, injected, peer)
+      this.#errors.add(errorType)
+    }
+    const series = this.#histogram.series({
+      ...unsaid,
+      ...this.#fixed,
+      error_type: errorType,
+      rpc_response_status_code: code,
+      mcp_protocol_version: version,
+      breakwater_fault_injected: injected ? 'true' : '',
+      ...networkOf(peer),
+    })
+    const made = { errorType, version, injected, peer, series }
+    this.#known.push(made)
+    return made
+  }
+
+  #other(version: string, injected: boolean, peer: Peer | undefined): KnownVariant {
+    return (
+      this.#known.find((one) => isAlike(one, OTHER_VALUE, version, injected, peer)) ??
+      this.#add(OTHER_VALUE, '', version, injected, peer)
+    )
+  }
+}
+
+function isAlike(one: Variant, errorType: string, version: string, injected: boolean, peer?: Peer): boolean {
+  return (
+    one.errorType === errorType &&
+    one.version === version &&
+    one.injected === injected &&
+    one.peer?.address === peer?.address &&
+    one.peer?.port === peer?.port &&
+    one.peer?.transport === peer?.transport
+  )
+}
+
+/** All labels, as of what says nothing of them. */
+const unsaid = Object.fromEntries(Object.keys(attributeOf).map((label) => [label, ''])) as Record<
+  Label,
+  string
+>
+
+/** How the other end is reached; that of an agent when there is no peer. */
+function networkOf({ transport, address = '', port }: Peer = { transport: 'tcp' }) {
+  return {
+    network_transport: transport,
+    network_protocol_name: transport === 'tcp' ? HTTP : '',
+    server_address: address,
+    server_port: port === undefined ? '' : String(port),
+  }
+}
+
+/** Both sides of one operation. */
+interface Lanes {
+  readonly server: Lane
+  readonly client: Lane
+}
+
+/**
+ * The durations of OpenTelemetry's conventions for MCP: one point of a server for each request of an agent to a server, and one of a client
+ * for each try at it. All values of labels are bounded: tools and prompts by catalogs, the rest by lists.
+ */
+export class Operations {
+  readonly #durations: Durations
+  readonly #servers: KnownOfServers
+  /** Of all but tools, by server, and by method and prompt. */
+  readonly #lanes = new Map<string, Map<string, Lanes>>()
+
+  constructor(durations: Durations, servers: KnownOfServers) {
+    this.#durations = durations
+    this.#servers = servers
+  }
+
+  /** The series of a tool; not to be kept longer than those of our own. `tool`: the value of its label. */
+  ofTool(server: string, tool: string): Lanes {
+    return this.#make(server, {
+      mcp_method_name: 'tools/call',
+      gen_ai_operation_name: EXECUTE_TOOL,
+      gen_ai_tool_name: tool,
+    })
+  }
+
+  /** The series of a request that is no tool call. */
+  of({ server, method, message }: Call): Lanes {
+    const known = this.#lanes.get(server) ?? new Map<string, Lanes>()
+    this.#lanes.set(server, known)
+    if (method !== 'prompts/get') {
+      const name = METHODS.has(method) ? method : OTHER_VALUE
+      return keep(known, name, () => this.#make(server, { mcp_method_name: name }))
+    }
+    const { name } = paramsOf(message.value)
+    const prompt = typeof name === 'string' ? name : OTHER
+    const key = (value: string) => `prompts/get ${value}`
+    const hasRoom = () => known.size < MOST_PROMPTS + METHODS.size && this.#servers.isPrompt(server, prompt)
+    const label = known.has(key(prompt)) || hasRoom() ? prompt : OTHER
+    return keep(known, key(label), () =>
+      this.#make(server, {
+        mcp_method_name: method,
+        gen_ai_prompt_name: label === OTHER ? OTHER : labelValue(label),
+      }),
+    )
+  }
+
+  /** A request of an agent is over, after `seconds`. With `traceId`, which ended at `wallMs`, it may stand for its bucket. */
+  served({ server }: Lanes, call: Call, outcome: Outcome, seconds: number, wallMs: number): void {
+    const { record } = call
+    const said = versionOf(call)
+    const { faults } = record
+    const injected = faults !== undefined && faults.some(({ status }) => status === 'applied')
+    const errorType = errorTypeOf(outcome) ?? ''
+    server.of(errorType, codeIn(outcome), versionIn(said), injected).observe(seconds, record.traceId, wallMs)
+  }
+
+  /** A try of it at a server is over. */
+  attempted({ client }: Lanes, call: Call, outcome: Outcome, seconds: number): void {
+    const { faults, replica } = call.record
+    const peer = this.#servers.peerOf(call, call.replica ?? replica)
+    const injected =
+      faults !== undefined &&
+      faults.some(
+        ({ side, attempt, status }) =>
+          status === 'applied' && side === 'upstream' && attempt === call.attempt,
+      )
+    const errorType = errorTypeOf(outcome) ?? ''
+    client.of(errorType, codeIn(outcome), versionIn(peer?.version), injected, peer).observe(seconds)
+  }
+
+  /** A session of an agent is over. `server`: the one that it looked onto; undefined for all. */
+  serverSessionOver(server: string | undefined, version: string, seconds: number, reason = ''): void {
+    const labels = sessionLabels(server, version, reason)
+    this.#durations.serverSessions.series({ ...unsaid, ...labels, ...networkOf() }).observe(seconds)
+  }
+
+  /** A session with a server is over. */
+  clientSessionOver(server: string, peer: Peer, seconds: number, reason = ''): void {
+    const labels = sessionLabels(server, peer.version, reason)
+    this.#durations.clientSessions.series({ ...unsaid, ...labels, ...networkOf(peer) }).observe(seconds)
+  }
+
+  /** Removes what there is of a server, or of some of its tools; those by the values of their labels. */
+  forget(server: string, tools?: ReadonlySet<string>): void {
+    if (tools === undefined) this.#lanes.delete(server)
+    for (const histogram of Object.values(this.#durations))
+      histogram.forget(
+        ({ breakwater_server, gen_ai_tool_name = '' }) =>
+          breakwater_server === server && (tools === undefined || tools.has(gen_ai_tool_name)),
+      )
+  }
+
+  #make(server: string, fixed: Readonly<Record<string, string>>): Lanes {
+    const { serverOperations, clientOperations } = this.#durations
+    const labels = { ...fixed, breakwater_server: server }
+    return { server: new Lane(serverOperations, labels), client: new Lane(clientOperations, labels) }
+  }
+}
+
+function sessionLabels(server = '', version: string | undefined, reason: string) {
+  return { breakwater_server: server, mcp_protocol_version: versionIn(version), error_type: reason }
+}
+
+function keep<Value>(map: Map<string, Value>, key: string, make: () => Value): Value {
+  const known = map.get(key) ?? make()
+  map.set(key, known)
+  return known
+}
+
+const versionIn = (said: string | undefined): string => (said !== undefined && VERSIONS.has(said) ? said : '')
+
+/** The code of a JSON-RPC error that came. */
+function codeIn(outcome: Outcome): string {
+  if (outcome.kind !== 'answered' || outcome.verdict !== 'rpc_error') return ''
+  return codeOf(outcome.result.value.error) ?? ''
+}
