@@ -79,7 +79,7 @@ export class AggregateEndpoint implements Endpoint {
   }
 
   notify({ servers }: GatewayGeneration, caller: Caller, message: Message): void {
-    for (const { upstreamSessions } of servers.values()) upstreamSessions.notify(caller, message.text)
+    for (const { upstreamSessions } of servers.values()) upstreamSessions.notify(caller, message)
   }
 
   /** Changes of lists are told when the catalog has taken them in. */
@@ -291,7 +291,7 @@ export class ServerEndpoint implements Endpoint {
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
     // One that was removed has calls that go on, and hears of nothing else.
-    generation.servers.get(this.server)?.upstreamSessions.notify(caller, message.text)
+    generation.servers.get(this.server)?.upstreamSessions.notify(caller, message)
   }
 
   inbound(_: GatewayGeneration, __: string, message: Message): Message {

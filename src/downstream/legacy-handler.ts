@@ -20,6 +20,7 @@ import {
   requestText,
   resultText,
 } from '../protocol/jsonrpc.ts'
+import { withoutBaggage } from '../protocol/baggage.ts'
 import { paramsFault } from '../protocol/params-check.ts'
 import { allowsBatches, ASSUMED_VERSION, isLegacyVersion, negotiate } from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -157,7 +158,8 @@ async function initialize(
   if (!isRequestId(id)) {
     return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
-  const said = paramsOf(message.value)
+  // Servers hear of it later, and not all of them may be told what is in baggage.
+  const said = paramsOf(withoutBaggage(message).value)
   const version = negotiate(said.protocolVersion)
   const initializeParams = { ...said, protocolVersion: version }
   const principal = principalOf(headers)
@@ -385,7 +387,7 @@ class Dialogue {
     if (progress === undefined) return undefined
     const sessions = this.#live.current.servers.get(progress.server)?.upstreamSessions
     const asking = sessions?.current(session)?.upstreamSession
-    if (asking !== undefined) sessions?.notify(session, progress.text, asking)
+    if (asking !== undefined) sessions?.notify(session, { ...message, text: progress.text }, asking)
     return undefined
   }
 

@@ -61,7 +61,7 @@ export interface CallIntent {
   /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
   readonly id: string
   /** Who says so, from the surest to the vaguest. */
-  readonly source: 'meta' | 'baggage' | 'trace' | 'header' | 'session'
+  readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
 /**

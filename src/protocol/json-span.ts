@@ -156,16 +156,27 @@ export function replaceAt(text: string, path: JsonPath, value: unknown): string 
   return splice(text, replacing(text, path, value))
 }
 
-/** The text without the member of an object at `path`; unchanged when there is no such member. Of duplicate keys the last one goes. */
+/** The text without the member of an object at `path`; unchanged when there is no such member. Of duplicate keys all go. */
 export function withoutMember(text: string, path: JsonPath): string {
+  return splice(text, removing(text, path))
+}
+
+/** The edits by which `withoutMember` takes a member away. */
+export function removing(text: string, path: JsonPath): Edit[] {
   const parent = locate(text, path.slice(0, -1))
-  if (parent === undefined || text.charCodeAt(parent.start) !== OPEN_OBJECT) return text
+  if (parent === undefined || text.charCodeAt(parent.start) !== OPEN_OBJECT) return []
   const all = members(text, parent.start)
-  const index = all.findLastIndex(({ key }) => key === path.at(-1))
-  const [member, next, previous] = [all[index], all[index + 1], all[index - 1]]
-  if (member === undefined) return text
-  if (next !== undefined) return spliceOne(text, { start: member.keyStart, end: next.keyStart }, '')
-  return spliceOne(text, { start: previous?.end ?? member.keyStart, end: member.end }, '')
+  const isKept = ({ key }: Member) => key !== path.at(-1)
+  const lastKept = all.findLastIndex(isKept)
+  const edits = all
+    .slice(0, lastKept + 1)
+    .flatMap((member, index) =>
+      isKept(member) ? [] : [edit({ start: member.keyStart, end: all[index + 1]!.keyStart }, '')],
+    )
+  const [first, last] = [all[lastKept + 1], all.at(-1)]
+  if (first === undefined || last === undefined) return edits
+  // Behind them there is nothing: the comma before them goes as well.
+  return [...edits, edit({ start: all[lastKept]?.end ?? first.keyStart, end: last.end }, '')]
 }
 
 /** The text of an object with one more member, in front of all others. */

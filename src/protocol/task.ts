@@ -1,3 +1,4 @@
+import { baggageOf } from './baggage.ts'
 import { isObject, paramsOf } from './jsonrpc.ts'
 import { readParent } from './trace-parent.ts'
 import type { Era } from './modern.ts'
@@ -15,18 +16,20 @@ export const ARM_KEY = 'dev.breakwater/arm'
 export const INTENT_HEADER = 'x-breakwater-intent'
 const INTENT_BAGGAGE = 'breakwater.intent'
 
+/** The conversation of an agent, by OpenTelemetry's conventions: an entry of baggage that frameworks set by themselves. */
+const CONVERSATION_BAGGAGE = 'gen_ai.conversation.id'
+
+const TASK_BAGGAGE: ReadonlySet<string> = new Set([INTENT_BAGGAGE, CONVERSATION_BAGGAGE])
+
 /** Longest name of a task, in characters: what is longer is none. */
 export const LONGEST_INTENT = 256
-
-/** W3C Baggage: the most that anyone has to pass on. */
-const MAX_BAGGAGE = 8_192
 
 /** The task of an agent that a call belongs to. */
 export interface Task {
   /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
   readonly id: string
   /** Who says so, from the surest to the vaguest. */
-  readonly source: 'meta' | 'baggage' | 'trace' | 'header' | 'session'
+  readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
 /** As much of a call as tells which task it belongs to. */
@@ -39,7 +42,7 @@ export interface TaskClues {
 }
 
 /**
- * The task that a call belongs to, by the surest word there is: `_meta`, baggage, the trace of the agent, a header,
+ * The task that a call belongs to, by the surest word there is: `_meta`, baggage, the conversation, the trace of the agent, a header,
  * and for sessions of the older protocol the session. Undefined when there is none. Faults, experiments and telemetry all
  * go by this.
  */
@@ -48,8 +51,11 @@ export function taskOf({ message, inbound, caller }: TaskClues): Task | undefine
   const meta = isObject(found) ? found : undefined
   const named = nameIn(meta?.[INTENT_KEY])
   if (named !== undefined) return { id: named, source: 'meta' }
-  const carried = fromBaggage(meta?.baggage) ?? fromBaggage(inbound.baggage)
+  const baggage = baggageOf({ message, inbound }, TASK_BAGGAGE)
+  const carried = baggage?.get(INTENT_BAGGAGE)
   if (carried !== undefined) return { id: carried, source: 'baggage' }
+  const conversation = baggage?.get(CONVERSATION_BAGGAGE)
+  if (conversation !== undefined) return { id: conversation, source: 'conversation' }
   const parent = meta?.traceparent === undefined ? undefined : readParent(meta.traceparent, undefined)
   if (parent !== undefined) return { id: parent.traceId, source: 'trace' }
   const header = nameIn(inbound[INTENT_HEADER])
@@ -57,8 +63,11 @@ export function taskOf({ message, inbound, caller }: TaskClues): Task | undefine
   return caller.era === 'modern' ? undefined : { id: caller.id, source: 'session' }
 }
 
-/** Whether its agent gave it its name: traces and sessions have names of chance, which are others in the next run. */
-export const isNamed = ({ source }: Task): boolean => source !== 'trace' && source !== 'session'
+/** Sources of names of chance, which are others in the next run. */
+const unnamed: ReadonlySet<Task['source']> = new Set(['conversation', 'trace', 'session'])
+
+/** Whether its agent gave it its name. */
+export const isNamed = ({ source }: Task): boolean => !unnamed.has(source)
 
 /** Which call of its task this is, as its agent numbers them; undefined when it does not. */
 export function stepOf({ message }: Pick<TaskClues, 'message'>): number | undefined {
@@ -69,22 +78,4 @@ export function stepOf({ message }: Pick<TaskClues, 'message'>): number | undefi
 
 function nameIn(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' && value.length <= LONGEST_INTENT ? value : undefined
-}
-
-/** `key=value;property,key=value`, the values percent-encoded (W3C Baggage). */
-function fromBaggage(baggage: unknown): string | undefined {
-  if (typeof baggage !== 'string' || baggage.length > MAX_BAGGAGE) return undefined
-  for (const entry of baggage.split(',')) {
-    const [key, value] = entry.split(';', 1)[0]!.split('=', 2)
-    if (key?.trim() === INTENT_BAGGAGE) return nameIn(decoded(value?.trim() ?? ''))
-  }
-  return undefined
-}
-
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return undefined
-  }
 }

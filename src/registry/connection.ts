@@ -10,6 +10,7 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenN
   'writtenName',
   'disabled',
   'trusted',
+  'forwardBaggage',
   'protected',
   'tools',
   'deliver',

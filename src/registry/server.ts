@@ -106,6 +106,9 @@ export class Server extends KnownServer {
       replicas,
       clock,
       onLost: ({ reason }) => parts.onLost?.(reason),
+      get passesBaggage() {
+        return current().forwardBaggage
+      },
       onEnd: (...ended) => parts.onSessionEnd?.(...ended),
       get startMs() {
         return current().timeouts.start

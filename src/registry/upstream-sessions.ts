@@ -1,7 +1,8 @@
-import { type Call, type Caller, derive, type Outcome, type Service } from '../mesh/call.ts'
+import { type Call, type Caller, derive, type Message, type Outcome, type Service } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
+import { withoutBaggage } from '../protocol/baggage.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
 import { replaceAt } from '../protocol/json-span.ts'
 import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
@@ -35,6 +36,8 @@ export interface UpstreamSessionsOptions {
   readonly server?: string
   /** Told why a notification of a caller has not been taken. */
   readonly onLost?: (error: GatewayError) => void
+  /** Whether the server gets the baggage of agents; not unless given. */
+  readonly passesBaggage?: boolean
   /** Told of each upstream session that is over, how long it lasted, and by which error it ended. */
   readonly onEnd?: (bound: BoundSession, lastedMs: Millis, error: GatewayError) => void
 }
@@ -90,9 +93,15 @@ export class UpstreamSessions {
   }
 
   /** Passes a notification of a caller on, over all of its upstream sessions, or `only` one. Nobody waits for it to be taken. */
-  notify(caller: Caller, text: string, only?: UpstreamSession): void {
+  notify(caller: Caller, message: Pick<Message, 'text' | 'value'>, only?: UpstreamSession): void {
+    const { text } = this.outgoing(message)
     for (const upstreamSession of only === undefined ? this.all(caller) : [only])
       upstreamSession.post(text).catch((error: GatewayError) => this.#options.onLost?.(error))
+  }
+
+  /** A message of a caller as the server is to get it. */
+  outgoing<M extends Pick<Message, 'text' | 'value'>>(message: M): M {
+    return this.#options.passesBaggage === true ? message : withoutBaggage(message)
   }
 
   /** Has the streams for what belongs to no call asked for that are not there; with `anew` also those that are. */
@@ -423,7 +432,9 @@ export function sendOver(parts: SendingParts): Service {
     record.attempts++
     record.replica = bound.replica
     bound.calls++
-    return exchangeOver(bound.upstreamSession, call, clock).then(
+    const message = upstreamSessions.outgoing(call.message)
+    const outgoing = message === call.message ? call : derive(call, { message })
+    return exchangeOver(bound.upstreamSession, outgoing, clock).then(
       (outcome) => {
         upstreamSessions.left(bound)
         if (outcome.kind === 'failed') look(parts, call, bound, outcome.error)

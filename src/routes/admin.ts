@@ -355,7 +355,7 @@ const ofIntent = z
     intent: z.string().min(1).max(LONGEST_INTENT).describe('Name of the task: what its calls carry.'),
     outcome: z.enum(['succeeded', 'failed']).describe('How the task ended.'),
     source: z
-      .enum(['meta', 'baggage', 'trace', 'header', 'session'])
+      .enum(['meta', 'baggage', 'conversation', 'trace', 'header', 'session'])
       .optional()
       .describe('Where its calls carry it, in case that several tasks have this name.'),
     tenant: z.string().max(64).optional().describe('On whose behalf they come, in the same case.'),

@@ -60,6 +60,7 @@ test('defaults fill in all that was not written', async (t) => {
     protected: false,
     tools: { include: ['*'], exclude: [] },
     timeouts: { connect: 5_000, start: 180_000, discovery: 10_000, idle: 300_000 },
+    forwardBaggage: false,
     grace: 60_000,
     refresh: 300_000,
     health: { every: 60_000, failures: 2, slow: { baseline: 2 } },

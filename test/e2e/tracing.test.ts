@@ -5,7 +5,7 @@ import { OtlpReceiver } from '../support/otlp-receiver.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
-import { RawClient } from './support/raw-client.ts'
+import { post, RawClient } from './support/raw-client.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
 
@@ -37,12 +37,13 @@ before(async () => {
       sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
       return true
     },
-    ['plain', 'refused', 'broken', 'modern', 'rude'],
+    ['plain', 'refused', 'broken', 'modern', 'rude', 'carried'],
   )
   gateway = await Gateway.start(
     {
       servers: {
         raw: { url: server.url, headers: { 'X-Key': SECRET }, forwardHeaders: ['x-agent-key'] },
+        partner: { url: server.url, forwardBaggage: true },
         local: stdioToolbox(),
       },
       gateway: { environment: 'test' },
@@ -73,7 +74,7 @@ before(async () => {
       },
     },
   )
-  await gateway.waitFor('up', 'raw', 'local')
+  await gateway.waitFor('up', 'raw', 'local', 'partner')
 })
 after(async () => {
   await cleanUp()
@@ -156,6 +157,54 @@ test('an error of a server describes its spans, without the secrets that the ser
     assert.match(String(span?.message), /^no entry with \S+ or \S+$/)
     assert.doesNotMatch(String(span?.message), /key-of/)
   }
+})
+
+test('baggage tells the conversation and the agent to spans and the log, and reaches only servers that may have it', async () => {
+  const baggage = 'user.id=7,gen_ai.conversation.id=c%201,gen_ai.agent.name=planner,gen_ai.workflow.name=trip'
+  const agent = {
+    'gen_ai.conversation.id': 'c 1',
+    'gen_ai.agent.name': 'planner',
+    'gen_ai.workflow.name': 'trip',
+  }
+  const changed = (n: number) => ({
+    jsonrpc: '2.0',
+    method: 'notifications/roots/list_changed',
+    params: { _meta: { baggage, n } },
+  })
+  for (const [index, name] of ['raw', 'partner'].entries()) {
+    const begun = server.seen.length
+    const meta = { baggage, other: 1, traceparent: `00-${TRACE}-${AGENT}-01` }
+    const capabilities = { roots: { listChanged: true } }
+    const said = { protocolVersion: '2025-11-25', capabilities, clientInfo: { name: 'raw', version: '1' } }
+    // A client may have it in its handshake, too, which is passed on.
+    const params = { ...said, _meta: { baggage, handshake: index } }
+    await post(gateway.mcp(name), JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params }))
+    const handshake = server
+      .of('initialize')
+      .find((seen) => (metaOf(seen) as Json | undefined)?.handshake === index)
+    assert.equal(metaOf(handshake as Seen).baggage, undefined)
+    const client = await RawClient.open(gateway.mcp(name), { capabilities })
+    await client.post(textOf('carried', meta))
+    const { baggage: passed, other } = metaOf(lastCall())
+    assert.deepEqual([passed, other], [name === 'partner' ? baggage : undefined, 1])
+    await client.post(changed(index))
+    const told = () => server.of('notifications/roots/list_changed').find((seen) => metaOf(seen).n === index)
+    await until('the server is told', () => told() !== undefined)
+    assert.equal(metaOf(told() as Seen).baggage, passed)
+    const texts = server.seen.slice(begun).map(({ text }) => text)
+    assert.equal(
+      texts.some((text) => text.includes('user.id')),
+      name === 'partner',
+    )
+  }
+  const spans = await spansOf('carried', 4)
+  assert.deepEqual(
+    Object.fromEntries(Object.keys(agent).map((key) => [key, spans.server?.attributes[key]])),
+    agent,
+  )
+  assert.equal(spans.server?.attributes['user.id'], undefined)
+  const text = await (await fetch(`${gateway.control}/metrics`)).text()
+  assert.doesNotMatch(text, /planner|"c 1"|"trip"/)
 })
 
 test('a modern call takes part in the trace of its header, has no session, and is known by the id that its agent gave it', async () => {

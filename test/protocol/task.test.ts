@@ -23,6 +23,9 @@ test('every source is known', () => {
   assert.deepEqual(found({ 'dev.breakwater/intent': 'a' }), ['meta', 'a'])
   assert.deepEqual(found({ baggage: 'x=1, breakwater.intent=two%20words;p=1,y=2' }), ['baggage', 'two words'])
   assert.deepEqual(found({}, { baggage: 'breakwater.intent=b' }), ['baggage', 'b'])
+  const conversation = { baggage: 'gen_ai.conversation.id=c%2F1,gen_ai.agent.name=planner' }
+  assert.deepEqual(found(conversation), ['conversation', 'c/1'])
+  assert.deepEqual(found({}, conversation), ['conversation', 'c/1'])
   assert.deepEqual(found({ traceparent }), ['trace', TRACE])
   assert.deepEqual(found(undefined, { 'x-breakwater-intent': 'h' }), ['header', 'h'])
   assert.deepEqual(found(undefined, {}, true), ['session', 'caller'])
@@ -34,6 +37,9 @@ test('the surest word wins', () => {
   const all = { 'dev.breakwater/intent': 'a', traceparent }
   assert.deepEqual(found(all, inbound, true), ['meta', 'a'])
   assert.deepEqual(found({ traceparent }, inbound, true), ['baggage', 'b'])
+  const conversation = { baggage: 'gen_ai.conversation.id=c' }
+  assert.deepEqual(found({ ...conversation, traceparent }, inbound), ['baggage', 'b'])
+  assert.deepEqual(found({ ...conversation, traceparent }), ['conversation', 'c'])
   assert.deepEqual(found({ traceparent }, { 'x-breakwater-intent': 'h' }, true), ['trace', TRACE])
   assert.deepEqual(found({}, { 'x-breakwater-intent': 'h' }, true), ['header', 'h'])
   assert.deepEqual(found({ baggage: 'breakwater.intent=own' }, inbound), ['baggage', 'own'])
@@ -60,7 +66,8 @@ test('what is no name of a task is passed over', () => {
 test('names of chance are told from names that an agent gives', () => {
   for (const source of ['meta', 'baggage', 'header'] as const)
     assert.equal(isNamed({ id: 'a', source }), true)
-  for (const source of ['trace', 'session'] as const) assert.equal(isNamed({ id: 'a', source }), false)
+  for (const source of ['conversation', 'trace', 'session'] as const)
+    assert.equal(isNamed({ id: 'a', source }), false)
 })
 
 test('a step is a whole number from 0', () => {

@@ -17,6 +17,12 @@ const serverSettings = {
   disabled: z.boolean().default(false).describe('Keeps the entry and does not run it.'),
   enabled: z.boolean().optional().describe('The opposite of `disabled`, as Zed writes it.'),
   trusted: z.boolean().default(false).describe("Whether the server's own annotations may be believed."),
+  forwardBaggage: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether it gets the W3C baggage in `_meta` of what agents send. A header is another matter: `forwardHeaders`.',
+    ),
   protected: z
     .boolean()
     .default(false)

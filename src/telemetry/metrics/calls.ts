@@ -48,13 +48,13 @@ export const calls = {
     'intents_total',
     'Tasks of agents that are over, by whether any of their calls failed and by who said which calls they had. One with calls in arms of several experiments counts in the first.',
     ['outcome', 'arm', 'source'],
-    '2 outcomes × arms × 5 sources',
+    '2 outcomes × arms × 6 sources',
   ),
   intentToolCalls: histogram(
     'intent_tool_calls',
     'Tool calls of one task of an agent.',
     ['arm', 'source'],
-    'arms × 5 sources × 15',
+    'arms × 6 sources × 15',
     CALLS_PER_INTENT,
   ),
   intentsUnattributed: counter(
@@ -73,7 +73,7 @@ export const calls = {
     'intent_outcomes_total',
     'Tasks of agents by how they ended, as was reported, and by whether any of their calls failed.',
     ['outcome', 'calls', 'arm', 'source'],
-    '2 outcomes × 2 × arms × 5 sources',
+    '2 outcomes × 2 × arms × 6 sources',
   ),
   intentOutcomesUnlinked: counter(
     'intent_outcomes_unlinked_total',

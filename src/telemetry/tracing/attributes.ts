@@ -15,6 +15,7 @@ import {
 } from '../../mesh/call.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
+import { baggageOf } from '../../protocol/baggage.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { clip, ownText } from '../../units/clip.ts'
@@ -52,6 +53,7 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   const session = inbound['mcp-session-id']
   if (caller.era === 'legacy' && typeof session === 'string')
     attributes[A.session] = sessionDigest(call.caller, session)
+  for (const [key, value] of baggageOf(call, OF_AGENT) ?? []) attributes[key] = value
   if (record.arm !== '') attributes[A.arm] = record.arm
   for (const { fact } of facts) {
     const { attribute } = fact.telemetry
@@ -65,6 +67,15 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   if (faults !== undefined && faults.length > 0) attributes[A.faults] = faults.map(({ name }) => name)
   return attributes
 }
+
+/** Attributes of an agent that its baggage may hold under the same names. They are hints: nobody has checked them. */
+const OF_AGENT: ReadonlySet<string> = new Set([
+  A.conversation,
+  A.agentId,
+  A.agentName,
+  A.agentVersion,
+  A.workflow,
+])
 
 /** Arguments and results may hold anything, so they are recorded only where an operator asked for them. */
 export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome): void {

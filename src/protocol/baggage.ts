@@ -1,0 +1,72 @@
+import { removing } from './json-span.ts'
+import { isObject } from './jsonrpc.ts'
+import { edited } from './large-message.ts'
+import { metaOf } from './meta.ts'
+
+/** The key of `_meta`, and the header, that W3C Baggage travels under: https://www.w3.org/TR/baggage/ */
+const KEY = 'baggage'
+
+/** Most that anyone has to pass on of it, in bytes; of what is longer nothing is read. */
+const MOST_BYTES = 8_192
+
+/** Longest value that is read, in bytes once it is decoded. */
+const MOST_VALUE_BYTES = 256
+
+/** As much of a call as carries baggage. */
+interface Carrier {
+  readonly message: { readonly value: Readonly<Record<string, unknown>> }
+  /** All headers of the agent's request, lower case. */
+  readonly inbound: Readonly<Record<string, string | string[] | undefined>>
+}
+
+/**
+ * What the baggage of a call says under `keys`, that of `_meta` before that of the header; undefined when there is none. Anybody may have
+ * written it: it tells calls apart for whoever looks at them, and allows nothing.
+ */
+export function baggageOf(
+  { message, inbound }: Carrier,
+  keys: ReadonlySet<string>,
+): ReadonlyMap<string, string> | undefined {
+  const own = metaOf(message.value, 'params', KEY)
+  if (own === undefined && inbound[KEY] === undefined) return undefined
+  const found = new Map<string, string>()
+  for (const text of [own, inbound[KEY]]) read(text, keys, found)
+  return found
+}
+
+/** `key=value;property,key=value`, the values percent-encoded. The first value of a key counts. */
+function read(text: unknown, keys: ReadonlySet<string>, found: Map<string, string>): void {
+  if (typeof text !== 'string' || text.length > MOST_BYTES || Buffer.byteLength(text) > MOST_BYTES) return
+  for (const entry of text.split(',')) {
+    const [name = '', value = ''] = entry.split(';', 1)[0]!.split('=', 2)
+    const key = name.trim()
+    if (!keys.has(key) || found.has(key)) continue
+    const said = decoded(value.trim())
+    if (said !== undefined && said !== '' && Buffer.byteLength(said) <= MOST_VALUE_BYTES) found.set(key, said)
+  }
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
+}
+
+interface Message {
+  readonly text: string
+  readonly value: Readonly<Record<string, unknown>>
+}
+
+const PATH = ['params', '_meta', KEY] as const
+
+/** A message without the baggage in its `_meta`; the same one when there is none. Of keys that stand there twice both go: servers may go by either. */
+export function withoutBaggage<M extends Message>(message: M): M {
+  const { value } = message
+  const { params } = value
+  if (!isObject(params) || !isObject(params._meta) || !(KEY in params._meta)) return message
+  const { [KEY]: _, ...meta } = params._meta
+  const bare = { ...value, params: { ...params, _meta: meta } }
+  return edited(message, (text) => removing(text, PATH), bare)
+}
