@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { allGone, descendantsOf, identified, left } from './support/family.ts'
@@ -35,6 +35,11 @@ function isSupervisor(pid: number): boolean {
     // It has ended while we looked.
     return false
   }
+}
+
+/** How often a process has read from files, pipes and sockets. */
+function readsOf(pid: number): number {
+  return Number(/^syscr: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1])
 }
 
 test('a gateway that is killed leaves no process: no child, no child of a child, none that left the group', async () => {
@@ -83,6 +88,17 @@ test('what a server leaves behind outside of its group ends with it, while the g
   await gateway.reconfigure({ servers: { local: stdioToolbox() } })
   await allGone(members)
   assert.deepEqual(left(supervisors), supervisors)
+  assert.ok(await client.say('local__pid'))
+})
+
+test('what a server leaves behind that crashes is ended then, while the gateway goes on', async () => {
+  const { pids, members, client, supervisors } = await withFamily()
+  // One of them can be told only as long as its parent lives: the supervisor has to have looked through all processes.
+  const [supervisor] = supervisors
+  const seen = readsOf(supervisor!.pid) + 2 * readdirSync('/proc').length
+  await until('the supervisor has looked', () => readsOf(supervisor!.pid) > seen)
+  process.kill(pids.leader!, 'SIGKILL')
+  await allGone(members)
   assert.ok(await client.say('local__pid'))
 })
 

@@ -23,8 +23,8 @@ export interface Leader {
 /** Whose processes are looked for. */
 export interface Sought {
   readonly leaders: readonly Leader[]
-  /** Whether a mark in a process's environment is one of theirs. */
-  readonly isMark: (mark: string) => boolean
+  /** Whether a mark in a process's environment is one of theirs; unless given, environments are not looked into. */
+  readonly isMark?: (mark: string) => boolean
   /** Found before: what they have started meanwhile belongs to them, whatever it calls itself. */
   readonly known: readonly Member[]
 }
@@ -34,6 +34,9 @@ interface Status extends Member {
   readonly group: number
   readonly session: number
 }
+
+/** Processes by their numbers. */
+type Running = ReadonlyMap<number, Status>
 
 /** A process that runs, as Linux tells of it; undefined when there is none, or only its exit code is left. */
 export function statusOf(pid: number): Status | undefined {
@@ -50,8 +53,7 @@ export function statusOf(pid: number): Status | undefined {
  * All processes that belong to servers: by their group or session, by the mark in their environment, or because one of
  * these started them. Linux only: elsewhere there is no `/proc` to look into, and the answer is empty.
  */
-export function familyOf({ leaders, isMark, known }: Sought): Status[] {
-  const running = allRunning()
+export function familyOf({ leaders, isMark, known }: Sought, running: Running = allRunning()): Status[] {
   const groups = new Set(leaders.filter((leader) => isStill(leader, running)).map(({ pid }) => pid))
   const family = new Map<number, Status>()
   const children = new Map<number, Status[]>()
@@ -60,7 +62,8 @@ export function familyOf({ leaders, isMark, known }: Sought): Status[] {
     const siblings = children.get(parent)
     if (siblings === undefined) children.set(parent, [status])
     else siblings.push(status)
-    if (groups.has(group) || groups.has(session) || marksOf(pid).some(isMark)) family.set(pid, status)
+    const isMember = groups.has(group) || groups.has(session)
+    if (isMember || (isMark !== undefined && marksOf(pid).some(isMark))) family.set(pid, status)
   }
   for (const { pid, start } of known) {
     const status = running.get(pid)
@@ -73,12 +76,13 @@ export function familyOf({ leaders, isMark, known }: Sought): Status[] {
 }
 
 /** A group's number is given to nobody else while the group lives, whether its leader does or not. */
-function isStill({ pid, start }: Leader, running: ReadonlyMap<number, Status>): boolean {
+function isStill({ pid, start }: Leader, running: Running): boolean {
   const status = running.get(pid)
   return start !== undefined && (status === undefined || status.start === start)
 }
 
-function allRunning(): Map<number, Status> {
+/** All processes that run now, but this one. */
+export function allRunning(): Running {
   const running = new Map<number, Status>()
   for (const name of listProc()) {
     const pid = Number(name)

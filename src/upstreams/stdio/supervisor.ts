@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline'
 import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../../mesh/clock.ts'
-import { familyOf, statusOf, type Leader, type Member } from './family.ts'
+import { allRunning, familyOf, statusOf, type Leader, type Member } from './family.ts'
 
 // A program of its own: it outlives the gateway that started it, for as long as it takes to end what that gateway leaves
 // behind. It is told of servers' processes by lines on its standard input: `+ NUMBER PID` when one was started, `? NUMBER`
@@ -26,6 +26,13 @@ const KILLS = 40
 /** Servers that end within this time are looked after together, in milliseconds. */
 const GATHER_MS = 200
 
+/**
+ * How often is looked for what servers have started, in milliseconds: one that crashes can name its descendants no more, and
+ * those that left both its group and its environment bear no mark. Looks take a hundredth of one CPU at most.
+ */
+const WATCH_MS = 2_000
+const WATCH_SHARE = 0.01
+
 /** A server's process, and those that were found to belong to it so far. */
 interface Server extends Leader {
   known: readonly Member[]
@@ -38,6 +45,7 @@ const running = new Map<string, Server>()
 let leaving = new Map<string, Server>()
 /** Those whose families are being ended. */
 const ending = new Set<Server>()
+let isWatching = false
 let isLast = false
 
 /** Holds the process only when its input has ended: until then that does, and after it nothing older counts. */
@@ -68,6 +76,21 @@ createInterface({ input: process.stdin })
 
 function start(number: string, pid: number): void {
   running.set(number, { pid, start: statusOf(pid)?.start, known: [], endsSince: undefined })
+  if (!isWatching) void watch()
+}
+
+/** Keeps in mind what servers have started, for as long as there are any. */
+async function watch(): Promise<void> {
+  isWatching = true
+  for (let tookMs = 0; running.size > 0 && !isLast;) {
+    await pause(Math.max(WATCH_MS, tookMs / WATCH_SHARE))
+    const since = systemClock.now()
+    const processes = allRunning()
+    for (const server of running.values())
+      server.known = familyOf({ leaders: [server], known: server.known }, processes)
+    tookMs = systemClock.now() - since
+  }
+  isWatching = false
 }
 
 /** While its parents still live, also what has left their group and their environment can be told. */
@@ -78,7 +101,7 @@ function look(number: string): void {
   server.known = familyOf({
     leaders: [server],
     isMark: (mark) => mark === `${gateway}.${number}`,
-    known: [],
+    known: server.known,
   })
 }
 
