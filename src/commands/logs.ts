@@ -64,10 +64,14 @@ async function readLog(file: string, values: Asked, out: Output): Promise<number
   const letEnd = keepAlive()
   try {
     const text = file === '-' ? process.stdin : Readable.from(growing(file, values.follow, out))
-    await readLines(text, MAX_LINE, (line) => {
-      if (typeof line === 'string') show(line, values, out)
-      else out.stdout('(a line of more than 1 MiB)')
-    })
+    await readLines(
+      text,
+      () => MAX_LINE,
+      (line) => {
+        if (typeof line === 'string') show(line, values, out)
+        else out.stdout('(a line of more than 1 MiB)')
+      },
+    )
     return 0
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException

@@ -102,7 +102,11 @@ async function serve(
   const untilRead = async () => {
     await settled(gateway.live.current.servers.values(), systemClock, START_MS)
     // An input that breaks off has ended.
-    await readLines(io.stdin, MAX_MESSAGE, (line) => bridge.take(line)).catch(() => undefined)
+    await readLines(
+      io.stdin,
+      () => MAX_MESSAGE,
+      (line) => bridge.take(line),
+    ).catch(() => undefined)
     await bridge.settled(LAST_CALLS_MS)
     await read(systemClock, LAST_LINES_MS)
   }

@@ -1,6 +1,6 @@
 import { configHash } from '../config/hash.ts'
 import type { ServerConfig } from '../config/schema/schema.ts'
-import type { HttpServerConfig } from '../config/schema/server-schema.ts'
+import type { HttpServerConfig, StdioServerConfig } from '../config/schema/server-schema.ts'
 
 /**
  * The settings of a server that say what agents get of it and how the gateway looks after it. All others, those to come
@@ -20,9 +20,11 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenN
   'health',
   'passthrough',
   'timeout',
-  // Two of them belong to the sockets: see below.
   'timeouts',
 ])
+
+/** More of them where there is a process, which has no sockets, and of which what is read is bounded here. */
+const detachedOfProcess: ReadonlySet<string> = new Set<keyof StdioServerConfig>(['maxReply', 'processes'])
 
 /** Entries that did not change are the same objects after a reload. */
 const known = new WeakMap<ServerConfig, string>()
@@ -36,6 +38,8 @@ export function connectionOf(entry: ServerConfig): string {
 
 function hashOf(entry: ServerConfig): string {
   const attached = Object.entries(entry).filter(([key]) => !detached.has(key))
+  if (entry.type === 'stdio')
+    return configHash([Object.fromEntries(attached.filter(([key]) => !detachedOfProcess.has(key)))])
   const { connect, idle } = entry.timeouts
   return configHash([Object.fromEntries(attached), connect, idle])
 }

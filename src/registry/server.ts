@@ -321,6 +321,7 @@ export class Server extends KnownServer {
     const { health, refresh, timeouts } = this.config
     const before = this.entries('tools')
     this.follow(entry)
+    for (const replica of this.#replicas) replica.follow?.(entry)
     if (entry.health === false) this.health.forget()
     // What it was waiting for may be due by the new times.
     const isTimed =

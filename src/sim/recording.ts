@@ -76,12 +76,16 @@ async function readPart(file: string): Promise<Part | undefined> {
     // It may have no end; a pipe will do.
     if ((await stat(file)).isCharacterDevice())
       throw new RecordingError(`${file} cannot be read: it is a device`)
-    await readLines(createReadStream(file) as AsyncIterable<Buffer>, MAX_LINE, (line) => {
-      number++
-      if (part === undefined)
-        part = begun(file, typeof line === 'string' ? line.replace(BYTE_ORDER_MARK, '') : line)
-      else take(part, line, number)
-    })
+    await readLines(
+      createReadStream(file) as AsyncIterable<Buffer>,
+      () => MAX_LINE,
+      (line) => {
+        number++
+        if (part === undefined)
+          part = begun(file, typeof line === 'string' ? line.replace(BYTE_ORDER_MARK, '') : line)
+        else take(part, line, number)
+      },
+    )
   } catch (error) {
     if (error instanceof RecordingError) throw error
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined

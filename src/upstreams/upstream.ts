@@ -1,3 +1,4 @@
+import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { CrashLoop } from '../mesh/crash-loop.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
@@ -16,6 +17,8 @@ export interface Upstream {
    * unless given, those of the config that it was made with.
    */
   open(caller: Caller, signal: Signal, limits?: StartLimits): Promise<UpstreamSession>
+  /** Goes by another entry from now on, one with the same connections; see `connectionOf`. */
+  follow?(config: ServerConfig): void
   /** Ends all upstream sessions and whatever stands behind them. Resolves when nothing is left. */
   close(): Promise<void>
   /**

@@ -45,6 +45,20 @@ test('a server that is added appears with its tools, and sessions are told', asy
   assert.equal(await client.say('local__pid'), pid)
 })
 
+test('what is read of a process, and how many there may be, changes without its restart', async () => {
+  const pid = await client.say('local__pid')
+  const text = 'x'.repeat(100_000)
+  const changed = { maxReply: '64KiB', timeouts: { idle: '1m', connect: '1s' }, processes: { max: 3 } }
+  await gateway.reconfigure({ servers: { local: stdioToolbox(changed), remote: { url: remote.url } } })
+  await until('the new limit is in force', async () => {
+    const { error } = (await client.call('local__echo', { text })) as { error?: Json }
+    return (error?.data as Json | undefined)?.reason === 'reply_too_large'
+  })
+  await gateway.reconfigure({ servers: { local: stdioToolbox(), remote: { url: remote.url } } })
+  await until('the old one is again', async () => 'result' in (await client.call('local__echo', { text })))
+  assert.equal(await client.say('local__pid'), pid)
+})
+
 test('a server that is changed starts anew; its sessions and its calls under way go on', async () => {
   const one = await RawClient.open(gateway.mcp('local'))
   const pid = Number(await one.say('pid'))

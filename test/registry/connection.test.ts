@@ -47,6 +47,16 @@ for (const change of attached)
     assert.notEqual(connection({ ...http, ...change }), connection(http))
   })
 
+for (const change of [
+  { maxReply: 1024 },
+  { processes: { max: 3 } },
+  { timeouts: { connect: '1s', idle: '1s' } },
+  { timeout: 600_000 },
+])
+  test(`${JSON.stringify(change)} does not restart the process of a server`, () => {
+    assert.equal(connection({ ...stdio, ...change }), connection(stdio))
+  })
+
 test('a process begins anew with whatever it is started with', () => {
   for (const change of [
     { command: 'deno' },

@@ -5,7 +5,7 @@ import type { Overlong } from '../../src/protocol/overlong.ts'
 import { LineReader, readLines } from '../../src/upstreams/stdio/lines.ts'
 
 function read(limit: number, ...chunks: (string | Buffer)[]): (string | Overlong)[] {
-  const reader = new LineReader(limit)
+  const reader = new LineReader(() => limit)
   const lines = chunks.flatMap((chunk) => [...reader.feed(Buffer.from(chunk))])
   return [...lines, ...reader.end()]
 }
@@ -49,7 +49,7 @@ test('the two ends of a line just over the limit do not repeat its bytes', () =>
 })
 
 test('a line over the limit that never ends keeps no memory', () => {
-  const reader = new LineReader(1_000)
+  const reader = new LineReader(() => 1_000)
   const chunk = Buffer.alloc(1024 ** 2, 'x')
   for (let i = 0; i < 16; i++) [...reader.feed(chunk)]
   const before = process.memoryUsage().arrayBuffers
@@ -68,10 +68,14 @@ test('a stream that brings thousands of lines at once is read in many turns of t
   let lines = 0
   let most = 0
   let inTurn = 0
-  const reading = readLines(Readable.from([chunk]), 100, () => {
-    lines++
-    most = Math.max(most, ++inTurn)
-  })
+  const reading = readLines(
+    Readable.from([chunk]),
+    () => 100,
+    () => {
+      lines++
+      most = Math.max(most, ++inTurn)
+    },
+  )
   while (lines < 10_000) {
     await new Promise((resolve) => setImmediate(resolve))
     inTurn = 0

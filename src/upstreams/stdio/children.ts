@@ -26,7 +26,8 @@ export type ProcessLimit = (typeof processLimits)[number]
 /** When to try again, in milliseconds: nobody knows when a session ends. */
 const RETRY_MS = 5_000
 
-interface ChildrenLimits {
+/** A reload may change them all. */
+export interface ChildrenLimits {
   /** Where the config has them. */
   readonly key: string
   readonly max: number
@@ -47,12 +48,12 @@ interface Started {
 export class Children {
   readonly #program: Program
   readonly #parts: Omit<ChildParts, 'events'>
-  readonly #limits: ChildrenLimits
+  readonly #limits: () => ChildrenLimits
   readonly #starting = new Map<Promise<Child>, Started>()
   #crashLoop: CrashLoop | undefined
   #closed = false
 
-  constructor(program: Program, limits: ChildrenLimits, parts: Omit<ChildParts, 'events'>) {
+  constructor(program: Program, limits: () => ChildrenLimits, parts: Omit<ChildParts, 'events'>) {
     this.#limits = limits
     this.#program = program
     this.#parts = parts
@@ -66,7 +67,7 @@ export class Children {
   /** Why a client may not have one more process: throws that. What the gateway starts for itself is never too much. */
   assertRoom(client: string | undefined): void {
     if (client === undefined) return
-    const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits
+    const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits()
     let own = 0
     for (const started of this.#starting.values()) if (started.client === client) own++
     if (own >= perClient)
@@ -75,7 +76,7 @@ export class Children {
   }
 
   #full(limit: ProcessLimit, whose: string): GatewayError {
-    this.#limits.refused(limit)
+    this.#limits().refused(limit)
     const message = `too many processes of ${whose}`
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
@@ -167,8 +168,8 @@ const STDERR_LINE_BYTES = 8 * 1024
 const STDERR_PER_SECOND = 200
 
 interface ChildParts {
-  /** Longest line of standard output, in bytes. */
-  readonly maxReply: number
+  /** Longest line of standard output, in bytes; a reload may change it. */
+  readonly maxReply: () => number
   readonly events: PipeEvents
   readonly clock: Clock
   readonly log: Log
@@ -331,18 +332,22 @@ class Child implements SpeakingPipe {
   #take(line: string | Overlong): Promise<void> | undefined {
     const { events, maxReply } = this.#parts
     if (typeof line === 'string') return events.message(line)
-    events.overlong(repliedId(line), maxReply)
+    events.overlong(repliedId(line), maxReply())
     return undefined
   }
 
   #readErrors(): Promise<void> {
     const { clock, log, conceal } = this.#parts
     const throttle = new LogThrottle(clock, STDERR_PER_SECOND)
-    return readLines(this.#leader.stderr, STDERR_LINE_BYTES, (line) => {
-      const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
-      this.#complaints.add(typeof line === 'string' ? line : line.head)
-      throttle.admit((dropped) => log.info({ stderr: conceal(stderr), ...(dropped > 0 && { dropped }) }))
-    })
+    return readLines(
+      this.#leader.stderr,
+      () => STDERR_LINE_BYTES,
+      (line) => {
+        const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
+        this.#complaints.add(typeof line === 'string' ? line : line.head)
+        throttle.admit((dropped) => log.info({ stderr: conceal(stderr), ...(dropped > 0 && { dropped }) }))
+      },
+    )
   }
 
   /** Streams that we destroyed ourselves end with an error, too. */

@@ -9,13 +9,13 @@ const KEPT_BYTES = 64 * 1024
 
 /** Splits a stream of bytes into lines of UTF-8. A line over the limit never is in memory as a whole. */
 export class LineReader {
-  readonly #limit: number
+  readonly #limit: () => number
   #buffer = Buffer.allocUnsafe(0)
   #length = 0
   #head: string | undefined
 
-  /** `limit`: longest line without its line break, in bytes. */
-  constructor(limit: number) {
+  /** `limit`: longest line without its line break, in bytes; it may change between two chunks. */
+  constructor(limit: () => number) {
     this.#limit = limit
   }
 
@@ -37,7 +37,7 @@ export class LineReader {
   }
 
   #complete(rest: Buffer): string | Overlong {
-    if (this.#length === 0 && rest.length <= this.#limit) return textOf(rest)
+    if (this.#length === 0 && rest.length <= this.#limit()) return textOf(rest)
     this.#keep(rest)
     const kept = this.#buffer.subarray(0, this.#length)
     const head = this.#head
@@ -49,7 +49,7 @@ export class LineReader {
   }
 
   #keep(part: Buffer): void {
-    if (this.#head === undefined && this.#length + part.length <= this.#limit) return this.#append(part)
+    if (this.#head === undefined && this.#length + part.length <= this.#limit()) return this.#append(part)
     const kept = this.#buffer.subarray(0, this.#length)
     this.#head ??= Buffer.concat([kept.subarray(0, ENDS), part.subarray(0, ENDS)]).toString('utf8', 0, ENDS)
     this.#buffer = Buffer.concat([kept.subarray(-ENDS), part.subarray(-ENDS)]).subarray(-ENDS)
@@ -76,7 +76,7 @@ export class LineReader {
  */
 export async function readLines(
   stream: AsyncIterable<Buffer> | Iterable<Buffer>,
-  limit: number,
+  limit: () => number,
   take: (line: string | Overlong) => Promise<void> | void,
   peer: unknown = stream,
 ): Promise<void> {
@@ -87,7 +87,7 @@ export async function readLines(
       turns.begin()
       const taken = take(line)
       if (taken !== undefined) await taken
-      if (turns.spent(typeof line === 'string' ? line.length : limit)) await ownTurn(peer)
+      if (turns.spent(typeof line === 'string' ? line.length : limit())) await ownTurn(peer)
     }
   }
   for (const line of lines.end()) await take(line)

@@ -1,3 +1,4 @@
+import type { ServerConfig } from '../../config/schema/schema.ts'
 import type { StdioServerConfig } from '../../config/schema/server-schema.ts'
 import type { Caller, Layer } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
@@ -37,6 +38,7 @@ export interface StdioOptions {
 /** A server that runs as a child process: one for all callers, or one for each. */
 export class StdioUpstream implements Upstream {
   readonly #options: StdioOptions
+  #config: StdioServerConfig
   readonly #log: Log
   readonly #upstreamSessions = new Set<MessageSession | SharedConnection>()
   readonly #children: Children
@@ -54,14 +56,24 @@ export class StdioUpstream implements Upstream {
     const { server, config, clock } = options
     const log = options.log.child({ server })
     this.#options = options
+    this.#config = config
     this.#log = log
     const { refused = () => undefined } = options
-    const limits = { ...config.processes, key: `mcpServers.${server}.processes`, refused }
+    const limits = () => ({ ...this.#config.processes, key: `mcpServers.${server}.processes`, refused })
     const conceal = concealing(config)
     this.#conceal = conceal
-    this.#children = new Children(config, limits, { maxReply: config.maxReply, clock, log, conceal })
+    this.#children = new Children(config, limits, {
+      maxReply: () => this.#config.maxReply,
+      clock,
+      log,
+      conceal,
+    })
     this.#restarts = new Restarts(clock, log)
     this.#spoken = new ProgramEra(config.era, clock)
+  }
+
+  follow(config: ServerConfig): void {
+    if (config.type === 'stdio') this.#config = config
   }
 
   eras(): Eras {
@@ -71,17 +83,17 @@ export class StdioUpstream implements Upstream {
   async open(
     caller: Caller,
     signal: Signal,
-    limits: StartLimits = limitsIn(this.#options.config),
+    limits: StartLimits = limitsIn(this.#config),
   ): Promise<UpstreamSession> {
     if (signal.aborted) throw abortError(signal)
     this.#children.assertOpen()
-    return this.#options.config.sharing === 'shared'
+    return this.#config.sharing === 'shared'
       ? this.#join(caller, signal, limits)
       : this.#openFor(caller, signal, limits)
   }
 
   starting(caller: Caller): Starting | undefined {
-    if (this.#options.config.sharing === 'shared') return this.#restarts.starting(this)
+    if (this.#config.sharing === 'shared') return this.#restarts.starting(this)
     const own = this.#restarts.starting(caller)
     return own && { ...own, failure: own.failure ?? this.#gatewaysFailure }
   }
