@@ -392,6 +392,7 @@ class Dialogue {
   }
 
   #request(incoming: InboundRequest, session: Session, { message, now, reply }: Taken): Promise<Response> {
+    session.used = true
     const id = message.value.id as RequestId
     const { headers, endpoint } = incoming
     const { limits, tenancies } = this.#guards
@@ -410,7 +411,6 @@ class Dialogue {
     const record = newRecord(now)
     reply.watch(record)
     session.inFlight.set(id, signal)
-    session.used = true
     const channelFor = (server: string) => reply.channelFor(server, record)
     const request = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
     const left = (response: Response) => {

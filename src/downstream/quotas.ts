@@ -239,13 +239,23 @@ export class EvictingQuota extends Quota {
   /** What each client has, and how much of the quota it takes. */
   readonly #held = new Map<string, Held>()
 
-  /** Why there is no room for so much of a client, even when others are ended for it; undefined when there is. */
-  makeRoom(client: string, principal: string, amount = 1): GatewayError | undefined {
+  /**
+   * Why there is no room for so much of a client, even when others are ended for it; undefined when there is. `spare` names
+   * what else may be ended, where nobody has too much.
+   */
+  makeRoom(
+    client: string,
+    principal: string,
+    amount = 1,
+    spare: (limit: 'max' | 'perClient') => Holding | undefined = () => undefined,
+  ): GatewayError | undefined {
     for (;;) {
       const limit = this.exceeds(client, amount)
       if (limit === undefined) return undefined
       const idlest =
-        amount > this.share[limit] ? undefined : this.#evictable(limit, client, principal, amount)
+        amount > this.share[limit]
+          ? undefined
+          : (this.#evictable(limit, client, principal, amount) ?? spare(limit))
       if (idlest === undefined) return this.refuse(limit)
       this.drop(idlest)
       idlest.end()

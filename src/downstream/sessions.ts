@@ -34,6 +34,9 @@ export interface SessionLimits {
 /** One timer for all sessions: an idle one lives at most this much longer than it should. */
 const SWEEP_MS: Millis = 15_000
 
+/** Most sessions that are looked at for the sake of one newcomer. */
+const MOST_LOOKS = 1_000
+
 /** Changes of the catalogs within this time are told as one, in milliseconds. */
 const TELL_MS: Millis = 100
 
@@ -53,6 +56,8 @@ export class Sessions {
   readonly #quota: EvictingQuota
   readonly #quotas: Guards['quotas']
   readonly #initializeParamsQuota: EvictingQuota
+  /** Those that had no request when somebody last looked, the oldest first. */
+  readonly #unused = new Set<Session>()
   readonly #untold = new Set<string>()
   readonly #onEnd: (session: Session, error: GatewayError | undefined) => void
   #cancelSweep: Cancel
@@ -86,7 +91,31 @@ export class Sessions {
 
   /** Why a client may not begin one more session, for whose sake others may be ended that are idle. */
   refusal(client: string, principal: string): GatewayError | undefined {
-    return this.#quota.makeRoom(client, principal)
+    return this.#quota.makeRoom(client, principal, 1, (limit) => {
+      const spare = this.#unusedFor(client, principal, limit)
+      return spare && this.#all.get(spare)
+    })
+  }
+
+  /**
+   * The session that goes where the only other choice is to refuse a newcomer: one that had no request yet and listens to
+   * nothing, the oldest one, of the same principal if there is any, or else of the same client, or else of anybody.
+   */
+  #unusedFor(client: string, principal: string, limit: 'max' | 'perClient'): Session | undefined {
+    let found: Session | undefined
+    let nearest = 0
+    let looks = MOST_LOOKS
+    for (const session of this.#unused) {
+      if (looks-- === 0) break
+      if (session.used) {
+        this.#unused.delete(session)
+        continue
+      }
+      const near = session.client !== client ? 1 : session.principal !== principal ? 2 : 3
+      if (near > nearest && (near > 1 || limit === 'max') && session.idleMs > 0)
+        [found, nearest] = [session, near]
+    }
+    return found
   }
 
   /** Why no more may be kept of what a client says of itself, for whose sake others may be ended that are idle. */
@@ -163,12 +192,14 @@ export class Sessions {
   add(session: Session): boolean {
     if (!this.#all.has(session)) return false
     this.#byId.set(session.id, session)
+    this.#unused.add(session)
     return true
   }
 
   /** Ends a session and its upstream sessions with all servers; calls under way end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
     if (this.#byId.delete(session.id)) this.#onEnd(session, error)
+    this.#unused.delete(session)
     this.#leaving.delete(session)
     this.#discount(session)
     session.close(error)

@@ -90,6 +90,32 @@ test('of several who share an address, who has the most sessions makes room', as
   assert.equal(sessions.size, 3)
 })
 
+test('sessions that had no request make room before anybody is refused, those of the newcomer first', async () => {
+  const { clock, sessions, add } = testSessions(5, 4)
+  const unused = (client: string, token: string) =>
+    add(undefined, client, { headers: { authorization: token }, used: false })
+  const older = unused('proxy', 'other')
+  await clock.advance(1_000)
+  const own = unused('proxy', 'own')
+  const inUse = (token: string) => add(undefined, 'proxy', { headers: { authorization: token } })
+  const used = [inUse('a'), inUse('b')]
+  await clock.advance(1_000)
+  const isThere = (session: Session) => sessions.find(session.id) !== undefined
+  assert.equal(sessions.refusal('proxy', own.principal), undefined)
+  assert.deepEqual([isThere(own), isThere(older)], [false, true])
+  used.push(inUse('c'))
+  assert.equal(sessions.refusal('proxy', own.principal), undefined)
+  assert.equal(isThere(older), false)
+  used.push(inUse('d'))
+  await clock.advance(1_000)
+  assert.ok(sessions.refusal('proxy', own.principal), 'sessions in use made room')
+  const elsewhere = unused('elsewhere', '')
+  await clock.advance(1_000)
+  for (const session of used) session.inFlight.set(1, new Cancellation())
+  assert.equal(sessions.refusal('third', ''), undefined)
+  assert.deepEqual([isThere(elsewhere), ...used.map(isThere)], [false, true, true, true, true])
+})
+
 test('a session that had no request is closed sooner', async () => {
   const { clock, sessions, add } = testSessions()
   const [used, unused] = [add(), add(undefined, '', { used: false })]
