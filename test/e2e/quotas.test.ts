@@ -19,17 +19,31 @@ const initializeRequest = {
   params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'greedy', version: '1' } },
 }
 
+test('sessions that were never used make room for the next ones of their client', async () => {
+  const sessions = { max: 20, perClient: 10 }
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { sessions } })
+  await gateway.waitFor('up', 'box')
+  const used = await RawClient.open(gateway.mcp('box'))
+  assert.equal(await used.say('echo', { text: 'in' }), 'in')
+  for (let n = 0; n < 50; n++) assert.equal((await used.post(initializeRequest)).status, 200)
+  assert.equal(await used.say('echo', { text: 'still' }), 'still')
+  assert.equal(await gateway.metric('breakwater_sessions'), 10)
+})
+
 test('who hoards sessions loses the longest idle ones to others at the same address', async () => {
   const sessions = { max: 20, perClient: 10 }
   const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { sessions } })
   await gateway.waitFor('up', 'box')
   const greedy = await RawClient.open(gateway.mcp('box'), { headers: { authorization: 'Bearer greedy' } })
+  await greedy.request('ping')
   const statuses: number[] = []
   const texts: string[] = []
   for (let n = 0; n < 50; n++) {
-    const { status, text } = await greedy.post(initializeRequest)
+    const { status, text, headers } = await greedy.post(initializeRequest)
     statuses.push(status)
     texts.push(text)
+    const id = headers.get('mcp-session-id')
+    if (id !== null) await greedy.post({ jsonrpc: '2.0', id: 1, method: 'ping' }, { 'mcp-session-id': id })
   }
   assert.equal(statuses.filter((status) => status === 200).length, 9)
   assert.match(
@@ -94,6 +108,12 @@ test('who listens under many names ends no call of others, and is told what ther
   assert.equal(listens.data.reason, 'overloaded')
   const callers = errorOf(await kinds[2]!.call('echo', { text: 'x' }))
   assert.match(callers.message, /of this client \(limit 3, gateway\.limits\.perClient\.callers\)/)
+  // Another token is no part of that: whoever has the most kinds loses the one that listened for longest.
+  const other = kinds[3]!.request('tools/call', { name: 'echo', arguments: { text: 'x' } })
+  const { messages: said } = await kinds[3]!.post(other, { authorization: 'Bearer other' })
+  assert.ok('result' in (said[0] ?? {}), JSON.stringify(said))
+  const first = listening.shift()
+  await until('its stream has ended', () => first?.ended === true)
   held.answer()
   const { messages } = await slow
   assert.ok('result' in (messages.at(-1) ?? {}), JSON.stringify(messages))

@@ -4,7 +4,8 @@ import { fileURLToPath } from 'node:url'
 import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
-import { RawClient } from './support/raw-client.ts'
+import { ModernClient } from './support/modern-client.ts'
+import { RawClient, type RawReply } from './support/raw-client.ts'
 
 after(cleanUp)
 
@@ -13,15 +14,21 @@ const question = (id: string) => ({ id, method: 'elicitation/create', params: { 
 const log = { method: 'notifications/message', params: { level: 'critical', data: 'a secret' } }
 
 /** A process that two agents share: one of them that gives up or leaves, and a bystander. */
-async function stage() {
+async function stage(settings: Json = {}) {
   const extension = extname(import.meta.url)
   const path = fileURLToPath(new URL(`../fixtures/whispering-server${extension}`, import.meta.url))
   const servers = { box: { command: process.execPath, args: [path] } }
-  const gateway = await Gateway.start({ servers })
+  const gateway = await Gateway.start({ servers, gateway: settings })
   await gateway.waitFor('up', 'box')
   const open = () => RawClient.open(gateway.mcp('box'), { capabilities })
   const [leaver, bystander] = [await open(), await open()]
   return { gateway, leaver, bystander }
+}
+
+/** The result of a reply that has to be none of an error. */
+function resultOf({ messages }: RawReply): Json {
+  assert.ok(messages[0] !== undefined && 'result' in messages[0], JSON.stringify(messages))
+  return messages[0].result as Json
 }
 
 /** Has the leaver begin a call; its end is not waited for. */
@@ -73,6 +80,17 @@ test('once the process has answered a call that was given up, it can ask again',
     'elicitation/create',
     'notifications/message',
   ])
+})
+
+test('an agent without a session keeps its task, however many other kinds of clients come', async () => {
+  const { gateway } = await stage({ limits: { perClient: { callers: 3 } } })
+  const owner = new ModernClient(gateway.mcp('box'), { tasks: {} })
+  const begun = resultOf(await owner.call('begin_task'))
+  const { taskId } = begun.task as { taskId: string }
+  for (let n = 0; n < 8; n++)
+    resultOf(await new ModernClient(gateway.mcp('box'), { [`kind-${n}`]: {} }).call('held'))
+  const get = owner.request('tasks/get', { taskId })
+  assert.equal(resultOf(await owner.post(get, { 'mcp-name': taskId })).status, 'working')
 })
 
 test("an agent's tasks are found by no other, and listed to no other", async () => {

@@ -41,7 +41,7 @@ const sessions = z
     perClient: count(1_000_000)
       .optional()
       .describe(
-        'Of them for one client, told apart by its address (IPv6: its first 64 bits). Default: half of `max`, for behind a proxy all clients may have one address. When there is no room, a client with fewer sessions gets that of the longest idle one of the client with the most.',
+        'Of them for one client, told apart by its address (IPv6: its first 64 bits). Default: half of `max`, for behind a proxy all clients may have one address. When there is no room, a client with fewer sessions gets that of the longest idle one of the client with the most; where nobody has more, that of one which had no request yet.',
       ),
     unused: duration({ min: 1_000 })
       .default(5 * 60_000)
@@ -113,7 +113,7 @@ const perClient = z
     callers: count(1_024)
       .optional()
       .describe(
-        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Default: 512.',
+        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Where there is no room, whoever has the most of them, told apart by credentials as well, makes it: with one that is idle, that only listens, or that waits for a task, in this order. Default: 512.',
       ),
     connections: count(1_000_000)
       .optional()

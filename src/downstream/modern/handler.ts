@@ -71,6 +71,7 @@ export class ModernHandler {
     this.#relay = new Relay(live, clock, guards)
     this.listening = new Listening(live, clock)
     const drop = (caller: PooledCaller) => {
+      this.listening.endOf(caller)
       for (const server of live.current.servers.values()) void server.upstreamSessions.drop(caller)
     }
     this.#pool = new CallerPool(

@@ -78,11 +78,28 @@ export class Listening {
     }
   }
 
+  /** Says goodbye to all subscriptions of a caller that is dropped: its upstream sessions end, so no server is told. */
+  endOf(caller: PooledCaller): void {
+    if (!caller.listening) return
+    this.#resources.forgetAll(caller)
+    for (const listener of [...this.#open]) {
+      if (listener.caller !== caller) continue
+      this.#forget(listener)
+      listener.subscription.end()
+    }
+  }
+
   #remove(listener: Listener): void {
-    if (!this.#open.delete(listener)) return
+    if (this.#forget(listener))
+      this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
+  }
+
+  /** False when that was done before. */
+  #forget(listener: Listener): boolean {
+    if (!this.#open.delete(listener)) return false
     listener.over()
     listener.caller.listeners.delete(listener.receive)
-    this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
+    return true
   }
 }
 
@@ -147,6 +164,11 @@ class WantedResources {
     }
     this.#tell(wanting, wants)
     this.#forget(wanting)
+  }
+
+  /** For a caller of which nothing is being told. */
+  forgetAll(caller: PooledCaller): void {
+    this.#wants.delete(caller)
   }
 
   #of({ caller, endpoint }: Wanting): Wants {

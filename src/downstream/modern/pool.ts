@@ -1,18 +1,24 @@
 import { createHash } from 'node:crypto'
-import type { Answer, Caller, Message } from '../../mesh/call.ts'
+import type { Answer, Caller, CallResult, Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import { implementation } from '../../protocol/identity.ts'
-import { errorText, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
+import { errorText, isObject, METHOD_NOT_FOUND, resultText } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { fanOut } from '../../upstreams/fan-out.ts'
+import { Owners } from '../../upstreams/shared/owners.ts'
+import { toldTask } from '../../upstreams/shared/tasks.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 
 /** Takes what a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void
+
+/** What a caller is in use for; the higher, the more is lost with it. */
+const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
+type Use = (typeof Use)[keyof typeof Use]
 
 /** On behalf of whom servers are called for all modern clients that are alike. */
 export class PooledCaller implements Caller {
@@ -24,26 +30,31 @@ export class PooledCaller implements Caller {
   /** The most verbose log level that each server was asked for, by the server's name. */
   readonly levels = new Map<string, string>()
   readonly client: string
+  readonly principal: string
   readonly #hear: Listener
+  readonly #tasks: Owners<PooledCaller>
   usedAt: Millis = -Infinity
   /** How many calls are under way. */
   calls = 0
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /** `client` is that which came first: its share is used. */
+  /** `client` and `principal` are those which came first: their share is used. `tasks` are those of all callers. */
   constructor(
     clock: Clock,
     id: string,
-    client: string,
+    { client, principal }: Pick<PooledCaller, 'client' | 'principal'>,
     clientInfo: unknown,
     capabilities: unknown,
     headers: Readonly<Record<string, string>>,
     hear: Listener,
+    tasks: Owners<PooledCaller>,
   ) {
     this.id = id
     this.client = client
+    this.principal = principal
     this.#hear = hear
+    this.#tasks = tasks
     this.headers = headers
     this.#changes = new Coalescing(clock, ({ server, message }) => this.#tell(server, message))
     this.initializeParams = {
@@ -57,9 +68,20 @@ export class PooledCaller implements Caller {
     return this.listeners.size > 0
   }
 
-  /** Whether somebody would miss its upstream sessions right now. */
-  get busy(): boolean {
-    return this.calls > 0 || this.listening
+  /** For what somebody would miss its upstream sessions right now, from the least on. */
+  get use(): Use {
+    if (this.calls > 0) return Use.Calls
+    if (this.#tasks.isWorkingFor(this)) return Use.Task
+    return this.listening ? Use.Listening : Use.None
+  }
+
+  /** Takes the answer to a request on an endpoint, that of all servers unless one is named: it may be about a task. */
+  answered(server: string | undefined, method: string, { result }: CallResult['value']): void {
+    const told = isObject(result) ? toldTask(method, result) : undefined
+    if (told === undefined) return
+    const id = `${server ?? ''} ${told.id}`
+    if (told.isNew) this.#tasks.add(id, this, told.isOpen, told.keepMs)
+    else this.#tasks.over(id)
   }
 
   /** An id that no other call of this caller has: its clients all count for themselves. */
@@ -107,13 +129,14 @@ export class CallerPool {
   readonly #callers = new Map<string, PooledCaller>()
   /** What each of them keeps of its clients' words. */
   readonly #kept = new Map<PooledCaller, Holding>()
+  readonly #tasks: Owners<PooledCaller>
   readonly #quota: Quota
   readonly #initializeParamsQuota: EvictingQuota
 
   /**
-   * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; of those that
-   * nobody uses right now, the one unused for longest makes room. `drop` ends a caller's upstream sessions; `hear` gets what
-   * servers send outside of calls before anybody else does.
+   * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; see
+   * `#replaceable` for which makes room. `drop` ends a caller's upstream sessions; `hear` gets what
+   * servers send outside of calls before anybody else does. `drop` also ends who listens.
    */
   constructor(
     clock: Clock,
@@ -127,6 +150,7 @@ export class CallerPool {
     this.#initializeParamsQuota = initializeParamsQuota
     this.#drop = drop
     this.#hear = hear
+    this.#tasks = new Owners(clock)
   }
 
   get size(): number {
@@ -149,13 +173,23 @@ export class CallerPool {
     let caller = this.#callers.get(key)
     if (caller === undefined) {
       const bytes = initializeBytes([clientInfo, capabilities], headers)
-      const full = this.#makeRoom(client) ?? this.#initializeParamsQuota.makeRoom(client, principal, bytes)
+      const full =
+        this.#makeRoom(client, principal) ?? this.#initializeParamsQuota.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
       const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
-      caller = new PooledCaller(this.#clock, id, client, clientInfo, capabilities, headers, this.#hear)
-      this.#keep(key, caller, principal, bytes)
+      caller = new PooledCaller(
+        this.#clock,
+        id,
+        { client, principal },
+        clientInfo,
+        capabilities,
+        headers,
+        this.#hear,
+        this.#tasks,
+      )
+      this.#keep(key, caller, bytes)
     }
     const now = this.#clock.now()
     // Moved to the end: the map's order is that of use, as precisely as it needs to be.
@@ -171,30 +205,59 @@ export class CallerPool {
     for (const [key, caller] of this.#callers) this.#end(key, caller)
   }
 
-  /** One that is in use never makes room: with it would end calls and streams of clients that have done nothing. */
-  #makeRoom(client: string): GatewayError | undefined {
+  #makeRoom(client: string, principal: string): GatewayError | undefined {
     const now = this.#clock.now()
     for (const [key, caller] of this.#callers) {
       if (now - caller.usedAt <= IDLE_MS) break
-      if (!caller.busy) this.#end(key, caller)
+      if (caller.use === Use.None) this.#end(key, caller)
     }
     const limit = this.#quota.exceeds(client)
     if (limit === undefined) return undefined
-    for (const [key, caller] of this.#callers) {
-      if (caller.busy || (limit === 'perClient' && caller.client !== client)) continue
-      this.#end(key, caller)
-      return undefined
-    }
-    return this.#quota.refuse(limit)
+    const replaceable = this.#replaceable(limit, { client, principal })
+    if (replaceable === undefined) return this.#quota.refuse(limit)
+    this.#end(...replaceable)
+    return undefined
   }
 
-  #keep(key: string, caller: PooledCaller, principal: string, bytes: number): void {
+  /**
+   * Which caller makes room for a newcomer: one that is not in use, of the newcomer's own or of somebody who has more. Where
+   * there is none, who has more even then loses one that only listens, or else one with an open task: nobody keeps others out by
+   * many kinds, and nobody loses one in use to its own next one. Calls under way are never ended. Of several goes the one
+   * that is missed least, of whoever has the most, unused for longest.
+   */
+  #replaceable(limit: 'max' | 'perClient', newcomer: Pick<PooledCaller, 'client' | 'principal'>) {
+    const counts = new Map<string, number>()
+    for (const caller of this.#callers.values())
+      counts.set(shareOf(caller), (counts.get(shareOf(caller)) ?? 0) + 1)
+    const own = { all: this.#quota.of(newcomer.client), principal: counts.get(shareOf(newcomer)) ?? 0 }
+    let found: [string, PooledCaller] | undefined
+    let least: readonly [use: Use, most: number, mostOfPrincipal: number] = [Use.Calls, 0, 0]
+    for (const [key, caller] of this.#callers) {
+      const isNeighbour = caller.client === newcomer.client
+      const use = caller.use
+      if (use > least[0] || use === Use.Calls || (limit === 'perClient' && !isNeighbour)) continue
+      const all = this.#quota.of(caller.client)
+      const ofPrincipal = counts.get(shareOf(caller)) ?? 0
+      const more = isNeighbour ? ofPrincipal - own.principal : all - own.all
+      const isOwn = isNeighbour && caller.principal === newcomer.principal
+      if (use === Use.None ? !isOwn && more < 1 : more < 2) continue
+      const isLess = use < least[0] || all > least[1] || (all === least[1] && ofPrincipal > least[2])
+      if (isLess)
+        [found, least] = [
+          [key, caller],
+          [use, all, ofPrincipal],
+        ]
+    }
+    return found
+  }
+
+  #keep(key: string, caller: PooledCaller, bytes: number): void {
     const clock = this.#clock
     const holding: Holding = {
       client: caller.client,
-      principal,
+      principal: caller.principal,
       get idleMs() {
-        return caller.busy ? 0 : clock.now() - caller.usedAt
+        return caller.use === Use.None ? clock.now() - caller.usedAt : 0
       },
       end: () => this.#end(key, caller),
     }
@@ -208,10 +271,15 @@ export class CallerPool {
     const kept = this.#kept.get(caller)
     this.#kept.delete(caller)
     if (kept !== undefined) this.#initializeParamsQuota.drop(kept)
+    this.#tasks.left(caller)
     caller.close()
     this.#drop(caller)
   }
 }
+
+/** Whose share of the callers one is: several may share an address. */
+const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
+  `${client} ${principal}`
 
 /** The server that asked is gone. */
 function ignore(): void {}

@@ -75,6 +75,8 @@ export class Relay {
     const request = mirrored === undefined ? plain : { ...plain, mirrored }
     const done = (response: Response) => {
       caller.calls--
+      if (response.value !== undefined)
+        caller.answered(endpoint.server, exchange.envelope.method, response.value)
       this.#running.delete(exchange)
       lease.release()
       if (response.retryAfterMs !== undefined) {

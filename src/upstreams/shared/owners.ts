@@ -124,6 +124,13 @@ export class Owners<Owner> {
     this.#nextExpiry = Math.min(this.#nextExpiry, latest)
   }
 
+  /** Whether the server may be at work for an owner. */
+  isWorkingFor(owner: Owner): boolean {
+    this.#sweep()
+    const share = this.#shares.get(owner)
+    return share !== undefined && (share.open.size > 0 || share.forgottenUntil > this.#clock.now())
+  }
+
   /** For whom the server may be at work: one caller, nobody, or that cannot be told. */
   working(): Owner | 'nobody' | 'unclear' {
     this.#sweep()

@@ -30,6 +30,34 @@ export function keptMs({ ttlMs, ttl }: Readonly<Record<string, unknown>>): numbe
   return typeof said === 'number' ? said : undefined
 }
 
+/** What an answer says of a task. */
+export interface ToldTask {
+  readonly id: string
+  /** Whether the answer is the first word of it. */
+  readonly isNew: boolean
+  /** Whether the server may still be at work for it. */
+  readonly isOpen: boolean
+  readonly keepMs: number | undefined
+}
+
+/** What an answer to a request says of a task; undefined when it is about none, or says nothing new. */
+export function toldTask(method: string, result: Readonly<Record<string, unknown>>): ToldTask | undefined {
+  const isNew = method === 'tools/call'
+  if (!isNew && !naming.has(method)) return undefined
+  const task = isNew ? createdTask(result) : isObject(result.task) ? result.task : result
+  // The result of a task is all that is left to come of it.
+  const named = method === 'tasks/result' ? relatedTask(result) : task?.taskId
+  const isOpen = method !== 'tasks/result' && !terminal.has(task?.status)
+  if (task === undefined || typeof named !== 'string' || !(isNew || !isOpen)) return undefined
+  return { id: named, isNew, isOpen, keepMs: keptMs(task) }
+}
+
+/** The task that a message belongs to, by its own word. */
+function relatedTask({ _meta: meta }: Readonly<Record<string, unknown>>): unknown {
+  const related = isObject(meta) ? meta[RELATED_TASK] : undefined
+  return isObject(related) ? related.taskId : undefined
+}
+
 /** What a server says of a task that it does not have. */
 export function taskNotFound(id: RequestId): Outcome {
   const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
@@ -60,14 +88,9 @@ export class Tasks {
     const { result } = reply.value
     if (!isObject(result)) return reply
     if (method === 'tasks/list') return this.#onlyOwn(caller, result, reply)
-    if (method === 'tools/call') {
-      const task = createdTask(result)
-      if (typeof task?.taskId === 'string')
-        this.#owners.add(task.taskId, caller, !terminal.has(task.status), keptMs(task))
-    } else if (naming.has(method)) {
-      const task = isObject(result.task) ? result.task : result
-      if (terminal.has(task.status)) this.#owners.over(task.taskId)
-    }
+    const told = toldTask(method, result)
+    if (told?.isNew) this.#owners.add(told.id, caller, told.isOpen, told.keepMs)
+    else if (told !== undefined) this.#owners.over(told.id)
     return reply
   }
 

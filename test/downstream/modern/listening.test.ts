@@ -129,9 +129,9 @@ async function leaving(t: TestContext, answer: (request: McpRequest) => Promise<
 test('a caller is in use until its resources are given back: nobody drops it before', async (t) => {
   const answered = later<undefined>()
   const { bench, caller } = await leaving(t, (request) => answered.promise.then(() => result(request, '{}')))
-  assert.deepEqual([caller.listening, caller.busy], [false, true])
+  assert.deepEqual([caller.listening, caller.use > 0], [false, true])
   answered.resolve(undefined)
-  await until('all was given back', () => bench.requests.length === 80 && !caller.busy)
+  await until('all was given back', () => bench.requests.length === 80 && caller.use === 0)
 })
 
 test('a request that breaks holds up none of the later ones', async (t) => {
@@ -140,7 +140,7 @@ test('a request that breaks holds up none of the later ones', async (t) => {
     if (broken++ === 0) throw new Error('a defect')
     return '{}'
   })
-  await until('all was given back', () => bench.requests.length === 80 && !caller.busy)
+  await until('all was given back', () => bench.requests.length === 80 && caller.use === 0)
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })
   await until('it is asked for again', () => bench.requests.length === 81)
 })
@@ -150,7 +150,7 @@ test('a server that never answers is not asked on for a caller that listens no m
   const { bench, caller } = await leaving(t, () => (isSilent ? new Promise(() => undefined) : '{}'))
   assert.equal(bench.requests.length, 40 + 16)
   await bench.clock.advance(10_000)
-  await until('it is given up', () => !caller.busy)
+  await until('it is given up', () => caller.use === 0)
   assert.equal(bench.requests.length, 40 + 16)
   isSilent = false
   await listening(bench, 2, { resourceSubscriptions: ['a://1'] })

@@ -147,6 +147,62 @@ test('a greedy client takes its own share, and neither the callers nor the room 
   assert.deepEqual(dropped, [own[0]])
 })
 
+test('an owner of an open task keeps its place among its own kinds until the task has ended', async () => {
+  const { clock, dropped, of } = pool({ max: 3, perClient: 3 })
+  const owner = of('owner')
+  const begun = { result: { resultType: 'task', taskId: 't', status: 'working', ttlMs: null } }
+  owner.answered('box', 'tools/call', begun)
+  for (let n = 0; n < 600; n++) of(String(n))
+  await clock.advance(IDLE_MS + 1)
+  of('later')
+  assert.ok(!dropped.includes(owner))
+  assert.equal(of('owner'), owner)
+  owner.answered('box', 'tasks/get', { result: { taskId: 't', status: 'completed' } })
+  await clock.advance(2_000)
+  for (let n = 0; n < 3; n++) of(String(n))
+  assert.ok(dropped.includes(owner))
+})
+
+for (const [held, hold] of [
+  ['that listen', (caller: PooledCaller) => caller.listeners.add(() => undefined)],
+  [
+    'with open tasks',
+    (caller: PooledCaller) =>
+      caller.answered('box', 'tools/call', { result: { task: { taskId: caller.id, status: 'working' } } }),
+  ],
+] as const)
+  test(`many kinds ${held} lock out neither another token at the same address nor another address`, () => {
+    const { dropped, callers } = pool({ max: 6, perClient: 4 })
+    const from = (client: string, token: string, name: string) => callers.of(client, { name }, {}, {}, token)
+    const greedy = ['0', '1', '2', '3'].map((name) => from('proxy', 'greedy', name) as PooledCaller)
+    for (const caller of greedy) hold(caller)
+    assert.ok(isGatewayError(from('proxy', 'greedy', '4')))
+    const other = from('proxy', 'other', '0') as PooledCaller
+    hold(other)
+    assert.deepEqual(dropped, [greedy[0]])
+    hold(from('proxy', 'other', '1') as PooledCaller)
+    // Both have as many now: they do not take turns in ending what the other one has.
+    assert.ok(isGatewayError(from('proxy', 'other', '2')))
+    for (const name of ['0', '1']) hold(from('elsewhere', '', name) as PooledCaller)
+    hold(from('third', '', '2') as PooledCaller)
+    assert.equal(dropped.length, 3)
+    assert.ok(dropped.every(({ client }) => client === 'proxy'))
+  })
+
+test('kinds with calls under way never make room, nor do idle ones for who has more of them', () => {
+  const { dropped, callers } = pool({ max: 4, perClient: 4 })
+  const from = (token: string, name: string) => callers.of('proxy', { name }, {}, {}, token)
+  const calling = ['0', '1', '2'].map((name) => from('greedy', name) as PooledCaller)
+  for (const caller of calling) caller.calls = 1
+  assert.ok(!isGatewayError(from('other', '0')))
+  assert.ok(isGatewayError(from('greedy', '3')))
+  assert.ok(!isGatewayError(from('other', '1')))
+  assert.deepEqual(
+    dropped.map(({ principal }) => principal),
+    ['other'],
+  )
+})
+
 test('closing the pool drops all', () => {
   const { dropped, callers, of } = pool()
   of('a')
