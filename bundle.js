@@ -18,6 +18,7 @@ const bundle = await rolldown({
   // Programs and threads of their own are started from files beside that of who starts them: all lie in one folder.
   input: {
     main: 'src/main.ts',
+    'records-process': 'src/gateway/records-process.ts',
     supervisor: 'src/upstreams/stdio/supervisor.ts',
     'load-worker': 'src/config/load-worker.ts',
     'judge-worker': 'src/experiments/judge-worker.ts',

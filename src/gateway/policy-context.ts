@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto'
-import { chmod } from 'node:fs/promises'
+import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { ClassicLevel } from 'classic-level'
 import { LRUCache } from 'lru-cache'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { DurableRecord, DurableRecords, DurableStore } from '../mesh/durable.ts'
@@ -13,6 +12,7 @@ import type { Log } from '../telemetry/log.ts'
 import { notePolicies } from '../telemetry/events.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { makeFolder } from '../units/folder.ts'
+import { type Level, LevelProcess } from './records-level.ts'
 
 /** What the policies of a gateway may touch, and what they remember. */
 export interface GatewayPolicyContext extends PolicyContext {
@@ -49,6 +49,8 @@ export interface DurableParts {
   readonly stateDir: string | undefined
   readonly clock: Clock
   readonly log: Log
+  /** Makes the LevelDB in a folder; one in a process of its own unless given. */
+  readonly level?: (folder: string) => Level
 }
 
 export interface ClosableStore extends DurableStore {
@@ -76,6 +78,9 @@ const CLOSE_MS: Millis = 2_000
 /** How often what nobody has taken is looked through for what has expired, in milliseconds. */
 const SWEEP_MS: Millis = 60_000
 
+/** Beside the store, the process of the gateway that has it open, or had it last: for messages. */
+const HOLDER = 'gateway.pid'
+
 /** A record on disk: there, the wall time at which it expires stands before its JSON. */
 interface Left {
   readonly key: string
@@ -90,16 +95,24 @@ interface Left {
  * are answers of other agents. One that cannot be opened is no reason not to start: the log says so, and until the
  * next start nothing outlives the process. One that is damaged is repaired, as far as that goes.
  *
+ * Rejects when another gateway has it open: two of them would overwrite what each keeps in `stateDir`. The lock is the
+ * operating system's, which ends it with the process that holds it.
+ *
  * A write is in the hands of the operating system before it counts as written, and not on the disk: it outlives the
  * process, however that ends, and not the loss of power.
  */
-export async function openDurable({ stateDir, clock, log }: DurableParts): Promise<OpenedStore> {
+export async function openDurable({
+  stateDir,
+  clock,
+  log,
+  level: levelIn = (folder) => new LevelProcess(folder),
+}: DurableParts): Promise<OpenedStore> {
   if (stateDir === undefined) return {}
   const folder = join(stateDir, 'records')
   try {
     makeFolder(folder, 0o700)
     await chmod(folder, 0o700)
-    const level = await openLevel(folder, log)
+    const level = await openLevel(levelIn(folder), folder, log)
     const store = new LevelStore(level, clock, log)
     try {
       await store.load()
@@ -107,25 +120,29 @@ export async function openDurable({ stateDir, clock, log }: DurableParts): Promi
       await level.close()
       throw error
     }
+    await writeFile(join(stateDir, HOLDER), String(process.pid), { mode: 0o600 })
     return { store }
   } catch (error) {
     const cause = causeOf(error)
+    if (cause.code === 'LEVEL_LOCKED') {
+      const holder = await readFile(join(stateDir, HOLDER), 'utf8').catch(() => 'unknown')
+      throw new Error(
+        `another gateway uses ${stateDir} (process ${holder.trim()}): end it, or set another gateway.stateDir`,
+      )
+    }
     log.warn({ folder, ...cause }, 'cannot open the store: idempotency keys will not outlive this process')
-    return { problem: cause.code === 'LEVEL_LOCKED' ? 'another process uses it' : cause.message }
+    return { problem: cause.message }
   }
 }
 
-async function openLevel(folder: string, log: Log): Promise<ClassicLevel> {
-  // Loaded only where it is wanted: it is native code, which not every platform has.
-  const { ClassicLevel } = await import('classic-level')
-  const level = new ClassicLevel(folder)
+async function openLevel(level: Level, folder: string, log: Log): Promise<Level> {
   try {
     await level.open()
   } catch (error) {
     const { code } = causeOf(error)
     if (code !== 'LEVEL_CORRUPTION') throw error
     log.warn({ folder, code }, 'the store is damaged: repairing it, some idempotency keys may be lost')
-    await ClassicLevel.repair(folder)
+    await level.repair()
     await level.open()
   }
   return level
@@ -138,7 +155,7 @@ function causeOf(error: unknown): { code: string | undefined; message: string } 
 }
 
 class LevelStore implements ClosableStore {
-  readonly #level: ClassicLevel
+  readonly #level: Level
   readonly #clock: Clock
   readonly #log: Log
   /** What an earlier process left and nobody has taken, by its owner. */
@@ -162,7 +179,7 @@ class LevelStore implements ClosableStore {
   #closed = false
   #closing: Promise<void> | undefined
 
-  constructor(level: ClassicLevel, clock: Clock, log: Log) {
+  constructor(level: Level, clock: Clock, log: Log) {
     this.#level = level
     this.#clock = clock
     this.#log = log
@@ -175,17 +192,18 @@ class LevelStore implements ClosableStore {
     const found: Left[] = []
     const useless: string[] = []
     let total = 0
-    for await (const [key, text] of this.#level.iterator()) {
-      const space = text.indexOf(' ')
-      const expiresAt = Number(text.slice(0, space))
-      const bytes = Buffer.byteLength(key) + Buffer.byteLength(text)
-      const fits = found.length < MAX_RECORDS && total + bytes <= MAX_BYTES
-      if (!fits || !(expiresAt > now)) useless.push(key)
-      else {
-        total += bytes
-        found.push({ key, bytes, expiresAt, json: text.slice(space + 1) })
+    for await (const entries of this.#level.entries())
+      for (const [key, text] of entries) {
+        const space = text.indexOf(' ')
+        const expiresAt = Number(text.slice(0, space))
+        const bytes = Buffer.byteLength(key) + Buffer.byteLength(text)
+        const fits = found.length < MAX_RECORDS && total + bytes <= MAX_BYTES
+        if (!fits || !(expiresAt > now)) useless.push(key)
+        else {
+          total += bytes
+          found.push({ key, bytes, expiresAt, json: text.slice(space + 1) })
+        }
       }
-    }
     if (useless.length > 0) await this.#level.batch(useless.map((key) => ({ type: 'del', key })))
     found.sort((a, b) => a.expiresAt - b.expiresAt)
     for (const left of found) {

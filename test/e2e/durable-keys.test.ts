@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, readFile, readlink, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { main } from '../support/main.ts'
 import { until } from '../support/until.ts'
+import { descendantsOf } from './support/family.ts'
 import { FlakyServer } from './support/flaky.ts'
-import { cleanUp, Gateway, newFolder } from './support/gateway.ts'
+import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
 import { dataOf, keyedWrite } from './support/keyed-write.ts'
+import { Program } from './support/program.ts'
 
 let server: FlakyServer
 
@@ -75,10 +78,47 @@ test('an answer that was there before the gateway ended is given again, however 
   }
 })
 
-test('a gateway whose store belongs to another one starts, serves calls with a key, and warns', async () => {
+test('a gateway does not start on the folder of another one, and names both; once that is dead it does', async () => {
   const stateDir = join(await newFolder(), 'state')
+  const first = await start(stateDir)
+  const file = join(await newFolder(), 'second.json')
+  const parts = { gateway: { stateDir }, servers: { flaky: { url: server.url } } }
+  await writeFile(file, configText(parts))
+  const second = new Program([main, 'start', '--config', file])
+  assert.deepEqual(await second.ended, { code: 1, signal: null })
+  const { pid } = first.program
+  assert.match(second.lines.join(), new RegExp(`another gateway uses ${stateDir} \\(process ${pid}\\)`))
+  assert.match(JSON.stringify(await keyedWrite(first.mcp('flaky'), 'order')), /written/)
+  await end(first, 'SIGKILL')
   await start(stateDir)
-  const second = await start(stateDir)
-  assert.match(JSON.stringify(await keyedWrite(second.mcp('flaky'), 'order')), /written/)
-  assert.ok(second.log.some(({ level, code }) => level === 40 && code === 'LEVEL_LOCKED'))
 })
+
+test('a program that the gateway starts inherits none of its files, sockets and pipes', async () => {
+  const stateDir = join(await newFolder(), 'state')
+  // It opens nothing itself, and waits for more input than it gets.
+  const idle = { command: 'tail', args: ['-c', '1'] }
+  const gateway = await Gateway.start({ gateway: { stateDir }, servers: { idle } })
+  let idler: number | undefined
+  await until('the program runs', async () => {
+    for (const pid of descendantsOf(gateway.program.pid))
+      if ((await readFile(`/proc/${pid}/cmdline`, 'utf8')).startsWith('tail\0')) idler = pid
+    return idler !== undefined
+  })
+  const inherited = [...(await openIn(idler!))].filter(([descriptor]) => Number(descriptor) > 2)
+  // Such as the gateway has from whoever started this test are not its own.
+  const others = new Set((await openIn('self')).values())
+  assert.deepEqual(
+    inherited.filter(([, what]) => !others.has(what)),
+    [],
+  )
+})
+
+/** What the descriptors of a process stand for, by their numbers. */
+async function openIn(pid: number | 'self'): Promise<Map<string, string>> {
+  const folder = `/proc/${pid}/fd`
+  const open = (await readdir(folder)).map(async (descriptor) => {
+    const what = await readlink(join(folder, descriptor)).catch(() => 'closed meanwhile')
+    return [descriptor, what] as const
+  })
+  return new Map(await Promise.all(open))
+}

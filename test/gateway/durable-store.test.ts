@@ -5,8 +5,11 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { ClassicLevel } from 'classic-level'
 import { type ClosableStore, openDurable } from '../../src/gateway/policy-context.ts'
+import { OwnLevel } from '../support/level.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
+import { isAlive, ownChildren } from '../support/processes.ts'
+import { until } from '../support/until.ts'
 
 const owner = { kind: 'kind', set: 'default', server: 'a' }
 const FAR = Date.UTC(2030, 0, 1)
@@ -19,8 +22,9 @@ async function setUp(t: TestContext) {
   const { log, lines } = recordedLog()
   const stores: ClosableStore[] = []
   t.after(() => Promise.all(stores.map((store) => store.close())))
+  const level = (folder: string) => new OwnLevel(folder)
   const open = async () => {
-    const { store } = await openDurable({ stateDir, clock, log })
+    const { store } = await openDurable({ stateDir, clock, log, level })
     if (store !== undefined) stores.push(store)
     return store
   }
@@ -92,14 +96,28 @@ test('nobody but its owner may enter the folder, whatever was allowed before', a
   assert.equal((await stat(folder)).mode & 0o777, 0o700)
 })
 
-test('a store that another process has open is done without, and the log says so', async (t) => {
-  const { open, lines } = await setUp(t)
-  const store = (await open())!
-  assert.equal(await open(), undefined)
-  const { level, code, msg } = lines.at(-1)!
-  assert.deepEqual([level, code], [40, 'LEVEL_LOCKED'])
-  assert.match(String(msg), /cannot open the store: idempotency keys will not outlive this process/)
-  await store.of(owner).put('one', 1, FAR)
+test('a process of its own has the store, repairs it, keeps what was put, and is replaced when it is lost', async (t) => {
+  const { stateDir, folder, clock, lines } = await setUp(t)
+  const { log } = recordedLog()
+  const before = ownChildren()
+  const open = async () => (await openDurable({ stateDir, clock, log })).store!
+  const first = await open()
+  const large = 'x'.repeat(1024 ** 2)
+  for (let n = 0; n < 5; n++) await first.of(owner).put(`k${n}`, large, FAR)
+  const [pid] = ownChildren().filter((each) => !before.includes(each))
+  process.kill(pid!, 'SIGKILL')
+  await until('the process is gone', () => !isAlive(pid!))
+  await clock.advance(5_000)
+  await first.of(owner).put('later', 1, FAR)
+  await clock.advance(5_000)
+  await first.of(owner).put('last', 1, FAR)
+  await first.close()
+  await writeFile(join(folder, 'CURRENT'), 'damaged')
+  const second = await open()
+  assert.equal(second.of(owner).take().length, 7)
+  await second.close()
+  await until('no process is left', () => ownChildren().every((each) => before.includes(each)))
+  assert.deepEqual(lines, [])
 })
 
 test('a folder that cannot be written to is done without', async (t) => {

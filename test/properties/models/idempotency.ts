@@ -7,6 +7,7 @@ import { setImmediate } from 'node:timers/promises'
 import { openDurable } from '../../../src/gateway/policy-context.ts'
 import type { Runs } from '../../../src/policies/idempotency/runs.ts'
 import { errorOf, leaving, read, setUp } from '../../policies/idempotency/keyed.ts'
+import { OwnLevel } from '../../support/level.ts'
 import { testPolicyContext } from '../../support/policy-context.ts'
 import { recordedLog } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -150,7 +151,8 @@ const durable = asyncTarget(
     const stateDir = await mkdtemp(join(tmpdir(), 'breakwater-model-'))
     const clock = new ManualClock()
     const { log, lines } = recordedLog()
-    const open = async () => (await openDurable({ stateDir, clock, log })).store!
+    const level = (folder: string) => new OwnLevel(folder)
+    const open = async () => (await openDurable({ stateDir, clock, log, level })).store!
     const model = new Map<string, { owner: string; id: string; value: number; expiresAt: number }>()
     let store = await open()
     try {

@@ -1,0 +1,139 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+/** As much of a LevelDB as the store needs. Whatever fails rejects with an error that has LevelDB's `code`. */
+export interface Level {
+  open(): Promise<void>
+  /** Makes the best of a damaged one, which is not open. */
+  repair(): Promise<void>
+  batch(changes: readonly Change[]): Promise<void>
+  /** All entries, in batches. */
+  entries(): AsyncIterable<readonly Entry[]>
+  close(): Promise<void>
+}
+
+export type Entry = readonly [key: string, value: string]
+
+export type Change =
+  | { readonly type: 'put'; readonly key: string; readonly value: string }
+  | { readonly type: 'del'; readonly key: string }
+
+/** What the process of a LevelDB is asked for; `next` gives the entries that follow those of the last `next`. */
+export type Asked =
+  | { readonly what: 'open' | 'repair' | 'next' | 'close' }
+  | { readonly what: 'batch'; readonly changes: readonly Change[] }
+
+export interface Answer {
+  readonly entries?: readonly Entry[]
+  readonly failure?: { readonly code: string | undefined; readonly message: string }
+}
+
+const program = fileURLToPath(new URL('./records-process.js', import.meta.url))
+
+interface Waiting {
+  readonly resolve: (answer: Answer) => void
+  readonly reject: (error: Error) => void
+}
+
+/**
+ * A LevelDB in a process of its own. LevelDB opens its files so that every program which is started from its process
+ * inherits them, whatever user that program runs as; the gateway starts servers, and this process nothing. It outlives a
+ * gateway that is killed for as long as it takes to write what it has got.
+ */
+export class LevelProcess implements Level {
+  readonly #folder: string
+  #child: ChildProcess | undefined
+  /** In the order in which they were asked: they are answered in it. */
+  readonly #waiting: Waiting[] = []
+
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  async open(): Promise<void> {
+    this.#child ??= this.#start()
+    try {
+      await this.#ask({ what: 'open' })
+    } catch (error) {
+      // Damaged ones are repaired, and opened once more.
+      if ((error as NodeJS.ErrnoException).code !== 'LEVEL_CORRUPTION') this.#end()
+      throw error
+    }
+  }
+
+  async repair(): Promise<void> {
+    await this.#ask({ what: 'repair' })
+  }
+
+  async batch(changes: readonly Change[]): Promise<void> {
+    await this.#ask({ what: 'batch', changes })
+  }
+
+  async *entries(): AsyncIterable<readonly Entry[]> {
+    for (;;) {
+      const { entries = [] } = await this.#ask({ what: 'next' })
+      if (entries.length === 0) return
+      yield entries
+    }
+  }
+
+  async close(): Promise<void> {
+    if (this.#child === undefined) return
+    try {
+      await this.#ask({ what: 'close' })
+    } finally {
+      this.#end()
+    }
+  }
+
+  #start(): ChildProcess {
+    // A session of its own, out of reach of Ctrl-C; and nothing of our environment, which may hold secrets.
+    const child = fork(program, [this.#folder], {
+      cwd: '/',
+      env: {},
+      execArgv: ['--max-semi-space-size=1'],
+      detached: true,
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    })
+    const lost = (why: string) => {
+      if (this.#child !== child) return
+      this.#child = undefined
+      for (const { reject } of this.#waiting.splice(0))
+        reject(Object.assign(new Error(`the process of the store ${why}`), { code: 'LEVEL_PROCESS_LOST' }))
+    }
+    child.on('message', (answer: Answer) => this.#answered(answer))
+    child.once('error', ({ message }) => lost(`cannot be started (${message})`))
+    child.once('exit', (code, signal) => lost(`ended (${signal ?? `exit code ${code}`})`))
+    child.once('disconnect', () => lost('was lost'))
+    child.unref()
+    child.channel?.unref()
+    return child
+  }
+
+  #end(): void {
+    const child = this.#child
+    this.#child = undefined
+    if (child?.connected) child.disconnect()
+  }
+
+  #answered(answer: Answer): void {
+    const { resolve, reject } = this.#waiting.shift() ?? {}
+    if (this.#waiting.length === 0) this.#child?.channel?.unref()
+    const { failure } = answer
+    if (failure === undefined) resolve?.(answer)
+    else reject?.(Object.assign(new Error(failure.message), { code: failure.code }))
+  }
+
+  #ask(asked: Asked): Promise<Answer> {
+    const child = this.#child
+    if (child === undefined) return Promise.reject(new Error('the process of the store has ended'))
+    // It holds the gateway only while somebody waits for it.
+    child.channel?.ref()
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ resolve, reject })
+      // A process that is lost answers nothing, and says so by its end.
+      child.send(asked, () => undefined)
+    })
+  }
+}
