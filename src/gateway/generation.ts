@@ -203,6 +203,7 @@ function createServer(
     ...parts,
     initializeParams: ownInitializeParams,
     refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),
+    withheld: () => parts.metrics.requestsWithheld.inc({ server: name }),
     faults: parts.chaos.layers.discovery,
   })
   return new Server({

@@ -24,6 +24,8 @@ interface UpstreamParts {
   readonly replies: UnfinishedReplies
   /** Told of each process that a limit refuses. */
   readonly refused?: NonNullable<StdioOptions['refused']>
+  /** Told of each request of a shared process that nobody gets because of an open task. */
+  readonly withheld?: NonNullable<StdioOptions['withheld']>
   /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
   readonly faults?: Layer | undefined
 }

@@ -82,6 +82,19 @@ test('once the process has answered a call that was given up, it can ask again',
   ])
 })
 
+test('the log and a metric tell that an open task holds back what the process asks', async () => {
+  const { gateway, leaver: owner, bystander } = await stage()
+  await owner.request('tools/call', { name: 'begin_task', arguments: {}, task: {} })
+  assert.deepEqual(await overheard(bystander, [question('q1')]), [])
+  await until('it is counted', async () => {
+    const count = await gateway.metric('breakwater_server_requests_withheld_total', 'server="box"')
+    return count === 1
+  })
+  const line = gateway.log.find(({ msg }) => String(msg).startsWith('nobody gets what the server asks'))
+  assert.equal(line?.server, 'box')
+  assert.match(String(line.msg), /while a task of raw at 127\.0\.0\.1 is open: until that ends/)
+})
+
 test('an agent without a session keeps its task, however many other kinds of clients come', async () => {
   const { gateway } = await stage({ limits: { perClient: { callers: 3 } } })
   const owner = new ModernClient(gateway.mcp('box'), { tasks: {} })

@@ -3,7 +3,7 @@ import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
 import { SharedConnection } from '../../src/upstreams/shared/shared-connection.ts'
 import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
-import { silent } from './log.ts'
+import { recordedLog } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
 import { type Json, MemoryPipe } from './memory-pipe.ts'
 
@@ -19,10 +19,20 @@ export async function shared() {
   const pipe = new MemoryPipe()
   const [clock, tools] = [new ManualClock(), new ToolCallRules()]
   const conceal = (text: string) => text
-  const terms = { server: 'test', initializeParams: gatewayInitialize, clock, log: silent, conceal, tools }
+  const { log, lines } = recordedLog()
+  const withheld = { count: 0 }
+  const terms = {
+    server: 'test',
+    initializeParams: gatewayInitialize,
+    clock,
+    log,
+    conceal,
+    tools,
+    withheld: () => withheld.count++,
+  }
   const upstreamSession = await SharedConnection.open(pipe.connect, terms, new AbortController().signal)
   const join = (caller = new TestCaller()) => ({ caller, upstreamSession: upstreamSession.attach(caller) })
-  return { pipe, upstreamSession, join }
+  return { pipe, upstreamSession, join, clock, lines, withheld }
 }
 
 /** Sends a call, and lets the server answer it. */

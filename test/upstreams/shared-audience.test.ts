@@ -49,6 +49,29 @@ test('a request of the server that could be for two callers, or for none, goes t
   assert.match(errors[0]?.message ?? '', /sharing: per_session/)
 })
 
+test('an open task holds back what the server asks for others, says whose it is, and does so for ten minutes', async () => {
+  const { pipe, join, clock, lines, withheld } = await shared()
+  const [owner, other] = [join(Object.assign(new TestCaller(), { client: '192.0.2.7' })), join()]
+  const begin = toolCall('t', {}, { caller: owner.caller, channel: new TestChannel() })
+  const task = { taskId: 'x', status: 'working', ttl: null }
+  await answered(pipe, owner.upstreamSession, begin, { result: { task } })
+  const channel = new TestChannel({ 'sampling/createMessage': '{"role":"assistant"}' })
+  void other.upstreamSession.exchange(toolCall('t', {}, { caller: other.caller, channel }))
+  void pipe.say(sampling)
+  void pipe.say(sampling)
+  assert.deepEqual([channel.received.length, withheld.count, lines.length], [0, 2, 1])
+  assert.match(String(lines[0]?.msg), /while a task of .+ at 192\.0\.2\.7 is open: .* for 10m at most/)
+  await clock.advance(9.5 * 60_000)
+  void pipe.say(sampling)
+  assert.match(String(lines.at(-1)?.msg), /for 30s at most; .*sharing: per_session/)
+  await clock.advance(30_000)
+  void pipe.say(sampling)
+  assert.deepEqual([channel.received.length, withheld.count, lines.length], [1, 3, 2])
+  // The task is still its owner's.
+  const get = newCall({ method: 'tasks/get', params: { taskId: 'x' }, caller: other.caller })
+  assert.match(JSON.stringify(await other.upstreamSession.exchange(get)), /Task not found/)
+})
+
 test("one client's roots are not told to a process that others use as well", async () => {
   const { pipe, join } = await shared()
   const { upstreamSession, caller } = join()

@@ -231,7 +231,7 @@ const gateway = z
       .min(1)
       .optional()
       .describe(
-        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), incidents (`incidents.json`), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one runs without `records`, and warns.',
+        'Folder for state that outlives the process: servers added through the admin API (`servers.json`), and what became of calls with an idempotency key (`records`, a LevelDB that holds answers of servers as they are, in a folder that only its owner may enter), incidents (`incidents.json`), whether faults were killed (`chaos-kill.json`), and key and heads of their journal (`chaos-journal.key`, `chaos-journal-*.head`). For one gateway at a time: a second one does not start.',
       ),
     separator: z
       .string()

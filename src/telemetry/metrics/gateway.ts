@@ -14,6 +14,12 @@ export const gateway = {
     ['server', 'reason'],
     'servers × reasons of the table of errors',
   ),
+  requestsWithheld: counter(
+    'server_requests_withheld_total',
+    'Requests of shared stdio servers, such as for sampling, that no client got because a task of one was open.',
+    ['server'],
+    'stdio servers',
+  ),
   sessions: gauge('sessions', 'Sessions of agents that are open.', [], '1'),
   requestsRefused: counter(
     'requests_refused_total',

@@ -24,6 +24,16 @@ interface Owned<Owner> {
   /** Whether the server may still be at work for it. */
   open: boolean
   until: Millis
+  /** Until when it counts as open, at the latest. */
+  readonly openUntil: Millis
+}
+
+/** For whom the server may be at work. */
+export interface Work<Owner> {
+  /** Those who are still there. */
+  readonly owners: readonly Owner[]
+  /** After how long it counts no more, at the latest, in milliseconds. */
+  readonly leftMs: Millis
 }
 
 /** The ids of one caller, or those that are open of callers that have left; oldest first. */
@@ -49,9 +59,12 @@ export class Owners<Owner> {
   /** No entry expires before this. */
   #nextExpiry: Millis = Infinity
   #sweptAt: Millis = -Infinity
+  readonly #longestOpenMs: Millis
 
-  constructor(clock: Pick<Clock, 'now'>) {
+  /** `longestOpenMs`: how long the server counts as at work for an id, whose owner's it is for longer. */
+  constructor(clock: Pick<Clock, 'now'>, longestOpenMs = LONGEST_MS) {
     this.#clock = clock
+    this.#longestOpenMs = longestOpenMs
   }
 
   get size(): number {
@@ -66,8 +79,10 @@ export class Owners<Owner> {
     const id = shortened(given)
     const known = this.#ownOrFree(id, owner)
     if (known === 'taken') return
-    const until = this.#clock.now() + Math.min(keepMs, LONGEST_MS)
-    this.#nextExpiry = Math.min(this.#nextExpiry, until)
+    const now = this.#clock.now()
+    const until = now + Math.min(keepMs, LONGEST_MS)
+    const openUntil = Math.min(until, now + this.#longestOpenMs)
+    this.#nextExpiry = Math.min(this.#nextExpiry, openUntil)
     if (known !== undefined) {
       known.until = until
       return this.#mark(id, known, open)
@@ -77,9 +92,9 @@ export class Owners<Owner> {
     if (!hasRoom && !open) return
     this.#shares.set(owner, share)
     if (hasRoom) {
-      this.#ids.set(id, { owner, open, until })
+      this.#ids.set(id, { owner, open, until, openUntil })
       idsOf(share, open).add(id)
-    } else share.forgottenUntil = Math.max(share.forgottenUntil, until)
+    } else share.forgottenUntil = Math.max(share.forgottenUntil, openUntil)
   }
 
   /** What is known of an id as the caller's; of another's that is over nothing, from now on. */
@@ -129,6 +144,24 @@ export class Owners<Owner> {
     this.#sweep()
     const share = this.#shares.get(owner)
     return share !== undefined && (share.open.size > 0 || share.forgottenUntil > this.#clock.now())
+  }
+
+  /** For whom the server may be at work, all of them, and for how long still. */
+  work(): Work<Owner> {
+    this.#sweep()
+    const now = this.#clock.now()
+    const owners: Owner[] = []
+    let until = now
+    for (const [owner, { open, forgottenUntil }] of this.#shares) {
+      if (open.size === 0 && forgottenUntil <= now) continue
+      if (owner !== undefined) owners.push(owner)
+      until = Math.max(until, forgottenUntil)
+      for (const id of open) {
+        const owned = this.#ids.get(id)
+        if (owned !== undefined) until = Math.max(until, Math.min(owned.until, owned.openUntil))
+      }
+    }
+    return { owners, leftMs: until - now }
   }
 
   /** For whom the server may be at work: one caller, nobody, or that cannot be told. */
@@ -184,7 +217,7 @@ export class Owners<Owner> {
     const [id] = share.over.size > 0 ? share.over : share.open
     const owned = id === undefined ? undefined : this.#ids.get(id)
     if (id === undefined || owned === undefined) return false
-    if (owned.open) share.forgottenUntil = Math.max(share.forgottenUntil, owned.until)
+    if (owned.open) share.forgottenUntil = Math.max(share.forgottenUntil, owned.openUntil)
     this.#delete(id, owned)
     return true
   }
@@ -204,8 +237,9 @@ export class Owners<Owner> {
     this.#sweptAt = now
     this.#nextExpiry = Infinity
     for (const [id, owned] of this.#ids) {
+      if (owned.open && owned.openUntil <= now) this.#mark(id, owned, false)
       if (owned.until <= now) this.#delete(id, owned)
-      else this.#nextExpiry = Math.min(this.#nextExpiry, owned.until)
+      else this.#nextExpiry = Math.min(this.#nextExpiry, owned.until, owned.open ? owned.openUntil : Infinity)
     }
     for (const [owner, share] of this.#shares) {
       if (share.forgottenUntil > now) this.#nextExpiry = Math.min(this.#nextExpiry, share.forgottenUntil)

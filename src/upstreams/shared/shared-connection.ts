@@ -1,7 +1,7 @@
 import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import { resultOf } from '../../mesh/classify.ts'
-import type { Clock } from '../../mesh/clock.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
@@ -15,6 +15,8 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { isListChange } from '../../protocol/list-changes.ts'
 import type { Era } from '../../protocol/modern.ts'
+import type { Log } from '../../telemetry/log.ts'
+import { roundedDuration } from '../../units/duration.ts'
 import { failure, whenAborted } from '../failure.ts'
 import { fanOut } from '../fan-out.ts'
 import type { ModernSession } from '../modern/modern-session.ts'
@@ -36,7 +38,11 @@ import { Tasks } from './tasks.ts'
  */
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
-type SharedTerms = Omit<Terms, 'audience' | 'shared'> & SharedSessionTerms
+type SharedTerms = Omit<Terms, 'audience' | 'shared'> &
+  SharedSessionTerms & {
+    /** Told of each request of the process that nobody gets because of an open task; nobody is told unless given. */
+    readonly withheld?: (() => void) | undefined
+  }
 
 /** One upstream session that many callers take part in, and that outlives each of them. */
 export class SharedConnection {
@@ -47,7 +53,7 @@ export class SharedConnection {
 
   /** Rejects with a `GatewayError`, and leaves nothing behind then. */
   static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedConnection> {
-    const audience = new SharedAudience(terms.server, terms.clock)
+    const audience = new SharedAudience(terms)
     const initializeParams = { ...terms.initializeParams, capabilities }
     const upstreamSession = await MessageSession.open(
       connect,
@@ -213,6 +219,13 @@ function emptyAnswer(call: Call): Outcome {
   return { kind: 'answered', result: replyToCaller(call, reply), verdict: 'unchecked' }
 }
 
+/** How often the log says that requests go to nobody, in milliseconds; and how many owners of tasks it names then. */
+const QUIET_MS: Millis = 60_000
+const MOST_NAMED = 3
+
+/** As much of a client's name is logged, in characters. */
+const LONGEST_NAME = 64
+
 /** Warnings for the operator. */
 const remedy = 'configure the server with `sharing: per_session`'
 
@@ -238,9 +251,21 @@ class SharedAudience implements Audience {
   /** Whom the pages are for that the process sent users to. */
   readonly #elicitations: Owners<Caller>
   readonly #changes: Coalescing<Message>
+  readonly #clock: Clock
+  readonly #log: Log
+  readonly #withheld: () => void
+  #quietUntil: Millis = -Infinity
 
-  constructor(server: string, clock: Clock) {
+  constructor({
+    server,
+    clock,
+    log,
+    withheld = () => undefined,
+  }: Pick<SharedTerms, 'server' | 'clock' | 'log' | 'withheld'>) {
     this.#server = server
+    this.#clock = clock
+    this.#log = log
+    this.#withheld = withheld
     this.#tasks = new Tasks(clock)
     this.#elicitations = new Owners(clock)
     this.#changes = new Coalescing(clock, (message) => this.#tell(this.callers, message))
@@ -257,6 +282,7 @@ class SharedAudience implements Audience {
     }
     const caller = this.#concerned(request, calls)
     if (caller === undefined) {
+      if (this.#tasks.working() !== 'nobody') this.#withhold(request)
       return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
     }
     const capability = needed.get(request.value.method)
@@ -314,6 +340,21 @@ class SharedAudience implements Audience {
     return working === only || calls.isQuiet ? working : undefined
   }
 
+  /** A request goes to nobody because a task is open. */
+  #withhold({ value: { method } }: Message): void {
+    this.#withheld()
+    const now = this.#clock.now()
+    if (now < this.#quietUntil) return
+    this.#quietUntil = now + QUIET_MS
+    const { owners, leftMs } = this.#tasks.work()
+    const names = owners.slice(0, MOST_NAMED).map(nameOf)
+    const whose = owners.length === 0 ? 'a client that has left' : names.join(', ')
+    this.#log.warn(
+      { method, owners: names, leftMs: Math.round(leftMs) },
+      `nobody gets what the server asks without a task's name while a task of ${whose} is open: until that ends, or its client has left, for ${roundedDuration(leftMs)} at most; ${remedy}`,
+    )
+  }
+
   #isIdle(calls: InFlight): boolean {
     return calls.isQuiet && this.#tasks.working() === 'nobody'
   }
@@ -325,6 +366,12 @@ class SharedAudience implements Audience {
   #tell(callers: ReadonlySet<Caller>, notification: Message): undefined {
     fanOut(callers, notification, (caller, message) => caller.receive(this.#server, message))
   }
+}
+
+/** A client by its own word and its address. */
+function nameOf({ initializeParams: { clientInfo }, client }: Caller): string {
+  const name = isObject(clientInfo) && typeof clientInfo.name === 'string' ? clientInfo.name : 'a client'
+  return `${name.slice(0, LONGEST_NAME)}${client === undefined ? '' : ` at ${client}`}`
 }
 
 function can({ initializeParams }: Caller, capability: string): boolean {

@@ -1,8 +1,8 @@
 import type { Call, CallResult, Caller, Message, Outcome, RequestId } from '../../mesh/call.ts'
-import type { Clock } from '../../mesh/clock.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
 import { elements, locate } from '../../protocol/json-span.ts'
 import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/jsonrpc.ts'
-import { Owners } from './owners.ts'
+import { Owners, type Work } from './owners.ts'
 
 /** Where a message says that it belongs to a task. */
 export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
@@ -69,12 +69,18 @@ export function taskNotFound(id: RequestId): Outcome {
   return { kind: 'answered', result, verdict: 'unchecked' }
 }
 
+/**
+ * How long a task is taken for one that the process may speak for without naming it, in milliseconds: meanwhile what it asks goes
+ * to nobody else. Afterwards it is held to the protocol, which has it name the task.
+ */
+const LONGEST_OPEN_MS: Millis = 10 * 60_000
+
 /** The tasks that a process has made for those who share it: each is for its caller alone. */
 export class Tasks {
   readonly #owners: Owners<Caller>
 
   constructor(clock: Pick<Clock, 'now'>) {
-    this.#owners = new Owners(clock)
+    this.#owners = new Owners(clock, LONGEST_OPEN_MS)
   }
 
   /** The refusal of a request that names a task which is not its caller's: as if there were none. */
@@ -106,6 +112,10 @@ export class Tasks {
 
   working(): ReturnType<Owners<Caller>['working']> {
     return this.#owners.working()
+  }
+
+  work(): Work<Caller> {
+    return this.#owners.work()
   }
 
   left(caller: Caller): void {

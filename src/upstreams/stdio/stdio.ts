@@ -31,6 +31,8 @@ export interface StdioOptions {
   readonly log: Log
   /** Told of each process that a limit refuses; nobody is unless given. */
   readonly refused?: (limit: ProcessLimit) => void
+  /** Told of each request of a shared process that nobody gets because of an open task; nobody is unless given. */
+  readonly withheld?: () => void
   /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
   readonly faults?: Layer | undefined
 }
@@ -163,8 +165,9 @@ export class StdioUpstream implements Upstream {
   }
 
   #startShared(limits: StartLimits): Promise<SharedConnection> {
-    const { server, initializeParams, clock, faults } = this.#options
+    const { server, initializeParams, clock, faults, withheld } = this.#options
     const terms = {
+      withheld,
       server,
       initializeParams,
       clock,
