@@ -5,7 +5,7 @@ import type { Message } from '../../src/mesh/call.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { UnderWay } from '../../src/upstreams/http/http-exchange.ts'
-import { HttpSession } from '../../src/upstreams/http/http-session.ts'
+import { HttpSession, SessionChecks } from '../../src/upstreams/http/http-session.ts'
 import { SessionState } from '../../src/upstreams/http/session-state.ts'
 import { Unread } from '../../src/upstreams/unread.ts'
 import { capableClient, newCall, TestChannel } from '../support/caller.ts'
@@ -66,6 +66,8 @@ async function session(t: TestContext, reply: Json = { result: initializeResult 
   const owner = Object.assign(new TestChannel(), {
     initializeParams: capableClient,
     state,
+    surfaces: false,
+    ended: new AbortController().signal,
     clock,
     maxReply,
     ackMs: 5_000,
@@ -76,6 +78,7 @@ async function session(t: TestContext, reply: Json = { result: initializeResult 
   const terms = {
     server: 'test',
     handshakeMs: 10_000,
+    checks: new SessionChecks(),
     shared: (said: Message) => said,
     onFarewell: (farewell: Promise<void>) => void farewells.push(farewell),
   }

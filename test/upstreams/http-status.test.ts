@@ -23,7 +23,7 @@ function read(
   }: { hasSession?: boolean; id?: string | number; named?: Record<string, string> } = {},
 ) {
   const reading = readReply(id, status, headers(named), text, { hasSession, wallMs: WALL })
-  if (reading.kind === 'suspected_loss') return { suspected: true }
+  if (reading.kind === 'suspected_loss') return { suspected: reading.proof }
   if (reading.kind === 'answered')
     return { text: reading.result.text, status: reading.result.status, value: reading.result.value }
   return { error: reading.kind === 'failed' ? reading.error : undefined }
@@ -64,25 +64,40 @@ test('a JSON-RPC error passes with its HTTP status, under our id when it has non
   assert.equal(read(200, `{"jsonrpc":"2.0","id":null,${error}}`).error?.reason, 'bad_reply')
 })
 
-test('a 404 may mean a lost session when there was one, and so may a 400 that speaks of it', () => {
+test('a 404 may mean a lost session when there was one, and so may other replies, which prove less', () => {
   const complaint = (message: string) =>
     `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"${message}"}}`
-  for (const [status, text] of [
-    [404, ''],
-    [404, complaint('Session not found')],
-    [400, complaint('Invalid session ID')],
-    [400, complaint('Bad Request: Server not initialized')],
+  const answer = (code: number, message: string) =>
+    `{"jsonrpc":"2.0","id":1,"error":{"code":${code},"message":"${message}"}}`
+  for (const [proof, status, text] of [
+    ['implies', 404, ''],
+    ['implies', 410, '<h1>Gone</h1>'],
+    ['says', 404, complaint('Session not found')],
+    ['says', 410, answer(-32001, 'Session terminated')],
+    ['says', 400, complaint('Invalid session ID')],
+    ['says', 400, complaint('Bad Request: Server not initialized')],
     // Only the server can tell whether it means ours.
-    [400, complaint('booking session 42 is full')],
+    ['says', 400, complaint('booking session 42 is full')],
+    ['none', 400, ''],
+    ['none', 400, 'no such session'],
+    ['none', 400, complaint('Bad input')],
+    ['none', 404, answer(-32600, 'Invalid Request')],
+    ['none', 200, answer(-32001, 'x')],
+    ['none', 200, answer(-32600, 'x')],
+    ['none', 200, answer(-32603, 'unknown session')],
+    ...[401, 403, 409, 500, 503].flatMap((code) =>
+      ['', answer(-32602, 'x')].map((said) => ['none', code, said] as const),
+    ),
   ] as const) {
-    assert.deepEqual(read(status, text, { hasSession: true }), { suspected: true })
-    assert.notDeepEqual(read(status, text), { suspected: true })
+    assert.deepEqual(read(status, text, { hasSession: true }), { suspected: proof }, `${status} ${text}`)
+    assert.equal('suspected' in read(status, text), false)
   }
   // Who answers our very request, and does not speak of sessions, has read it.
-  const answer = '{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no such order"}}'
-  assert.equal(read(404, answer, { hasSession: true }).status, 404)
-  assert.equal(read(400, complaint('Bad input'), { hasSession: true }).status, 400)
-  assert.equal(read(400, 'no such session', { hasSession: true }).error?.reason, 'upstream_refused')
+  for (const status of [200, 400, 404])
+    assert.equal(read(status, answer(-32602, 'no such order'), { hasSession: true }).status, status)
+  assert.equal(read(400, answer(-32022, 'version'), { hasSession: true }).status, 400)
+  assert.equal(read(200, result('1'), { hasSession: true }).status, 200)
+  for (const status of [302, 405, 429]) assert.ok(read(status, '', { hasSession: true }).error)
   assert.equal(read(404, '<h1>Not Found</h1>').error?.reason, 'upstream_refused')
 })
 

@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
+import { Cancellation, type Signal } from '../../src/mesh/cancel.ts'
+import { type Clock, systemClock } from '../../src/mesh/clock.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
-import { httpOptions, json, rawHttp } from '../support/modern.ts'
+import { ManualClock } from '../support/manual-clock.ts'
+import { events, httpOptions, json, rawHttp } from '../support/modern.ts'
 import { until } from '../support/until.ts'
 
 /** A tool that runs, and whose reply a test gives. */
@@ -16,14 +20,35 @@ interface Playing {
   readonly ran: string[]
   /** Whether it acknowledges nothing. */
   isMute: boolean
+  /** Replies to a request in a session that it does not know. */
+  refuse: (response: ServerResponse, id: unknown) => void
+  /** Replies to `initialize`, if it is to be something else than a session; false leaves it to the server as usual. */
+  greet: (response: ServerResponse, id: unknown) => boolean
 }
 
-async function setUp(t: TestContext, tools: Tools) {
+const bare =
+  (status: number) =>
+  (response: ServerResponse): void =>
+    void response.writeHead(status).end()
+
+const error =
+  (status: number, code: number, message: string) =>
+  (response: ServerResponse, id: unknown): void =>
+    json(response, { jsonrpc: '2.0', id: id ?? null, error: { code, message } }, status)
+
+async function setUp(t: TestContext, tools: Tools, clock: Clock = systemClock, more: object = {}) {
   let opened = 0
-  const playing: Playing = { known: new Set(), ran: [], isMute: false }
+  const playing: Playing = {
+    known: new Set(),
+    ran: [],
+    isMute: false,
+    refuse: bare(404),
+    greet: () => false,
+  }
   const { url, came } = await rawHttp(t, ({ method, headers, body }, response) => {
     if (method !== 'POST') return void response.writeHead(405).end()
     if (body.method === 'initialize') {
+      if (playing.greet(response, body.id)) return
       const id = `session-${++opened}`
       playing.known.add(id)
       response.setHeader('mcp-session-id', id)
@@ -31,20 +56,23 @@ async function setUp(t: TestContext, tools: Tools) {
       const result = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }
       return void json(response, { jsonrpc: '2.0', id: body.id, result })
     }
-    if (!playing.known.has(String(headers['mcp-session-id']))) return void response.writeHead(404).end()
+    if (!playing.known.has(String(headers['mcp-session-id']))) return playing.refuse(response, body.id)
     if (body.id === undefined) return playing.isMute ? undefined : void response.writeHead(202).end()
     if (body.method === 'ping') return void json(response, { jsonrpc: '2.0', id: body.id, result: {} })
     const name = String(body.params?.name)
     playing.ran.push(name)
     tools[name]?.(playing, response)
   })
-  const upstream = new HttpUpstream(httpOptions(url))
+  const upstream = new HttpUpstream({ ...httpOptions(url, clock), ...more })
   t.after(() => upstream.close())
   const caller = new TestCaller()
   const upstreamSession = await upstream.open(caller, new AbortController().signal)
-  const call = (name: string) => upstreamSession.exchange({ ...toolCall(name, {}, { caller }), id: 1 })
-  const initializes = () => came.filter(({ body }) => body.method === 'initialize').length
-  return { playing, upstreamSession, call, came, initializes }
+  const call = (name: string, signal: Signal = new AbortController().signal) =>
+    upstreamSession.exchange(toolCall(name, {}, { caller, signal, id: 1 }))
+  const count = (method: string) => came.filter(({ body }) => body.method === method).length
+  const initializes = () => count('initialize')
+  const another = () => upstream.open(new TestCaller(), new AbortController().signal)
+  return { playing, upstreamSession, another, call, came, count, initializes }
 }
 
 const wellDone = (_: Playing, response: ServerResponse) => {
@@ -107,4 +135,153 @@ test('a session that is opened again for nobody is ended', async (t) => {
   const ended = () =>
     came.filter(({ method }) => method === 'DELETE').map(({ headers }) => headers['mcp-session-id'])
   await until('the new session is ended', () => ended().includes('session-2'))
+})
+
+/** Replies by which servers tell a loss, and which mean other things too. */
+const vague: Readonly<Record<string, Playing['refuse']>> = {
+  '200 with -32001': error(200, -32001, 'Session not found'),
+  '200 with -32600': error(200, -32600, 'Invalid Request'),
+  '200 with words of sessions': error(200, -32603, 'Server not initialized'),
+  'a stream with -32001': (response, id) => {
+    events(response)({ jsonrpc: '2.0', id, error: { code: -32001, message: 'Session not found' } })
+    response.end()
+  },
+  'an empty 400': bare(400),
+  401: error(401, -32001, 'Session expired'),
+  'an empty 401': bare(401),
+  403: bare(403),
+  409: error(409, -32000, 'Conflict'),
+  500: error(500, -32603, 'Session not found'),
+  'an empty 502': bare(502),
+  503: error(503, -32001, 'MCP session is unknown on this instance'),
+}
+
+for (const [told, refuse] of Object.entries(vague)) {
+  test(`a session of which a server tells the loss by ${told} is opened again, and no call runs twice`, async (t) => {
+    const { playing, call, initializes } = await setUp(t, { work: wellDone })
+    assert.equal((await call('work')).kind, 'answered')
+    playing.known.clear()
+    playing.refuse = refuse
+    const [first, ...rest] = await Promise.all([call('work'), call('work'), call('work')])
+    const isError =
+      first.kind === 'failed' || (first.kind === 'answered' && first.result.value.error !== undefined)
+    assert.ok(isError, 'the call keeps its answer')
+    assert.deepEqual(
+      rest.map(({ kind }) => kind),
+      [first.kind, first.kind],
+    )
+    assert.deepEqual(playing.ran, ['work'])
+    const again = await call('work')
+    assert.ok(again.kind === 'answered' && again.result.value.error === undefined)
+    assert.deepEqual(playing.ran, ['work', 'work'])
+    assert.equal(initializes(), 2)
+  })
+}
+
+for (const [told, refuse] of [
+  ['an empty 410', bare(410)],
+  ['410', error(410, -32001, 'Session terminated')],
+] as const) {
+  test(`a call that a server turns down by ${told} for an unknown session runs once in a new one`, async (t) => {
+    const { playing, call, initializes } = await setUp(t, { work: wellDone })
+    playing.known.clear()
+    playing.refuse = refuse
+    assert.equal((await call('work')).kind, 'answered')
+    assert.deepEqual(playing.ran, ['work'])
+    assert.equal(initializes(), 2)
+  })
+}
+
+test('a write whose server fails after it ran is not sent again, though the session is lost with it', async (t) => {
+  for (const refuse of Object.values(vague)) {
+    const { playing, call } = await setUp(t, {
+      write({ known }, response) {
+        known.clear()
+        refuse(response, 1)
+      },
+      work: wellDone,
+    })
+    playing.refuse = refuse
+    await call('write')
+    assert.equal((await call('work')).kind, 'answered')
+    assert.deepEqual(playing.ran, ['write', 'work'])
+  }
+})
+
+test('a tool that fails costs a healthy session a ping now and then, and nothing else', async (t) => {
+  const clock = new ManualClock()
+  const { call, count } = await setUp(t, { broken: (_, response) => bare(500)(response) }, clock)
+  for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'failed')
+  assert.deepEqual([count('ping'), count('initialize')], [1, 1])
+  await clock.advance(5_000)
+  for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'failed')
+  assert.deepEqual([count('ping'), count('initialize')], [2, 1])
+})
+
+test('a server that refuses everybody is asked for new sessions at a bounded rate, and loses no session', async (t) => {
+  const clock = new ManualClock()
+  const { playing, another, count } = await setUp(t, { work: wellDone }, clock)
+  const sessions = await Promise.all(Array.from({ length: 40 }, another))
+  const opened = count('initialize')
+  const work = () => Promise.all(sessions.map((session) => session.exchange(toolCall('work', {}, { id: 1 }))))
+  const known = [...playing.known]
+  playing.known.clear()
+  playing.refuse = bare(401)
+  playing.greet = (response) => {
+    bare(401)(response)
+    return true
+  }
+  for (let i = 0; i < 10; i++) await work()
+  assert.ok(count('ping') <= 16, `${count('ping')} pings`)
+  assert.equal(count('initialize') - opened, count('ping'))
+  await clock.advance(5_000)
+  for (let i = 0; i < 10; i++) await work()
+  assert.ok(count('ping') <= 26, `${count('ping')} pings`)
+  assert.equal(count('initialize') - opened, count('ping'))
+  // The credentials are taken again: nobody was moved elsewhere meanwhile.
+  for (const id of known) playing.known.add(id)
+  assert.ok((await work()).every(({ kind }) => kind === 'answered'))
+})
+
+test('a server that refuses now and then, whatever the session, keeps its sessions', async (t) => {
+  const clock = new ManualClock()
+  const { playing, call, came } = await setUp(t, { work: wellDone }, clock)
+  const [first] = playing.known
+  let shed = 0
+  playing.known.delete(String(first))
+  // The session is there all the same: each third request is shed.
+  playing.refuse = (response, id) => {
+    if (shed++ % 3 < 2) bare(503)(response)
+    else json(response, { jsonrpc: '2.0', id, result: {} })
+  }
+  for (let i = 0; i < 5; i++) {
+    await call('work')
+    await clock.advance(5_000)
+  }
+  const kept = came.filter(({ body }) => body.method === 'tools/call')
+  assert.deepEqual(new Set(kept.map(({ headers }) => headers['mcp-session-id'])), new Set([first]))
+})
+
+test('a lost session that is its caller’s to know of is not replaced', async (t) => {
+  const { playing, call } = await setUp(t, { work: wellDone }, systemClock, { sessionRecovery: 'surface' })
+  playing.known.clear()
+  playing.refuse = bare(503)
+  assert.ok((await call('work')).kind === 'failed')
+  const outcome = await call('work')
+  assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'session_lost')
+})
+
+test('a call that a server turned down for an unknown session was not sent, though the new session hangs', async (t) => {
+  const { playing, call, count } = await setUp(t, { work: wellDone })
+  playing.known.clear()
+  playing.refuse = error(404, -32001, 'Session not found')
+  playing.greet = () => true
+  const signal = new Cancellation()
+  const hanging = call('work', signal)
+  await until('the server is asked for a new session', () => count('initialize') === 2)
+  signal.abort(gatewayError('deadline_exceeded', 'too late', { sent: true }))
+  const outcome = await hanging
+  assert.ok(outcome.kind === 'failed')
+  assert.deepEqual([outcome.error.reason, outcome.error.sent], ['deadline_exceeded', false])
+  assert.deepEqual(playing.ran, [])
 })

@@ -1,5 +1,5 @@
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Channel, Outcome } from '../../mesh/call.ts'
+import type { Channel } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
 import { TurnBatch } from '../../mesh/turns.ts'
@@ -11,7 +11,7 @@ import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
-import { answered, isVersionError, readLargeReply, readReply, type Reading } from './http-status.ts'
+import { isVersionError, readLargeReply, readReply, readStreamed, type Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'
 
@@ -190,7 +190,8 @@ export class HttpExchange implements ReplySink {
     }
     switch (kindOf(message.value)) {
       case 'response':
-        if (message.value.id === this.#request.id) this.#answered(answered(this.#request.id, message, 200))
+        if (message.value.id === this.#request.id)
+          this.#answered(readStreamed(this.#request.id, message, this.#wire.sessionId !== undefined))
         return undefined
       case 'request': {
         if (this.#options.stateless === true) return undefined
@@ -270,8 +271,8 @@ export class HttpExchange implements ReplySink {
     if (error.sent && gaveUp.has(error.reason)) this.#tellCancelled(error)
   }
 
-  #answered(outcome: Outcome): void {
-    this.#finish(() => outcome)
+  #answered(reading: Reading): void {
+    this.#finish(() => reading)
     const reply = this.#reply
     const late = gatewayError('upstream_disconnected', 'the stream stayed open behind its answer', {
       sent: true,

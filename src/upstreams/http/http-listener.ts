@@ -1,10 +1,11 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
+import { readMessage } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
-import { looksForgotten } from './http-status.ts'
+import { lossProof } from './http-status.ts'
 import type { StandingStreams } from './standing-stream.ts'
 import type { HttpWire } from './http-wire.ts'
 
@@ -20,6 +21,8 @@ export interface ListenerOptions extends ReplyLimits {
   readonly ready: () => Promise<void>
   /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
   readonly isLost: (wire: HttpWire) => Promise<boolean>
+  /** Told of a reply in the session of `wire` that may mean its loss, and much else; nobody is told unless given. */
+  readonly doubt?: (wire: HttpWire) => void
   /** Faults of the stream; none unless given. */
   readonly past?: StandingStreams | undefined
 }
@@ -124,9 +127,11 @@ export class HttpListener implements ReplySink {
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#reply = undefined
     this.#settle()
-    if (status >= 500 || status === 429) return this.ended()
     const wire = this.#wire
-    if (wire.sessionId === undefined || !looksForgotten(status, text)) return
+    const proof = wire.sessionId === undefined ? undefined : lossProof(status, readMessage(text))
+    if (proof === 'none') this.#options.doubt?.(wire)
+    if (status >= 500 || status === 429) return this.ended()
+    if (proof === undefined || proof === 'none') return
     void this.#options.isLost(wire).then((lost) => {
       if (lost && wire === this.#wire) this.ended()
     })

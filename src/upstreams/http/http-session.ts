@@ -26,6 +26,7 @@ export interface HttpSessionTerms {
   readonly onFarewell: (farewell: Promise<void>) => void
   /** The same `initialize` result, as somebody has it already. */
   readonly shared: (initializeResult: Message) => Message
+  readonly checks: SessionChecks
   /** Faults of handshakes and pings; none unless given. */
   readonly faults?: Layer | undefined
 }
@@ -36,6 +37,10 @@ export interface HttpSessionOwner extends ExchangeOptions, Channel {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** What the server was asked to keep in mind. */
   readonly state: SessionState
+  /** Whether a lost session stays lost, for its caller to know of. */
+  readonly surfaces: boolean
+  /** Aborted once nobody needs the session. */
+  readonly ended: Signal
   /** Told when a lost session was opened again. */
   reopened(): void
 }
@@ -48,6 +53,35 @@ const INITIALIZED_MS: Millis = 1_000
 
 /** How long the server may take to say whether it knows a session, in milliseconds. */
 const PING_MS: Millis = 5_000
+
+/** How often one session may be checked, in milliseconds. */
+const CHECK_EVERY_MS: Millis = 5_000
+
+/** So many times a check asks in both sessions: a server that refuses now and then, whatever the session, is found out by it. */
+const CHECK_ROUNDS = 3
+
+/** Most checks at one endpoint in a row, and the interval after which there may be one more, in milliseconds. */
+const MOST_CHECKS = 16
+const ONE_CHECK_MORE_MS: Millis = 500
+
+/** Bounds how often the sessions with one endpoint are checked. */
+export class SessionChecks {
+  /** When the allowance is whole again, on the monotonic clock. */
+  #wholeAt: Millis = -Infinity
+
+  /** False when there have been too many. */
+  take(now: Millis): boolean {
+    const wholeAt = Math.max(now, this.#wholeAt) + ONE_CHECK_MORE_MS
+    if (wholeAt - now > MOST_CHECKS * ONE_CHECK_MORE_MS) return false
+    this.#wholeAt = wholeAt
+    return true
+  }
+
+  /** One that was needed does not count: a server that was started anew may have forgotten thousands of sessions. */
+  giveBack(): void {
+    this.#wholeAt -= ONE_CHECK_MORE_MS
+  }
+}
 
 /** How long an answer to `initialize` that nobody waits for any more is still listened to, for the session to end. */
 const LATE_MS: Millis = 1_000
@@ -69,6 +103,9 @@ export class HttpSession {
   #reopening: SharedAttempts<void> | undefined
   /** Whether the server still knows the session of now. */
   #asking: SharedAttempts<'known' | 'forgotten'> | undefined
+  /** A check that is under way, and when the next one may begin, on the monotonic clock. */
+  #checking: Promise<void> | undefined
+  #nextCheckAt: Millis = -Infinity
   /** Sessions that were replaced although they may still have been known to the server. */
   #unclear: WeakSet<HttpWire> | undefined
 
@@ -143,6 +180,48 @@ export class HttpSession {
     return this.#asking.join().catch(unclear)
   }
 
+  /**
+   * Finds out whether the server still knows the session of `used`, in which it has given a reply that may mean much else:
+   * a session is lost when the server refuses pings in it, and takes them in a new one, which then takes its place.
+   * Undefined when no check is under way and none is due. Never rejects.
+   */
+  check(used: HttpWire): Promise<void> | undefined {
+    if (used !== this.#wire || this.#lost) return undefined
+    return this.#checking ?? this.#beginCheck()
+  }
+
+  #beginCheck(): Promise<void> | undefined {
+    const { handshakeMs, checks } = this.#terms
+    const { clock, ended } = this.#owner
+    const now = clock.now()
+    if (now < this.#nextCheckAt || ended.aborted || !checks.take(now)) return undefined
+    this.#nextCheckAt = now + CHECK_EVERY_MS
+    const used = this.#wire
+    const checking = within(handshakeMs, clock, ended, (limit) => this.#replaceIfLost(used, limit))
+    return (this.#checking = checking.catch(ignore).finally(() => (this.#checking = undefined)))
+  }
+
+  /** Rejects when the server does not say. */
+  async #replaceIfLost(used: HttpWire, limit: Signal): Promise<void> {
+    if ((await this.#ping(used, limit)) === 'known') return
+    const opened = await this.#handshake(limit)
+    const isLost = await this.#isOnly(opened.wire, used, limit).catch(() => false)
+    const isNeeded = isLost && used === this.#wire && !limit.aborted
+    if (isLost) this.#terms.checks.giveBack()
+    if (isNeeded && !this.#owner.surfaces) return this.#goOnIn(opened)
+    if (isNeeded) this.#lost = true
+    this.#terms.onFarewell(leave(opened.wire, this.#owner.clock, LATE_MS))
+  }
+
+  /** Whether the server takes each ping in the session of `fresh`, and none in that of `used`. Rejects when it does not say. */
+  async #isOnly(fresh: HttpWire, used: HttpWire, limit: Signal): Promise<boolean> {
+    for (let round = 0; round < CHECK_ROUNDS; round++) {
+      if ((await this.#ping(fresh, limit)) !== 'known') return false
+      if ((await this.#ping(used, limit)) === 'known') return false
+    }
+    return true
+  }
+
   /** Ends what is under way for the sake of the session. */
   close(reason: GatewayError): void {
     this.#reopening?.abort(reason)
@@ -168,6 +247,10 @@ export class HttpSession {
     if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, clock, LATE_MS))
     // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
     if (fate !== 'known') this.#isUnclear(lost)
+    this.#goOnIn(opened)
+  }
+
+  #goOnIn(opened: Opened): void {
     this.#adopt(opened)
     this.#lost = false
     this.#owner.reopened()
@@ -177,6 +260,8 @@ export class HttpSession {
   async #ask(end: Signal): Promise<'known' | 'forgotten'> {
     const asked = this.#wire
     const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#ping(asked, limit))
+    if (fate === 'refused')
+      throw gatewayError('upstream_refused', 'the server refuses a ping', { sent: true })
     if (fate === 'forgotten' && asked === this.#wire) this.#lost = true
     return fate
   }
@@ -218,10 +303,10 @@ export class HttpSession {
     }
   }
 
-  /** Rejects when the server does not say. */
-  async #ping(wire: HttpWire, signal: Signal): Promise<'known' | 'forgotten'> {
+  /** `refused`: in a way that may mean much else. Rejects when the server does not say. */
+  async #ping(wire: HttpWire, signal: Signal): Promise<'known' | 'forgotten' | 'refused'> {
     const reading = await this.#ownRequest(wire, 'ping', undefined, signal)
-    if (reading.kind === 'suspected_loss') return 'forgotten'
+    if (reading.kind === 'suspected_loss') return reading.proof === 'none' ? 'refused' : 'forgotten'
     if (reading.kind === 'answered') return 'known'
     throw reading.error
   }

@@ -13,11 +13,18 @@ import { printable } from '../../telemetry/printable.ts'
 import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
+ * Whether a server which has forgotten the session gives a reply only to a request that it did not run: it `says` that it
+ * knows no such session, or `implies` it by the status; `none`: the server may have run the request.
+ */
+export type LossProof = 'says' | 'implies' | 'none'
+
+/**
  * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
  * after the call has run, so nothing follows from one alone.
  */
 export interface SuspectedLoss {
   readonly kind: 'suspected_loss'
+  readonly proof: LossProof
   /** What the reply means if the session is still known. */
   readonly otherwise: Outcome
 }
@@ -46,8 +53,20 @@ export function readReply(
   { hasSession, wallMs, conceal = redactShapes }: ReadingContext,
 ): Reading {
   const otherwise = outcomeOf(id, status, headers, text, { wallMs, conceal })
-  if (!hasSession || !looksForgotten(status, text, id)) return otherwise
-  return { kind: 'suspected_loss', otherwise }
+  if (!hasSession || isResult(otherwise) || isVersionError(otherwise)) return otherwise
+  const proof = lossProof(status, readMessage(text), id)
+  return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
+}
+
+/** Reads a response that came in a stream of events; what came before it may be of a request that runs. */
+export function readStreamed(id: RequestId, response: Envelope, hasSession: boolean): Reading {
+  const otherwise = answered(id, response, 200)
+  if (!hasSession || isResult(otherwise) || lossProof(200, response, id) === undefined) return otherwise
+  return { kind: 'suspected_loss', proof: 'none', otherwise }
+}
+
+function isResult(outcome: Outcome): boolean {
+  return outcome.kind === 'answered' && outcome.result.value.error === undefined
 }
 
 function outcomeOf(
@@ -132,18 +151,31 @@ function failed(error: GatewayError): Outcome {
 /** Words by which servers of many makes say that they know no such session, or none at all. */
 const ofSessions = /session|not initialized/i
 
+/** Codes that servers give for an unknown session: of the reference servers, and "invalid request". */
+const codesOfSessions: ReadonlySet<unknown> = new Set([-32001, -32600])
+
 /**
- * Whether a reply to a request that named a session is one that a server gives which has forgotten it: the
- * specification's 404, or a 400 that speaks of sessions (a common bug). A 404 that answers our very request by its id,
- * and does not speak of sessions, was given by somebody who has read the request.
+ * Whether a reply to a request that named a session is one that a server gives which has forgotten it, and its proof.
+ * The specification wants a 404; a 400 that speaks of sessions is a common bug, and a 410 its near relative. One that
+ * answers our very request by its id, and does not speak of sessions, was given by somebody who has read the request.
+ * All other replies prove nothing: credentials, conflicts and server errors, and errors under HTTP 200.
  */
-export function looksForgotten(status: number, text: string, id?: RequestId): boolean {
-  if (status !== 404 && status !== 400) return false
-  const value = readMessage(text)?.value
-  const error = value?.error as { message?: unknown } | undefined
-  const speaksOfSessions = typeof error?.message === 'string' && ofSessions.test(error.message)
-  if (status === 400) return speaksOfSessions
-  return speaksOfSessions || value?.id !== id || id === undefined
+export function lossProof(
+  status: number,
+  response: Envelope | undefined,
+  id?: RequestId,
+): LossProof | undefined {
+  if (status === 401 || status === 403 || status === 409 || status >= 500) return 'none'
+  const isOfSessions = status === 404 || status === 410
+  if (status >= 300 && status !== 400 && !isOfSessions) return undefined
+  const value = response?.value
+  const error = isObject(value?.error) ? value.error : undefined
+  const speaks = typeof error?.message === 'string' && ofSessions.test(error.message)
+  if (status >= 300) {
+    if (speaks) return 'says'
+    if (id === undefined || value?.id !== id) return isOfSessions ? 'implies' : 'none'
+  }
+  return speaks || codesOfSessions.has(error?.code) ? 'none' : undefined
 }
 
 /** Whether a reply says that the server speaks no version of the era which the gateway chose for it. */

@@ -16,9 +16,11 @@ import {
   HttpSession,
   type HttpSessionOwner,
   type HttpSessionTerms,
+  SessionChecks,
   type SessionFate,
 } from './http-session.ts'
 import { HttpWire } from './http-wire.ts'
+import type { LossProof, SuspectedLoss } from './http-status.ts'
 import { StandingStreams } from './standing-stream.ts'
 import type { SessionState } from './session-state.ts'
 
@@ -43,6 +45,7 @@ export class HttpUpstream implements Upstream {
       server,
       faults,
       handshakeMs: timeouts.discovery,
+      checks: new SessionChecks(),
       onFarewell: (farewell) => this.#seeOff(farewell),
       onEnded: (upstreamSession) => void this.#upstreamSessions.delete(upstreamSession),
       shared: (initializeResult) => this.#shared(initializeResult),
@@ -101,6 +104,9 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
  * lost again, may well have been lost by the call itself, which then has run.
  */
 const MOST_RECOVERIES = 1
+
+/** How long an answer waits for the check that it gave rise to, in milliseconds: whoever tries again then finds the session in order. */
+const CHECK_PATIENCE_MS = 1_000
 
 /** What all upstream sessions with one endpoint share. `onFarewell` is told of those that are being ended, too. */
 interface UpstreamSessionTerms extends HttpSessionTerms {
@@ -188,8 +194,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const text = caller.era === 'modern' ? withoutEnvelope(message.text) : message.text
     const request = { id, text, headers, signal, channel, shapes, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
-      if (reading.kind === 'suspected_loss')
-        return this.#settle(call, { wire, nth }, reading.otherwise, recoveries)
+      if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
       return reading
     })
@@ -210,15 +215,20 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   /**
    * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. Only when the
    * server says so of that session, and not of the new one, and has answered nothing in it that was sent later, the call
-   * certainly did not run, and is sent again, whatever it does. In all other cases `otherwise` is what the reply means.
+   * certainly did not run, and is sent again, whatever it does. In all other cases `otherwise` is what the reply means; so it
+   * is of a reply that proves nothing, after which only the session is looked after.
    */
   async #settle(
     call: Call,
     { wire, nth }: Sending,
-    otherwise: Outcome,
+    { otherwise, proof }: SuspectedLoss,
     recoveries: number,
   ): Promise<Outcome> {
     const session = this.#session
+    if (proof === 'none') {
+      if (otherwise.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
+      return this.#afterCheck(otherwise, wire, call.signal)
+    }
     let fate: SessionFate
     try {
       fate = await orAborted(session.fateOf(wire), call.signal)
@@ -226,21 +236,41 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
       return failure(call, error as GatewayError)
     }
     if (fate === 'known') return otherwise
-    if (fate === 'unclear' || nth < this.#lastAnswered(wire)) return unclear()
-    if (this.#isSurfaced) return forgotten()
-    return recoveries === MOST_RECOVERIES ? unclear() : this.#sendAgain(call, recoveries + 1, wire)
+    if (fate === 'unclear') return this.#afterCheck(unclear(), wire, call.signal)
+    if (nth < this.#lastAnswered(wire)) return unclear()
+    if (this.surfaces) return forgotten()
+    if (recoveries === MOST_RECOVERIES) return unclear()
+    return this.#sendAgain(call, recoveries + 1, { wire, proof })
   }
 
-  /** Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was. */
-  async #sendAgain(call: Call, recoveries: number, before?: HttpWire): Promise<Outcome> {
+  /** The outcome of a call that puts the session of `wire` in doubt, once it is checked, or the check takes too long. */
+  async #afterCheck(outcome: Outcome, wire: HttpWire, signal: Signal): Promise<Outcome> {
+    const checking = this.#session.check(wire)
+    if (checking === undefined) return outcome
+    await Promise.race([checking, this.clock.sleep(CHECK_PATIENCE_MS, signal)]).catch(() => undefined)
+    return outcome
+  }
+
+  /**
+   * Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was, and how far the
+   * loss proves that it did not run.
+   */
+  async #sendAgain(
+    call: Call,
+    recoveries: number,
+    before?: { readonly wire: HttpWire; readonly proof: LossProof },
+  ): Promise<Outcome> {
     const session = this.#session
-    if (this.#isSurfaced) return forgotten()
+    if (this.surfaces) return forgotten()
+    const ran = before !== undefined && before.proof !== 'says'
+    // With several attempts the others may run.
+    if (!ran && call.record.attempts <= 1) call.record.sent = false
     try {
       await orAborted(session.reopen(), call.signal)
-      if (before !== undefined && (await session.fateOf(before)) === 'unclear') return unclear()
+      if (before !== undefined && (await session.fateOf(before.wire)) === 'unclear') return unclear()
       if (this.ended.aborted) throw this.ended.reason
     } catch (error) {
-      return { kind: 'failed', error: { ...(error as GatewayError), sent: before !== undefined } }
+      return { kind: 'failed', error: { ...(error as GatewayError), sent: ran } }
     }
     const opening = this.#listener?.opening
     const ended = opening && (await endBefore(opening, call))
@@ -250,7 +280,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /** Whether a lost session is its caller's to know of. */
-  get #isSurfaced(): boolean {
+  get surfaces(): boolean {
     return this.#options.sessionRecovery === 'surface'
   }
 
@@ -314,8 +344,12 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   isLost(wire: HttpWire): Promise<boolean> {
-    if (this.#isSurfaced) return Promise.resolve(false)
+    if (this.surfaces) return Promise.resolve(false)
     return this.#session.fateOf(wire).then((fate) => fate !== 'known')
+  }
+
+  doubt(wire: HttpWire): void {
+    void this.#session.check(wire)
   }
 
   backpressure(): Promise<void> | undefined {

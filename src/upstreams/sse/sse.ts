@@ -5,7 +5,7 @@ import type { Caller, Layer } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
-import { requestText } from '../../protocol/jsonrpc.ts'
+import { readMessage, requestText } from '../../protocol/jsonrpc.ts'
 import { type Overlong, repliedId } from '../../protocol/overlong.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -16,7 +16,7 @@ import type { ReplyHeaders } from '../http/http-headers.ts'
 import { readTls } from '../http/http-pools.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.ts'
 import { postAway } from '../http/http-post.ts'
-import { looksForgotten, readReply } from '../http/http-status.ts'
+import { lossProof, readReply } from '../http/http-status.ts'
 import { HttpWire } from '../http/http-wire.ts'
 import { OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
@@ -306,7 +306,8 @@ class SsePipe implements Pipe, ReplySink {
     const reading = readReply('', status, headers, text, context)
     const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
     const error = outcome.kind === 'failed' ? outcome.error : badStatus(status)
-    if (reading.kind !== 'suspected_loss' || !(await this.#asking.join().catch(() => false))) return error
+    if (reading.kind !== 'suspected_loss' || reading.proof === 'none') return error
+    if (!(await this.#asking.join().catch(() => false))) return error
     const lost = gatewayError(
       'upstream_disconnected',
       `the server forgot the upstream session (HTTP ${status})`,
@@ -324,7 +325,8 @@ class SsePipe implements Pipe, ReplySink {
     return within(PING_MS, this.#parts.clock, end, (signal) => {
       const asked = new Promise<boolean>((resolve) => {
         const refused = (status: number, _: ReplyHeaders, text: string) => {
-          resolve(looksForgotten(status, text))
+          const proof = lossProof(status, readMessage(text))
+          resolve(proof !== undefined && proof !== 'none')
           return badStatus(status)
         }
         const taken = () => resolve(false)
