@@ -18,7 +18,7 @@ import { isListChange } from '../protocol/list-changes.ts'
 import { entryOf } from '../registry/catalog.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kindOfList, kinds, type ListKind } from '../registry/kinds.ts'
-import { listSlices, type ListSlice, pageOf, settled } from '../registry/listing.ts'
+import { listSlices, type ListSlice, ListWaits, pageOf } from '../registry/listing.ts'
 import { faultOfName } from '../registry/names.ts'
 import {
   exposeMessage,
@@ -54,9 +54,11 @@ const INSTRUCTIONS = 4_000
 export class AggregateEndpoint implements Endpoint {
   readonly server = undefined
   readonly #clock: Clock
+  readonly #waits: ListWaits
 
   constructor(clock: Clock) {
     this.#clock = clock
+    this.#waits = new ListWaits(clock)
   }
 
   welcome({ servers }: GatewayGeneration, _: Caller, version: string): Promise<Welcome> {
@@ -98,9 +100,11 @@ export class AggregateEndpoint implements Endpoint {
     // Who is in a hurry gets what is known by then, with the names of the servers that are missing.
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
-    const limitMs = Math.max(0, Math.min(config.gateway.listTimeout, leftMs))
+    const { listTimeout } = config.gateway
+    const limitMs = Math.max(0, Math.min(listTimeout, leftMs))
     const legacy = caller.era === 'legacy'
-    await settled(servers.values(), this.#clock, limitMs, { signal, era: legacy ? 'legacy' : 'modern' })
+    const era = legacy ? 'legacy' : 'modern'
+    await this.#waits.settled(servers.values(), limitMs, listTimeout, { signal, era })
     const isCursor = cursor === undefined || typeof cursor === 'string'
     const slices = isCursor ? listSlices(kind, cursor, servers, names, { legacy }) : undefined
     if (slices === undefined) return rpcError(id, INVALID_PARAMS, 'Invalid cursor')

@@ -41,6 +41,39 @@ export function settled(
   })
 }
 
+/** Has lists wait for servers, for each of them once: a server that hangs delays the list that comes first, and not those that follow. */
+export class ListWaits {
+  readonly #clock: Clock
+  /** Since when lists have waited for a server that has not been asked yet in an era, on the monotonic clock. */
+  readonly #since = { legacy: new WeakMap<KnownServer, Millis>(), modern: new WeakMap<KnownServer, Millis>() }
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  /** Waits as `settled` does, but for no server of which lists have waited for `perServerMs` in all. */
+  settled(
+    servers: Iterable<KnownServer>,
+    limitMs: Millis,
+    perServerMs: Millis,
+    { signal, era }: { readonly signal: Signal; readonly era: Era },
+  ): Promise<void> {
+    const since = this.#since[era]
+    const now = this.#clock.now()
+    let longestMs = 0
+    const awaited = [...servers].filter((server) => {
+      const leftMs = (since.get(server) ?? now) + perServerMs - now
+      if (!since.has(server)) {
+        since.set(server, now)
+        void server.settledFor(era).then(() => since.delete(server))
+      }
+      longestMs = Math.max(longestMs, leftMs)
+      return leftMs > 0
+    })
+    return settled(awaited, this.#clock, Math.min(limitMs, longestMs), { signal, era })
+  }
+}
+
 /** An entry as readers get to see it, but for its name. */
 export type ShownEntry = Pick<CatalogEntry, 'key' | 'text' | 'value' | 'hasUi'>
 

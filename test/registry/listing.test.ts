@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { settled } from '../../src/registry/listing.ts'
+import { ListWaits, settled } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
 import { ManualClock } from '../support/manual-clock.ts'
-import { plainTool, ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { plainTool, type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { until } from '../support/until.ts'
+import { oneTool } from './discovered.ts'
 import { servers, tools } from './listed.ts'
 import { testServer } from './test-server.ts'
 
@@ -72,6 +74,42 @@ test('a list waits for servers that are being discovered, but not for ever', asy
   assert.deepEqual(done, ['quick'])
   await clock.advance(1)
   assert.deepEqual(done, ['quick', 'both'])
+})
+
+test('a server that hangs delays lists once, and is waited for again when it was there meanwhile', async () => {
+  let answer = () => {}
+  const greeted = new Promise<void>((resolve) => (answer = resolve))
+  let held: Promise<unknown> = greeted
+  const script: Script = (method, params, session) => held.then(() => oneTool(method, params, session))
+  const { server, clock } = testServer({}, [new ScriptedUpstream(script)])
+  server.start()
+  const waits = new ListWaits(clock)
+  const done: string[] = []
+  const list = (name: string, servers = [server], signal = new AbortController().signal) =>
+    void waits.settled(servers, 2_000, 2_000, { signal, era: 'legacy' }).then(() => done.push(name))
+  list('first')
+  await clock.advance(1_000)
+  list('second')
+  await clock.advance(999)
+  assert.deepEqual(done, [])
+  await clock.advance(1)
+  assert.deepEqual(done, ['first', 'second'])
+  list('third')
+  await clock.advance(0)
+  assert.deepEqual(done, ['first', 'second', 'third'])
+  // One that comes later has a time of its own.
+  const other = testServer({}, [new ScriptedUpstream(script)], { name: 'other', clock })
+  other.server.start()
+  list('both', [server, other.server])
+  await clock.advance(1_999)
+  assert.equal(done.length, 3)
+  answer()
+  await until('both are there', () => done.length === 4)
+  held = new Promise(() => undefined)
+  server.refresh()
+  list('refreshed')
+  await clock.advance(0)
+  assert.equal(done.length, 4)
 })
 
 test('no two tools have one name on the endpoint of all servers, whatever a server calls them', async () => {

@@ -254,7 +254,7 @@ const gateway = z
     maxInFlight: count(100_000).default(2_000).describe('Calls under way at once, over all sessions.'),
     listTimeout: duration({ min: 1 })
       .default(2_000)
-      .describe('How long a list on /mcp waits for servers that are still being discovered.'),
+      .describe('How long lists on /mcp wait for a server that is still being discovered, in all.'),
     drain: duration({ max: 600_000 }).default(10_000).describe('How long SIGTERM waits for calls in flight.'),
     ready: z
       .enum(['always', 'any', 'all'])
