@@ -62,6 +62,25 @@ for (const transport of transports) {
       else assert.deepEqual(answer, expected('Ada'))
     })
 
+    test(`a ${kind.title} client answers what a ${transport} legacy server asks outside of its call`, async () => {
+      const agent = await connect(kind, gateway.mcp(transport), answersOf('Ada'))
+      for (let again = 0; again < 2; again++) {
+        const answer = await heard(agent.call('aside'))
+        if (transport === 'shared' && typeof answer === 'string') assert.match(answer, refused)
+        else assert.deepEqual(answer, { name: 'Ada' })
+      }
+    })
+
+    test(`no ${kind.title} client is asked outside of calls for others that look like it on a ${transport} legacy server`, async () => {
+      const calls = ['Ada', 'Bea', 'Cleo'].map(async (name) => {
+        const agent = await connect(kind, gateway.mcp(transport), answersOf(name))
+        return [name, await heard(agent.call('aside'))] as const
+      })
+      for (const [name, answer] of await Promise.all(calls))
+        if (typeof answer === 'string') assert.match(answer, /nobody waits for requests|it cannot be told/)
+        else assert.deepEqual(answer, { name })
+    })
+
     test(`no ${kind.title} client is asked by calls of others that look like it on a ${transport} legacy server`, async () => {
       const clients = await Promise.all(
         ['Ada', 'Bea', 'Cleo'].map(async (name) => ({

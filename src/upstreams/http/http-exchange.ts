@@ -84,6 +84,17 @@ export class UnderWay {
     if (this.#others?.size === 0) this.#others = undefined
   }
 
+  /** The channel of the only call; those that have `own` for theirs are no calls. Undefined when there are none, or several. */
+  onlyChannel(own: Channel): Channel | undefined {
+    let only: Channel | undefined
+    for (const exchange of [this.#only, ...(this.#others ?? [])]) {
+      if (exchange === undefined || exchange.channel === own) continue
+      if (only !== undefined) return undefined
+      only = exchange.channel
+    }
+    return only
+  }
+
   /** Ends all of them here. */
   abandon(cause: GatewayError): void {
     this.#only?.abandon(cause)
@@ -134,6 +145,10 @@ export class HttpExchange implements ReplySink {
     signal.addEventListener('abort', this.#cancel)
     this.#options.underWay.add(this)
     this.#wire.post(text, headers, this.#reply, shapes)
+  }
+
+  get channel(): Channel {
+    return this.#request.channel
   }
 
   /** Ends the exchange here; the server may go on with it. */

@@ -1,8 +1,8 @@
-import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Answer, Call, Caller, Channel, Message, Outcome } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import { type Clock, type Millis, nextTurn } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { kindOf, readMessage } from '../../protocol/jsonrpc.ts'
+import { isObject, kindOf, readMessage } from '../../protocol/jsonrpc.ts'
 import { withoutEnvelope } from '../../protocol/modern.ts'
 import { failure, orAborted } from '../failure.ts'
 import { forwarded } from '../forwarded.ts'
@@ -105,6 +105,12 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
  */
 const MOST_RECOVERIES = 1
 
+/** How long a server may be at work on a call that was given up, in milliseconds: what it asks meanwhile may belong to that call. */
+const AFTER_GIVING_UP_MS = 5 * 60_000
+
+/** Capabilities of clients by which servers may ask them something. */
+const asked = ['elicitation', 'sampling', 'roots'] as const
+
 /** How long an answer waits for the check that it gave rise to, in milliseconds: whoever tries again then finds the session in order. */
 const CHECK_PATIENCE_MS = 1_000
 
@@ -134,6 +140,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   #answeredElsewhere: WeakMap<HttpWire, number> | undefined
   #listener: HttpListener | undefined
   #past: StandingStreams | undefined
+  /** Until when it cannot be told whose call the server asks for, on the monotonic clock. */
+  #unclearUntil: Millis = -Infinity
 
   constructor(options: HttpOptions, terms: UpstreamSessionTerms, wire: HttpWire, caller: Caller) {
     this.#options = options
@@ -163,8 +171,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /** The handshake. Rejects with a `GatewayError`. */
-  initialize(signal: Signal): Promise<void> {
-    return this.#session.open(signal)
+  async initialize(signal: Signal): Promise<void> {
+    await this.#session.open(signal)
+    // Its clients never listen: a server that asks outside of the stream of a call would wait in vain.
+    if (this.caller.era === 'modern' && canBeAsked(this.initializeParams.capabilities)) this.listen()
   }
 
   exchange(call: Call): Promise<Outcome> {
@@ -196,6 +206,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
+      else if (reading.kind === 'failed' && reading.error.sent && caller.era === 'modern') {
+        const isGivenUp = signal.aborted || reading.error.reason === 'upstream_disconnected'
+        if (isGivenUp) this.#unclearUntil = this.clock.now() + AFTER_GIVING_UP_MS
+      }
       return reading
     })
   }
@@ -360,9 +374,21 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const message = readMessage(data)
     if (message === undefined) return
     const kind = kindOf(message.value)
-    if (kind === 'notification') return this.send(message)
+    if (kind === 'notification') {
+      const isWithdrawal = message.value.method === 'notifications/cancelled'
+      return void (isWithdrawal ? this.#asker : this).send(message)
+    }
     const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text)) : undefined
-    if (answer !== undefined) this.send(message, answer)
+    if (answer !== undefined) void this.#asker.send(message, answer)
+  }
+
+  /**
+   * Takes what the server asks outside of the streams of calls. A caller of the modern era stands for clients that cannot be
+   * told apart, and none of them waits for questions but with a call: so the question has to be that of the only one.
+   */
+  get #asker(): Channel {
+    if (this.caller.era === 'legacy' || this.clock.now() < this.#unclearUntil) return this
+    return this.underWay.onlyChannel(this) ?? this
   }
 
   reopened(): void {
@@ -395,6 +421,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#terms.onEnded(this)
     this.underWay.abandon(error)
   }
+}
+
+function canBeAsked(capabilities: unknown): boolean {
+  return isObject(capabilities) && asked.some((name) => isObject(capabilities[name]))
 }
 
 /** In which session a call was sent, and its number in the order of sending. */

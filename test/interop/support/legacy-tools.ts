@@ -96,4 +96,14 @@ export const tools: Readonly<Record<string, LegacyTool>> = {
       return [first.content, model.content, roots.roots, last.action]
     },
   },
+
+  /** Asks the user, without a word about the call for which it asks. */
+  aside: {
+    definition: plain,
+    async run(_, { sessionId }, { conversations }) {
+      const server = [...conversations.keys()].find((one) => one.transport?.sessionId === sessionId)
+      const { content } = (await server?.elicitInput({ message: 'Who are you?', requestedSchema })) ?? {}
+      return content
+    },
+  },
 }
