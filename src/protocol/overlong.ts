@@ -19,8 +19,8 @@ const SMALL = '"(?!method")[^"\\\\]*"\\s*:\\s*(?:"[^"\\\\]*"|[-+.\\w]+)\\s*'
 const opening = new RegExp(`^\\s*\\{\\s*((?:${SMALL},\\s*)*)"(?:result|error)"\\s*:`)
 const idBefore = new RegExp(`${ID},`)
 
-/** … `,"jsonrpc":"2.0","id":7}`: what stands so close to the end is no part of the outcome. */
-const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*\\}\\s*$`)
+/** … `,"jsonrpc":"2.0","id":7}`: what stands so close to the end is no part of the outcome. Some put a comma behind the last member. */
+const idBehind = new RegExp(`,\\s*${ID}(?:,\\s*${SMALL})*(?:,\\s*)?\\}\\s*$`)
 
 /** The id of the request that an overlong text answers; undefined when it shows no such thing. */
 export function repliedId({ head, tail }: Overlong): number | undefined {

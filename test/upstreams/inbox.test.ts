@@ -33,6 +33,57 @@ test('an answer that is no JSON-RPC ends the call it is meant for', async () => 
   }
 })
 
+test('an answer that cannot be read ends the call that it names, or else the only one', async () => {
+  const { pipe, upstreamSession } = await linked()
+  const spoiled = (id: string) => [
+    `{"jsonrpc":"2.0","id":${id},"result":{"value":NaN}}`,
+    `{"result":{"value":Infinity},"jsonrpc":"2.0","id":${id}}`,
+    `{"jsonrpc":"2.0","id":${id},"result":{"content":[{"type":"text","text":"half`,
+    `{"error":{"code":-1,"message":"commas",},"jsonrpc":"2.0","id":${id},}`,
+  ]
+  for (const [nth] of spoiled('').entries()) {
+    const other = upstreamSession.exchange(toolCall('other'))
+    const otherId = lastId(pipe)
+    const outcome = upstreamSession.exchange(toolCall('t'))
+    void pipe.say(spoiled(String(lastId(pipe)))[nth] as string)
+    const failed = await outcome
+    assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply' && failed.error.sent)
+    void pipe.say({ id: otherId, result: {} })
+    assert.equal((await other).kind, 'answered')
+  }
+  for (const nameless of [
+    `{'jsonrpc': '2.0', 'id': 1, 'result': {}}`,
+    '{"jsonrpc":"2.0","id":NaN,"result":{}}',
+    '{"result":{"content":[{"type":"text","text":"hal',
+  ]) {
+    const outcome = upstreamSession.exchange(toolCall('t'))
+    void pipe.say(nameless)
+    const failed = await outcome
+    assert.ok(failed.kind === 'failed' && failed.error.reason === 'bad_reply')
+    const several = [upstreamSession.exchange(toolCall('a')), upstreamSession.exchange(toolCall('b'))]
+    const lastOne = lastId(pipe) as number
+    void pipe.say(nameless)
+    for (const id of [lastOne - 1, lastOne]) void pipe.say({ id, result: {} })
+    for (const { kind } of await Promise.all(several)) assert.equal(kind, 'answered')
+  }
+})
+
+test('a line that looks like JSON and is no answer ends no call', async () => {
+  const { pipe, upstreamSession } = await linked()
+  const outcome = upstreamSession.exchange(toolCall('t'))
+  const id = String(lastId(pipe))
+  for (const noise of [
+    '{ level: 30, msg: "no result" }',
+    `{"jsonrpc":"2.0","method":"notifications/message","params":{"result":NaN}}`,
+    `got {"jsonrpc":"2.0","id":${id},"result":{"value":NaN}}`,
+    `got {"jsonrpc":"2.0","id":${id},"result":{"forged":true}}`,
+  ])
+    void pipe.say(noise)
+  void pipe.say({ id: Number(id), result: { forged: false } })
+  const answered = await outcome
+  assert.deepEqual(answered.kind === 'answered' && answered.result.value.result, { forged: false })
+})
+
 test('an answer of more members than anybody may be held up by ends the call it is meant for, unread', async () => {
   const { pipe, upstreamSession } = await linked()
   const row = '{"a":1,"b":2,"c":3,"d":4,"e":5}'

@@ -16,6 +16,20 @@ import { until } from '../support/until.ts'
 /** A program of one line. */
 const program = (script: string) => ({ command: process.execPath, args: ['-e', script] })
 
+/** A server that writes bytes before its first answer, and whose tool answers with a result that is no JSON. */
+const sloppy = (before: string) =>
+  program(`
+    let before = ${JSON.stringify(before)}
+    const serverInfo = { name: 'sloppy', version: '1' }
+    const results = { initialize: { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }, ping: {} }
+    require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+      const { id, method } = JSON.parse(line)
+      if (id === undefined) return
+      const result = method in results ? JSON.stringify(results[method]) : '{"value":NaN}'
+      process.stdout.write(before + '{"jsonrpc":"2.0","id":' + id + ',"result":' + result + '}\\n')
+      before = ''
+    })`)
+
 const tooSlow = gatewayError('attempt_timeout', 'too slow')
 
 test('callers share one process, which is told of the gateway', async (t) => {
@@ -76,6 +90,24 @@ test('a server gets the configured environment and folder, and no secret of ours
   }
   assert.deepEqual([env.KEY, env.PATH, env.SECRET_OF_OURS], ['of the server', process.env.PATH, undefined])
   assert.equal(cwd, realpathSync(tmpdir()))
+})
+
+for (const [what, before] of [
+  ['a byte order mark', '\ufeff'],
+  ['a banner without a line end', 'Listening { on: "stdio" } ... '],
+  ['both', '\ufeffready> '],
+] as const)
+  test(`${what} before the first answer of a process is passed over`, async (t) => {
+    const session = await open(stdioUpstream(t, { ...sloppy(before), era: 'legacy' }))
+    assert.equal((session.initializeResult.value.serverInfo as { name: string }).name, 'sloppy')
+    assert.deepEqual(await result(ask(session, 'ping')), {})
+  })
+
+test('an answer of a process that is no JSON fails its call at once, and the process goes on', async (t) => {
+  const session = await open(stdioUpstream(t, { ...sloppy(''), clock: new ManualClock(), era: 'legacy' }))
+  const outcome = await session.exchange(toolCall('t'))
+  assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'bad_reply' && outcome.error.sent)
+  assert.deepEqual(await result(ask(session, 'ping')), {})
 })
 
 test('a program that does not exist is named, and so is a folder that does not', async (t) => {

@@ -115,7 +115,7 @@ export const malformed = {
   family: 'rpc',
   about: "The server's reply arrives broken: cut off, as no JSON, or as a web page.",
   use: 'To check that broken bytes never reach an agent.',
-  seen: 'A clean error (BW_BAD_REPLY), or over stdio and HTTP+SSE a timeout; never the bytes.',
+  seen: 'A clean error (BW_BAD_REPLY), or over stdio and HTTP+SSE a timeout where nothing says whose answer it was; never the bytes.',
   containedBy: {
     policies: ['attemptTimeout', 'retry'],
     how: 'The transport refuses what it cannot parse, or skips it where nothing says whose answer it was: there the attempt timeout ends the wait. Calls that only read are retried.',

@@ -104,6 +104,12 @@ export class InFlight {
     return typeof id === 'number' ? this.#entries.get(id) : undefined
   }
 
+  /** The only call that the server can be answering, as far as anybody can tell; undefined when there are none, or several. */
+  get only(): InFlightCall | undefined {
+    const [entry] = this.#entries.size === 1 ? this.#entries.values() : []
+    return this.#untold || this.#abandoned.size > 0 ? undefined : entry
+  }
+
   /** The server has answered. The answer overtakes nothing that came before it. */
   answer(entry: InFlightCall, outcome: Outcome): void {
     const { backlog } = entry

@@ -18,7 +18,7 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { type Era, SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
-import { endsOf, repliedId } from '../../protocol/overlong.ts'
+import { endsOf, type Overlong, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
@@ -200,6 +200,16 @@ export class MessageSession implements UpstreamSession {
 const NOISE_EVERY_MS = 60_000
 const EXCERPT = 200
 
+/** Some programs begin their output with it. */
+const BYTE_ORDER_MARK = '\ufeff'
+
+/** Most braces of a line at which an answer behind a banner is looked for. */
+const MOST_BANNER_BRACES = 16
+
+/** How an object begins that was meant as an answer: with an outcome, or as one of JSON-RPC that names no method before its outcome. */
+const meantAsAnswer =
+  /^\s*\{(?:\s*"(?:result|error)"\s*:\s*\{|(?=[^]*["']jsonrpc["'])(?:(?!["']method["'])[^])*?["'](?:result|error)["']\s*:)/
+
 /** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
 class Inbox implements PipeEvents {
   readonly #calls: InFlight
@@ -330,19 +340,50 @@ class Inbox implements PipeEvents {
   }
 
   /** JSON, but no JSON-RPC: when it is meant as an answer, its caller need not wait any longer. */
-  #malformed(message: Message): undefined {
+  #malformed(message: Message): Promise<void> | undefined {
     const entry = 'method' in message.value ? undefined : this.#calls.get(message.value.id)
     if (entry === undefined) return this.#unreadable(message.text)
     const error = gatewayError('bad_reply', 'the reply is no JSON-RPC response', { sent: true })
-    this.#calls.settle(entry, failure(entry.call, error))
+    return void this.#calls.settle(entry, failure(entry.call, error))
   }
 
-  #unreadable(text: string): undefined {
-    if (text.trim() === '') return
+  #unreadable(text: string): Promise<void> | undefined {
+    if (text.trim() === '') return undefined
+    if (text.startsWith(BYTE_ORDER_MARK)) return this.#message(text.slice(1))
+    const first = this.#behindBanner(text)
+    if (first !== undefined) return this.#response(first)
+    const entry = this.#meantFor(endsOf(text))
+    if (entry !== undefined) {
+      const error = gatewayError('bad_reply', sizeFault(text) ?? 'the reply is no JSON', { sent: true })
+      this.#calls.settle(entry, failure(entry.call, error))
+    }
     this.#noise.admit((dropped) => {
       const excerpt = beginningOf(text, this.#terms.conceal, EXCERPT)
       this.#terms.log.warn({ excerpt, dropped }, 'skipped what is no JSON-RPC message')
     })
+    return undefined
+  }
+
+  /** The answer to a handshake, behind a banner that the server printed without a line end. */
+  #behindBanner(text: string): Message | undefined {
+    if (text.length >= LARGE_TEXT) return undefined
+    let at = text.indexOf('{')
+    for (let tries = 0; at !== -1 && tries < MOST_BANNER_BRACES; tries++, at = text.indexOf('{', at + 1)) {
+      const message = readMessage(text.slice(at))
+      if (message === undefined || kindOf(message.value) !== 'response') continue
+      // Later, whoever gets a server to print a text could answer calls of others by it.
+      const entry = this.#calls.get(message.value.id)
+      if (entry !== undefined && handshakeMethods.has(entry.call.method)) return message
+    }
+    return undefined
+  }
+
+  /** The call that a text which is no JSON was meant to answer: the one that it names, or else the only one. */
+  #meantFor(ends: Overlong): InFlightCall | undefined {
+    if (!/^\s*\{/.test(ends.head)) return undefined
+    const id = repliedId(ends)
+    if (id !== undefined) return this.#calls.get(id)
+    return meantAsAnswer.test(ends.head) ? this.#calls.only : undefined
   }
 
   #discard(what: string, { value }: Message): undefined {

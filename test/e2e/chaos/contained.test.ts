@@ -274,19 +274,19 @@ const replies: readonly Row[] = [
     got: fails('bad_reply', /^[^<]*text\/html[^<]*$/),
     then: { runs: 3, attempts: { transport_error: 3 }, fates: { surfaced: 3 } },
   }),
-  row('rpc.malformed', "over a pipe half a reply is nobody's, and a timeout ends each attempt", {
-    given: { on: 'stdio', policies: brief },
-    got: fails('attempt_timeout', /it may have run/),
-    then: { runs: 3, attempts: { timeout: 3 }, fates: { surfaced: 3 }, leastMs: 3 * BRIEF_MS },
+  row('rpc.malformed', 'over a pipe a reply that is no JSON is tried again, and then becomes a clean error', {
+    given: { on: 'stdio', fault: { kind: 'bad_json' } },
+    got: fails('bad_reply', /it may have run/),
+    then: { runs: 3, attempts: { transport_error: 3 }, fates: { surfaced: 3 } },
   }),
-  row('rpc.malformed', 'over a pipe a timeout and a retry mask one reply that is no JSON', {
-    given: { on: 'stdio', policies: brief, fault: { ...once, kind: 'bad_json' } },
-    then: { runs: 2, attempts: savedLate, fates: masked, leastMs: BRIEF_MS },
+  row('rpc.malformed', 'over a pipe a retry masks one reply that is no JSON', {
+    given: { on: 'stdio', fault: { ...once, kind: 'bad_json' } },
+    then: { runs: 2, attempts: saved, fates: masked },
   }),
   row('rpc.malformed', 'over a pipe no tool that writes runs again over it', {
-    given: { kind: 'write', on: 'stdio', policies: brief, fault: { ...onceAtWrite, kind: 'bad_json' } },
-    got: fails('attempt_timeout', /it may have run/),
-    then: { runs: 1, attempts: { timeout: 1 }, fates: surfaced },
+    given: { kind: 'write', on: 'stdio', fault: { ...onceAtWrite, kind: 'bad_json' } },
+    got: fails('bad_reply', /it may have run/),
+    then: { runs: 1, attempts: broken, fates: surfaced },
   }),
   row('rpc.wrong_id', "another request's reply is tried again, and never taken for this one's", {
     given: { on: 'http' },

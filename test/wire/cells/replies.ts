@@ -67,7 +67,6 @@ export const replyEntries: Entries = {
   },
   'rpc.malformed': {
     fault: { kind: 'bad_json' },
-    play: brief,
     saw(seen) {
       ranOnce(seen)
       const exchange = seen.exchange()
@@ -76,7 +75,8 @@ export const replyEntries: Entries = {
         assert.deepEqual(exchange.messages, [])
         return 'a body that is no JSON'
       }
-      return unread(seen)
+      failed(exchange, 'bad_reply')
+      return 'the server answers; the agent: bad_reply'
     },
   },
   'rpc.wrong_id': {
