@@ -61,9 +61,13 @@ export class AggregateEndpoint implements Endpoint {
     this.#waits = new ListWaits(clock)
   }
 
-  welcome({ servers }: GatewayGeneration, _: Caller, version: string): Promise<Welcome> {
+  welcome({ servers }: GatewayGeneration, { era }: Caller, version: string): Promise<Welcome> {
     const instructions = [...servers.values()].flatMap(instructionsOf).join('\n\n')
-    const result = { protocolVersion: version, capabilities, serverInfo: implementation }
+    const extensions = mergedExtensions(
+      [...servers.values()].map((server) => server.initializeResultFor(era)?.value.capabilities),
+    )
+    const offered = extensions === undefined ? capabilities : { ...capabilities, extensions }
+    const result = { protocolVersion: version, capabilities: offered, serverInfo: implementation }
     return Promise.resolve({
       text: JSON.stringify(instructions === '' ? result : { ...result, instructions }),
     })
@@ -220,6 +224,45 @@ function offers(server: Server, caller: Caller, capability: string): boolean {
     server.initializeResultFor(era)
   const offered = initializeResult?.value.capabilities
   return server.state === 'up' && isObject(offered) && capability in offered
+}
+
+/** Most extensions that are passed on, and longest settings of one, in characters of JSON. */
+const MOST_EXTENSIONS = 64
+const EXTENSION_SETTINGS = 4_000
+
+/** The extensions that any of the servers offers, in their order; undefined when none offers one. */
+function mergedExtensions(offers: readonly unknown[]): Record<string, unknown> | undefined {
+  const merged = new Map<string, Record<string, unknown>>()
+  for (const capabilities of offers) {
+    const extensions = isObject(capabilities) ? capabilities.extensions : undefined
+    for (const [name, settings] of isObject(extensions) ? Object.entries(extensions) : []) {
+      const before = merged.get(name)
+      if (!isObject(settings) || (before === undefined && merged.size >= MOST_EXTENSIONS)) continue
+      const together = before === undefined ? settings : mergedSettings(before, settings)
+      if (JSON.stringify([name, together]).length <= EXTENSION_SETTINGS) merged.set(name, together)
+    }
+  }
+  return merged.size === 0 ? undefined : Object.fromEntries(merged)
+}
+
+/** What two servers say of one extension: of lists all that either has, of all else what the first says. */
+function mergedSettings(
+  first: Readonly<Record<string, unknown>>,
+  second: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  const merged = new Map(Object.entries(first))
+  for (const [key, value] of Object.entries(second)) {
+    const before = merged.get(key)
+    if (before === undefined) merged.set(key, value)
+    else if (Array.isArray(before) && Array.isArray(value)) {
+      const known = new Set(before.map((item) => JSON.stringify(item)))
+      merged.set(key, [
+        ...(before as unknown[]),
+        ...(value as unknown[]).filter((item) => !known.has(JSON.stringify(item))),
+      ])
+    }
+  }
+  return Object.fromEntries(merged)
 }
 
 function instructionsOf({ name, initializeResult }: Server): string[] {

@@ -8,7 +8,7 @@ import { isDeeperThan } from '../protocol/json-scan.ts'
 import { elements, locate } from '../protocol/json-span.ts'
 import { isWider } from '../protocol/output-schema.ts'
 import { wellFormed } from './entry-shape.ts'
-import { kinds, listKinds, type ListKind } from './kinds.ts'
+import { kinds, type ListKind, listKinds, uiPaths } from './kinds.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
 export interface CatalogEntry {
@@ -207,7 +207,7 @@ class Listed implements CatalogEntry {
     this.key = key
     this.text = text
     this.fingerprint = fingerprint(text)
-    this.hasUi = isObject(_meta) && ('ui' in _meta || 'ui/resourceUri' in _meta)
+    this.hasUi = isObject(_meta) && uiPaths.some(([, key]) => key in _meta)
     this.isWider = isWider(outputSchema)
   }
 

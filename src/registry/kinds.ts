@@ -26,6 +26,13 @@ export const kinds = {
   },
 } as const
 
+/** Where a tool, or a result of one, names its user interface by a URI: as the protocol's extension writes it, and as its predecessors do. */
+export const uiPaths = [
+  ['_meta', 'ui', 'resourceUri'],
+  ['_meta', 'ui/resourceUri'],
+  ['_meta', 'openai/outputTemplate'],
+] as const
+
 export type ListKind = keyof typeof kinds
 
 export const listKinds = Object.keys(kinds) as readonly ListKind[]

@@ -1,14 +1,14 @@
 import type { Partial } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
+import { at } from '../protocol/json-path.ts'
 import { type Edit, locate, splice } from '../protocol/json-span.ts'
-import { isObject } from '../protocol/jsonrpc.ts'
 import { FULL_NAME_KEY, listedWithMeta, PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION } from '../protocol/modern.ts'
 import type { Era } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { kinds, type ListKind } from './kinds.ts'
+import { kinds, type ListKind, uiPaths } from './kinds.ts'
 import type { KnownServer } from './known-server.ts'
 import type { Names } from './names.ts'
 
@@ -180,19 +180,11 @@ function exposeTool(server: string, entry: ShownEntry, names: Names): string {
   ])
 }
 
-/** Tools may name a user interface by its URI, nested or flat. */
-function uiEdits(server: string, text: string, { _meta: meta }: CatalogEntry['value'], names: Names): Edit[] {
-  if (!isObject(meta)) return []
-  const nested = isObject(meta.ui) ? meta.ui.resourceUri : undefined
-  const flat = meta['ui/resourceUri']
-  return [
-    ...(typeof nested === 'string'
-      ? [edit(text, ['_meta', 'ui', 'resourceUri'], names.exposeUri(server, nested))]
-      : []),
-    ...(typeof flat === 'string'
-      ? [edit(text, ['_meta', 'ui/resourceUri'], names.exposeUri(server, flat))]
-      : []),
-  ]
+function uiEdits(server: string, text: string, value: CatalogEntry['value'], names: Names): Edit[] {
+  return uiPaths.flatMap((path) => {
+    const uri = at(value, path)
+    return typeof uri === 'string' ? [edit(text, path, names.exposeUri(server, uri))] : []
+  })
 }
 
 function edit(text: string, path: readonly string[], value: string): Edit {

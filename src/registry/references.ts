@@ -1,11 +1,12 @@
 import type { Message } from '../mesh/call.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { at } from '../protocol/json-path.ts'
 import { type Edit, edit, type JsonPath, locate, locateAll, spliceOne } from '../protocol/json-span.ts'
 import { edited } from '../protocol/large-message.ts'
 import { withEntry } from '../protocol/with-entry.ts'
 import { RELATED_TASK } from '../upstreams/shared/tasks.ts'
 import type { GatewayGeneration } from './generation.ts'
-import type { ListKind } from './kinds.ts'
+import { type ListKind, uiPaths } from './kinds.ts'
 import type { KnownServer } from './known-server.ts'
 import { faultOfName, type Names, type Resolved } from './names.ts'
 
@@ -168,6 +169,7 @@ function* placesIn(result: Readonly<Record<string, unknown>>, path: JsonPath): G
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
   if (isOfTask(result)) yield relatedTaskIn(...path)
+  if ('_meta' in result) for (const ui of uiPaths) yield [[...path, ...ui], 'uri']
   yield* blocks(result.content, [...path, 'content'])
   if (Array.isArray(result.contents)) {
     for (const index of result.contents.keys()) yield [[...path, 'contents', index, 'uri'], 'uri']
@@ -194,14 +196,4 @@ function replaced(value: unknown, path: JsonPath, by: unknown, depth = 0): unkno
   const step = path[depth]
   if (step === undefined || !isObject(value)) return by
   return withEntry(value, String(step), replaced(value[step], path, by, depth + 1))
-}
-
-function at(value: unknown, path: JsonPath): unknown {
-  let found: unknown = value
-  for (const step of path) {
-    if (Array.isArray(found) && typeof step === 'number') found = found[step]
-    else if (isObject(found) && typeof step === 'string') found = found[step]
-    else return undefined
-  }
-  return found
 }

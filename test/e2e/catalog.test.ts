@@ -51,6 +51,48 @@ async function toolsOf(client: RawClient): Promise<Tools> {
   }
 }
 
+const UI = 'io.modelcontextprotocol/ui'
+
+/** A server with a tool that has a user interface, which its results name too, and with extensions. */
+function withInterface(extensions: Json): Promise<RawServer> {
+  const meta = { ui: { resourceUri: 'ui://w/a' }, 'openai/outputTemplate': 'ui://w/b' }
+  return RawServer.start(({ message: { id, method, params } }, response) => {
+    const results: Readonly<Record<string, Json>> = {
+      initialize: {
+        protocolVersion: (params as Json | undefined)?.protocolVersion,
+        capabilities: { tools: {}, extensions },
+        serverInfo: { name: 'ui', version: '1' },
+      },
+      'tools/list': { tools: [{ name: 'show', inputSchema: { type: 'object' }, _meta: meta }] },
+      'tools/call': { content: [{ type: 'text', text: 'shown' }], _meta: meta },
+    }
+    const result = results[String(method)]
+    if (result === undefined) return false
+    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+    return true
+  })
+}
+
+test('user interfaces are named as the aggregate names them, in lists and results, and extensions are those of all servers', async () => {
+  const [a, b] = await Promise.all([
+    withInterface({ [UI]: { mimeTypes: ['text/html', 'x/a'] }, 'x/own': { of: 'a' } }),
+    withInterface({ [UI]: { mimeTypes: ['text/html', 'x/b'] }, 'x/own': { of: 'b', more: 1 }, broken: 7 }),
+  ])
+  const interfaces = await Gateway.start({ servers: { a: { url: a.url }, b: { url: b.url } } })
+  await interfaces.waitFor('up', 'a', 'b')
+  const client = await RawClient.open(interfaces.mcp())
+  const { capabilities } = client.welcome.result as { capabilities: Json }
+  assert.deepEqual(capabilities.extensions, {
+    [UI]: { mimeTypes: ['text/html', 'x/a', 'x/b'] },
+    'x/own': { of: 'a', more: 1 },
+  })
+  const exposed = { ui: { resourceUri: 'ui://b__w/a' }, 'openai/outputTemplate': 'ui://b__w/b' }
+  const { tools } = (await client.request('tools/list')).result as { tools: Json[] }
+  assert.deepEqual(tools.find(({ name }) => name === 'b__show')?._meta, exposed)
+  const { _meta: meta } = (await client.call('b__show')).result as Json
+  assert.deepEqual(meta, exposed)
+})
+
 test('long lists come in pages, on both endpoints, without a gap', async () => {
   const expected = Array.from({ length: EXTRA }, (_, index) => `extra_${index}`)
   for (const [url, prefix] of [

@@ -42,21 +42,33 @@ test('every kind of list has its own key rewritten, and nothing else', async () 
 })
 
 test("a tool's user interface is named as the aggregate names it, nested or flat", async () => {
-  const meta = { ui: { resourceUri: 'ui://w/a', other: 'ui://w/a' }, 'ui/resourceUri': 'ui://w/b', x: 1 }
+  const meta = {
+    ui: { resourceUri: 'ui://w/a', other: 'ui://w/a' },
+    'ui/resourceUri': 'ui://w/b',
+    'openai/outputTemplate': 'ui://w/c',
+    x: 1,
+  }
   const { page } = await servers({
     s: {
       tools: [
         { _meta: meta, ...plainTool('t') },
         { ...plainTool('u'), _meta: { ui: 'x' } },
+        { ...plainTool('v'), _meta: { 'openai/outputTemplate': 'ui://w/a' } },
       ],
     },
   })
   assert.deepEqual(page()?.tools, [
     {
-      _meta: { ui: { resourceUri: 'ui://s__w/a', other: 'ui://w/a' }, 'ui/resourceUri': 'ui://s__w/b', x: 1 },
+      _meta: {
+        ui: { resourceUri: 'ui://s__w/a', other: 'ui://w/a' },
+        'ui/resourceUri': 'ui://s__w/b',
+        'openai/outputTemplate': 'ui://s__w/c',
+        x: 1,
+      },
       ...plainTool('s__t'),
     },
     { ...plainTool('s__u'), _meta: { ui: 'x' } },
+    { ...plainTool('s__v'), _meta: { 'openai/outputTemplate': 'ui://s__w/a' } },
   ])
 })
 

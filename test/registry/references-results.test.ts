@@ -36,6 +36,14 @@ test('every place of a result that refers to something of its server names the s
       '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}',
       '{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"s__1"}}}',
     ],
+    [
+      '{"_meta":{"ui":{"resourceUri":"ui://w/a","x":1.0},"ui/resourceUri":"ui://w/b"},"content":[]}',
+      '{"_meta":{"ui":{"resourceUri":"ui://s__w/a","x":1.0},"ui/resourceUri":"ui://s__w/b"},"content":[]}',
+    ],
+    [
+      '{"content":[{"type":"text","text":"t"}],"_meta":{"openai/outputTemplate":"ui://w/a"}}',
+      '{"content":[{"type":"text","text":"t"}],"_meta":{"openai/outputTemplate":"ui://s__w/a"}}',
+    ],
   ] as const) {
     const exposed = exposeResponse('s', response(result), names)
     assert.equal(exposed.text, response(expected).text)
