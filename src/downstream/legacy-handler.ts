@@ -22,7 +22,13 @@ import {
 } from '../protocol/jsonrpc.ts'
 import { withoutBaggage } from '../protocol/baggage.ts'
 import { paramsFault } from '../protocol/params-check.ts'
-import { allowsBatches, ASSUMED_VERSION, isLegacyVersion, negotiate } from '../protocol/versions.ts'
+import {
+  allowsBatches,
+  ASSUMED_VERSION,
+  isLegacyVersion,
+  negotiate,
+  onceGiven,
+} from '../protocol/versions.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { principalOf } from './credentials.ts'
 import { type Welcome, welcomeTo } from './endpoint.ts'
@@ -252,15 +258,15 @@ const OTHER_CREDENTIALS =
  */
 function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): Session | Refusal {
   const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
-  if (!isLegacyVersion(version)) {
-    const named = typeof version === 'string' ? version.slice(0, 40) : 'given twice'
-    return refusal(400, null, BAD_SESSION, `Bad Request: unsupported protocol version ${named}`)
+  if (typeof version !== 'string' || !isLegacyVersion(onceGiven(version))) {
+    const why = `Bad Request: unsupported protocol version ${String(version).slice(0, 40)}`
+    return refusal(400, null, BAD_SESSION, why)
   }
   if (typeof id !== 'string') {
     const why = 'Bad Request: the Mcp-Session-Id header is missing; begin with initialize'
     return refusal(400, null, BAD_SESSION, why)
   }
-  const session = sessions.find(id)
+  const session = sessions.find(onceGiven(id))
   if (session === undefined || session.endpoint.server !== endpoint.server)
     return refusal(404, null, UNKNOWN_SESSION, 'Session not found')
   return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)

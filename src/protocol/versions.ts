@@ -21,3 +21,13 @@ export function negotiate(asked: unknown): LegacyVersion {
 export function allowsBatches(version: string): boolean {
   return version === '2025-03-26'
 }
+
+/**
+ * The value of a header that stands in a request once, or several times alike: proxies and clients that each add it make `X, X` of
+ * it. As it is when its parts differ.
+ */
+export function onceGiven(header: string): string {
+  if (!header.includes(',')) return header
+  const [first = '', ...others] = header.split(',').map((part) => part.trim())
+  return others.every((other) => other === first) ? first : header
+}

@@ -1,6 +1,7 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { PROTOCOL_VERSION_KEY } from '../protocol/modern.ts'
+import { onceGiven } from '../protocol/versions.ts'
 
 // What spans and metrics say alike, by OpenTelemetry's semantic conventions for MCP:
 // https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
@@ -59,5 +60,5 @@ export function versionOf({
   const meta = paramsOf(message.value)._meta
   const said = isObject(meta) ? meta[PROTOCOL_VERSION_KEY] : undefined
   const version = said ?? inbound['mcp-protocol-version'] ?? caller.initializeParams.protocolVersion
-  return typeof version === 'string' ? version : undefined
+  return typeof version === 'string' ? onceGiven(version) : undefined
 }

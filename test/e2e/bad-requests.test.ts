@@ -44,7 +44,9 @@ async function refused(reply: { status: number; text: string }, expected: Refusa
 }
 
 /** Posts with headers that `fetch` would not let through. */
-async function postWith(headers: Record<string, string>): Promise<{ status: number; text: string }> {
+async function postWith(
+  headers: Record<string, string | string[]>,
+): Promise<{ status: number; text: string }> {
   const all = { 'content-type': 'application/json', ...client.headers, ...headers }
   return new Promise((resolve, reject) => {
     const asking = request(gateway.mcp(), { method: 'POST', headers: all }, (response) => {
@@ -113,6 +115,18 @@ test('batches exist in one version only', async () => {
   const old = await RawClient.open(gateway.mcp(), { version: '2025-03-26' })
   assert.equal((await old.post(`[${ping}]`)).status, 200)
   await refused(await old.post('[]'), { status: 400, code: -32600 })
+})
+
+test('headers of the protocol that come several times alike count once', async () => {
+  const { 'mcp-protocol-version': version = '', 'mcp-session-id': session = '' } = client.headers
+  for (const headers of [
+    { 'mcp-protocol-version': [version, version] },
+    { 'mcp-protocol-version': `${version},${version},  ${version}` },
+    { 'mcp-session-id': [session, session] },
+  ])
+    assert.equal((await postWith(headers)).status, 200, JSON.stringify(headers))
+  const differing = await postWith({ 'mcp-protocol-version': [version, '2025-03-26'] })
+  await refused(differing, { status: 400, code: -32000, message: new RegExp(`${version}, 2025-03-26`) })
 })
 
 test('an unknown protocol version is refused', async () => {

@@ -40,6 +40,14 @@ test('a request that its headers contradict is refused, under its id', async () 
   }
 })
 
+test('headers that come several times alike count once', async () => {
+  const body = echo()
+  const doubled = Object.entries(headersOf(body)).map(([name, value]) => [name, `${value}, ${value}`])
+  const { status, messages } = await client.post(body, Object.fromEntries(doubled) as Record<string, string>)
+  assert.equal(status, 200)
+  assert.ok(messages[0]?.result)
+})
+
 test('a name in base64 is read before it is compared', async () => {
   const { status, messages } = await client.post(echo(), { 'mcp-name': '=?base64?ZWNobw==?=' })
   assert.equal(status, 200)

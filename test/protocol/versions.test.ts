@@ -6,6 +6,7 @@ import {
   LATEST_LEGACY,
   legacyVersions,
   negotiate,
+  onceGiven,
 } from '../../src/protocol/versions.ts'
 
 test('a version that we know is spoken as asked', () => {
@@ -28,4 +29,9 @@ test('versions are told from anything else', () => {
 
 test('batches belong to one version only', () => {
   assert.deepEqual(legacyVersions.filter(allowsBatches), ['2025-03-26'])
+})
+
+test('a header given several times alike is given once, and stays as it is otherwise', () => {
+  for (const alike of ['a', 'a, a', 'a,a , a']) assert.equal(onceGiven(alike), 'a')
+  for (const other of ['', 'a, b', 'a,', 'a b']) assert.equal(onceGiven(other), other)
 })

@@ -18,7 +18,7 @@ import {
   PROTOCOL_VERSION_KEY,
   UNSUPPORTED_VERSION,
 } from '../../protocol/modern.ts'
-import { legacyVersions } from '../../protocol/versions.ts'
+import { legacyVersions, onceGiven } from '../../protocol/versions.ts'
 import { refusal, type Refusal } from '../post-reply.ts'
 
 /** What a modern request says of its sender, in place of a session. */
@@ -46,7 +46,8 @@ const named: Readonly<Record<string, string>> = {
 
 /** Whether a request is of the modern era: its `_meta` or its header says so; never its method, which both may have. */
 export function isModern(headers: IncomingHttpHeaders, value: unknown): boolean {
-  if (headers['mcp-protocol-version'] === MODERN_VERSION) return true
+  const version = headers['mcp-protocol-version']
+  if (typeof version === 'string' && onceGiven(version) === MODERN_VERSION) return true
   const meta = isObject(value) ? paramsOf(value)._meta : undefined
   return isObject(meta) && PROTOCOL_VERSION_KEY in meta
 }
@@ -114,7 +115,8 @@ interface Mismatch {
 function mismatchOf(headers: IncomingHttpHeaders, name: string, body: unknown): Mismatch | undefined {
   const header = headers[name.toLowerCase()]
   const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined
-  if (value === body) return undefined
+  if (value === body || (typeof header === 'string' && decodeHeaderValue(onceGiven(header)) === body))
+    return undefined
   const seen = typeof header === 'string' ? header.slice(0, 200) : '(missing)'
   return { message: `Header mismatch: ${name}`, header: seen, body }
 }
