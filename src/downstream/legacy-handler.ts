@@ -32,6 +32,7 @@ import {
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { principalOf } from './credentials.ts'
 import { type Welcome, welcomeTo } from './endpoint.ts'
+import { isRounded, keyOf, underIdOf } from './exact-id.ts'
 import type { Guards } from './guards.ts'
 import type { InboundRequest } from './inbound-request.ts'
 import { tooMuchToSay } from './initialize.ts'
@@ -306,9 +307,11 @@ class Dialogue {
     let tooFast: GatewayError | undefined
     let leftOut = 0
     for (const message of messages) {
-      if (kindOf(message.value) === 'request')
-        answers.push(this.#request(incoming, session, { message, now, reply }))
-      else {
+      if (kindOf(message.value) === 'request') {
+        const answer = this.#request(incoming, session, { message, now, reply })
+        const isExact = !isRounded(message.value.id)
+        answers.push(isExact ? answer : answer.then((response) => underIdOf(message, response)))
+      } else {
         const error = this.#oneWay(incoming, session, { message, now })
         if (error !== undefined) leftOut++
         tooFast ??= error
@@ -381,7 +384,8 @@ class Dialogue {
     if (method === 'notifications/cancelled') {
       const why =
         typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
-      return void session.inFlight.get(params.requestId as RequestId)?.abort(gatewayError('cancelled', why))
+      const cancelled = keyOf(params.requestId as RequestId, message, ['params', 'requestId'])
+      return void session.inFlight.get(cancelled)?.abort(gatewayError('cancelled', why))
     }
     const { limits, tenancies } = this.#guards
     const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
@@ -416,11 +420,12 @@ class Dialogue {
     const lease = this.#live.enter()
     const record = newRecord(now)
     reply.watch(record)
-    session.inFlight.set(id, signal)
+    const key = keyOf(id, message)
+    session.inFlight.set(key, signal)
     const channelFor = (server: string) => reply.channelFor(server, record)
     const request = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
     const left = (response: Response) => {
-      session.inFlight.delete(id)
+      session.inFlight.delete(key)
       return response
     }
     const done = (response: Response) => {
@@ -441,21 +446,23 @@ class Dialogue {
 
   /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
   #faultedPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
-    const { id } = request
+    const { id, message } = request
     const { server } = session.endpoint
     const faulted = faultedAnswer(this.#live.current, server, 'ping')
-    if (faulted === undefined || session.inFlight.has(id)) return undefined
+    const key = keyOf(id, message)
+    if (faulted === undefined || session.inFlight.has(key)) return undefined
     const signal = new Cancellation()
-    session.inFlight.set(id, signal)
+    session.inFlight.set(key, signal)
     const answered = faulted({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
     return answered.then((outcome) => {
-      session.inFlight.delete(id)
+      session.inFlight.delete(key)
       return respond(id, outcome, { server })
     })
   }
 
   /** The answer to a request that goes no further. */
-  #refusal(session: Session, { value }: Message, id: RequestId): string | undefined {
+  #refusal(session: Session, message: Message, id: RequestId): string | undefined {
+    const { value } = message
     if (value.method === 'ping') return resultText(id, '{}')
     // In a batch: a server has one handshake for all who share a session with it.
     if (value.method === 'initialize')
@@ -464,7 +471,7 @@ class Dialogue {
         INVALID_REQUEST,
         'Invalid Request: initialize begins a session, and comes by itself',
       )
-    if (session.inFlight.has(id)) {
+    if (session.inFlight.has(keyOf(id, message))) {
       return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')
     }
     const fault = paramsFault(value.method as string, paramsOf(value))

@@ -8,6 +8,7 @@ import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 import { SseDecoder } from '../protocol/sse.ts'
 import type { EventStream } from './event-stream.ts'
+import { underKeptId } from './exact-id.ts'
 import { COMMENT, maySpeakUp, type OpenReply, REPLY_LOOKS } from './keep-alive.ts'
 import { resetNow } from '../upstreams/http/shaped-connection.ts'
 import type { Response } from './respond.ts'
@@ -149,7 +150,7 @@ export function sendJson(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   if (response.destroyed || response.headersSent) return
-  const body = forWire(text)
+  const body = forWire(underKeptId(response, text))
   response.writeHead(status, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Endpoint } from '../downstream/endpoint.ts'
+import { isRounded, keepId } from '../downstream/exact-id.ts'
 import type { LegacyHandler } from '../downstream/legacy-handler.ts'
 import type { ModernHandler } from '../downstream/modern/handler.ts'
 import { isModern } from '../downstream/modern/envelope.ts'
@@ -157,6 +158,7 @@ export function registerMcp(
   function post(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> | undefined {
     const { server } = incoming.endpoint
     const read = readJson(body)
+    if (isObject(read.value) && isRounded(read.value.id)) keepId(incoming.response, { text: body })
     if (!read.ok) return refuse(incoming, refusal(400, idOf(read.value), read.code, read.message))
     const { value } = read
     if (whenFull && !needsNoPlace(value)) {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
-import { RawClient } from './support/raw-client.ts'
+import { headersOf, ModernClient } from './support/modern-client.ts'
+import { post, RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 
 /** Odd, and valid: spaces, escapes, numbers that no double holds, unknown fields. */
@@ -20,19 +21,24 @@ const tool = `{ "name":"odd", "inputSchema":{"type":"object", "x":${odd}}, "anno
 
 let gateway: Gateway
 let server: RawServer
+/** Has the call of `held` answered. */
+let release: (() => void) | undefined
 
 before(async () => {
   server = await RawServer.start(({ message, text }, response) => {
     // The exact text of the id: it may be a number that no double holds.
     const id = /"id"\s*:\s*("[^"]*"|[^,\s}]+)/.exec(text)?.[1] ?? 'null'
     const answers: Readonly<Record<string, string>> = {
-      'tools/list': `{"tools":[${tool}]}`,
+      'tools/list': `{"tools":[${tool},{"name":"held","inputSchema":{"type":"object"}}]}`,
       'tools/call': result,
       'x/unknown': odd,
     }
     const answer = answers[String(message.method)]
     if (answer === undefined) return false
-    sendJson(response, `{ "jsonrpc": "2.0", "result": ${answer}, "id": ${id}, "x-outer": [1.0] }`)
+    const send = () =>
+      sendJson(response, `{ "jsonrpc": "2.0", "result": ${answer}, "id": ${id}, "x-outer": [1.0] }`)
+    if (text.includes('"name":"held"')) release = send
+    else send()
     return true
   })
   gateway = await Gateway.start({ servers: { raw: { url: server.url } } })
@@ -68,6 +74,51 @@ test('lists keep every byte of a tool but its name', async () => {
   const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' }
   assert.ok((await all.post(list)).text.includes(tool.replace('"odd"', '"raw__odd"')))
   assert.ok((await one.post(list)).text.includes(tool))
+})
+
+/** Too large for a double, or more exact than one. */
+const exactIds = [
+  '9007199254740993',
+  '18446744073709551615',
+  '-12345678901234567890',
+  '0.10000000000000000001',
+]
+
+/** The id of a response, as it is written. */
+const idIn = (text: string) => /"id":\s*([^,}\s]+)/.exec(text)?.[1]
+
+for (const id of exactIds)
+  test(`the id ${id} comes back digit by digit, whoever answers`, async () => {
+    const clientInfo = { name: 'exact', version: '1' }
+    const hello = JSON.stringify({ protocolVersion: '2025-06-18', capabilities: {}, clientInfo })
+    const request = (method: string, params = '{}') =>
+      `{"jsonrpc":"2.0","method":"${method}","params":${params},"id":${id}}`
+    assert.equal(idIn((await post(gateway.mcp(), request('initialize', hello))).text), id)
+    for (const server of [undefined, 'raw']) {
+      const client = await RawClient.open(gateway.mcp(server))
+      for (const method of ['ping', 'tools/list', 'no/such', 'prompts/get'])
+        assert.equal(idIn((await client.post(request(method))).text), id, method)
+      const twice = request('ping').replace('{', '{"x":{"y":1,"y":2},')
+      assert.equal(idIn((await client.post(twice)).text), id, 'a refusal')
+    }
+    const batching = await RawClient.open(gateway.mcp(), { version: '2025-03-26' })
+    assert.equal(idIn((await batching.post(`[${request('ping')}]`)).text), id)
+    const modern = new ModernClient(gateway.mcp())
+    for (const method of ['server/discover', 'tools/list', 'no/such']) {
+      const body = JSON.stringify({ jsonrpc: '2.0', id: 'ID', method, params: { _meta: modern.meta } })
+      const headers = headersOf({ method })
+      assert.equal(idIn((await post(gateway.mcp(), body.replace('"ID"', id), headers)).text), id, method)
+    }
+  })
+
+test('ids that a double does not tell apart are those of two calls', async () => {
+  const client = await RawClient.open(gateway.mcp())
+  const held = client.post(call('raw__held', '9007199254740992'))
+  await until('the first is under way', () => release !== undefined)
+  const other = await client.post(call('raw__odd', '9007199254740993'))
+  assert.ok(other.text.includes('"result"') && idIn(other.text) === '9007199254740993', other.text)
+  release?.()
+  assert.equal(idIn((await held).text), '9007199254740992')
 })
 
 test('methods that nobody knows pass on the endpoint of one server', async () => {

@@ -3,6 +3,7 @@ import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
 import { drained } from '../event-stream.ts'
+import { underKeptId } from '../exact-id.ts'
 import type { Guards } from '../guards.ts'
 import { COMMENT, comment, maySpeakUp, type OpenReply, REPLY_LOOKS, STREAM_LOOKS } from '../keep-alive.ts'
 import { asMessages, isLarge, putOnWire, sendResponse } from '../post-reply.ts'
@@ -96,7 +97,7 @@ export class Post implements OpenReply {
       this.#response.end(
         forWire(
           asMessages(response)
-            .map((text) => encodeEvent(text))
+            .map((text) => encodeEvent(underKeptId(this.#response, text)))
             .join(''),
         ),
       )
