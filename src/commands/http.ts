@@ -1,5 +1,7 @@
 import type { Env } from '../config/files/interpolate.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from './arguments.ts'
+import { systemClock } from '../mesh/clock.ts'
+import { requestText } from '../protocol/jsonrpc.ts'
 import { exitSoon } from './exit-soon.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from './wrap/signals.ts'
@@ -7,7 +9,7 @@ import { WRAPPED } from './plan-file.ts'
 import { startWrapped } from './wrap/wrapped.ts'
 
 const options = {
-  upstream: { kind: 'text', value: 'URL', about: 'the MCP endpoint to wrap' },
+  upstream: { kind: 'text', value: 'URL', about: 'the MCP endpoint to wrap; /mcp where it has no path' },
   port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: '0 is any free one' },
   ...wrapping,
 } as const
@@ -31,7 +33,7 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
       plan,
       strict,
       logLevel,
-      server: { url: upstream },
+      server: { url: await endpointAt(upstream) },
       gateway: { listen: `127.0.0.1:${port}`, drain: '2s' },
     },
     out,
@@ -50,4 +52,29 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
   await gateway.close()
   exitSoon(0)
   return 0
+}
+
+/** How long the server may take to say whether it has such an endpoint, in milliseconds. */
+const ASK_MS = 2_000
+
+/** The endpoint that an address means: without a path the usual one, unless a server is there that knows no such path. */
+async function endpointAt(address: string): Promise<string> {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname + url.search !== '/')
+    return address
+  const usual = new URL('/mcp', url)
+  const patience = new AbortController()
+  const cancel = systemClock.after(ASK_MS, () => patience.abort())
+  const asked = fetch(usual, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+    body: requestText('breakwater:ping', 'ping'),
+    redirect: 'manual',
+    signal: patience.signal,
+  })
+  // A server that cannot be reached yet may come.
+  const reply = await asked.catch(() => undefined)
+  cancel()
+  patience.abort()
+  return reply?.status === 404 ? address : usual.href
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { after, afterEach, test } from 'node:test'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
+import { closeServers, RawServer } from './support/raw-server.ts'
 import { closeClients, connect, textOf } from './support/sdk-client.ts'
 import { HttpToolbox } from './support/toolbox.ts'
 import { main } from '../support/main.ts'
@@ -21,7 +22,10 @@ async function wrap(plan: unknown, args: readonly string[] = [], command: readon
 const always = { rate: 1, ttl: '5m', allowWrites: true }
 
 afterEach(closeClients)
-after(cleanUp)
+after(async () => {
+  await cleanUp()
+  closeServers()
+})
 
 test('a wrapped endpoint works under its own names and, with a prefix, on /mcp', async () => {
   const { endpoint } = await wrap({ seed: 1, faults: [] })
@@ -30,6 +34,29 @@ test('a wrapped endpoint works under its own names and, with a prefix, on /mcp',
   const all = await connect(endpoint.replace('/wrapped', ''))
   assert.equal(textOf(await all.callTool({ name: 'wrapped__echo', arguments: { text: 'hi' } })), 'hi')
 })
+
+for (const path of ['/mcp', '/'])
+  test(`an address without a path means a server at ${path}, where that is its endpoint`, async () => {
+    const server = await RawServer.start(
+      ({ url }, response) => {
+        if (url === path) return false
+        response.writeHead(404).end()
+        return true
+      },
+      ['look'],
+    )
+    const program = new Program([
+      main,
+      ...['proxy', 'http', '--upstream', new URL(server.url).origin, '--port', '0'],
+    ])
+    const endpoint = await program.line('its endpoint', (line) => /^http\S+\/mcp\/wrapped$/.exec(line)?.[0])
+    const client = await connect(endpoint)
+    const { tools } = await client.listTools()
+    assert.deepEqual(
+      tools.map(({ name }) => name),
+      ['look'],
+    )
+  })
 
 test('faults of HTTP hit a wrapped endpoint, and the mesh around it tells them as its own errors', async () => {
   const { endpoint } = await wrap({
