@@ -2,7 +2,7 @@ import type { ProbeTool } from '../config/schema/health-schema.ts'
 import { type Answer, type Call, type Caller, type Layer, type Message, newRecord } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
-import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import type { Era } from '../protocol/modern.ts'
 import { printableWords } from '../telemetry/printable.ts'
@@ -59,6 +59,12 @@ export interface DiscoveryOptions {
   readonly onSign?: () => void
 }
 
+/** Ends of a ping or a list by which a server may say no more than that it has none: the rest of what it offers tells how it is. */
+const refusals: ReadonlySet<string> = new Set<Reason>(['upstream_refused', 'upstream_status', 'bad_reply'])
+
+/** A server that has left so many pings in a row without an answer, and listed what it offers after each, is not pinged any more. */
+const MOST_SILENT_PINGS = 2
+
 /** The pause after a round that failed, in milliseconds: it doubles from the first of these to the last. */
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000
@@ -97,6 +103,10 @@ export class Discovery implements Caller {
   /** While it is down: when the next round would begin if the server had not asked for a longer pause, on the monotonic clock. */
   #dueAt: Millis | undefined
   #refresh: Refresh | undefined
+  /** Pings in a row that got no answer, each from a server that was up again by its lists. */
+  #silentPings = 0
+  /** How the latest of them ended. */
+  #silence: GatewayError | undefined
 
   constructor(options: DiscoveryOptions) {
     const { server, initializeParams, clock, faults, era = 'modern' } = options
@@ -219,10 +229,29 @@ export class Discovery implements Caller {
   }
 
   #ask(upstreamSession: UpstreamSession, signal: Signal, round: ProbeRound): Promise<void> {
-    if (this.#lists.fresh) return round.step('ping', () => this.#questions.ping(upstreamSession, signal))
+    if (this.#lists.fresh) return round.step('ping', () => this.#ping(upstreamSession, signal))
     const ask = this.#questions.over(upstreamSession, signal)
     const fetching = () => this.#lists.fetch(upstreamSession.initializeResult, ask, this.#questions)
     return round.step('list', fetching)
+  }
+
+  /** Whether the server is there: by a ping, or by a list that it offers where it answers none. Rejects with a `GatewayError`. */
+  async #ping(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
+    const questions = this.#questions
+    if (this.#silentPings < MOST_SILENT_PINGS) {
+      const { touched } = questions
+      try {
+        await questions.ping(upstreamSession, signal)
+        this.#silentPings = 0
+        return
+      } catch (cause) {
+        const error = errorOf(cause)
+        const isFaulted = questions.touched > touched
+        if (error.reason === 'attempt_timeout' && !isFaulted) this.#silence = error
+        if (isFaulted || !refusals.has(error.reason)) throw error
+      }
+    }
+    await questions.look(upstreamSession, signal)
   }
 
   /** Calls the tool that the config names. A server whose tool fails is up all the same: nobody but its health is told. */
@@ -244,6 +273,7 @@ export class Discovery implements Caller {
 
   async #failed(cause: unknown, round: ProbeRound): Promise<Millis> {
     const error = errorOf(cause)
+    this.#silentPings = error === this.#silence ? this.#silentPings + 1 : 0
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
     const delayMs = Math.max(Math.min(error.retryAfterMs ?? 0, LONGEST_ASKED_MS), this.#retryMs)
@@ -293,6 +323,11 @@ function newRefresh(): Refresh {
 
 /** The server asked and is gone: its next round will tell. */
 function ignore(): void {}
+
+/** Whether a server with this `initialize` result has such a list. */
+function isOffered(kind: ListKind, { value: { capabilities } }: Message): boolean {
+  return isObject(capabilities) && kinds[kind].capability in capabilities
+}
 
 const nothing: Fetched = { entries: [], cut: undefined }
 
@@ -362,20 +397,16 @@ class Lists {
    * Fetches the stale ones that a server with this `initialize` result offers. Rejects with a `GatewayError`. `faults`
    * counts the answers that faults have touched.
    */
-  async fetch(
-    { value: { capabilities } }: Message,
-    ask: Ask,
-    faults: { readonly touched: number },
-  ): Promise<void> {
+  async fetch(initializeResult: Message, ask: Ask, faults: { readonly touched: number }): Promise<void> {
     const before = { touched: faults.touched, isUntouched: this.#catalog === this.#untouched }
     const stale = this.#takeStale()
-    const offered = (kind: ListKind) => isObject(capabilities) && kinds[kind].capability in capabilities
+    const hasTools = isOffered('tools', initializeResult)
     const lists: Record<ListKind, readonly CatalogEntry[]> = { ...this.#catalog.lists }
     const cuts: Partial<Record<ListKind, string>> = { ...this.#catalog.cut }
     await Promise.all(
       stale.map(async (kind) => {
-        const { entries, cut } = offered(kind)
-          ? await fetchList(kind, ask, this.#limit()).catch(this.#lastKnown(kind))
+        const { entries, cut } = isOffered(kind, initializeResult)
+          ? await fetchList(kind, ask, this.#limit()).catch(this.#lastKnown(kind, hasTools))
           : nothing
         lists[kind] = entries
         if (cut === undefined) Reflect.deleteProperty(cuts, kind)
@@ -406,9 +437,13 @@ class Lists {
   }
 
   /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
-  #lastKnown(kind: ListKind): (cause: unknown) => Fetched {
+  #lastKnown(kind: ListKind, hasTools: boolean): (cause: unknown) => Fetched {
     return (cause) => {
-      if (kind !== 'tools' && isGatewayError(cause) && cause.reason === 'bad_reply')
+      if (
+        kind !== 'tools' &&
+        isGatewayError(cause) &&
+        (cause.reason === 'bad_reply' || (hasTools && refusals.has(cause.reason)))
+      )
         return { entries: this.#catalog.lists[kind], cut: this.#catalog.cut?.[kind] }
       throw cause
     }
@@ -446,6 +481,12 @@ class Questions {
   /** Whether anybody is there: any answer says yes, an error too. Rejects with a `GatewayError`. */
   async ping(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
     await this.#exchange(upstreamSession, 'ping', {}, signal)
+  }
+
+  /** Asks for the first list that the server offers; without one there is nothing more to ask. Rejects with a `GatewayError`. */
+  async look(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
+    const kind = listKinds.find((kind) => isOffered(kind, upstreamSession.initializeResult))
+    if (kind !== undefined) await this.over(upstreamSession, signal)(kinds[kind].method, {})
   }
 
   /** Calls a tool; an error of its own is an answer. Rejects with a `GatewayError`. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { initializeResult } from '../support/scripted-upstream.ts'
 import { allLists, discovered, oneTool, PROBE_MS, REFRESH_MS } from './discovered.ts'
 
@@ -83,6 +84,53 @@ test('a ping that is answered with an error is an answer', async () => {
     await clock.advance(PROBE_MS * 3)
     assert.deepEqual(told, ['up', 'up', 'up', 'up'])
     assert.equal(upstream.attempts, 1)
+  }
+})
+
+test('a server that refuses pings as no JSON-RPC is judged by a list that it offers', async () => {
+  for (const reason of ['upstream_refused', 'upstream_status', 'bad_reply'] as const) {
+    let listsWork = true
+    const { start, asked, clock, told, upstream } = discovered((method, params, upstreamSession) => {
+      if (method === 'ping' || !listsWork) return gatewayError(reason, 'what?', { sent: true })
+      return oneTool(method, params, upstreamSession)
+    })
+    await start()
+    asked()
+    await clock.advance(PROBE_MS)
+    assert.deepEqual(asked(), ['ping', 'tools/list'])
+    await clock.advance(PROBE_MS)
+    assert.deepEqual([told, upstream.attempts], [['up', 'up', 'up'], 1])
+    listsWork = false
+    await clock.advance(PROBE_MS)
+    assert.equal(told.at(-1), reason)
+  }
+})
+
+test('a server that leaves pings without an answer, and answers else, is not pinged for ever', async () => {
+  const { start, asked, clock, told } = discovered((method, params, upstreamSession) =>
+    method === 'ping' ? new Promise(() => {}) : oneTool(method, params, upstreamSession),
+  )
+  await start()
+  await clock.advance(10 * PROBE_MS)
+  const isDown = (word: string) => word === 'attempt_timeout'
+  assert.equal(told.filter(isDown).length, 2)
+  told.length = 0
+  asked()
+  await clock.advance(5 * PROBE_MS)
+  assert.deepEqual(new Set(asked()), new Set(['tools/list']))
+  assert.deepEqual(new Set(told), new Set(['up']))
+})
+
+test('a server that has tools is up whatever it makes of lists that it does not have', async () => {
+  for (const reason of ['upstream_refused', 'upstream_status', 'bad_reply'] as const) {
+    const { start, told, catalogs } = discovered((method, params, upstreamSession) =>
+      method === 'prompts/list'
+        ? gatewayError(reason, 'HTTP 500', { sent: true })
+        : oneTool(method, params, upstreamSession),
+    )
+    await start()
+    assert.deepEqual(told, ['up'])
+    assert.equal(catalogs[0]?.lists.tools.length, 1)
   }
 })
 

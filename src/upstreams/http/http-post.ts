@@ -96,6 +96,9 @@ export function postAway(
   })
 }
 
+/** The status of a server that knows no such method, and is in no trouble. */
+const NOT_IMPLEMENTED = 501
+
 /**
  * Whether a server takes requests: asks by a ping outside of any session, which it may refuse as it likes. Only a server
  * that says itself that it is in trouble (5xx), or no server at all, is not there.
@@ -104,7 +107,7 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
   return new Promise((resolve) => {
     const done = (code: number) => {
       signal.removeEventListener('abort', aborted)
-      resolve(code < 500)
+      resolve(code < 500 || code === NOT_IMPLEMENTED)
     }
     const reply = statusOnly(done, () => done(503))
     const aborted = () => {
