@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { type Clock, inTurns, type Millis } from '../mesh/clock.ts'
+import { acceptedBy } from './accept.ts'
 
 /** Between two looks at all replies that are open, in milliseconds. */
 const LOOK_MS: Millis = 3_000
@@ -66,7 +67,10 @@ export class KeepAlive {
  * reply of the connection is in the way.
  */
 export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
-  !destroyed && socket !== null && req.headers.accept?.includes('text/event-stream') === true
+  !destroyed &&
+  socket !== null &&
+  acceptedBy(req.headers.accept).events &&
+  /text\/event-stream/i.test(req.headers.accept ?? '')
 
 /** Writes a comment, unless something waits to be read anyway. */
 export function comment(response: ServerResponse): void {

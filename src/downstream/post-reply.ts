@@ -4,9 +4,10 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { abandon } from '../mesh/pause-deadline.ts'
 import { ownTurn } from '../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../mesh/work.ts'
-import { errorText, type RequestId } from '../protocol/jsonrpc.ts'
+import { errorText, METHOD_NOT_FOUND, type RequestId } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
-import { SseDecoder } from '../protocol/sse.ts'
+import { encodeEvent, SseDecoder } from '../protocol/sse.ts'
+import { acceptedBy } from './accept.ts'
 import type { EventStream } from './event-stream.ts'
 import { underKeptId } from './exact-id.ts'
 import { COMMENT, maySpeakUp, type OpenReply, REPLY_LOOKS } from './keep-alive.ts'
@@ -20,7 +21,10 @@ import type { InboundRequest } from './inbound-request.ts'
 /** A client that has been gone for so long, in milliseconds, has not just lost its connection. */
 const ABANDONED_MS: Millis = 1_000
 
-/** The reply to one POST: JSON, unless something has to travel before the answer, or that is long in coming; then a stream of events. */
+/**
+ * The reply to one POST: JSON, unless something has to travel before the answer, or the answer is long in coming; then a stream of events. A
+ * client that takes no events gets messages before its answer by the stream of its session, if it listens to that.
+ */
 export class PostReply implements OpenReply {
   readonly mostQuietLooks = REPLY_LOOKS
   quietLooks = 0
@@ -55,11 +59,14 @@ export class PostReply implements OpenReply {
   /** The channel of one of the POST's requests, for what `server` sends. */
   channelFor(server: string, record: CallRecord): Channel {
     return {
-      open: () => void this.#open(),
+      open: () => {
+        if (this.#takesEvents) this.#open()
+      },
       pause: (retryMs) => {
         if (this.#session.primes) this.#stream?.pause(retryMs)
       },
       send: (message: Message, answer?: Answer) => {
+        if (!this.#takesEvents) return void this.#pastReply(server, message, answer)
         const text = this.#session.textFor(server, message, answer, record)
         if (text === undefined) return undefined
         record.firstByteAt ??= this.#clock.now()
@@ -126,6 +133,17 @@ export class PostReply implements OpenReply {
     this.#session.streams.close(stream)
   }
 
+  /** Nobody would ever see a question where nobody listens. */
+  #pastReply(server: string, message: Message, answer?: Answer): void {
+    const session = this.#session
+    if (answer === undefined || session.streams.standalone.attached) session.receive(server, message, answer)
+    else void answer(errorText(null, METHOD_NOT_FOUND, 'the client takes no events')).catch(ignore)
+  }
+
+  get #takesEvents(): boolean {
+    return acceptedBy(this.#response.req.headers.accept).events
+  }
+
   #shape(): ShapedReply {
     return new ShapedReply(this.#response, () => this.#session.wrote(this.#response))
   }
@@ -137,12 +155,18 @@ export class PostReply implements OpenReply {
   }
 }
 
+/** The server that asked is gone: nobody waits for the refusal. */
+function ignore(): void {}
+
 /** Whether it takes long to put the text of a response on the wire. */
 export function isLarge(response: Response): boolean {
   return LargeMessage.is(response) || response.text.length >= LARGE_TEXT
 }
 
-/** Sends a complete JSON reply; does nothing when the client is gone. */
+/** Whether a client takes its answers as events only. */
+const wantsEvents = (response: ServerResponse) => !acceptedBy(response.req.headers.accept).json
+
+/** Sends a complete JSON reply, or for a client that takes none the same as an event; does nothing when the client is gone. */
 export function sendJson(
   response: ServerResponse,
   status: number,
@@ -150,9 +174,11 @@ export function sendJson(
   headers: Readonly<Record<string, string>> = {},
 ): void {
   if (response.destroyed || response.headersSent) return
-  const body = forWire(underKeptId(response, text))
+  const isEvent = status === 200 && wantsEvents(response)
+  const own = underKeptId(response, text)
+  const body = forWire(isEvent ? encodeEvent(own) : own)
   response.writeHead(status, {
-    'content-type': 'application/json',
+    'content-type': isEvent ? 'text/event-stream' : 'application/json',
     'content-length': Buffer.byteLength(body),
     ...headers,
   })
@@ -161,7 +187,7 @@ export function sendJson(
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
-  if (LargeMessage.is(reply)) {
+  if (LargeMessage.is(reply) && !wantsEvents(response)) {
     madeOf(response, reply.chunks)
     sendBytes(response, reply.status, reply.chunks)
   } else sendJson(response, reply.status, reply.text, reply.headers)
@@ -169,7 +195,7 @@ export function sendResponse(response: ServerResponse, reply: Response): void {
 
 /** Sends the responses to a batch, in order: large ones are bytes, for their texts together may be longer than a text can be. */
 function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
-  if (!replies.some((reply) => LargeMessage.is(reply)))
+  if (!replies.some((reply) => LargeMessage.is(reply)) || wantsEvents(response))
     return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)
   const chunks = replies.flatMap((reply, index) => [
     Buffer.from(index === 0 ? '[' : ','),

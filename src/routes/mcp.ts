@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { acceptedBy } from '../downstream/accept.ts'
 import type { Endpoint } from '../downstream/endpoint.ts'
 import { isRounded, keepId } from '../downstream/exact-id.ts'
 import type { LegacyHandler } from '../downstream/legacy-handler.ts'
@@ -202,8 +203,8 @@ export function registerMcp(
       // The request is kept until its reply has been read; nobody counts what it holds by then.
       request.body = undefined
       if (typeof body !== 'string') return noBody(reply)
-      if (!acceptsBoth(request.headers.accept))
-        return notAcceptable(reply, 'application/json and text/event-stream')
+      if (!acceptsAny(request.headers.accept))
+        return notAcceptable(reply, 'application/json, text/event-stream or both')
       const incoming = inboundRequestOf(request, reply)
       if (incoming !== undefined) arrive({ incoming, body })
     })
@@ -233,7 +234,7 @@ export function registerMcp(
     if (!(url === OF_ALL || url.startsWith(OF_ONE)) || !isThere(server)) return false
     // Not by `fullness`, which counts the refusal: Fastify's way counts it.
     const client = clientOf(request.socket.remoteAddress)
-    if (!acceptsBoth(headers.accept) || isFull(client)) return false
+    if (!acceptsAny(headers.accept) || isFull(client)) return false
     bodies.read(request, (refused, body = '') => {
       if (refused !== null) return refuseBody(response, refused, clock)
       const endpoint = endpointOf(server)
@@ -272,18 +273,15 @@ function noBody(reply: FastifyReply): void {
   void reply.code(400).type('application/json').send(text)
 }
 
-/** As the SDKs write it. */
-const BOTH = 'application/json, text/event-stream'
-
-/** A POST is answered in one of two ways, and the client has to be ready for both. */
-function acceptsBoth(accept: string | undefined): boolean {
-  if (accept === BOTH || accept === undefined || accept.includes('*/*')) return true
-  return accept.includes('application/json') && accept.includes('text/event-stream')
+/** A POST is answered in one of two ways, and the client has to be ready for one of them. */
+function acceptsAny(accept: string | undefined): boolean {
+  const { json, events } = acceptedBy(accept)
+  return json || events
 }
 
 function acceptsEvents(request: FastifyRequest, reply: FastifyReply): boolean {
   const { accept } = request.headers
-  if (accept !== undefined && (accept.includes('text/event-stream') || accept.includes('*/*'))) return true
+  if (accept !== undefined && acceptedBy(accept).events) return true
   notAcceptable(reply, 'text/event-stream')
   return false
 }

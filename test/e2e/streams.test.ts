@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { EventReader } from './support/event-reader.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { ModernClient } from './support/modern-client.ts'
 import { post, RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { closeClients, connect, textOf } from './support/sdk-client.ts'
@@ -56,6 +57,56 @@ after(async () => {
 })
 
 const slowCall = { jsonrpc: '2.0', id: 'slow', method: 'tools/call', params: { name: 'slow', arguments: {} } }
+
+const acceptJson = { accept: 'Application/JSON' }
+const acceptEvents = { accept: 'TEXT/Event-Stream;q=0.5' }
+
+test('a client that accepts JSON only gets its answers so, and the rest by its stream', async () => {
+  const client = await RawClient.open(gateway.mcp('slow'), { headers: acceptJson })
+  const listening = await client.listen()
+  const answering = client.post(slowCall, acceptJson)
+  await listening.next('the first event', ({ params }) => (params as Json)?.data === 'first')
+  proceed()
+  const { headers, messages } = await answering
+  assert.equal(headers.get('content-type'), 'application/json')
+  assert.deepEqual(
+    messages.map(({ id }) => id),
+    ['slow'],
+  )
+  listening.drop()
+  const local = await RawClient.open(gateway.mcp('local'), { headers: acceptJson })
+  const ping = await local.post({ jsonrpc: '2.0', id: 1, method: 'ping' }, acceptJson)
+  assert.equal(ping.headers.get('content-type'), 'application/json')
+})
+
+test('a client that accepts events only gets its answers so, those of the gateway too', async () => {
+  const client = await RawClient.open(gateway.mcp(), { headers: acceptEvents })
+  const call = { ...slowCall, params: { name: 'local__echo', arguments: { text: 'x' } } }
+  for (const body of [
+    { jsonrpc: '2.0', id: 1, method: 'ping' },
+    { ...call, id: 2 },
+  ]) {
+    const { status, headers, messages } = await client.post(body, acceptEvents)
+    assert.deepEqual([status, headers.get('content-type')], [200, 'text/event-stream'])
+    assert.deepEqual([messages.length, messages[0]?.id], [1, body.id])
+  }
+})
+
+test('in the modern era too a client gets its answers as it accepts them', async () => {
+  const client = new ModernClient(gateway.mcp('slow'))
+  const logging = { ...client.meta, 'io.modelcontextprotocol/logLevel': 'debug' }
+  const body = { ...client.request('tools/call', { name: 'slow', arguments: {} }) }
+  const asked = slow.of('tools/call').length
+  const answering = client.post({ ...body, params: { ...(body.params as Json), _meta: logging } }, acceptJson)
+  await until('the server is asked', () => slow.of('tools/call').length > asked)
+  proceed()
+  const json = await answering
+  assert.deepEqual([json.headers.get('content-type'), json.messages.length], ['application/json', 1])
+  const events = await client.post(client.request('server/discover'), acceptEvents)
+  assert.deepEqual([events.headers.get('content-type'), events.messages.length], ['text/event-stream', 1])
+  const listen = client.request('subscriptions/listen', { notifications: {} })
+  assert.equal((await client.post(listen, acceptJson)).status, 406)
+})
 
 for (const server of ['slow', undefined]) {
   test(`a client whose connection broke in mid-call resumes ${server ?? 'among others'}`, async () => {

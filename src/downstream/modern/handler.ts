@@ -19,6 +19,7 @@ import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, SERVER_INFO_KEY } from '../..
 import { answersFault, paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
+import { acceptedBy } from '../accept.ts'
 import { principalOf, type Servers, shownHeaders } from '../credentials.ts'
 import { welcomeTo } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
@@ -46,6 +47,9 @@ const gone = new Set([
   'resources/subscribe',
   'resources/unsubscribe',
 ])
+
+/** Why a client cannot listen that takes JSON only. */
+const NO_EVENTS = 'Not Acceptable: the Accept header must name text/event-stream'
 
 /** Who sent a request, as far as clients are told apart. */
 interface Sender {
@@ -137,6 +141,8 @@ export class ModernHandler {
         ),
       )
     if (method === 'subscriptions/listen') {
+      if (!acceptedBy(incoming.headers.accept).events)
+        return refuse(incoming, refusal(406, id, INVALID_REQUEST, NO_EVENTS))
       const listen = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
       const faulted = faultedAnswer(this.#live.current, incoming.endpoint.server, method)
       if (faulted === undefined) return listen()

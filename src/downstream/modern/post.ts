@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
+import { acceptedBy } from '../accept.ts'
 import { drained } from '../event-stream.ts'
 import { underKeptId } from '../exact-id.ts'
 import type { Guards } from '../guards.ts'
@@ -43,7 +44,7 @@ export class Post implements OpenReply {
 
   /** Sends one message ahead of the answer. A promise asks to wait until the connection can take more. */
   send(text: string): Promise<void> | undefined {
-    if (this.#response.destroyed || this.#response.writableEnded) return undefined
+    if (this.#response.destroyed || this.#response.writableEnded || !this.#takesEvents) return undefined
     if (!this.#streaming) this.#stream()
     this.quietLooks = 0
     if (this.#response.write(forWire(encodeEvent(text)))) return undefined
@@ -103,6 +104,11 @@ export class Post implements OpenReply {
       )
     else sendResponse(this.#response, response)
     this.#wrote()
+  }
+
+  /** A client that takes no events goes without what would come ahead of its answer. */
+  get #takesEvents(): boolean {
+    return acceptedBy(this.#response.req.headers.accept).events
   }
 
   #wrote(): void {

@@ -1,0 +1,34 @@
+/** As the SDKs write it. */
+const BOTH = 'application/json, text/event-stream'
+
+/** In which forms a client takes the reply to a POST. */
+export interface Accepted {
+  readonly json: boolean
+  readonly events: boolean
+}
+
+const both: Accepted = { json: true, events: true }
+
+/** The header that was read last: most clients send the same with each request. */
+let latest = { header: '*/*', accepted: both }
+
+/** What an `Accept` header names, in whichever case; a client without one takes anything. */
+export function acceptedBy(header: string | undefined): Accepted {
+  if (header === BOTH || header === undefined) return both
+  if (header !== latest.header) latest = { header, accepted: read(header) }
+  return latest.accepted
+}
+
+function read(header: string): Accepted {
+  const types = new Set(header.toLowerCase().split(',').filter(isWanted).map(typeOf))
+  const any = types.has('*/*')
+  return {
+    json: any || types.has('application/*') || types.has('application/json'),
+    events: any || types.has('text/*') || types.has('text/event-stream'),
+  }
+}
+
+const typeOf = (range: string) => (range.split(';', 1)[0] ?? '').trim()
+
+/** A weight of 0 says that a type is not wanted (RFC 9110, section 12.4.2). */
+const isWanted = (range: string) => !/;\s*q=0(?:\.0*)?\s*(?:;|$)/.test(range)
