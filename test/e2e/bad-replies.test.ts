@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, before, test } from 'node:test'
+import { constants, createGzip, deflateRawSync, deflateSync, gzipSync } from 'node:zlib'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+import { closeServers, RawServer, type Seen, sendJson } from './support/raw-server.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 
 const HUGE_BYTES = 100 * 1024 ** 2
@@ -132,6 +133,130 @@ test('a server that stays silent gives a timeout, and is told that nobody waits 
   const call = bad.of('tools/call').find(({ text }) => text.includes('silence'))
   const isTold = ({ message }: { message: Json }) => (message.params as Json).requestId === call?.message.id
   await until('the server is told', () => bad.of('notifications/cancelled').some(isTold))
+})
+
+/** A gateway before one server of a test, and a client of it. */
+async function clientOf(url: string, more: Json = {}): Promise<RawClient> {
+  const own = await Gateway.start({
+    servers: { one: { url, ...more } },
+    policies: { defaults: { retry: false } },
+  })
+  await own.waitFor('up', 'one')
+  return RawClient.open(own.mcp('one'))
+}
+
+const answerOf = ({ message }: Seen, text: string) =>
+  JSON.stringify({ jsonrpc: '2.0', id: message.id, result: { content: [{ type: 'text', text }] } })
+
+test('a redirect within the origin is followed with the same request, a few times', async () => {
+  const server = await RawServer.start(
+    (seen, response) => {
+      const { url, message } = seen
+      const name = (message.params as Json | undefined)?.name
+      if (name === 'loop') return void response.writeHead(308, { location: `${url}x` }).end('moved')
+      if (url === '/mcp') return void response.writeHead(307, { location: '/mcp/?to=here' }).end('moved')
+      if (name !== 'echo') return false
+      sendJson(response, answerOf(seen, seen.text))
+      return true
+    },
+    ['echo', 'loop'],
+  )
+  const client = await clientOf(server.url)
+  const sent = { jsonrpc: '2.0', id: 'a', method: 'tools/call', params: { name: 'echo', arguments: {} } }
+  const { messages } = await client.post(sent)
+  assert.deepEqual(messages[0]?.result, { content: [{ type: 'text', text: JSON.stringify(sent) }] })
+  assert.deepEqual(
+    server.of('tools/call').map(({ verb, url, text }) => [verb, url, text]),
+    ['/mcp', '/mcp/?to=here'].map((url) => ['POST', url, JSON.stringify(sent)]),
+  )
+  const { error } = (await client.call('loop')) as { error: { message: string; data: Json } }
+  assert.equal(error.data.code, 'BW_UPSTREAM_REFUSED')
+  assert.equal(server.of('tools/call').length, 2 + 6)
+})
+
+test('a redirect to another origin is not followed, and the error names its address without what may be secret', async () => {
+  const other = await RawServer.start(() => false)
+  const server = await RawServer.start(
+    ({ message }, response) => {
+      if (message.method !== 'tools/call') return false
+      response.writeHead(307, { location: `${other.url}/moved?token=secret` }).end()
+      return true
+    },
+    ['echo'],
+  )
+  const client = await clientOf(server.url, { headers: { 'x-key': 'of-the-operator' } })
+  const { error } = (await client.call('echo')) as { error: { message: string; data: Json } }
+  assert.equal(error.data.code, 'BW_UPSTREAM_REFUSED')
+  assert.ok(
+    error.message.includes(`redirects (HTTP 307) to ${other.url}/moved: write that address`),
+    error.message,
+  )
+  assert.equal(other.seen.length, 0)
+})
+
+const codings: Readonly<Record<string, readonly [string, (text: string | Buffer) => Buffer]>> = {
+  gzip: ['gzip', gzipSync],
+  zlib: ['deflate', deflateSync],
+  raw: ['Deflate', deflateRawSync],
+}
+
+test('compressed replies are read, as JSON and as events, and hold no more than others', async () => {
+  const tools = Object.keys(codings).flatMap((name) => [`${name}_json`, `${name}_events`, `${name}_bomb`])
+  const server = await RawServer.start((seen, response) => {
+    const { name } = (seen.message.params ?? {}) as { name?: string }
+    const [coding = '', form = ''] = name?.split('_') ?? []
+    const found = codings[coding]
+    if (seen.message.method !== 'tools/call' || found === undefined) return false
+    const [header, compress] = found
+    const type = form === 'events' ? 'text/event-stream' : 'application/json'
+    response.writeHead(200, { 'content-type': type, 'content-encoding': header })
+    const answer = answerOf(seen, name === undefined ? '' : name.repeat(10_000))
+    const body =
+      form === 'bomb' ? Buffer.alloc(HUGE_BYTES, ' ') : form === 'events' ? `data: ${answer}\n\n` : answer
+    const bytes = compress(body)
+    response.write(bytes.subarray(0, 100))
+    response.end(bytes.subarray(100))
+    return true
+  }, tools)
+  const client = await clientOf(server.url, { maxReply: '1MiB' })
+  for (const coding of Object.keys(codings)) {
+    for (const form of ['json', 'events']) {
+      const name = `${coding}_${form}`
+      assert.equal(await client.say(name), name.repeat(10_000))
+    }
+    const { error } = (await client.call(`${coding}_bomb`)) as { error: { data: Json } }
+    assert.equal(error.data.code, 'BW_REPLY_TOO_LARGE')
+  }
+})
+
+test('events that are compressed come as soon as each of them is sent, and what is not compressed as it says fails', async () => {
+  let finish = () => {}
+  const server = await RawServer.start(
+    (seen, response) => {
+      if (seen.message.method !== 'tools/call') return false
+      const isBroken = seen.text.includes('broken')
+      const type = isBroken ? 'application/json' : 'text/event-stream'
+      response.writeHead(200, { 'content-type': type, 'content-encoding': 'gzip' })
+      if (isBroken) return void response.end(answerOf(seen, 'not compressed'))
+      const packed = createGzip()
+      packed.pipe(response)
+      const params = { level: 'info', data: 'first' }
+      packed.write(`data: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params })}\n\n`)
+      packed.flush(constants.Z_SYNC_FLUSH)
+      finish = () => void packed.end(`data: ${answerOf(seen, 'done')}\n\n`)
+      return true
+    },
+    ['slow', 'broken'],
+  )
+  const client = await clientOf(server.url)
+  const call = { jsonrpc: '2.0', id: 'a', method: 'tools/call', params: { name: 'slow', arguments: {} } }
+  const stream = await client.stream(call)
+  await stream.next('the first event', ({ params }) => (params as Json)?.data === 'first')
+  finish()
+  const { result } = await stream.next('the answer', ({ id }) => id === 'a')
+  assert.deepEqual(result, { content: [{ type: 'text', text: 'done' }] })
+  const { error } = (await client.call('broken')) as { error: { data: Json } }
+  assert.equal(error.data.code, 'BW_BAD_REPLY')
 })
 
 test('a stdio server may write noise and a line of 100 MB, and goes on', async () => {

@@ -9,6 +9,7 @@ import type { Overlong } from '../../protocol/overlong.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
 import { ReplyHeaders } from './http-headers.ts'
+import { type Coding, codingOf, Inflation } from './inflation.ts'
 
 /** Takes the reply to one HTTP request. Exactly one of `body`, `message`, `ended` and `failed` comes last. */
 export interface ReplySink {
@@ -56,6 +57,12 @@ const SCAN_PER_TURN = 1024 * 1024
 /** How much of a message besides its long strings is read in one turn, in bytes: with more of it, it is read as any other text. */
 const MOST_REST = 1024 * 1024
 
+/** Statuses that ask for the same request at another address. */
+const repeating: ReadonlySet<number> = new Set([307, 308])
+
+/** Most redirects of one request. */
+const MOST_REDIRECTS = 5
+
 const noHeaders = new ReplyHeaders([])
 
 /** Most interim responses (1xx) to one request: nobody hears of them, and each costs CPU. */
@@ -88,6 +95,21 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** Whether what has come is not read on for now: others get their turn first, or who takes it is not ready for more. */
   #hasBreak = false
   #resume: () => void = () => undefined
+  /** What follows a redirect to an address; undefined for one that is not followed. */
+  #redirected: ((location: string) => (() => void) | undefined) | undefined
+  /** Sends the request again, to where this reply, which nobody else hears of, has redirected it. */
+  #follow: (() => void) | undefined
+  #redirects = 0
+  /** How much came of the bodies of redirects, in bytes. */
+  #skipped = 0
+  /** Reads what came compressed; undefined when nothing did. */
+  #inflation: Inflation | undefined
+  /** Has the socket go on. */
+  #goOnReading: () => void = () => undefined
+  /** How much came compressed, in bytes. */
+  #compressed = 0
+  /** Whether all that is compressed has come, and is not read yet. */
+  #isFinishing = false
   /** An event that is large, and waits for a turn of its own. */
   #large: SseEvent | undefined
   /** What is waited for before anything more is read. */
@@ -114,10 +136,16 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   abort(error: GatewayError): void {
     this.#aborted ??= error
     this.#drop()
-    if (this.#end === undefined) return this.#abort?.(new Error(error.reason))
+    if (this.#end === undefined && !this.#isFinishing) return this.#abort?.(new Error(error.reason))
     // Its end is held back, and undici says nothing more of it.
     this.#end = undefined
+    this.#isFinishing = false
     this.#sink.failed(this.#aborted)
+  }
+
+  /** Has redirects followed: `redirected` makes of the address of one what sends the request there, or undefined. */
+  followBy(redirected: (location: string) => (() => void) | undefined): void {
+    this.#redirected = redirected
   }
 
   onConnect(abort: (cause?: Error) => void): void {
@@ -137,6 +165,18 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#status = status
     this.#headers = new ReplyHeaders(raw)
     this.#resume = resume
+    if (repeating.has(status) && this.#redirects < MOST_REDIRECTS) {
+      const location = this.#headers.get('location')
+      this.#follow = location === undefined ? undefined : this.#redirected?.(location)
+      if (this.#follow !== undefined) {
+        this.#redirects++
+        return true
+      }
+    }
+    // It holds the request, of which nothing is needed any more: the reply may stay open for long.
+    this.#redirected = undefined
+    const coding = codingOf(this.#headers.get('content-encoding'))
+    if (coding !== undefined) this.#inflate(coding)
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
     const turns = new TurnBudget()
     const { overlong } = this.#sink
@@ -154,6 +194,36 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   onData(chunk: Buffer): boolean {
     // With none, undici asks whether the end may be told, as that of a connection may although its reply is paused.
     if (this.#aborted !== undefined || chunk.length === 0) return true
+    if (this.#follow !== undefined) {
+      this.#skipped += chunk.length
+      // It ends by an error, behind which the request is sent on as well.
+      if (this.#skipped > ERROR_BODY_LIMIT) this.#abort?.(new Error('the rest of a redirect is not read'))
+      return true
+    }
+    if (this.#inflation === undefined) return this.#take(chunk)
+    this.#compressed += chunk.length
+    // There may be much that holds nothing.
+    const { maxReply } = this.#limits
+    if (this.#decoder === undefined && this.#compressed > maxReply) {
+      this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
+      return true
+    }
+    return this.#inflation.write(chunk, this.#goOnReading)
+  }
+
+  #inflate(coding: Coding): void {
+    const inflation = new Inflation(coding, {
+      take: (chunk) => this.#aborted !== undefined || this.#take(chunk),
+      failed: () =>
+        this.abort(gatewayError('bad_reply', `the reply cannot be decompressed (${coding})`, { sent: true })),
+    })
+    this.#goOnReading = this.#resume
+    this.#resume = () => inflation.resume()
+    this.#inflation = inflation
+  }
+
+  /** False asks for a break. */
+  #take(chunk: Buffer): boolean {
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const body = (this.#body ??= new Chunks())
     const bytes = body.length + chunk.length
@@ -165,7 +235,10 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     }
     if (bytes > maxReply) this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
     else {
-      const isAll = bytes === chunk.length && this.#headers.get('content-length') === String(bytes)
+      const isAll =
+        this.#inflation === undefined &&
+        bytes === chunk.length &&
+        this.#headers.get('content-length') === String(bytes)
       body.add(chunk, isAll)
       if (!isAll) this.#hold(bytes)
     }
@@ -185,14 +258,39 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
 
   /** Nobody looks at the rest of an error, which may have no end. */
   #enough(): boolean {
-    this.onComplete()
+    this.#isFinishing = false
+    this.#complete()
     this.#isOver = true
     this.abort(gatewayError('cancelled', 'the rest of an error is not read'))
     return true
   }
 
   onComplete(): void {
-    if (this.#isOver) return
+    if (this.#isOver || this.#goesOn()) return
+    if (this.#inflation === undefined) return this.#complete()
+    this.#finishInflation(this.#inflation, () => this.#complete())
+  }
+
+  /** Whether a redirect is followed, now that it is over. */
+  #goesOn(): boolean {
+    const follow = this.#follow
+    this.#follow = undefined
+    if (follow === undefined || this.#aborted !== undefined) return false
+    follow()
+    return true
+  }
+
+  /** What came compressed is read to its end first. */
+  #finishInflation(inflation: Inflation, over: () => void): void {
+    this.#isFinishing = true
+    inflation.finish(() => {
+      this.#isFinishing = false
+      this.#inflation = undefined
+      over()
+    })
+  }
+
+  #complete(): void {
     if (this.#hasBreak) this.#end = () => this.#ended()
     else if (this.#decoder !== undefined) this.#ended()
     else if ((this.#body?.length ?? 0) < LARGE_TEXT) this.#whole()
@@ -275,11 +373,18 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#body = undefined
     this.#decoder = undefined
     this.#large = undefined
+    this.#inflation?.stop()
+    this.#inflation = undefined
   }
 
   onError(cause: Error): void {
-    if (this.#isOver) return
+    if (this.#isOver || this.#goesOn()) return
     const error = this.#aborted ?? transportError(cause, this.sent)
+    if (this.#inflation === undefined || this.#aborted !== undefined) return this.#broke(error)
+    this.#finishInflation(this.#inflation, () => this.#broke(error))
+  }
+
+  #broke(error: GatewayError): void {
     // What came before the connection broke is read first, unless nobody wants it any more.
     if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#failed(error)
     else this.#failed(error)

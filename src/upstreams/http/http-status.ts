@@ -105,7 +105,11 @@ function outcomeOf(
     return failed(gatewayError('upstream_status', `the server answered ${said()}`, { sent, retryAfterMs }))
   }
   if (status >= 300) {
-    const message = `the server refused the request (${said()})`
+    const to = status < 400 ? headers.get('location') : undefined
+    const message =
+      to === undefined
+        ? `the server refused the request (${said()})`
+        : `the server redirects (HTTP ${status}) to ${conceal(addressIn(to))}: write that address in the config`
     return failed(gatewayError('upstream_refused', message, { sent, status }))
   }
   const fault = sizeFault(text)
@@ -121,12 +125,16 @@ export function readLargeReply(id: RequestId, headers: ReplyHeaders, message: La
   return { kind: 'answered', result: message, verdict: verdictOf(value) }
 }
 
+/** An address without what may be a secret in it. */
+const addressIn = (location: string) =>
+  printable(location.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 512)
+
 const ANOTHER = 'the server answered another request than ours'
 
 function noResponse(status: number, headers: ReplyHeaders): GatewayError {
   const what =
     headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
-  // We ask for none, but proxies in between may not care.
+  // Requests name no coding that they take, and so anything may come.
   const coding = headers.get('content-encoding')
   const how = coding === undefined ? what : `${what}, compressed with ${printable(coding, 64)}`
   return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })

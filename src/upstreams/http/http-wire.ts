@@ -87,11 +87,13 @@ export class HttpWire {
     shapes?: readonly WireShape[],
   ): void {
     const headers = this.#withAgent(this.#headers, own)
-    const { calls, path, shaped } = this.#target
-    if (shapes !== undefined && shaped !== undefined)
-      shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
-    else if (body.length < LARGE_TEXT) calls.dispatch({ method: 'POST', path, headers, body }, reply)
-    else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
+    const { calls, shaped } = this.#target
+    this.#send(reply, (path) => {
+      if (shapes !== undefined && shaped !== undefined)
+        shaped.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply, shapes)
+      else if (body.length < LARGE_TEXT) calls.dispatch({ method: 'POST', path, headers, body }, reply)
+      else calls.dispatch({ method: 'POST', path, ...inSlices(body, headers) }, reply)
+    })
   }
 
   /** Posts a message that has no answer, over sockets that no call waits for; see `OneWayPosts.dispatch`, which also says what it throws. */
@@ -102,7 +104,7 @@ export class HttpWire {
     reply: HttpReply,
   ): () => void {
     const { oneWay, path } = this.#target
-    const request = (): Dispatcher.DispatchOptions => {
+    const request = (path: string): Dispatcher.DispatchOptions => {
       const headers = this.#withAgent(this.#headers, own)
       return {
         method: 'POST',
@@ -110,7 +112,9 @@ export class HttpWire {
         ...(body.length < LARGE_TEXT ? { headers, body } : inSlices(body, headers)),
       }
     }
-    return oneWay.dispatch(sender, body.length, request, reply)
+    // Its turn lasts until the reply to the last of them.
+    this.#follow(reply, (path) => oneWay.dispatchAgain(request(path), reply))
+    return oneWay.dispatch(sender, body.length, () => request(path), reply)
   }
 
   /** Posts a message whose reply is a stream that stays open. */
@@ -121,7 +125,7 @@ export class HttpWire {
     shapes?: readonly WireShape[],
   ): void {
     const headers = this.#withAgent(this.#headers, own)
-    this.#stream({ method: 'POST', path: this.#target.path, headers, body }, reply, shapes)
+    this.#stream({ method: 'POST', headers, body }, reply, shapes)
   }
 
   /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
@@ -130,24 +134,41 @@ export class HttpWire {
     const resume =
       lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common()])
-    this.#stream({ method: 'GET', path: this.#target.path, headers }, reply, shapes)
+    this.#stream({ method: 'GET', headers }, reply, shapes)
   }
 
   #stream(
-    request: Dispatcher.DispatchOptions,
+    request: Omit<Dispatcher.DispatchOptions, 'path'>,
     reply: HttpReply,
     shapes: readonly WireShape[] | undefined,
   ): void {
     const { streams, shapedStreams } = this.#target
-    if (shapes === undefined || shapedStreams === undefined) streams.dispatch(request, reply)
-    else shapedStreams.dispatch(request, reply, shapes)
+    this.#send(reply, (path) => {
+      if (shapes === undefined || shapedStreams === undefined) streams.dispatch({ ...request, path }, reply)
+      else shapedStreams.dispatch({ ...request, path }, reply, shapes)
+    })
+  }
+
+  /** Sends a request to the path of the endpoint, and to each that it is redirected to within the same origin. */
+  #send(reply: HttpReply, send: (path: string) => void): void {
+    this.#follow(reply, send)
+    send(this.#target.path)
+  }
+
+  /** Our headers and what agents send are for the configured origin, and for no other. */
+  #follow(reply: HttpReply, send: (path: string) => void): void {
+    reply.followBy((location) => {
+      const { url } = this.#target
+      const to = URL.canParse(location, url) ? new URL(location, url) : undefined
+      return to?.origin === new URL(url).origin ? () => send(to.pathname + to.search) : undefined
+    })
   }
 
   /** Ends the session at the server. */
   leave(reply: HttpReply): void {
     const headers = this.#withAgent(this.#common())
-    const { calls, path } = this.#target
-    calls.dispatch({ method: 'DELETE', path, headers }, reply)
+    const { calls } = this.#target
+    this.#send(reply, (path) => void calls.dispatch({ method: 'DELETE', path, headers }, reply))
   }
 
   /** The headers of every request. */

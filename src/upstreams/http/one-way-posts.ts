@@ -65,6 +65,11 @@ export class OneWayPosts {
     }
   }
 
+  /** Sends one again that has had its turn, over the same sockets. */
+  dispatchAgain(request: Dispatcher.DispatchOptions, reply: Dispatcher.DispatchHandler): void {
+    this.#pool.dispatch(request, reply)
+  }
+
   destroy(): Promise<void> {
     return this.#pool.destroy()
   }
