@@ -26,7 +26,7 @@ export interface ShutdownParts {
   readonly live: { readonly current: EndingGeneration; readonly open: readonly EndingGeneration[] }
   readonly agents: Pick<Agents, 'close'>
   /** Faults end first: what they hold back has to be let go. */
-  readonly chaos: { close(): Promise<void> }
+  readonly chaos: { stop(): Promise<void>; close(): Promise<void> }
   /** Rejections that are held back end as well; replies that are on their way have the time of the drain. */
   readonly guards: { readonly tarpit: { close(): void }; readonly unread: { readonly isAny: boolean } }
   /** Once servers are ended none begins. */
@@ -78,7 +78,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { dataPlane, live, load, log, clock } = parts
   const { drain } = live.current.config.gateway
   // First, because connections whose replies faults hold back would be taken for idle ones.
-  const faultsOver = parts.chaos.close()
+  const faultsOver = parts.chaos.stop()
   parts.guards.tarpit.close()
   const stopped = new Promise<void>((resolve) => dataPlane.stopListening(resolve))
   log.info(
@@ -137,6 +137,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
   await Promise.all([spans, rest])
   parts.endStallWatch()
+  await waits.note('the journal of faults', parts.chaos.close())
   await waits.note('the recording', parts.recorder.close())
   await waits.note('incidents', parts.health.close())
   if (durable !== undefined) await waits.note('the store on disk', durable.close())

@@ -22,6 +22,8 @@ export interface WriteQueueParts<Entry> {
   readonly written?: () => Promise<void>
   /** Hears when the disk refuses; once until it takes something again. */
   readonly onError: (why: string) => void
+  /** Hears at each refusal how many entries wait. Must not reject. */
+  readonly refused?: (waiting: number) => Promise<void>
   /** Hears of entries that will never be written. */
   readonly onDropped: (count: number) => void
   /** What has to be over before the first is written. */
@@ -87,7 +89,7 @@ export class WriteQueue<Entry> {
   }
 
   async #drain(): Promise<void> {
-    const { after, batch, write, written, mostFailing, onError } = this.#parts
+    const { after, batch, write, written, mostFailing, onError, refused } = this.#parts
     await after
     while (this.#waiting.length > 0) {
       const entries = this.#waiting.slice(0, batch)
@@ -101,6 +103,7 @@ export class WriteQueue<Entry> {
         if (!this.#failing) onError((error as Error).message)
         this.#failing = true
         this.#drop(mostFailing)
+        await refused?.(this.#waiting.length)
         return
       }
     }

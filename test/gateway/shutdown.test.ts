@@ -36,7 +36,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     controlPlane: { close: closing('control') },
     live: { current: generation, open: [generation] },
     agents: { close: closing('sessions', () => over.sessions ?? Promise.resolve()) },
-    chaos: { close: closing('chaos') },
+    chaos: { stop: closing('chaos'), close: closing('journal of faults') },
     guards: { tarpit: { close: () => undefined }, unread: { isAny: false } },
     reloader: { close: () => undefined },
     tracing: { close: closing('tracing') },
@@ -104,6 +104,7 @@ test('the store on disk is closed after everything that may still write to it, a
   const { parts, clock, ended, lines } = ending({ servers: { one: atOnce } })
   await shutDown(parts)
   assert.equal(ended.at(-1), 'durable')
+  assert.ok(ended.indexOf('sessions') < ended.indexOf('journal of faults'))
   assert.ok(ended.indexOf('intents') < ended.indexOf('tracing'))
   assert.ok(ended.indexOf('token') < ended.indexOf('control'))
   assert.equal(clock.pending, 0)

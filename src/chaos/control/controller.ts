@@ -175,11 +175,17 @@ export class Controller {
     })
   }
 
-  /** Disarms, and resolves when the journal is written. */
-  close(): Promise<void> {
+  /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
+  stop(): Promise<void> {
     this.disarm('shutdown', 'the process ends')
     this.#killRecord?.close()
-    return this.#attachments.close()
+    return this.#attachments.stop()
+  }
+
+  /** The same for the last time: what comes later is lost. */
+  async close(): Promise<void> {
+    await this.stop()
+    await this.#attachments.close()
   }
 
   #refusal(faults: number): string | undefined {
@@ -355,9 +361,13 @@ class Attachments {
     this.#unwatch = killFile === undefined ? () => undefined : watchKillFile(killFile, kill, clock)
   }
 
-  /** Resolves when everything is written. */
-  close(): Promise<void> {
+  /** Resolves when everything is written that came before, or could not be. */
+  stop(): Promise<void> {
     this.#unwatch()
+    return this.#file?.flush() ?? Promise.resolve()
+  }
+
+  close(): Promise<void> {
     return this.#file?.close() ?? Promise.resolve()
   }
 

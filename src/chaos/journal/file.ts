@@ -4,7 +4,7 @@ import type { Clock } from '../../mesh/clock.ts'
 import { WriteQueue } from '../../mesh/write-queue.ts'
 import { type Chain, chainHash, formatLine, type Line, readChain, ROOT } from './chain.ts'
 import type { JournalEntry } from './entry.ts'
-import { type Head, headPath, openKey, readHead, readOrNothing, writeHead } from './head.ts'
+import { type Head, headPath, lostAfter, openKey, readHead, readOrNothing, writeHead } from './head.ts'
 import type { Sink } from './journal.ts'
 
 /** Most entries that wait to be written; what comes on top is dropped, and the journal says so. */
@@ -48,7 +48,9 @@ export class JournalFile implements Sink {
   readonly #headPath: string
   readonly #queue: WriteQueue<JournalEntry>
   #place: Place | undefined
+  /** Entries that are lost and that the file does not tell of: those of the process before too, once its head was read. */
   #dropped = 0
+  #hasReadHead = false
 
   constructor(parts: JournalFileParts) {
     this.#parts = parts
@@ -63,6 +65,7 @@ export class JournalFile implements Sink {
         if (this.#place !== undefined) await writeHead(this.#headPath, this.#place.key, this.#place.head)
       },
       onError: parts.onError,
+      refused: (waiting) => this.#noteLoss(waiting),
       onDropped: (count) => this.#drop(count),
       after: parts.after?.close(),
     })
@@ -77,9 +80,30 @@ export class JournalFile implements Sink {
     return this.#queue.flush()
   }
 
-  /** As `flush`, for the last time: what the disk refuses now is lost, and so is what comes later. */
-  close(): Promise<void> {
-    return this.#queue.close()
+  /** As `flush`, for the last time: what the disk refuses now is lost, as the head says, and so is what comes later. */
+  async close(): Promise<void> {
+    await this.#queue.close()
+    if (this.#dropped > 0) await this.#noteLoss(0)
+  }
+
+  /**
+   * Writes into the head how many entries the file lacks at its end: whatever ends the process before the disk takes
+   * something again, `verify` does not call the journal whole. `waiting`: entries that may yet be written.
+   */
+  async #noteLoss(waiting: number): Promise<void> {
+    // A journal that cannot be read cannot be verified either.
+    if (!this.#hasReadHead) return
+    const lost = this.#dropped + waiting
+    try {
+      const key = this.#place?.key ?? (await openKey(this.#parts.keptIn))
+      // A file that has yet to be begun is not there for certain.
+      const isBegun = this.#place !== undefined && this.#place.head.line > 0
+      const head = isBegun ? this.#place!.head : await readHead(this.#headPath, key)
+      if (head !== 'forged')
+        await writeHead(this.#headPath, key, { ...(head === 'none' ? NO_HEAD : head), lost })
+    } catch {
+      // The disk of the head refuses as well, which `onError` has told of the journal.
+    }
   }
 
   #drop(count: number): void {
@@ -110,7 +134,8 @@ export class JournalFile implements Sink {
     }
     this.#dropped -= dropped
     place.size += Buffer.byteLength(text)
-    place.head = { ...place.head, hash, line: line + lines.length + batch.length }
+    const { oldest } = place.head
+    place.head = { file, oldest, hash, line: line + lines.length + batch.length }
   }
 
   /** A full disk takes a part, which goes again. Whether the file is as it was; otherwise it has to be looked at anew. */
@@ -133,14 +158,15 @@ export class JournalFile implements Sink {
     const key = await openKey(keptIn)
     const head = await readHead(this.#headPath, key)
     const text = (await readOrNothing(path)) ?? ''
+    const chain = readChain(text, key)
+    this.#takeOver(typeof head === 'string' ? 0 : lostAfter(head, chain))
     if (typeof head === 'string') {
       if (text !== '') await this.#putAside(head === 'none' ? 'has no head' : 'has a head that was forged')
-      return { key, size: 0, head: { file: 1, oldest: 1, line: 0, hash: ROOT } }
+      return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
     const next: Head = { ...head, file: head.file + 1, line: 0 }
     // Renamed, and ended before another one was begun: or else it is gone, and verifying will find that.
     if (text === '') return { key, size: 0, head: next }
-    const chain = readChain(text, key)
     const whole = chain.lines.length
     const why = damageIn(chain, head)
     if (why !== undefined) {
@@ -154,6 +180,16 @@ export class JournalFile implements Sink {
     }
     const { file = head.file } = chain.header ?? {}
     return { key, size: chain.bytes, head: { ...head, file, line: whole, hash: chain.hashes.at(-1) ?? ROOT } }
+  }
+
+  /** What an earlier process has lost at the end of the file, this one writes down and counts. */
+  #takeOver(lost: number): void {
+    if (this.#hasReadHead) return
+    this.#hasReadHead = true
+    if (lost === 0) return
+    this.#dropped += lost
+    // A file of this process has counted them itself.
+    if (this.#parts.after === undefined) this.#parts.onDropped?.(lost)
   }
 
   async #putAside(why: string): Promise<void> {
@@ -176,6 +212,9 @@ export class JournalFile implements Sink {
     place.head = { ...place.head, file, line: 0, oldest }
   }
 }
+
+/** The head of a journal that has no file yet. */
+const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
 /** What is wrong with the newest file; undefined when it goes on from its head, but for a last line that was cut off. */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {

@@ -6,10 +6,11 @@ import {
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
-import { readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { makeFolder } from '../../units/folder.ts'
+import type { Chain } from './chain.ts'
 
 /**
  * What is kept apart from a journal: the key of its chain, and where it ends. Whoever can write to the journal's files
@@ -30,7 +31,12 @@ export interface Head {
   readonly line: number
   /** Hash of the last of them. */
   readonly hash: string
+  /** Entries that came after that line and were not written, as far as is known; absent for none. */
+  readonly lost?: number
 }
+
+/** Bytes of a head's file, which no head fills: so one can take the place of another where a disk is full. */
+const HEAD_BYTES = 512
 
 /** The folder of key and head: the state folder, or that of the journal where there is none. */
 export const keptIn = (journal: string, stateDir: string | undefined): string =>
@@ -78,10 +84,33 @@ export async function readHead(path: string, key: KeyObject): Promise<Head | 'no
   return read.head as unknown as Head
 }
 
+/** On a full disk the head is written over the one before: a kill meanwhile leaves one that counts as forged. */
 export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
-  const text = `${JSON.stringify({ mac: macOf(key, JSON.stringify(head)), head })}\n`
-  await writeFile(`${path}.new`, text, { mode: 0o600 })
-  await rename(`${path}.new`, path)
+  const text = `${JSON.stringify({ mac: macOf(key, JSON.stringify(head)), head }).padEnd(HEAD_BYTES - 1)}\n`
+  const draft = `${path}.new`
+  try {
+    await writeFile(draft, text, { mode: 0o600 })
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined)
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+    await writeOver(path, text)
+  }
+}
+
+async function writeOver(path: string, text: string): Promise<void> {
+  const file = await open(path, 'r+')
+  try {
+    await file.writeFile(text)
+  } finally {
+    await file.close()
+  }
+}
+
+/** How many entries a head knows to be lost which the newest file does not tell of. */
+export function lostAfter({ file, line, lost = 0 }: Head, { header, lines }: Chain): number {
+  const isToldOf = header !== undefined && (header.file > file || lines.length > line)
+  return isToldOf ? 0 : lost
 }
 
 /** No line of a chain begins like this. */

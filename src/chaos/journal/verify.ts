@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto'
 import { type Chain, type Line, readChain } from './chain.ts'
-import { type Head, headPath, readHead, readKey, readOrNothing } from './head.ts'
+import { type Head, headPath, lostAfter, readHead, readKey, readOrNothing } from './head.ts'
 
 /** Something that is wrong with a journal. */
 export interface JournalProblem {
@@ -15,7 +15,7 @@ export interface JournalProblem {
 export interface JournalCheck {
   readonly entries: number
   readonly files: number
-  /** Entries that were never written, as the journal itself says. */
+  /** Entries that were never written, as the journal or its head says: with any, the journal is not whole. */
   readonly dropped: number
   /** Empty: nothing was changed, taken out, put in, moved or made by anybody without the key. */
   readonly problems: readonly JournalProblem[]
@@ -82,10 +82,12 @@ function checked(path: string, found: readonly ReadFile[], head: Head | 'none' |
   problems.push(...orderOf(files, path, known))
   if (known !== undefined) problems.push(...endOf(files, known))
   const lines = files.flatMap(({ chain }) => chain.lines)
+  const newest = files.at(0)?.chain
+  const atEnd = known === undefined ? 0 : newest === undefined ? (known.lost ?? 0) : lostAfter(known, newest)
   return {
     entries: lines.filter(isEntry).length,
     files: files.length,
-    dropped: lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0),
+    dropped: lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), atEnd),
     problems,
   }
 }

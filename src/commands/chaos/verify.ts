@@ -7,7 +7,7 @@ import { printable } from '../../telemetry/printable.ts'
 import { Misuse } from '../arguments.ts'
 import { type Command, type Given, textOf } from './command.ts'
 
-/** `verify`: whether anything of a journal was changed, taken out, put in or cut off. Needs no gateway, and the key. */
+/** `verify`: whether anything of a journal was changed, taken out, put in, cut off or never written. Needs no gateway, and the key. */
 export const verify: Command = {
   options: {
     journal: { kind: 'list', value: 'FILE', about: 'the newest file; its older ones are found' },
@@ -22,11 +22,11 @@ export const verify: Command = {
     const check = await verifyJournal(journal, folder).catch((error: Error) => error)
     if (check instanceof Error)
       return failed(given, [`${journal} cannot be checked: ${whyUnreadable(check)}`])
-    if (values.json === true)
-      out.stdout(JSON.stringify({ ok: check.problems.length === 0, ...check }, undefined, 2))
-    else if (check.problems.length === 0) out.stdout(whole(check))
-    else return failed(given, check.problems.map(said))
-    return check.problems.length === 0 ? 0 : 1
+    const ok = check.problems.length === 0 && check.dropped === 0
+    if (values.json === true) out.stdout(JSON.stringify({ ok, ...check }, undefined, 2))
+    else if (ok) out.stdout(whole(check))
+    else return failed(given, [...check.problems.map(said), ...gapIn(check)])
+    return ok ? 0 : 1
   },
 }
 
@@ -50,11 +50,15 @@ async function placeOf({ values, env }: Given): Promise<Place | { readonly why: 
   return { journal: file, folder: keptIn(file, loaded.config.gateway.stateDir) }
 }
 
-function whole({ entries, files, dropped }: JournalCheck): string {
-  const places = files === 1 ? '1 file' : `${files} files`
-  const lost = dropped === 0 ? '' : `; ${dropped} more were never written, as it says itself`
-  return `the journal is whole: ${entries} entries in ${places}${lost}`
-}
+const whole = (check: JournalCheck): string => `the journal is whole: ${counted(check)}`
+
+const gapIn = (check: JournalCheck): string[] =>
+  check.dropped === 0
+    ? []
+    : [`the journal has gaps: ${counted(check)}, and ${check.dropped} more that were never written`]
+
+const counted = ({ entries, files }: JournalCheck): string =>
+  `${entries} entries in ${files === 1 ? '1 file' : `${files} files`}`
 
 function said({ file, line, afterSeq, why }: JournalProblem): string {
   const place = line === undefined ? file : `${file}:${line}`

@@ -224,6 +224,22 @@ test('the journal of a plan goes to its file, also when a reload moves it', asyn
   assert.equal(clock.pending, 0)
 })
 
+test('calls that end after the chaos mesh has stopped are in the journal, until it is closed', async (t) => {
+  const { path } = await setUp(t)
+  const { arm, send, account, controller } = rig()
+  arm([fault('a', 'test.spoil')], { journal: { file: path } })
+  const call = toolCall('t')
+  const outcome = await send(call)
+  await controller.stop()
+  account(call, outcome)
+  await controller.close()
+  const { lines } = await linesOf(path)
+  assert.deepEqual(
+    decisionsIn(lines).map(({ fate }) => fate),
+    ['escaped'],
+  )
+})
+
 /** The decisions among the lines of a file, with what became of them, which the file says further down. */
 function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
   const decisions: DecisionEntry[] = []

@@ -1,6 +1,17 @@
 import assert from 'node:assert/strict'
 import { createSecretKey } from 'node:crypto'
-import { copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import {
+  appendFile,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
@@ -208,6 +219,18 @@ async function command(...args: readonly string[]) {
   }
   return { code: await chaos(['verify', ...args], out, {}), stdout, stderr }
 }
+
+test('a good chain with a gap is not whole: the command says how many entries were never written, and exits with 1', async (t) => {
+  const { path, state, write } = await setUp(t)
+  await appendFile(path, '{"hash":"0123')
+  await write(21, 21)
+  const { code, stdout, stderr } = await command('--journal', path, '--state', state)
+  assert.deepEqual([code, stdout], [1, ''])
+  assert.match(
+    stderr,
+    /^breakwater: the journal has gaps: \d+ entries in \d files, and 1 more that were never/,
+  )
+})
 
 test('the command says how many entries a good one has, by its file or by the config that names it', async (t) => {
   const { folder, path, state } = await setUp(t)

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
-import { verifyJournal } from '../../../src/chaos/journal/verify.ts'
+import { after, test, type TestContext } from 'node:test'
+import { chaos } from '../../../src/commands/chaos.ts'
+import { type JournalCheck, verifyJournal } from '../../../src/chaos/journal/verify.ts'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
 import { cleanUp, Gateway, newFolder } from '../support/gateway.ts'
@@ -13,7 +14,16 @@ const DROPPED = 'breakwater_chaos_journal_dropped_total'
 
 after(cleanUp)
 
-test('a full disk under the journal stops no call; it is said once, counted, and in the journal once there is room', async (t) => {
+/** A small disk and what a gateway needs whose journal is on it. */
+interface SmallDisk {
+  readonly disk: string
+  readonly journal: string
+  readonly stateDir: string
+  readonly start: () => Promise<Gateway>
+}
+
+/** `state`: where the state folder is, from the folder of the disk. */
+async function onSmallDisk(t: TestContext, state: string, does: (small: SmallDisk) => Promise<void>) {
   const folder = await newFolder()
   const disk = join(folder, 'disk')
   await mkdir(disk)
@@ -24,21 +34,36 @@ test('a full disk under the journal stops no call; it is said once, counted, and
   }
   try {
     // So that it is full soon.
-    await writeFile(join(disk, 'filler'), Buffer.alloc(40 * 1024))
+    await writeFile(join(disk, 'filler'), Buffer.alloc((state === 'state' ? 40 : 16) * 1024))
     const server = await FlakyServer.start()
     const journal = join(disk, 'chaos.jsonl')
-    const stateDir = join(folder, 'state')
-    const gateway = await Gateway.start({
-      gateway: { environment: 'test', stateDir },
-      servers: { flaky: { url: server.url, trusted: true } },
-      chaos: {
-        enabled: true,
-        persist: true,
-        journal: { file: journal },
-        faults: [{ name: 'never', type: 'conn.refused', rate: 0, ttl: '10m', match: { tool: 'read' } }],
-      },
-    })
-    await gateway.waitFor('up', 'flaky')
+    const stateDir = join(folder, state)
+    const start = () => startGateway(server.url, journal, stateDir)
+    await does({ disk, journal, stateDir, start })
+  } finally {
+    // The gateway may still have it open.
+    execFileSync('umount', ['-l', disk])
+  }
+}
+
+async function startGateway(url: string, journal: string, stateDir: string): Promise<Gateway> {
+  const gateway = await Gateway.start({
+    gateway: { environment: 'test', stateDir },
+    servers: { flaky: { url, trusted: true } },
+    chaos: {
+      enabled: true,
+      persist: true,
+      journal: { file: journal },
+      faults: [{ name: 'never', type: 'conn.refused', rate: 0, ttl: '10m', match: { tool: 'read' } }],
+    },
+  })
+  await gateway.waitFor('up', 'flaky')
+  return gateway
+}
+
+test('a full disk under the journal stops no call; it is said once, counted, and in the journal once there is room', async (t) => {
+  await onSmallDisk(t, 'state', async ({ disk, journal, stateDir, start }) => {
+    const gateway = await start()
     const client = await RawClient.open(gateway.mcp('flaky'))
     let calls = 0
     let longestMs = 0
@@ -67,8 +92,61 @@ test('a full disk under the journal stops no call; it is said once, counted, and
     await gateway.program.ended
     const { problems, dropped } = await verifyJournal(journal, stateDir)
     assert.deepEqual([problems, dropped], [[], lost])
-  } finally {
-    // The gateway may still have it open.
-    execFileSync('umount', ['-l', disk])
-  }
+  })
 })
+
+for (const [where, state, signal] of [
+  ['another disk', 'state', 'SIGTERM'],
+  ['the same disk', 'disk/state', 'SIGTERM'],
+  ['the same disk', 'disk/state', 'SIGKILL'],
+] as const)
+  test(`a gateway that ends by ${signal} with a full disk leaves a journal that is not whole; its head is on ${where}`, async (t) => {
+    await onSmallDisk(t, state, async ({ disk, journal, stateDir, start }) => {
+      const gateway = await start()
+      const client = await RawClient.open(gateway.mcp('flaky'))
+      let calls = 0
+      const call = async () => {
+        assert.match(JSON.stringify(await client.say('read')), /read by/)
+        calls++
+      }
+      await until('the disk refuses', async () => {
+        await Promise.all(Array.from({ length: 50 }, call))
+        return gateway.log.some(({ msg }) => msg === 'chaos: journal_error')
+      })
+      if (signal === 'SIGKILL')
+        await until('the head knows', async () => {
+          const { dropped } = await verifyJournal(journal, stateDir)
+          return dropped > 0
+        })
+      gateway.program.signal(signal)
+      await gateway.program.ended
+      const verify = () => verified(journal, stateDir)
+      const first = await verify()
+      assert.deepEqual([first.code, first.said.ok, first.said.problems], [1, false, []])
+      assert.ok(first.said.dropped > 0)
+      const missing = calls - decisionsIn(await readFile(journal, 'utf8'))
+      if (signal === 'SIGTERM')
+        assert.ok(first.said.dropped >= missing, `${first.said.dropped} of ${missing}`)
+
+      execFileSync('mount', ['-o', 'remount,size=16m', disk])
+      const next = await start()
+      await until(
+        'the next process counts them',
+        async () => (await next.metric(DROPPED)) === first.said.dropped,
+      )
+      next.program.signal('SIGTERM')
+      await next.program.ended
+      const second = await verify()
+      assert.deepEqual([second.code, second.said.problems, second.said.dropped], [1, [], first.said.dropped])
+    })
+  })
+
+const decisionsIn = (journal: string) => journal.split('"kind":"decision"').length - 1
+
+/** As the command says it. */
+async function verified(journal: string, state: string) {
+  let text = ''
+  const out = { stdout: (line: string) => void (text += line), stderr: () => undefined }
+  const code = await chaos(['verify', '--journal', journal, '--state', state, '--json'], out, {})
+  return { code, said: JSON.parse(text) as JournalCheck & { ok: boolean } }
+}
