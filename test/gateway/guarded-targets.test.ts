@@ -60,3 +60,25 @@ test('a run whose arms would give a server more calls at once than it may get is
     'stages[0]: a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
   ])
 })
+
+test('a gate whose durations no call can reach is refused: each call ends at its deadline', async (t) => {
+  const policies = {
+    overrides: [{ match: { server: 'quick' }, deadline: { total: '2s' } }],
+    sets: { patient: { deadline: { total: '2m' } }, endless: { deadline: false } },
+  }
+  const { refusalsFor } = await setUp(t, { flaky: {}, quick: {} }, { policies })
+  const gated = (server: string, rule: object, more: object = {}) =>
+    refusalsFor(specFor(server, { gate: { rollbackOn: [{ metric: 'p95', ...rule }] }, ...more }))
+  const never = 'is never exceeded: calls of'
+  const long = { stages: [{ share: 0.1, duration: '10m' }] }
+  assert.deepEqual(await gated('flaky', { above: '9m' }, long), [
+    `gate.rollbackOn[0].above: 9m ${never} the treatment end at their deadline of 55s`,
+  ])
+  assert.deepEqual(await gated('quick', { above: '2s', of: 'difference' }), [
+    `gate.rollbackOn[0].above: 2s ${never} the treatment end at their deadline of 2s`,
+  ])
+  assert.deepEqual(await gated('quick', { above: '1900ms' }), [])
+  const arms = { control: 'default', treatment: 'patient' }
+  assert.deepEqual(await gated('flaky', { above: '100s' }, { ...long, arms }), [])
+  assert.deepEqual(await gated('flaky', { above: '9m' }, { ...long, arms: { treatment: 'endless' } }), [])
+})

@@ -25,6 +25,7 @@ async function waiting(t: TestContext, names: readonly string[]): Promise<string
     groundOf: () => 'ground',
     worldOf: () => assert.fail('nothing begins'),
     proofOf: () => ({ armed: [], arms: [], chaos: 'disarmed' }),
+    approvers: () => undefined,
     withoutSecrets: (spec) => spec,
     emit: () => undefined,
   })

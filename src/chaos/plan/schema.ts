@@ -108,6 +108,14 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .min(1)
         .default(10)
         .describe('Errors of the engine after which it disarms itself.'),
+      approvers: z
+        .array(z.string().trim().min(1).max(200))
+        .min(1)
+        .max(64)
+        .optional()
+        .describe(
+          'The names of those who may approve guarded experiments. Default: everybody but who asks for the run. An approval is for all stages of the run.',
+        ),
       aliases: z
         .record(z.string().min(1).max(256), alias)
         .default({})

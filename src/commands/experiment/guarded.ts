@@ -105,7 +105,7 @@ function planLines(plan: Plan, width: number): string[] {
     ...faults.map(({ name: fault, type, rate }) => `fault ${fault}: ${type}, rate ${rate}`),
     ...rules.map((rule) => `rolled back on: ${rule}`),
     ...doubts.map((doubt) => `doubtful: ${doubt}`),
-    ...(plan.needsApproval ? ['it would wait to be approved'] : []),
+    ...(plan.waitsBecause === undefined ? [] : [`approval: ${plan.waitsBecause}`]),
     ...(refusals.length === 0
       ? ['it may be run here and now; nothing was injected']
       : refusals.map((refusal) => `refused: ${refusal}`)),

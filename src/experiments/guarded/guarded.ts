@@ -32,6 +32,8 @@ export interface GuardedParts {
   readonly worldOf: (run: RunRecord, meter: Meter) => World
   /** What is armed of a run of an earlier process: nothing. */
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
+  /** The names of those who may approve; undefined: everybody but who asks. */
+  readonly approvers: () => readonly string[] | undefined
   /** The spec as it may be shown and kept. */
   readonly withoutSecrets: (spec: Spec) => Spec
   /** Hears what an operator will want to read about. Must not throw. */
@@ -67,7 +69,8 @@ export interface Plan extends Survey {
   }[]
   readonly rules: readonly string[]
   readonly faults: readonly { readonly name: string; readonly type: string; readonly rate: number }[]
-  readonly needsApproval: boolean
+  /** Why it would wait to be approved; undefined where it would not. */
+  readonly waitsBecause: string | undefined
   /** Runs of the same shape that were completed. */
   readonly completedBefore: number
 }
@@ -185,6 +188,7 @@ export class GuardedExperiments {
       own.push(`there is no stage ${firstStage + 1}: there are ${spec.stages.length}`)
     else if (firstStage > 0 && approvedBy === undefined)
       own.push(`stages may only be skipped with the name of who approves it (--approved-by)`)
+    if (approvedBy !== undefined) own.push(...this.#disapproved(request.by, approvedBy))
     return {
       ...survey,
       refusals: [...survey.refusals, ...own],
@@ -194,9 +198,18 @@ export class GuardedExperiments {
       stages: spec.stages.map((stage, index) => ({ ...stage, isSkipped: index < firstStage })),
       rules: spec.gate.rollbackOn.map((rule: Rule) => ruleInWords(rule)),
       faults: spec.faults.map(({ name, type, rate }) => ({ name, type, rate })),
-      needsApproval: spec.approval === 'required' && approvedBy === undefined,
+      waitsBecause: approvedBy === undefined ? approvalReason(spec) : undefined,
       completedBefore: this.#completed.get(shape) ?? 0,
     }
+  }
+
+  /** Why somebody may not approve what somebody else asks for; empty when that is allowed. */
+  #disapproved(by: string, approvedBy: string): string[] {
+    const approvers = this.#parts.approvers()
+    const isSame = (name: string) => name.toLowerCase() === approvedBy.toLowerCase()
+    if (isSame(by)) return [`${approvedBy} asks for it, and so cannot approve it`]
+    if (approvers === undefined || approvers.some(isSame)) return []
+    return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
   }
 
   /** Asks for a run. It begins at once, or waits to be approved. */
@@ -206,7 +219,7 @@ export class GuardedExperiments {
     if (plan.refusals.length > 0) return { ok: false, refusals: plan.refusals }
     const run = this.#recordOf(spec, plan, request)
     this.#emit('asked', run)
-    if (!plan.needsApproval) return this.#begin(run, spec)
+    if (plan.waitsBecause === undefined) return this.#begin(run, spec)
     this.#pending.set(run.name, run)
     const problem = await this.#write(run)
     if (problem !== undefined) {
@@ -372,7 +385,7 @@ export class GuardedExperiments {
     return lifecycle?.record.name === name ? lifecycle : undefined
   }
 
-  #recordOf(spec: Spec, { targets, hashes, seed, shape, needsApproval }: Plan, request: Request): RunRecord {
+  #recordOf(spec: Spec, { targets, hashes, seed, shape, waitsBecause }: Plan, request: Request): RunRecord {
     const { clock, withoutSecrets } = this.#parts
     return {
       format: 1,
@@ -387,9 +400,9 @@ export class GuardedExperiments {
       actor: request.by,
       approver: request.approvedBy,
       firstStage: request.firstStage,
-      state: needsApproval ? 'pending_approval' : 'running',
+      state: waitsBecause === undefined ? 'running' : 'pending_approval',
       phase: 'waiting',
-      reason: needsApproval ? 'it waits until somebody approves it' : 'it is about to begin',
+      reason: waitsBecause ?? 'it is about to begin',
       requestedAt: clock.wall(),
       ...blankRecord(spec),
     }
@@ -501,6 +514,19 @@ export class GuardedExperiments {
 
 const placeOf = ({ phase, stage }: RunRecord): string =>
   phase === 'stage' ? `stage ${stage + 1}` : phase === 'waiting' ? 'beginning' : phase
+
+/** Largest share of the calls that the first stage may have without approval, and each of those after it. */
+const MOST_FIRST = 0.25
+const MOST_LATER = 0.5
+
+/** Why a run waits until somebody approves it, and with it all of its stages; undefined where it does not. */
+function approvalReason({ approval, stages }: Spec): string | undefined {
+  if (approval === 'required') return 'it waits until somebody approves it'
+  const wide = stages.findIndex(({ share }, index) => share > (index === 0 ? MOST_FIRST : MOST_LATER))
+  if (wide < 0) return undefined
+  const [share, most] = [stages[wide]!.share, wide === 0 ? MOST_FIRST : MOST_LATER]
+  return `it waits until somebody approves it: stage ${wide + 1} has ${Math.round(share * 100)}% of the calls, and without approval at most ${most * 100}%`
+}
 
 /** Green runs of one shape prove that this shape is green. */
 function proposalFor({ spec }: RunRecord, count: number): string {

@@ -1,7 +1,7 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { anomaliesIn, learn } from './baseline.ts'
-import { allHold, failuresIn, judge, metricIn, type ServerVital, valueInWords } from './claims.ts'
+import { allHold, failuresIn, judge, metricIn, type ServerVital, subjects, valueInWords } from './claims.ts'
 import { type Breach, breachInWords, Gate, type Rule, ruleInWords } from './gate.ts'
 import type { Figures, Meter } from './meter.ts'
 import {
@@ -46,6 +46,8 @@ export interface World {
   /** The run is over: nothing is measured or played any more. */
   end(): void
   servers(): readonly ServerVital[]
+  /** Longest that a call of the treatment may take, in milliseconds: its deadline. */
+  longestMs(): Millis
   /** Those that are in force at the targets, the arms' included. */
   layers(): readonly LayerState[]
   /** What the faults of the run have done, from when they were armed first; and errors of the engine since it started. */
@@ -285,7 +287,13 @@ export class Lifecycle {
     for (const learning of spec.baseline.learn) {
       const learned = learn(learning, this.#seconds)
       if ('problem' in learned) return this.#giveUp('inconclusive', learned.problem)
-      rules.push(learned.rule)
+      const { rule } = learned
+      if (subjects[rule.metric].unit === 'ms' && rule.above >= world.longestMs())
+        return this.#giveUp(
+          'inconclusive',
+          `a rule that the baseline teaches could never trigger, as calls end at their deadline of ${formatDuration(world.longestMs())}: ${ruleInWords(rule)}`,
+        )
+      rules.push(rule)
     }
     this.#gate = new Gate({ rules, minimum: spec.gate.minimum })
     this.#change({ rules })

@@ -315,7 +315,9 @@ export function specSchema({ fault, workload }: SpecParts) {
       approval: z
         .enum(['none', 'required'])
         .default('none')
-        .describe('`required`: it waits until somebody approves it by name.'),
+        .describe(
+          '`required`: it waits until somebody else approves it by name. So does a first stage above 25%, or another one above 50%.',
+        ),
       estimate,
       load: load.optional(),
     })
@@ -338,6 +340,11 @@ export function specSchema({ fault, workload }: SpecParts) {
         rules.forEach((one, index) => {
           if (one.for >= stagesMs)
             refuse([...path, index, 'for'], 'expected less than all stages take together')
+          if ('above' in one && subjects[one.metric].unit === 'ms' && one.above >= stagesMs)
+            refuse(
+              [...path, index, 'above'],
+              'expected less than all stages take together: more is never reached',
+            )
         })
       if (given.gate.rollbackOn.every(({ of }) => of === 'control') && given.baseline.learn.length === 0)
         refuse(

@@ -60,6 +60,7 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedEx
         play: (load, onEnd, onReady) => playLoad(load, onEnd, parts, onReady),
       }),
     proofOf: ({ name }) => proofOf(name, parts),
+    approvers: () => parts.controller.config.approvers,
     withoutSecrets,
     emit: noteGuarded(log),
   })

@@ -5,6 +5,7 @@ import type { Fault } from '../../chaos/plan/common.ts'
 import { formatPath } from '../../config/files/path.ts'
 import { indivisible } from '../../config/issues/rules.ts'
 import type { Config } from '../../config/schema/schema.ts'
+import { subjects } from '../../experiments/guarded/claims.ts'
 import { meet } from '../../experiments/capacity.ts'
 import type { Experiments } from '../../experiments/experiments.ts'
 import { experimentOf } from '../../experiments/guarded/arms.ts'
@@ -13,7 +14,9 @@ import type { Targets } from '../../experiments/guarded/record.ts'
 import { hashOf, lengthOf, type Spec } from '../../experiments/guarded/spec.ts'
 import { armName, experiment as experimentSchema } from '../../experiments/schema.ts'
 import { glob, matcher } from '../../mesh/match.ts'
-import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { Millis } from '../../mesh/clock.ts'
+import { DEFAULT_SET, type MeshConfig, Settings } from '../../mesh/settings.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
 import { formatDuration } from '../../units/duration.ts'
@@ -49,6 +52,7 @@ export function survey(spec: Spec, parts: SurveyParts): Survey {
       ...targetRefusals(spec, targets, servers),
       ...idleRefusals(spec, targets),
       ...settingRefusals(spec, parts),
+      ...idleRules(spec, targets, config.policies),
       ...occupiedBy(spec, targets, parts),
     ],
     doubts: doubtsAbout(spec, targets),
@@ -171,6 +175,28 @@ function indivisibleStages(spec: Spec, config: Config): string[] {
     const entry = experimentOf(spec, share)
     return indivisible(entry, [entry], config).map((why) => `stages[${index}]: ${why}`)
   })
+}
+
+/** Rules about durations that no call can break, as each ends at its deadline. */
+function idleRules({ gate, arms }: Spec, targets: Targets, policies: MeshConfig): string[] {
+  return gate.rollbackOn.flatMap(({ metric, above, of }, index) => {
+    if (subjects[metric].unit !== 'ms') return []
+    const most = longestMs(of === 'control' ? arms.control : arms.treatment, targets, policies)
+    if (above < most) return []
+    return `gate.rollbackOn[${index}].above: ${formatDuration(above)} is never exceeded: calls of ${of === 'control' ? 'the control' : 'the treatment'} end at their deadline of ${formatDuration(most)}`
+  })
+}
+
+/** Longest that calls of a policy set to some target may take, in milliseconds; Infinity where one has no deadline. */
+export function longestMs(set: string, { servers }: Targets, policies: MeshConfig): Millis {
+  const settings = new Settings(policies)
+  const deadlines = servers.flatMap(({ name, tools }) =>
+    tools.map((tool) => {
+      const [found] = settings.of('deadline', set, settings.appliedTo(name, 'tools/call', tool))
+      return isObject(found) && typeof found.total === 'number' ? found.total : Infinity
+    }),
+  )
+  return deadlines.length === 0 ? Infinity : Math.max(...deadlines)
 }
 
 /** What goes on at the targets already. */

@@ -11,7 +11,7 @@ import type { StateKey, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Log } from '../../telemetry/log.ts'
-import { armedAt, aimed } from './survey.ts'
+import { armedAt, aimed, longestMs } from './survey.ts'
 
 export interface WorldParts {
   readonly clock: Clock
@@ -118,6 +118,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
         return { name: server, isUp, uptimeMs: isUp ? clock.wall() - found.since : 0, probeFailures }
       })
     },
+    longestMs: () => longestMs(spec.arms.treatment, targets, current().config.policies),
     layers: () => layersOf(servers, sets, { clock, state, current }),
     faults() {
       const faults = [...ids.values()].map(({ name, type, counts: { decided, injected } }): FaultRecord => {

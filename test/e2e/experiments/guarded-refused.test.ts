@@ -123,8 +123,8 @@ test('one that runs keeps others and comparisons away, and ends when the config 
   const { gateway, parts } = await started()
   const agents = await traffic(gateway)
   const spec = specOf({
-    gate: { rollbackOn: [{ metric: 'p95', above: '1h' }], over: '1s', minimum: 4 },
-    stages: [{ share: '50%', duration: '10m' }],
+    gate: { rollbackOn: [{ metric: 'p95', above: '50s' }], over: '1s', minimum: 4 },
+    stages: [{ share: '25%', duration: '10m' }],
   })
   assert.equal((await ask(gateway, spec)).status, 202)
   await comesTo(gateway, 'stage')

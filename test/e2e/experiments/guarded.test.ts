@@ -86,7 +86,7 @@ test('a run whose hypothesis holds goes through all stages and is completed', as
 test('the kill switch ends a run as aborted, and so does an operator', async () => {
   const { gateway } = await started()
   const agents = await traffic(gateway)
-  const spec = specOf({ gate: { rollbackOn: [{ metric: 'p95', above: '1h' }], over: '1s', minimum: 4 } })
+  const spec = specOf({ gate: { rollbackOn: [{ metric: 'p95', above: '50s' }], over: '1s', minimum: 4 } })
   await ask(gateway, { ...spec, stages: [{ share: '25%', duration: '10m' }] })
   await comesTo(gateway, 'stage')
   await until('calls fail', () => agents.counts.failed > 3)

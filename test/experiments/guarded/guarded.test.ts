@@ -20,6 +20,7 @@ function stage() {
     /** Why the disk takes nothing. */
     full: undefined as string | undefined,
     injected: 1,
+    approvers: undefined as readonly string[] | undefined,
     /** Whether faults do something to calls. */
     isHit: false,
   }
@@ -56,6 +57,7 @@ function stage() {
         return { armed: [], arms: [], chaos: 'disarmed' }
       },
       end: () => void (isOn = false),
+      longestMs: () => 55_000,
       servers: () => [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }],
       layers: () => [],
       faults: () => ({
@@ -78,6 +80,7 @@ function stage() {
     groundOf: () => rules.ground,
     worldOf,
     proofOf: () => ({ armed: [], arms: [], chaos: 'disarmed' }),
+    approvers: () => rules.approvers,
     withoutSecrets: (spec) => spec,
     emit: ({ type }) => told.push(type),
   })
@@ -175,6 +178,42 @@ test('one that needs approval waits, and is looked at again when it is approved'
   const run = guarded.get('drill')!
   assert.deepEqual([run.state, run.actor, run.approver], ['completed', 'tester', 'boss'])
   assert.equal((await guarded.approve('drill', 'boss')).ok, false)
+})
+
+test('nobody approves their own run, and where approvers are named nobody else does', async () => {
+  const { guarded, rules } = stage()
+  const spec = specOf({ approval: 'required' })
+  const own = await guarded.run(spec, { ...asked, approvedBy: 'Tester' })
+  assert.deepEqual(own, { ok: false, refusals: ['Tester asks for it, and so cannot approve it'] })
+  await guarded.run(spec, asked)
+  assert.deepEqual(await guarded.approve('drill', 'tester'), {
+    ok: false,
+    refusals: ['tester asks for it, and so cannot approve it'],
+  })
+  rules.approvers = ['lead', 'tester']
+  assert.deepEqual(await guarded.approve('drill', 'boss'), {
+    ok: false,
+    refusals: ['boss may not approve it: chaos.approvers has lead, tester'],
+  })
+  assert.equal((await guarded.approve('drill', 'tester')).ok, false)
+  assert.equal(guarded.get('drill')?.state, 'pending_approval')
+  assert.ok((await guarded.approve('drill', 'lead')).ok)
+})
+
+test('a first stage above a quarter of the calls, or a later one above a half, waits for approval', async () => {
+  for (const [shares, says] of [
+    [[0.25, 0.5], undefined],
+    [[0.26], /approves it: stage 1 has 26% of the calls, and without approval at most 25%$/],
+    [[0.9], /stage 1 has 90%/],
+    [[0.1, 0.6], /stage 2 has 60% of the calls, and without approval at most 50%$/],
+  ] as const) {
+    const { guarded } = stage()
+    const stages = shares.map((share) => ({ share, duration: '2s' }))
+    const begun = await guarded.run(specOf({ stages }), asked)
+    assert.ok(begun.ok)
+    assert.equal(begun.run.state, says === undefined ? 'running' : 'pending_approval')
+    if (says !== undefined) assert.match(begun.run.reason, says)
+  }
 })
 
 test('one whose approval cannot be written down waits as before', async () => {
@@ -277,7 +316,7 @@ test('what an earlier process left unfinished has failed; what it finished count
 
 test('a run that goes on is written down every five seconds, with what it has done by then', async () => {
   const { guarded, written, clock } = stage()
-  await guarded.run(specOf({ stages: [{ share: 0.5, duration: '30s' }] }), asked)
+  await guarded.run(specOf({ stages: [{ share: 0.25, duration: '30s' }] }), asked)
   await clock.advance(20_000)
   const calls = written.flatMap(({ phase, samples }) => (phase === 'stage' ? samples.length : []))
   assert.ok(calls.length >= 4, `${calls.length} times`)

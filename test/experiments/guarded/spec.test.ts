@@ -83,6 +83,11 @@ test('a gate without a number is refused, with its line', async (t) => {
   )
 })
 
+test('a gate about a duration that no stage is long enough for is refused', async (t) => {
+  const [line] = await problems(t, 'metric: error_ratio, above: 5%', 'metric: p95, above: 9h')
+  assert.match(line!, /gate\.rollbackOn\[0\]\.above {2}expected less than all stages take together: more is/)
+})
+
 test('an empty gate is refused', async (t) => {
   const [line] = await problems(t, /rollbackOn:\n.*\n/, 'rollbackOn: []\n')
   assert.match(line!, /gate\.rollbackOn {2}expected at least one rule/)

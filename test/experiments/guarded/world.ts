@@ -121,6 +121,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
       rules.isMeasured = false
       done.push('end')
     },
+    longestMs: () => 55_000,
     servers: () => sound(rules.servers),
     layers: () => sound(rules.layers),
     faults: () => ({
