@@ -309,9 +309,9 @@ export function runLines(shown: ShownRun): string[] {
     ...(rollback === undefined
       ? []
       : [left.length === 0 ? 'rolled back: nothing of it is armed' : `still armed: ${left.join(', ')}`]),
-    ...(recovery?.steadyAfterMs === undefined
+    ...(recovery?.recoveredAfterMs === undefined
       ? []
-      : [`steady again after ${roundedDuration(recovery.steadyAfterMs)}`]),
+      : [`steady again ${roundedDuration(recovery.recoveredAfterMs)} after the first effect`]),
     ...(proposal === undefined ? [] : [proposal]),
     ...(state === 'pending_approval' ? [`breakwater experiment approve ${name} lets it begin`] : []),
     ...(state === 'running' ? [`breakwater experiment stop ${name} ends it`] : []),

@@ -16,13 +16,13 @@ export type Learning = { readonly metric: CallMetric; readonly for: number } & (
 /** Seconds that a threshold needs to be learned from. */
 export const LEAST_SECONDS = 5
 
-/** Of the seconds of a baseline, so many may lie far out. */
+/** Of the seconds of a baseline, so many may lie far out; one may in any case. */
 const FAR_OUT_SHARE = 0.1
 
 /** Tukey's outer fence: what lies beyond is "far out". */
 const FAR_OUT_K = 3
 
-/** A half of a baseline whose median is so many times that of the other half is another baseline. */
+/** A second half of a baseline whose median is so many times that of the first is another baseline; a faster one is not. */
 const DRIFT = 2
 
 /** Latencies that differ by less are alike, however small they are, in milliseconds. */
@@ -84,8 +84,10 @@ function spikes(metric: CallMetric, seconds: readonly Figures[]): string[] {
   const { unit } = subjects[metric]
   const [low, high] = [quantileOf(values, 0.25), quantileOf(values, 0.75)]
   const fence = high + Math.max(FAR_OUT_K * (high - low), unit === 'ms' ? NOISE_MS : 0.02)
-  const far = values.filter((value) => value > fence).length
-  if (far <= FAR_OUT_SHARE * values.length) return []
+  // A server that was slow at first has become what it will be.
+  const settledAt = unit === 'ms' ? values.findIndex((value) => value <= fence) : 0
+  const far = values.slice(settledAt).filter((value) => value > fence).length
+  if (far <= Math.max(1, FAR_OUT_SHARE * values.length)) return []
   return [
     `${metric} was above ${valueInWords(unit, fence)} in ${far} of ${values.length} seconds, and below in the others`,
   ]
@@ -96,8 +98,7 @@ function drift(seconds: readonly Figures[]): string[] {
   if (values.length < 2 * LEAST_SECONDS) return []
   const half = Math.floor(values.length / 2)
   const [first, second] = [values.slice(0, half), values.slice(half)].map((part) => quantileOf(part, 0.5))
-  const [low, high] = [Math.min(first!, second!), Math.max(first!, second!)]
-  if (high <= DRIFT * low || high - low <= NOISE_MS) return []
+  if (second! <= DRIFT * first! || second! - first! <= NOISE_MS) return []
   return [
     `the median went from ${valueInWords('ms', first!)} in its first half to ${valueInWords('ms', second!)} in its second`,
   ]

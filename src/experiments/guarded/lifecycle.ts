@@ -581,9 +581,12 @@ export class Lifecycle {
   #noteRecovery(): void {
     const { phase, spec } = this.#record
     if (phase !== 'recovery') return
+    const brokenAt = this.#parts.meter.firstEffectAt ?? this.#armedAt
+    const steadyMs = this.#steadyAfterMs
     this.#change({
       recovery: {
-        steadyAfterMs: this.#steadyAfterMs,
+        recoveredAfterMs: steadyMs === undefined ? undefined : this.#phaseAt + steadyMs - brokenAt,
+        steadyAfterMs: steadyMs,
         layers: Object.fromEntries(this.#recovered),
         waitedMs: this.#parts.clock.now() - this.#phaseAt,
         limitMs: spec.recovery.within,
@@ -678,7 +681,7 @@ function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): r
     estimates.push({ of, expected: formatDuration(expected), found: words, isRight })
   }
   ofTime('detect', detect, detection?.afterMs)
-  ofTime('recover', recover, recovery?.steadyAfterMs)
+  ofTime('recover', recover, recovery?.recoveredAfterMs)
   const ofNumber = (of: 'errorRatio' | 'p95', expected: number | undefined) => {
     if (expected === undefined) return
     const [metric, unit] = of === 'p95' ? (['p95', 'ms'] as const) : (['error_ratio', 'share'] as const)

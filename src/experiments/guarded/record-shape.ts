@@ -96,6 +96,7 @@ const record = z.looseObject({
     .optional(),
   recovery: z
     .looseObject({
+      recoveredAfterMs: told,
       steadyAfterMs: told,
       waitedMs: count,
       limitMs: count,

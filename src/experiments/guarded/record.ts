@@ -91,6 +91,11 @@ export interface ProbeRow {
 
 /** How the run and its servers came back. */
 export interface Recovery {
+  /**
+   * From the beginning of the first call that a fault did something to to the beginning of the window in which the steady
+   * state held after the rollback. Where no fault did anything, from when the first stage came into force; undefined: it did not.
+   */
+  readonly recoveredAfterMs: number | undefined
   /** From the end of the faults to the beginning of the window in which the steady state held; undefined: it did not. */
   readonly steadyAfterMs: number | undefined
   /** Of each layer that was in trouble, the same; null: it was still when the waiting ended. */

@@ -168,11 +168,11 @@ function recoveryBlocks({ detection, recovery, troubles, probes }: RunRecord): B
     )
   const troubled = [...troubleBlocks(troubles), ...probeBlocks(probes)]
   if (recovery === undefined) return [...lines, ...troubled, 'No recovery was measured.']
-  const { steadyAfterMs, waitedMs, limitMs, layers } = recovery
+  const { recoveredAfterMs, steadyAfterMs, waitedMs, limitMs, layers } = recovery
   lines.push(
     steadyAfterMs === undefined
       ? `The steady state did not come back in ${roundedDuration(waitedMs)}; the limit is ${formatDuration(limitMs)}.`
-      : `The steady state was back ${roundedDuration(steadyAfterMs)} after the faults.`,
+      : `The steady state was back ${roundedDuration(recoveredAfterMs ?? steadyAfterMs)} after the first effect, and ${roundedDuration(steadyAfterMs)} after the end of the faults.`,
   )
   const rows = Object.entries(layers).map(([name, after]) => [
     name,

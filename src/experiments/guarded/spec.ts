@@ -235,7 +235,9 @@ const estimate = z
       .describe('From the first effect to the first sign that the gateway noticed.'),
     recover: duration({ max: 3_600_000 })
       .optional()
-      .describe('From the end of the faults to the steady state.'),
+      .describe(
+        'From the first call that a fault did something to, to the steady state after the faults: the stages are in it.',
+      ),
     errorRatio: written('share').optional().describe('Of the treatment, over its last stage.'),
     p95: written('ms').optional().describe('Of the treatment, over its last stage.'),
   })

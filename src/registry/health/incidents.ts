@@ -28,7 +28,7 @@ const incident = z.object({
   reason,
   /** All that there were, in the order in which they came first. */
   reasons: z.array(reason).max(failureReasons.length),
-  /** What the latest probe said; holds no secret. */
+  /** What the latest probe said that failed for `reason`; holds no secret. */
   message: z.string().max(1_000),
   /** When a probe found the server well last: it did not begin before. */
   lastWellAt: date.optional(),
@@ -37,7 +37,10 @@ const incident = z.object({
   detectedAt: date,
   escalatedAt: date.optional(),
   endedAt: date.optional(),
-  /** From the start to each of them by the monotonic clock, in milliseconds; absent where no one process has measured it. */
+  /**
+   * By the monotonic clock, in milliseconds; absent where no one process has measured it. To the detection from the last
+   * probe that was well, or from the first sign where that was no probe; to the others from the start.
+   */
   detectedAfterMs: ms.optional(),
   escalatedAfterMs: ms.optional(),
   recoveredAfterMs: ms.optional(),

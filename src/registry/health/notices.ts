@@ -84,7 +84,7 @@ export function shown(incident: Incident) {
 const lapse = (measuredMs: number | undefined, from: number, to: number) =>
   Math.max(0, Math.round(measuredMs ?? to - from))
 
-/** From its start to its detection, in milliseconds. */
+/** From the last good answer to its detection, in milliseconds; where something else than a probe gave the first sign, from that. */
 export const timeToDetect = ({ startedAt, detectedAt, detectedAfterMs }: Incident): number =>
   lapse(detectedAfterMs, startedAt, detectedAt)
 

@@ -18,6 +18,11 @@ export interface ProbeResult {
   readonly since: Millis | undefined
   /** The same on the monotonic clock, by which it is measured how long the trouble takes. */
   readonly sinceNow: Millis | undefined
+  /**
+   * Earliest that the trouble can have begun, on the monotonic clock: when a probe found it well last, where a probe was the
+   * first sign; else as `sinceNow`.
+   */
+  readonly notBeforeNow: Millis | undefined
   /** When a probe found it well last; undefined: never. */
   readonly lastWellAt: Millis | undefined
 }
@@ -89,7 +94,10 @@ export class ServerHealth {
   #state: HealthState = 'unknown'
   #failure: ProbeFailure | undefined
   #since: { readonly wall: Millis; readonly now: Millis } | undefined
+  #notBeforeNow: Millis | undefined
   #lastWellAt: Millis | undefined
+  /** The same on the monotonic clock; undefined too where there were no probes since. */
+  #lastWellNow: Millis | undefined
   #lastProbeAt: Millis | undefined
   #failures = 0
   #soonMs: Millis = Infinity
@@ -151,13 +159,13 @@ export class ServerHealth {
   /** There are no probes any more: what they have shown is not to be believed for ever. */
   forget(): void {
     this.#state = 'unknown'
-    this.#failure = this.#since = undefined
+    this.#failure = this.#since = this.#notBeforeNow = this.#lastWellNow = undefined
     this.#failures = 0
   }
 
   /** Something else than a probe says that it may be in trouble: a call that did not get through, a session that ended. */
   sign(): void {
-    this.#since ??= { wall: this.#clock.wall(), now: this.#clock.now() }
+    this.#since ??= { wall: this.#clock.wall(), now: (this.#notBeforeNow = this.#clock.now()) }
   }
 
   /** Takes what a probe has found. */
@@ -174,6 +182,7 @@ export class ServerHealth {
       failure: this.#failure,
       since: this.#since?.wall,
       sinceNow: this.#since?.now,
+      notBeforeNow: this.#notBeforeNow,
       lastWellAt: this.#lastWellAt,
     }
   }
@@ -182,15 +191,18 @@ export class ServerHealth {
     if (this.#state === 'failing') for (const step of measured) this.#paces[step].forgive()
     this.#state = 'well'
     this.#failures = 0
-    this.#since = undefined
+    this.#since = this.#notBeforeNow = undefined
     this.#lastWellAt = this.#clock.wall()
+    this.#lastWellNow = this.#clock.now()
   }
 
   #notWell({ beganAt, beganNow }: Probe, { isCertain }: ProbeFailure, slow: Slowness | undefined): void {
     const { failures } = this.#settings()
     this.#failures++
-    if (this.#since === undefined || beganNow < this.#since.now)
+    if (this.#since === undefined || beganNow < this.#since.now) {
       this.#since = { wall: beganAt, now: beganNow }
+      this.#notBeforeNow = this.#lastWellNow ?? beganNow
+    }
     const isSlowOften = slow !== undefined && slow.times >= failures
     const isEnough = isCertain === true || this.#failures >= failures || isSlowOften
     if (this.#state !== 'failing') this.#state = isEnough ? 'failing' : 'suspicious'

@@ -170,7 +170,7 @@ export class HealthWatch {
 
   #begin(
     server: string,
-    { since, sinceNow, lastWellAt }: ProbeResult,
+    { since, sinceNow, notBeforeNow, lastWellAt }: ProbeResult,
     { reason, message }: ProbeFailure,
   ): void {
     const { clock, log, metrics } = this.#parts
@@ -182,7 +182,7 @@ export class HealthWatch {
       message: printable(message, LONGEST_MESSAGE),
       startedAt: since ?? detectedAt,
       detectedAt,
-      detectedAfterMs: clock.now() - startedNow,
+      detectedAfterMs: clock.now() - (notBeforeNow ?? startedNow),
       ...(lastWellAt !== undefined && { lastWellAt }),
     })
     this.#startedNow.set(incident.id, startedNow)
@@ -201,7 +201,9 @@ export class HealthWatch {
     const isNew = !incident.reasons.includes(reason)
     const reasons = isNew ? [...incident.reasons, reason] : incident.reasons
     const isMinor = !isNew && Math.abs(lastSeenAt - incident.lastSeenAt) < SEEN_MS
-    const changes = { reasons, message: printable(message, LONGEST_MESSAGE) }
+    // What is said of another reason, as by a server that is about to come back, is not what the incident is about.
+    const said = reason === incident.reason ? { message: printable(message, LONGEST_MESSAGE) } : {}
+    const changes = { reasons, ...said }
     this.incidents.change(incident.id, isMinor ? changes : { ...changes, lastSeenAt }, isMinor)
     this.#wellSince.delete(incident.id)
     this.#unconfirmed.delete(incident.id)

@@ -44,7 +44,7 @@ export const health = {
   ),
   timeToDetect: histogram(
     'incident_detection_duration_seconds',
-    'From the first sign of an incident to its detection.',
+    'From the last probe that was well to the detection of an incident; where a call or a session gave the first sign, from that.',
     ['reason'],
     '10 reasons × 14',
     INCIDENT_SECONDS,

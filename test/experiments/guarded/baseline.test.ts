@@ -46,6 +46,13 @@ test('a steady baseline has no anomaly, however small its latencies are', () => 
   assert.deepEqual(anomaliesIn(seconds(1, 2, 1, 3, 1, 2, 1, 2, 1, 2, 1, 2)), [])
 })
 
+test('one slow second, and a baseline that gets faster, are no anomalies', () => {
+  const means = (...all: number[]) => all.map((mean) => figuresOf({ mean, p50: mean }))
+  assert.deepEqual(anomaliesIn(means(10, 11, 900, 10, 11, 10)), [])
+  assert.deepEqual(anomaliesIn(means(90, 95, 100, 90, 95, 10, 10, 11, 10, 11)), [])
+  assert.deepEqual(anomaliesIn(means(900, 800, 700, 10, 10, 11, 10, 11, 10, 10, 11, 10)), [])
+})
+
 test('spikes and drift are anomalies', () => {
   const spiky = [10, 11, 10, 12, 11, 10, 900, 11, 10, 800].map((mean) => figuresOf({ mean, p50: 10 }))
   assert.match(anomaliesIn(spiky).join(), /^mean was above \d+ms in 2 of 10 seconds/)

@@ -30,7 +30,7 @@ test('a report says who, what, why it ended, what was proven, and what was expec
     /^\| broken \| rpc\.error \| \d+ \| [1-9]\d* \|$/m,
     /^It was breached: /m,
     /^\| 25%: treatment \| \d+ \| 0% /m,
-    /^The steady state was back 0ms after the faults\.$/m,
+    /^The steady state was back \d.* after the first effect, and 0ms after the end of the faults\.$/m,
     /^Noticed .* by breaker a\/t open\.$/m,
     /^Nothing of the run is armed, and no call is in its arms/m,
     /^\| outcome \| completed \| aborted \| no \|$/m,

@@ -31,6 +31,7 @@ test('one failed probe is a suspicion, the second in a row an incident, and one 
     failure: undefined,
     since: undefined,
     sinceNow: undefined,
+    notBeforeNow: undefined,
     lastWellAt: wellAt,
   })
   await clock.advance(60_000)

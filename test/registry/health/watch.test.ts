@@ -58,8 +58,8 @@ async function watching(t: TestContext, settings: object, { clock = new ManualCl
     health,
     follow,
     well: () => probe(),
-    bad: (reason: FailureReason) =>
-      probe({ reason, message: 'in words', isCertain: reason === 'process_exit' }),
+    bad: (reason: FailureReason, message = 'in words') =>
+      probe({ reason, message, isCertain: reason === 'process_exit' }),
     /** Waits until nothing is left to tell: a clock that goes on meanwhile would end what is under way. */
     told: () => until('all is told', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
     latest: () => {
@@ -269,6 +269,39 @@ test('of two open incidents of one server, which only a damaged file has, the ol
     [true, 'unwatched'],
   ])
   assert.notEqual(watch.incidents.openOf('search')?.id, 'older')
+})
+
+test('an incident is detected so long after the last good probe, or after the first sign where that was no probe', async (t) => {
+  for (const isSigned of [false, true]) {
+    const { clock, health, metrics, well, bad, latest } = await watching(t, {})
+    well()
+    await clock.advance(40_000)
+    if (isSigned) health.sign()
+    await clock.advance(20_000)
+    bad('timeout')
+    await clock.advance(10_000)
+    bad('timeout')
+    const seconds = isSigned ? 30 : 70
+    assert.equal(latest().timeToDetectMs, seconds * 1_000)
+    assert.match(
+      await metrics.registry.metrics(),
+      new RegExp(`incident_detection_duration_seconds_sum\\{reason="timeout"\\} ${seconds}\\n`),
+    )
+  }
+})
+
+test('a closed incident says what its outage was, and not what a server said that was about to come back', async (t) => {
+  const { clock, well, bad, latest } = await watching(t, {})
+  bad('timeout', 'no answer within 5s')
+  await clock.advance(1_000)
+  bad('timeout', 'no answer within 5s, again')
+  bad('protocol', 'HTTP 503: it starts')
+  well()
+  const { state, reason, reasons, message } = latest()
+  assert.deepEqual(
+    [state, reason, reasons, message],
+    ['closed', 'timeout', ['timeout', 'protocol'], 'no answer within 5s, again'],
+  )
 })
 
 test('how long it takes is measured, whatever the clock of the wall is set to meanwhile', async (t) => {
