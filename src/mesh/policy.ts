@@ -157,6 +157,7 @@ export interface StateKind<State = unknown> {
 
 /** Whose state an operator changes. */
 export interface OperatorTarget {
+  /** The default set stands for all sets, arms of experiments included. */
   readonly set: string
   readonly server: string
   /** Undefined for a server's other requests. */

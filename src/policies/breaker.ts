@@ -4,7 +4,8 @@ import { isConnectionLost } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { counter, gauge } from '../mesh/metric-spec.ts'
 import { askedMs } from '../mesh/pause-deadline.ts'
-import type { Operator, Policy, PolicyContext, StateStore } from '../mesh/policy.ts'
+import type { Operator, Policy, PolicyContext, StateKey, StateStore } from '../mesh/policy.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import {
   type BreakerConfig,
   breakerSchema,
@@ -27,12 +28,18 @@ import {
 export type Holds = Set<string | undefined>
 
 /**
- * What an operator holds open of a server, within a policy set. It is no part of a breaker: a breaker begins anew with
+ * What an operator holds open of a server, within a policy set. Another set than the default one, such as an arm of an
+ * experiment, begins with what is held open in that. It is no part of a breaker: a breaker begins anew with
  * its settings and with the endpoint that it is for, and what was done by hand is about the tool, whichever they are.
  */
 function holdsOf(state: StateStore, set: string, server: string): Holds {
-  return state.get<Holds>({ kind: 'breaker-holds', set, server }, () => new Set())
+  const begun = () =>
+    set === DEFAULT_SET ? new Set<string | undefined>() : new Set(holdsOf(state, DEFAULT_SET, server))
+  return state.get<Holds>({ kind: HOLDS, set, server }, begun)
 }
+
+/** The kind of state of what is held open. */
+const HOLDS = 'breaker-holds'
 
 /** The kind of state of breakers. */
 const BREAKER = 'breaker'
@@ -48,9 +55,13 @@ export const operator: Operator<Breaker> = {
   act(action, { set, server, tool }, breakers, store) {
     const order = actions.find((known) => known === action)
     if (order === undefined) return
-    const holds = holdsOf(store, set, server)
-    if (order === 'open') holds.add(tool)
-    else holds.delete(tool)
+    holdsOf(store, set, server)
+    const isMeant = (key: StateKey) => key.server === server && (set === DEFAULT_SET || key.set === set)
+    for (const [key, holds] of store.list<Holds>(HOLDS)) {
+      if (!isMeant(key)) continue
+      if (order === 'open') holds.add(tool)
+      else holds.delete(tool)
+    }
     for (const breaker of breakers) breaker.force(order)
   },
 }

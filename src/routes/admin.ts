@@ -153,7 +153,9 @@ function registerOperator(app: FastifyInstance, operator: Operator, store: State
     if (!wanted.ok) return malformed(reply, wanted)
     const states = store
       .list<Observable>(kind)
-      .filter(([key]) => key.server === server && (key.tool ?? OTHER) === tool && key.set === set)
+      .filter(([key]) => key.server === server && (key.tool ?? OTHER) === tool)
+      // By the default set an operator means all calls, those in the arms of experiments too.
+      .filter(([key]) => set === DEFAULT_SET || key.set === set)
     if (states.length === 0) {
       const error = `no ${noun} of ${server.slice(0, 64)}/${tool.slice(0, 128)} yet: it begins with the first call`
       return reply.code(404).send({ error })

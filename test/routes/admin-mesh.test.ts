@@ -197,6 +197,20 @@ test('what an arm of an experiment goes by and remembers is shown under its name
   assert.equal((await call()).kind, 'failed')
 })
 
+test('an order for the default set acts in all arms, those without a call so far included', async (t) => {
+  const { breakers, order, call } = await admin(t)
+  await call()
+  await call('cautious')
+  assert.equal((await order<Json[]>('s/a')).body.length, 2)
+  for (const set of [undefined, 'cautious', 'ab/bold']) assert.equal((await call(set)).kind, 'rejected', set)
+  assert.equal((await order('s/a?set=ab/bold', { action: 'close' })).status, 200)
+  assert.equal((await call('ab/bold')).kind, 'failed')
+  assert.equal((await call()).kind, 'rejected')
+  await order('s/a', { action: 'close' })
+  for (const set of [undefined, 'cautious', 'ab/bold']) assert.equal((await call(set)).kind, 'failed', set)
+  assert.ok((await breakers()).every(({ manual }) => manual === false))
+})
+
 test('requests that are no calls of a listed tool have a breaker under a name of their own', async (t) => {
   const { order, list } = await admin(t)
   assert.equal((await order('s/_other')).status, 404)
