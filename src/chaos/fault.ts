@@ -224,6 +224,8 @@ export interface FaultType<Config> {
    * the fault itself may bring about), without `allowWrites`.
    */
   readonly withholds?: true
+  /** Whether it hits a call that was not drawn, for what it did to an earlier one; no call unless it says otherwise. */
+  catches?(call: Call, injections: Pick<Injection, 'memory'>): boolean
   /** The types of foreign plans that mean it; none unless it says otherwise. */
   readonly aliases?: Readonly<Partial<Record<ForeignFormat, readonly string[]>>>
   /** Options of the command line that set a field of another name; one that is called like a field sets that. */

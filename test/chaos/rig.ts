@@ -3,6 +3,7 @@ import type { ControllerParts } from '../../src/chaos/control/controller-parts.t
 import { Controller } from '../../src/chaos/control/controller.ts'
 import type { ChaosEvent } from '../../src/chaos/events.ts'
 import { type FaultType, resultIn, type FaultEnvironment } from '../../src/chaos/fault.ts'
+import { compositeFaults } from '../../src/chaos/faults/composite.ts'
 import type { FaultRegistry } from '../../src/chaos/faults/index.ts'
 import { injector } from '../../src/chaos/firing/engine.ts'
 import type { Fault } from '../../src/chaos/plan/common.ts'
@@ -94,6 +95,7 @@ export const registry: FaultRegistry = {
   'test.fail': fail,
   'test.reply': reply,
   'test.defect': defect,
+  'hol.block': compositeFaults['hol.block'],
 }
 
 export const schema = chaosSchema(registry)

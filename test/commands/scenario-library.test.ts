@@ -192,8 +192,19 @@ test('in another time its phases are as much shorter, and its bounds are the sam
   assert.equal(faultsEnd({ faults: [{ ...first, when: {} }] }, 20_000), 20_000)
 })
 
+test('the time after which a credential expires is a phase as well', () => {
+  const expiring = { ...phased, faults: [{ name: 'one', type: 'auth.expired', after: '5s' }] }
+  const long = lasting(expiring, 40_000)
+  assert.equal(long.faults[0]?.after, 10_000)
+  assert.deepEqual(long.assert.calls, [
+    { to: 20_000, succeed: { atLeast: 1 } },
+    { from: 20_000, p95: { atMost: 1_000 } },
+  ])
+})
+
 test('where a fault has no phases, those of its assertions stay', () => {
-  const constant = { ...phased, faults: [{ name: 'one', type: 'auth.expired', after: '5s' }] }
+  // It is counted from the start of each process.
+  const constant = { ...phased, faults: [{ name: 'one', type: 'proc.crash_loop', after: '5s' }] }
   assert.deepEqual(lasting(constant, 40_000), { ...constant, duration: 40_000 })
 })
 

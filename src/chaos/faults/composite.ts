@@ -19,11 +19,15 @@ const headOfLineSchema = z.strictObject({
     .describe('How long the call at the head of the queue takes longer.'),
 })
 
-/** `hol.block`: a call that finds nobody before it is slow, and the others have to wait until it is through. */
+const laneOf = ({ server }: Call, memories: Pick<Injection, 'memory'>): Lane =>
+  memories.memory<Lane>(server, () => ({ last: Promise.resolve(), length: 0 }))
+
+/** `hol.block`: a call that is hit while nobody is held is slow, and all that come behind it wait until it is through. */
 export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
   schema: headOfLineSchema,
   family: 'composite',
-  about: 'The calls to a server queue one after another behind a slow one.',
+  about:
+    'A call that is hit is slow, and all later calls to its server that match queue behind it, hit or not.',
   use: 'To see what one slow call does to all that share a connection with it.',
   seen: 'A wait behind a slow call.',
   containedBy: {
@@ -32,6 +36,7 @@ export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
   },
   methods: requests,
   sides: ['upstream', 'client'],
+  catches: (call, memories) => laneOf(call, memories).length > 0,
   example: { name: 'queue', rate: 0.2, ttl: '10m', match: { server: 'search' }, hold: '2s' },
   layer:
     ({ hold }, injection) =>
@@ -41,7 +46,7 @@ export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
 }
 
 async function queued(call: Call, next: Service, injection: Injection, holdMs: Millis): Promise<Outcome> {
-  const lane = injection.memory<Lane>(call.server, () => ({ last: Promise.resolve(), length: 0 }))
+  const lane = laneOf(call, injection)
   const enteredAt = injection.clock.now()
   const ahead = lane.length++
   const before = lane.last

@@ -179,10 +179,19 @@ export class InjectionDecider {
       step: place.step,
     }
     const decision = armed.decide(facts)
-    const because = decision.because ?? this.#limit(armed, uses, call, shadow)
+    const isMissed = decision.because === 'rate' || decision.because === 'schedule'
+    const isCaught = isMissed && armed.type.catches?.(call, armed) === true
+    const because =
+      (isCaught ? undefined : decision.because) ?? this.#limit(armed, uses, call, { shadow, isCaught })
     if (because === 'overflow') tally.overflow++
-    const orderDependent = armed.orderDependent || identity.orderDependent || place.orderDependent
-    const entry = this.#write(armed, call, identity, { ...facts, ...decision, orderDependent }, because)
+    const orderDependent = isCaught || armed.orderDependent || identity.orderDependent || place.orderDependent
+    const entry = this.#write(
+      armed,
+      call,
+      identity,
+      { ...facts, ...decision, orderDependent, isCaught },
+      because,
+    )
     if (because !== undefined && because !== 'shadow') return undefined
     const { name, type, side } = fault
     const status = because === undefined ? 'applied' : 'shadow'
@@ -199,14 +208,19 @@ export class InjectionDecider {
   }
 
   /** Why a call that was drawn is not hit all the same. */
-  #limit({ fault, type }: ArmedFault, uses: Uses, call: Call, shadow: boolean): Because | undefined {
+  #limit(
+    { fault, type }: ArmedFault,
+    uses: Uses,
+    call: Call,
+    { shadow, isCaught }: { readonly shadow: boolean; readonly isCaught: boolean },
+  ): Because | undefined {
     const mayHitWrites = fault.allowWrites || type.withholds === true
     if (!mayHitWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only') return 'write'
     if (fault.side === 'upstream') {
       const kind = this.#injectionParts.faultEnvironment.kindOf(call)
       if (kind !== undefined && refusalOf(type, kind) !== undefined) return 'refused'
     }
-    if (uses.hits >= (fault.maxInjections ?? Infinity)) return 'max_injections'
+    if (!isCaught && uses.hits >= (fault.maxInjections ?? Infinity)) return 'max_injections'
     if (uses.concurrent >= fault.maxConcurrent) return 'overflow'
     return shadow ? 'shadow' : undefined
   }
@@ -215,7 +229,7 @@ export class InjectionDecider {
     { fault }: ArmedFault,
     call: Call,
     identity: Identity,
-    decided: Facts & Decision & { readonly orderDependent: boolean },
+    decided: Facts & Decision & { readonly orderDependent: boolean; readonly isCaught: boolean },
     because: Because | undefined,
   ): DecisionEntry {
     const { server, method, tool, caller, attempt } = call
@@ -239,6 +253,7 @@ export class InjectionDecider {
       attempt,
       decision: because === undefined ? 'injected' : 'not_injected',
       because,
+      ...(decided.isCaught && { isCaught: true as const }),
       call: {
         server,
         method: method.slice(0, 128),

@@ -42,6 +42,8 @@ export interface DecisionEntry {
   readonly attempt: number
   readonly decision: 'injected' | 'not_injected'
   readonly because: Because | undefined
+  /** It was not drawn, and is hit for what the fault did to an earlier call. */
+  readonly isCaught?: true
   readonly call: {
     readonly server: string
     readonly method: string

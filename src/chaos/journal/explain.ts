@@ -52,7 +52,8 @@ export function replay(
     const now = again?.because ?? 'hit'
     if (again === undefined) differing.push({ seq, fault, what: 'fault_missing', was: drawn, now: 'none' })
     else if (again.u !== entry.u) differing.push({ seq, fault, what: 'draw', was: entry.u, now: again.u })
-    else if (now !== drawn) differing.push({ seq, fault, what: 'decision', was: drawn, now })
+    else if (now !== drawn && entry.isCaught !== true)
+      differing.push({ seq, fault, what: 'decision', was: drawn, now })
   }
   const told = differing.slice(0, MAX_TOLD)
   return { decisions: entries.length, same: entries.length - differing.length, differing: told }

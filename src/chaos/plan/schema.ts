@@ -107,7 +107,7 @@ export function chaosSchema(registry: FaultRegistry = registered) {
         .int()
         .min(1)
         .default(10)
-        .describe('Errors of the engine after which it disarms itself.'),
+        .describe('Errors of the engine after which it disarms itself, unless it is `strict`.'),
       approvers: z
         .array(z.string().trim().min(1).max(200))
         .min(1)

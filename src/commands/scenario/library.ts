@@ -207,6 +207,13 @@ function windowOf(fault: Readonly<Record<string, unknown>>): {
   return { ...read('from'), ...read('to') }
 }
 
+/** How long after it is armed a fault begins by its own `after`, as `auth.expired` has it, in milliseconds; undefined where it has none. */
+function afterOf({ type, after }: Readonly<Record<string, unknown>>): Millis | undefined {
+  if (types[String(type)]?.family !== 'auth') return undefined
+  const { success, data } = duration().safeParse(after)
+  return success ? data : undefined
+}
+
 /** When the last of its faults stops hitting calls, in a run of this length. */
 export const faultsEnd = ({ faults }: Pick<Scenario, 'faults'>, durationMs: Millis): Millis =>
   Math.min(durationMs, Math.max(...faults.map((fault) => windowOf(fault).to ?? durationMs)))
@@ -217,15 +224,20 @@ export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
   const scale = (ms: Millis) => Math.round((ms * durationMs) / scenario.duration)
   const faults = scenario.faults.map((fault) => {
     const { from, to } = windowOf(fault)
-    if (from === undefined && to === undefined) return fault
+    const after = afterOf(fault)
+    if (from === undefined && to === undefined && after === undefined) return fault
     const window = {
       ...(from !== undefined && { from: scale(from) }),
       ...(to !== undefined && { to: scale(to) }),
     }
-    return { ...fault, when: { ...(fault.when as object), window } }
+    return {
+      ...fault,
+      ...(after !== undefined && { after: scale(after) }),
+      ...(Object.keys(window).length > 0 && { when: { ...(fault.when as object), window } }),
+    }
   })
   // Without phases of its own, what it does by time does not change with how long that lasts.
-  if (!scenario.faults.some((fault) => Object.keys(windowOf(fault)).length > 0))
+  if (faults.every((fault, index) => fault === scenario.faults[index]))
     return { ...scenario, duration: durationMs }
   const { calls } = scenario.assert
   const phase = <Phase extends { from?: Millis | undefined; to?: Millis | undefined }>(

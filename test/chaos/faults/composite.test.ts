@@ -1,15 +1,48 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { compositeFaults } from '../../../src/chaos/faults/composite.ts'
+import { replay } from '../../../src/chaos/journal/explain.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answering, testInjection } from '../../support/injection.ts'
+import { fault, rig } from '../rig.ts'
 
 const domain = compositeFaults.failure_domain
 const storm = compositeFaults['retry.storm']
 const answer = answering({ content: [] })
 
 const reasonOf = (outcome: Outcome) => (outcome.kind === 'failed' ? outcome.error.reason : outcome.kind)
+
+test('a call at the head of the line holds up those behind it that were not drawn, of its own server only', async () => {
+  const { arm, send, clock, controller, tally } = rig()
+  arm([fault('queue', 'hol.block', { hold: '2s', when: { onCall: 2 }, maxInjections: 1 })])
+  const ended: string[] = []
+  const call = (name: string, server = 's') =>
+    void send(toolCall('t', {}, { server })).then(() => ended.push(name))
+  for (const name of ['before', 'head', 'behind']) call(name)
+  call('elsewhere', 'other')
+  await clock.advance(1_999)
+  assert.deepEqual(ended, ['before', 'elsewhere'])
+  await clock.advance(1)
+  assert.deepEqual(ended, ['before', 'elsewhere', 'head', 'behind'])
+  call('after')
+  await clock.advance(0)
+  assert.equal(ended.at(-1), 'after')
+  assert.equal(tally('queue').hits, 2)
+  const decisions = controller.journal.decisions()
+  assert.deepEqual(
+    decisions.map(({ decision, isCaught }) => [decision, isCaught]),
+    [
+      ['not_injected', undefined],
+      ['injected', undefined],
+      ['injected', true],
+      ['not_injected', undefined],
+      ['not_injected', undefined],
+    ],
+  )
+  const { seed, faults } = controller.config
+  assert.deepEqual(replay({ seed, faults }, decisions).differing, [])
+})
 
 test('all servers of a failure domain refuse connections: nothing was sent', async () => {
   const injection = testInjection()

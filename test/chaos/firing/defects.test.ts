@@ -26,10 +26,14 @@ test('the engine disarms itself after as many errors as it is allowed', async ()
 })
 
 test('a strict engine fails the call instead', async () => {
-  const { send, arm } = rig()
-  arm([fault('a', 'test.defect')], { strict: true })
-  const outcome = await send(toolCall('t'))
-  assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'internal')
+  const { send, arm, controller } = rig()
+  arm([fault('a', 'test.defect')], { strict: true, engineErrors: 3 })
+  // Also after as many errors as would disarm another one.
+  for (let round = 0; round < 12; round++) {
+    const outcome = await send(toolCall('t'))
+    assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'internal')
+  }
+  assert.deepEqual([controller.status().state, controller.status().engineErrors], ['armed', 12])
 })
 
 test('what decides may break too: the call goes on, and no place is lost', async () => {
