@@ -54,6 +54,15 @@ async function pass(clock: ManualClock, seconds: number): Promise<void> {
   }
 }
 
+test('a run all of whose hits are held still at its end proves nothing', async () => {
+  const gateway = new FakeGateway()
+  gateway.counts = { ...counts, hits: 3, concurrent: 3, masked: 0, surfaced: 0, escaped: 0 }
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  const held = /^no call that was hit has ended: 6 were held still when the faults were cleared$/
+  assert.match((await run).flaws.join(), held)
+})
+
 test('faults are injected where they are aimed, by names of their own, and cleared after the run', async () => {
   const gateway = new FakeGateway()
   const { clock, run } = start(gateway)
