@@ -7,6 +7,7 @@ export const serverTargets = (servers: GatewayGeneration['servers']): PlanTarget
   [...servers.values()].map((server) => ({
     name: server.name,
     protected: server.protected,
+    tools: server.entries('tools').map(({ key }) => key),
     kind: {
       transport: server.transportAt(),
       era: server.onlyEra,

@@ -89,12 +89,15 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     if (!wanted.ok) return malformed(reply, wanted)
     const stale = outdated(request, reply, chaos)
     if (stale !== undefined) return stale
-    const { fault, leaseMs, isProtected } = wanted.value
+    const { fault, leaseMs, isProtected, warnings } = wanted.value
     const injected = chaos.runtime.inject(fault, BY, fault.ttl, leaseMs)
     if (!injected.ok) return reply.code(REFUSED).send({ error: injected.why })
     prune()
     asked.set(injected.id, wanted.value)
-    const note = isProtected ? { note: PROTECTED } : {}
+    const note = {
+      ...(isProtected && { note: PROTECTED }),
+      ...(warnings.length > 0 && { warnings: warnings.map(({ path, message }) => `${path}: ${message}`) }),
+    }
     return send(tagged(reply, chaos), style, {
       faultId: injected.id,
       name: fault.name,
@@ -142,6 +145,8 @@ interface RuntimeFaultRequest {
   readonly leaseMs: number | undefined
   /** Whether tools that may write are left out without the request having said so. */
   readonly isProtected: boolean
+  /** Parts of it that do nothing as things are. */
+  readonly warnings: readonly RequestFinding[]
 }
 
 const PROTECTED = 'tools that are not known to be read-only are left out; allowWrites: true hits them too'
@@ -197,18 +202,22 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
   const parsed = read(fault, { ...translated.value, name: config.name ?? name, ttl }, 'the fault')
   if (!parsed.ok) return parsed
   const limited: Fault = { ...parsed.value, ttl: Math.min(parsed.value.ttl, maxTtl) }
-  const findings: RequestFinding[] = [
+  const found = [
     ...faultFindings(limited, maxTtl, types),
     ...(targets === undefined ? [] : targetFindings([limited], targets, types)).map((finding) => ({
       ...finding,
       path: finding.path.slice(2),
     })),
   ]
-    .filter(({ severity }) => severity === 'error')
-    .map(({ path, message }) => ({ path: formatPath(path), message }))
+  const told = (of: 'error' | 'warning'): RequestFinding[] =>
+    found.flatMap(({ severity, path, message }) =>
+      severity === of ? { path: formatPath(path), message } : [],
+    )
+  const findings = told('error')
   if (findings.length > 0) return unreadable('the fault', findings)
+  const warnings = told('warning')
   const isProtected = allowWrites === undefined && config.allowWrites === undefined && !limited.allowWrites
-  return { ok: true, value: { target, config, fault: limited, leaseMs, isProtected } }
+  return { ok: true, value: { target, config, fault: limited, leaseMs, isProtected, warnings } }
 }
 
 function inOwnWords(

@@ -82,3 +82,19 @@ test('a gate whose durations no call can reach is refused: each call ends at its
   assert.deepEqual(await gated('flaky', { above: '100s' }, { ...long, arms }), [])
   assert.deepEqual(await gated('flaky', { above: '9m' }, { ...long, arms: { treatment: 'endless' } }), [])
 })
+
+test('a fault at a tool that no target has is injected, and the answer says that it hits nothing', async (t) => {
+  const { gateway } = await setUp(t, { flaky: {} })
+  const inject = async (tool: string, server = 'flaky') =>
+    (
+      await gateway.admin<{ faultId?: string; warnings?: string[] }>('/chaos/inject', {
+        target: server,
+        config: { type: 'rpc.error', rate: 1, match: { tool } },
+        allowWrites: true,
+      })
+    ).warnings
+  assert.deepEqual(await inject('raed'), [
+    'match.tool: "raed" matches no tool of flaky: it hits nothing until there is one',
+  ])
+  assert.equal(await inject('re*'), undefined)
+})

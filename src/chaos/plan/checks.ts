@@ -18,6 +18,8 @@ interface PlanServer {
   readonly kind: ServerKind
   /** Whether faults leave it alone; they do not unless it says so. */
   readonly protected?: boolean
+  /** Its tools as it knows them; absent or empty where nobody knows them yet. */
+  readonly tools?: readonly string[]
 }
 
 /** What a plan may aim at. */
@@ -134,20 +136,30 @@ export function targetFindings(
       if (matched.length > 0) return at(index, [onlyProtected(aim)])
       return aim === undefined ? [] : at(index, [error(['match', 'server'], `"${aim}" matches no server`)])
     }
+    const idle = at(index, unknownTool(fault.match?.tool, hit))
     // Towards the agent it is the gateway that plays the server, whatever that is like.
-    if (fault.side === 'client') return []
+    if (fault.side === 'client') return idle
     const refusals = hit.flatMap(({ name, kind }) => {
       const type = registry[fault.type]
       const why = type && refusalOf(type, kind)
       return why === undefined ? [] : [`${name}: ${why}`]
     })
-    if (refusals.length === 0) return []
+    if (refusals.length === 0) return idle
     const message = `${fault.type} cannot work with ${refusals.join('; ')}`
     // Where it works with some of the servers, the journal says of each call to the others that it was left out.
     return at(index, [
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
   })
+}
+
+/** A tool that none of the servers has, as far as their tools are known. */
+function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): PlanFinding[] {
+  if (tool === undefined || servers.some(({ tools = [] }) => tools.length === 0 || tools.some(glob(tool))))
+    return []
+  const names = servers.map(({ name }) => name).join(', ')
+  const message = `"${tool}" matches no tool of ${names}: it hits nothing until there is one`
+  return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 
 /** A fault that would do nothing, whether it was aimed or not. */

@@ -149,6 +149,8 @@ interface Injected {
   readonly durationMs: number
   /** What else there is to know. */
   readonly note?: string
+  /** Parts of it that do nothing as things are. */
+  readonly warnings?: readonly string[]
 }
 
 /** The options that say it, in the words of the usage. */
@@ -188,6 +190,7 @@ export const inject: Command = {
       `${injected.name}: ${type} at ${target} for ${formatDuration(injected.durationMs)}`,
       // Said here with the option of this command.
       ...(injected.note === undefined ? [] : [SPARED]),
+      ...(injected.warnings ?? []).map((warning) => `  ${warning}`),
     ])
   },
 }
