@@ -16,7 +16,7 @@ const child = fileURLToPath(new URL('../../fixtures/family-server.js', import.me
 /** A run that does not end by itself where a test wants to meet it. */
 const lasting = (more: Json = {}) =>
   specOf({
-    gate: { rollbackOn: [{ metric: 'p95', above: '50s' }], over: '1s', minimum: 4 },
+    gate: { rollbackOn: [{ metric: 'rejected_ratio', above: '99%' }], over: '1s', minimum: 4 },
     stages: [
       { share: '25%', duration: '2s' },
       { share: '50%', duration: '10m' },
