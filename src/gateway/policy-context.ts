@@ -1,7 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { LRUCache } from 'lru-cache'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { DurableRecord, DurableRecords, DurableStore } from '../mesh/durable.ts'
 import { ExpiryQueue } from '../mesh/expiry.ts'
@@ -58,7 +57,7 @@ export interface ClosableStore extends DurableStore {
   close(): Promise<void>
 }
 
-/** Most records, and most bytes of them and their keys; past either, those that were written longest ago go. */
+/** Most records, and most bytes of them and their keys; past either, new ones are not kept: one that counts makes no room. */
 const MAX_RECORDS = 100_000
 const MAX_BYTES = 128 * 1024 ** 2
 
@@ -80,6 +79,18 @@ const SWEEP_MS: Millis = 60_000
 
 /** Beside the store, the process of the gateway that has it open, or had it last: for messages. */
 const HOLDER = 'gateway.pid'
+/** How often the log may say that the store is full, in milliseconds. */
+const WARN_MS: Millis = 60_000
+
+/** How often a full store is looked through for what has expired, in milliseconds. */
+const RECLAIM_MS: Millis = 1_000
+
+/** A record that counts towards the limits. */
+interface Size {
+  /** Of the record and its key. */
+  readonly bytes: number
+  readonly expiresAt: Millis
+}
 
 /** A record on disk: there, the wall time at which it expires stands before its JSON. */
 interface Left {
@@ -160,11 +171,13 @@ class LevelStore implements ClosableStore {
   readonly #log: Log
   /** What an earlier process left and nobody has taken, by its owner. */
   readonly #left = new Map<string, Left[]>()
-  /** Sizes of all records in bytes, in the order in which they were written; `#evictExcess` keeps their limits. */
-  readonly #sizes = new LRUCache<string, number>({
-    maxSize: Number.MAX_SAFE_INTEGER,
-    sizeCalculation: (bytes) => bytes,
-  })
+  /** All records; `#fits` keeps their limits. */
+  readonly #sizes = new Map<string, Size>()
+  #bytes = 0
+  /** No record expires before this, in wall time. */
+  #nextExpiry: Millis = Infinity
+  #reclaimedAt: Millis = -Infinity
+  #warnedAt: Millis = -Infinity
   /** What the next batch writes, by its key; undefined deletes. */
   #changes = new Map<string, string | undefined>()
   #changedBytes = 0
@@ -207,7 +220,7 @@ class LevelStore implements ClosableStore {
     if (useless.length > 0) await this.#level.batch(useless.map((key) => ({ type: 'del', key })))
     found.sort((a, b) => a.expiresAt - b.expiresAt)
     for (const left of found) {
-      this.#sizes.set(left.key, left.bytes)
+      this.#note(left.key, left)
       const owner = ownerOf(left.key)
       const others = this.#left.get(owner)
       if (others === undefined) this.#left.set(owner, [left])
@@ -222,7 +235,7 @@ class LevelStore implements ClosableStore {
     return {
       take: () => this.#take(owner),
       put: (id, value, expiresAt) =>
-        this.#put(keyOf(owner, id), `${Math.ceil(expiresAt)} ${JSON.stringify(value)}`),
+        this.#put(keyOf(owner, id), `${Math.ceil(expiresAt)} ${JSON.stringify(value)}`, expiresAt),
       delete: (id) => this.#delete(keyOf(owner, id)),
     }
   }
@@ -260,34 +273,64 @@ class LevelStore implements ClosableStore {
     })
   }
 
-  #put(key: string, text: string): Promise<void> {
+  #put(key: string, text: string, expiresAt: Millis): Promise<void> {
     const bytes = Buffer.byteLength(key) + Buffer.byteLength(text)
-    if (this.#closed || !this.#change(key, text, bytes)) return Promise.resolve()
-    this.#sizes.set(key, bytes)
+    if (this.#closed || !this.#fits(key, bytes) || !this.#change(key, text, bytes)) return Promise.resolve()
+    this.#note(key, { bytes, expiresAt })
     return new Promise((resolve) => {
       const expiry = this.#patience.add(resolve)
       this.#waiting.push(() => {
         this.#patience.remove(expiry)
         resolve()
       })
-      this.#evictExcess()
       this.#write()
     })
   }
 
   #delete(key: string): void {
-    if (this.#closed || !this.#sizes.has(key)) return
+    const size = this.#sizes.get(key)
+    if (this.#closed || size === undefined) return
     this.#sizes.delete(key)
+    this.#bytes -= size.bytes
     this.#change(key, undefined, Buffer.byteLength(key))
     this.#write()
   }
 
-  #evictExcess(): void {
-    while (this.#sizes.size > MAX_RECORDS || this.#sizes.calculatedSize > MAX_BYTES) {
-      const { value: oldest } = this.#sizes.rkeys().next()
-      if (oldest === undefined) return
-      this.#delete(oldest)
+  #note(key: string, size: Size): void {
+    this.#bytes += size.bytes - (this.#sizes.get(key)?.bytes ?? 0)
+    this.#sizes.set(key, size)
+    this.#nextExpiry = Math.min(this.#nextExpiry, size.expiresAt)
+  }
+
+  /** Whether there is room for a record, in place of what its key has. The log says at most once a minute that there is none. */
+  #fits(key: string, bytes: number): boolean {
+    if (this.#hasRoom(key, bytes) || (this.#reclaim() && this.#hasRoom(key, bytes))) return true
+    const now = this.#clock.now()
+    if (now < this.#warnedAt + WARN_MS) return false
+    this.#warnedAt = now
+    const full = { records: this.#sizes.size, bytes: this.#bytes }
+    this.#log.warn(full, 'the store is full: for now, new keys do not outlive this process')
+    return false
+  }
+
+  #hasRoom(key: string, bytes: number): boolean {
+    const own = this.#sizes.get(key)
+    const count = this.#sizes.size + (own === undefined ? 1 : 0)
+    return count <= MAX_RECORDS && this.#bytes + bytes - (own?.bytes ?? 0) <= MAX_BYTES
+  }
+
+  /** Deletes what has expired, at most once a second: all records are looked at. False when nothing has. */
+  #reclaim(): boolean {
+    const now = this.#clock.now()
+    const wall = this.#clock.wall()
+    if (wall < this.#nextExpiry || now < this.#reclaimedAt + RECLAIM_MS) return false
+    this.#reclaimedAt = now
+    this.#nextExpiry = Infinity
+    for (const [key, { expiresAt }] of this.#sizes) {
+      if (expiresAt <= wall) this.#delete(key)
+      else this.#nextExpiry = Math.min(this.#nextExpiry, expiresAt)
     }
+    return true
   }
 
   /** Notes what the next batch has to write; false when too much waits for that already. */

@@ -229,18 +229,26 @@ test('a disk that takes forever keeps nobody waiting for longer than a second, n
   assert.equal(closed, true)
 })
 
-test('the records that were written longest ago make room for others', async (t) => {
-  const { open, folder } = await setUp(t)
+test('in a full store no record that counts makes room: new ones are not kept, until others have expired', async (t) => {
+  const { open, folder, clock, lines } = await setUp(t)
   const store = (await open())!
+  const records = store.of(owner)
   const large = 'x'.repeat(1024 ** 2)
-  for (let n = 0; n < 130; n++) {
-    const written = store.of(owner).put(`k${n}`, n === 0 ? 1 : large, FAR)
-    if (n % 8 === 0) await written
+  const soon = clock.wall() + 60_000
+  const put = async (first: number, last: number, expiresAt: number) => {
+    for (let n = first; n < last; n++) await records.put(`k${n}`, large, expiresAt)
   }
-  await store.of(owner).put('k0', 1, FAR)
+  await put(0, 4, soon)
+  await put(4, 130, FAR)
+  // In its place there is room for something smaller, though the store is full.
+  await records.put('k1', 1, FAR)
+  assert.equal(lines.filter(({ msg }) => /the store is full/.test(String(msg))).length, 1)
+  await clock.advance(60_000)
+  await put(130, 132, FAR)
   await store.close()
-  const keys = Object.keys(await entriesIn(folder)).map((key) => key.split('\n')[1])
-  assert.ok(keys.length < 130)
-  assert.ok(keys.includes('k129'))
-  assert.ok(!keys.includes('k1'))
+  const keys = new Set(Object.keys(await entriesIn(folder)).map((key) => key.split('\n')[1]))
+  assert.deepEqual(
+    ['k0', 'k1', 'k2', 'k4', 'k126', 'k127', 'k129', 'k130', 'k131'].filter((key) => keys.has(key)),
+    ['k1', 'k4', 'k126', 'k130', 'k131'],
+  )
 })
