@@ -1,5 +1,6 @@
 import type { InboundHeaders } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
+import { TENANT_HEADER } from '../policies/state/sameness.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { clip } from '../units/clip.ts'
 import { Recent } from '../units/recent.ts'
@@ -30,7 +31,7 @@ const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
 
 /** Who a header names, or else the client by the name that it gives itself. */
 function tenantOf(headers: InboundHeaders, clientInfo: unknown): string {
-  const named = headers['x-breakwater-tenant']
+  const named = headers[TENANT_HEADER]
   if (typeof named === 'string' && named !== '') return clip(named, LONGEST)
   const name = isObject(clientInfo) ? clientInfo.name : undefined
   return typeof name === 'string' ? clip(name, LONGEST) : ''

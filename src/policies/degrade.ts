@@ -36,7 +36,7 @@ const lastKnownGood = z
       .describe('Most bytes of answers that are kept of one tool.'),
   })
   .describe(
-    'The last good answer to the same arguments and forwarded headers; only of tools that are known to be read-only.',
+    'The last good answer that the tenant got to the same arguments and forwarded headers; only of tools that are known to be read-only. `Authorization` makes no difference, as no server gets it.',
   )
 
 const fixed = z

@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { isRepeatable } from '../mesh/classify.ts'
 import type { Answer, Call, Channel, Layer, Message, Outcome } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
 import { gatewayError, type PolicyReason, type Reason, reasons } from '../mesh/errors.ts'
+import { Fact } from '../mesh/facts.ts'
+import { counter } from '../mesh/metric-spec.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
 import { DEFAULT_SET } from '../mesh/settings.ts'
 import { TimeLimit } from '../mesh/time-limit.ts'
@@ -9,10 +12,18 @@ import { errorText } from '../protocol/jsonrpc.ts'
 import { metaOf } from '../protocol/meta.ts'
 import { duration } from '../units/duration.ts'
 import { size } from '../units/size.ts'
-import { joined, runDetached, Runs, whileThere } from './idempotency/runs.ts'
-import { idempotencyConflict, keep, replay, replayed } from './idempotency/stored-outcome.ts'
+import { type Full, joined, runDetached, Runs, whileThere } from './idempotency/runs.ts'
+import {
+  type Begun,
+  idempotencyConflict,
+  keep,
+  ofAnother,
+  replay,
+  replayed,
+  type Share,
+} from './idempotency/stored-outcome.ts'
 import { isTask } from './state/final-result.ts'
-import { argumentsOf, digestOf, identityOf, type Sharing } from './state/sameness.ts'
+import { argumentsOf, digestOf, identityOf, readerOf, type Sharing } from './state/sameness.ts'
 
 const schema = z
   .strictObject({
@@ -26,7 +37,7 @@ const schema = z
       .enum(['caller', 'tenant', 'server'])
       .default('tenant')
       .describe(
-        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded; `caller` and `tenant` keep apart those whose `Authorization` differs as well. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
+        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded. `Authorization` keeps no calls apart: an agent refreshes its token, and a write that it sends again must not run again. The answer is for calls that name their tenant by the header, and for calls with the same `Authorization`; others are told that the call may have run. So whatever verifies tokens in front of the gateway should set the header. With `server` everybody gets the answer. A session ends with its token: with `caller` a call in the next session runs again. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
       ),
     window: duration({ min: 1_000 })
       .default(600_000)
@@ -40,7 +51,7 @@ const schema = z
       .max(1_000_000)
       .default(10_000)
       .describe(
-        'Most keys that are remembered of one server, those of running calls included; the oldest that are over go first, and when all are running, calls with new keys are refused. On disk 100,000 of all servers, and 128MiB.',
+        'Most keys that are remembered of one server, those of running calls included. No key goes before its window is over. A tenant may have as many as are still free, so that a tenant alone stops at half, and a second one at half of the rest; a client without a tenant counts by its address, and all tenants of one address together stop at seven eighths. Beyond that a call with a new key is refused and not run. On disk 100,000 of all servers, and 128MiB; new keys beyond that are not kept there.',
       ),
     maxSize: size()
       .default(16 * 1024 ** 2)
@@ -56,8 +67,28 @@ const idempotencyFull = {
   name: 'idempotency_full',
   code: 1503,
   retryable: true,
-  about: 'As many calls with an idempotency key are under way as there may be.',
+  about: 'There is no place for another idempotency key, so the call was not run.',
 } as const satisfies PolicyReason
+
+/** Whose places were taken when a call with a new key was refused. */
+const placesTaken = new Fact<Full | undefined>(undefined, {
+  about:
+    'The call had a new idempotency key and was refused: the places of its tenant, of its client, or all were taken.',
+  log: 'idempotencyFull',
+  event: (full) => ({ decision: 'refused', reason: String(full) }),
+  counting: {
+    metric: counter(
+      'idempotency_refused_total',
+      'Calls with a new idempotency key that were refused and not run, by whose places were taken: those of their tenant, of their client, or all.',
+      ['server', 'full', 'arm'],
+      'servers × 3 × arms',
+    ),
+    labels: (full) => ({ full: String(full) }),
+  },
+})
+
+/** A tenant that is new shares its places with all new ones, for a second. */
+const NEWCOMER_MS: Millis = 1_000
 
 /**
  * The first call with a key runs, apart from its caller: the usual reason for a second one is that the first was
@@ -69,7 +100,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   schema,
   use: 'Keep it in force where agents send a key with their writes, and use `key: auto` for tools that must not run twice but whose agents send no key. Do not use `auto` for tools that are called with the same arguments on purpose, such as a counter.',
   reasons: [idempotencyConflict, idempotencyFull],
-  facts: [replayed],
+  facts: [replayed, placesTaken],
   build(config, { clock, state, durable }, scope): Layer {
     // Of all policy sets: whichever arm of an experiment a call is in when it is sent again, a write has run.
     const owner = { kind: 'idempotency', set: DEFAULT_SET, server: scope.server }
@@ -82,47 +113,71 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (key === undefined) return next(call)
         if (isInvalid(key)) return rejected('invalid_arguments', key.problem)
         const known = runs.find(key.id)
-        if (known === undefined) return first(call, key.id, key.fingerprint)
+        if (known === undefined) return first(call, key)
         if (known.fingerprint !== key.fingerprint)
           return rejected(
             idempotencyConflict,
             'this idempotency key was used with other arguments, as a task or not, or in another version of the protocol',
           )
+        if (known.reader !== key.reader) return Promise.resolve(ofAnother())
         if (!('kept' in known)) return joined(call, known)
         const mayRunAgain = known.kept.kind === 'made_room' && isRepeatable(scope.effectOf(call))
-        return mayRunAgain ? first(call, key.id, key.fingerprint) : replay(known.kept, call)
+        return mayRunAgain ? first(call, key) : replay(known.kept, call)
       }
 
-      function first(call: Call, id: string, fingerprint: string): Promise<Outcome> {
+      function first(call: Call, { id, fingerprint, reader }: Key): Promise<Outcome> {
         const { limit: limitMs, maxKeys, maxSize, window } = config
         if (call.signal.aborted) return next(call)
-        if (!runs.makeRoom(maxKeys)) {
-          const message = `too many calls with an idempotency key under way (limit ${maxKeys})`
-          return rejected(idempotencyFull, message)
+        const share = shareOf(call)
+        const taken = runs.noPlace(share, maxKeys)
+        if (taken !== undefined) {
+          const { full, held } = taken
+          placesTaken.note(call.record, full)
+          const isNew = full === 'tenant' && call.countsAs !== call.tenant
+          const retryAfterMs = Math.ceil(
+            isNew ? Math.min(taken.retryAfterMs, NEWCOMER_MS) : taken.retryAfterMs,
+          )
+          const message = `no place for a new idempotency key, so the call was not run: ${holders[full]} ${held} of ${maxKeys} (maxKeys)`
+          return rejected(idempotencyFull, message, retryAfterMs)
         }
+        const begun: Begun = { fingerprint, reader, share }
         const channel = new LeavingChannel(call.channel)
         const run = () =>
           runDetached({ call, next, channel, limit, limitMs, clock }, (ended) => {
             const kept = keep(ended, scope.effectOf(call), maxSize)
             if (kept === undefined) runs.forget(id)
-            else runs.finish(id, { fingerprint, kept }, { ms: window, maxSize })
+            else runs.finish(id, { ...begun, kept }, { ms: window, maxSize })
           })
         const noted = isRepeatable(scope.effectOf(call))
           ? undefined
-          : runs.announce(id, fingerprint, limitMs + window)
+          : runs.announce(id, begun, limitMs + window)
         // It goes on when its agent, and with it the request that everybody else counts, is gone.
         const release = scope.hold()
         const outcome = noted === undefined ? run() : noted.then(run)
         outcome.then(release, release)
-        runs.begin(id, { fingerprint, outcome })
+        runs.begin(id, { ...begun, outcome })
         return whileThere(call, outcome, () => channel.leave())
       }
     }
   },
 }
 
-function rejected(reason: Reason | PolicyReason, message: string): Promise<Outcome> {
-  return Promise.resolve({ kind: 'rejected', error: gatewayError(reason, message), by: 'idempotency' })
+/** Who has how many places, in words. */
+const holders = {
+  tenant: 'this tenant has',
+  client: 'the tenants of this client have',
+  all: 'all tenants together have',
+} as const satisfies Record<Full, string>
+
+/** Whose place a call with a new key takes: its tenant's and its client's, or without a tenant its client's alone. */
+function shareOf({ countsAs, caller }: Call): Share {
+  const client = caller.client ?? ''
+  return { tenant: countsAs === '' ? `client ${client}` : `tenant ${countsAs}`, client }
+}
+
+function rejected(reason: Reason | PolicyReason, message: string, retryAfterMs?: Millis): Promise<Outcome> {
+  const error = gatewayError(reason, message, { retryAfterMs })
+  return Promise.resolve({ kind: 'rejected', error, by: 'idempotency' })
 }
 
 /** Where a caller names the key of a call, in `params._meta`: a string of 1 to 256 characters. */
@@ -135,6 +190,8 @@ export interface Key {
   readonly id: string
   /** Names what is to be run: one key stands for one of these. */
   readonly fingerprint: string
+  /** Names who may be given the answer: see `readerOf`. */
+  readonly reader: string
 }
 
 export interface InvalidKey {
@@ -162,11 +219,12 @@ function keyOf(
     // To join calls that only read would be a cache, and that is for somebody else to ask for.
     if (mode === 'explicit' || scope.effectOf(call) === 'read_only') return undefined
     const fingerprint = fingerprintOf(call)
-    return { id: idOf(call, sharing, 'auto', fingerprint), fingerprint }
+    return { id: idOf(call, sharing, 'auto', fingerprint), fingerprint, reader: readerOf(call, sharing) }
   }
   if (typeof named !== 'string' || named === '' || named.length > LONGEST)
     return { problem: `an idempotency key has to be a string of 1 to ${LONGEST} characters` }
-  return { id: idOf(call, sharing, 'explicit', named), fingerprint: fingerprintOf(call) }
+  const id = idOf(call, sharing, 'explicit', named)
+  return { id, fingerprint: fingerprintOf(call), reader: readerOf(call, sharing) }
 }
 
 /**

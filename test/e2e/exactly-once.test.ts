@@ -3,6 +3,8 @@ import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { dataOf } from './support/keyed-write.ts'
+import { ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 
 let server: FlakyServer
@@ -49,6 +51,82 @@ test('ten clients with the same key at once run it once', async () => {
   const answers = await Promise.all(clients.map((client) => write(client, 'order-2')))
   assert.equal(new Set(answers.map((answer) => JSON.stringify(answer?.result))).size, 1)
   assert.equal(await server.count('write'), before + 1)
+})
+
+/** Sends a write under a key in a session of its own, as each token needs one, or without sessions. */
+const eras: Readonly<Record<string, (key: string, headers: Record<string, string>) => Promise<Json>>> = {
+  '2025': async (key, headers) =>
+    (await write(await RawClient.open(gateway.mcp('flaky'), { headers }), key)) ?? {},
+  '2026': async (key, headers) => {
+    const client = new ModernClient(gateway.mcp('flaky'))
+    const _meta = { ...client.meta, 'dev.breakwater/idempotency-key': key }
+    const params = { name: 'write', arguments: { text: 'a' }, _meta }
+    const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params }
+    return (await client.post(body, headers)).messages.at(-1) ?? {}
+  },
+}
+
+for (const [era, send] of Object.entries(eras)) {
+  test(`${era}: a write that is sent again with a refreshed token runs once, and its answer is for the tenant that is named`, async () => {
+    const before = await server.count('write')
+    const tenant = { 'x-breakwater-tenant': 'acme' }
+    const first = await send(`acme-${era}`, { ...tenant, authorization: 'Bearer a' })
+    assert.match(JSON.stringify(first.result), /written/)
+    const again = await send(`acme-${era}`, { ...tenant, authorization: 'Bearer b' })
+    assert.deepEqual(again.result, first.result)
+    assert.equal(await server.count('write'), before + 1)
+    const other = await send(`acme-${era}`, { 'x-breakwater-tenant': 'other', authorization: 'Bearer a' })
+    assert.match(JSON.stringify(other.result), /written/)
+    assert.notDeepEqual(other.result, first.result)
+    assert.equal(await server.count('write'), before + 2)
+  })
+
+  test(`${era}: without a tenant a refreshed token runs no write again, and another agent's token gets no answer of it`, async () => {
+    const before = await server.count('write')
+    const first = await send(`own-${era}`, { authorization: 'Bearer a' })
+    assert.match(JSON.stringify(first.result), /written/)
+    for (const headers of [{ authorization: 'Bearer b' }, {}]) {
+      const other = await send(`own-${era}`, headers)
+      assert.equal(other.result, undefined)
+      assert.deepEqual([dataOf(other).reason, dataOf(other).sent], ['idempotency_conflict', true])
+      assert.doesNotMatch(JSON.stringify(other), /written/)
+    }
+    assert.deepEqual((await send(`own-${era}`, { authorization: 'Bearer a' })).result, first.result)
+    assert.equal(await server.count('write'), before + 1)
+  })
+}
+
+test('an agent that uses up its keys pushes none of another agent out: it is refused and told so, and the others go on', async () => {
+  const crowded = await Gateway.start({
+    servers: { flaky: { url: server.url } },
+    policies: { defaults: { idempotency: { maxKeys: 100 } } },
+  })
+  await crowded.waitFor('up', 'flaky')
+  const open = (tenant: string) =>
+    RawClient.open(crowded.mcp('flaky'), { headers: { 'x-breakwater-tenant': tenant } })
+  const [a, b] = [await open('a'), await open('b')]
+  const before = await server.count('write')
+  const first = await write(a, 'order')
+  let refused = 0
+  for (let n = 0; n < 105; n++) {
+    const { error } = (await write(b, `k${n}`)) ?? {}
+    if (error === undefined) continue
+    const { data, message } = error as { data: Json; message: string }
+    assert.deepEqual([data.reason, data.sent, data.retryable], ['idempotency_full', false, true])
+    assert.match(message, /so the call was not run: .*; try again in \d/)
+    assert.ok(Number(data.retryAfterMs) > 0)
+    refused++
+  }
+  const runs = (await server.count('write')) - before
+  assert.ok(runs > 1 && runs < 100)
+  assert.equal(refused, 106 - runs)
+  assert.deepEqual((await write(a, 'order'))?.result, first?.result)
+  assert.equal(await server.count('write'), before + runs)
+  const counted = await crowded.sums('breakwater_idempotency_refused_total', 'server', 'server="flaky"')
+  assert.deepEqual(counted, { flaky: refused })
+  await until('the other agent has a place for a new key', async () => {
+    return (await write(a, 'order-2'))?.result !== undefined
+  })
 })
 
 test('a write that broke off may have run: nobody runs it again, with a key or without', async () => {

@@ -135,6 +135,35 @@ for (const [era, call] of eras) {
   })
 }
 
+test('a stale answer is for agents with the same forwarded credentials, whatever token the gateway gets', async () => {
+  const server = await FlakyServer.start()
+  const own = await Gateway.start({
+    servers: {
+      flaky: { url: server.url, trusted: true, forwardHeaders: { 'x-user-token': 'authorization' } },
+    },
+    policies: {
+      defaults: { retry: false, gate: false, breaker: false },
+      overrides: [{ match: { tool: 'typed' }, degrade: { lastKnownGood: {} } }],
+    },
+  })
+  await own.waitFor('up', 'flaky')
+  const open = (user: string, token: string) =>
+    RawClient.open(own.mcp('flaky'), { headers: { 'x-user-token': user, authorization: token } })
+  const alice = await open('alice', 'Bearer a')
+  const [refreshed, bob] = [await open('alice', 'Bearer b'), await open('bob', 'Bearer c')]
+  const { structuredContent } = (await alice.call('typed', { for: 'all' })).result as Result
+  assert.deepEqual(structuredContent, { n: 1 })
+  await server.behave({ typed: { failing: 1 } })
+  for (const client of [alice, refreshed]) {
+    const stale = (await client.call('typed', { for: 'all' })).result as Result
+    flagged(stale, 'stale', /^this answer is .* old, because flaky\/typed failed: /)
+    assert.deepEqual(stale.structuredContent, { n: 1 })
+  }
+  const { error, result } = await bob.call('typed', { for: 'all' })
+  assert.equal(result, undefined)
+  assert.equal((error as { data: Json }).data.reason, 'upstream_status')
+})
+
 test('degraded answers are counted by where they came from', async () => {
   for (const source of ['fallback', 'stale']) {
     const count = await gateway.metric(

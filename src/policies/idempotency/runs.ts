@@ -9,27 +9,29 @@ import { LargeMessage } from '../../protocol/large-message.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { inTurn } from '../state/in-turn.ts'
 import {
+  type Begun,
   interrupted,
   type StoredOutcome,
   readStored,
   replayed,
+  type Share,
   shared,
   type Stored,
 } from './stored-outcome.ts'
 
 /** A call that was started under a key. */
-interface Run {
-  readonly fingerprint: string
+interface Run extends Begun {
   readonly outcome: Promise<Outcome>
 }
 
 /** A call that is over. */
-interface Ended {
-  readonly fingerprint: string
+interface Ended extends Begun {
   /** Its answer may have to make room for later ones. */
   kept: StoredOutcome
   /** When it is forgotten. */
   readonly expiresAt: Millis
+  /** How long after its end, in milliseconds; 0 when an earlier process has said when. */
+  readonly ms: Millis
 }
 
 /** How long and how much is remembered. */
@@ -40,21 +42,41 @@ interface Retention {
   readonly maxSize: number
 }
 
+/** Whose places are taken: those of one tenant, of one client, or all. */
+export type Full = 'tenant' | 'client' | 'all'
+
+/** Why there is no place for a new key. */
+interface NoPlace {
+  readonly full: Full
+  /** How many places they have. */
+  readonly held: number
+  /** When a place is free at the earliest, in milliseconds from now. */
+  readonly retryAfterMs: Millis
+}
+
+/** A client, which may name many tenants, may have so many times the places that are free: alone, seven eighths of all. */
+const CLIENT_TIMES = 7
+
 /** A map from which the oldest goes at little cost: a `Map` walks over all that went before it. */
 const inOrder = () =>
   new LRUCache<string, Ended>({ maxSize: Number.MAX_SAFE_INTEGER, sizeCalculation: () => 1 })
 
 /**
- * The calls of one server that have a key: those that run, which are never forgotten, and those that are over,
- * in the order in which they ended. What is known of them outlives the process where there are `records` for it.
+ * The calls of one server that have a key: those that run, and those that are over, until their window is. No other key makes
+ * either of them go, or a call would run again for it. What is known of them outlives the process where there are
+ * `records` for it.
  */
 export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
-  /** Its limits come with each call, as reloads may change them. */
-  readonly #over = inOrder()
+  /** By their windows, which come with each call, as reloads may change them: those of one expire in the order in which they ended. */
+  readonly #over = new Map<Millis, LRUCache<string, Ended>>()
+  #overCount = 0
   /** Those of them whose answers are kept. */
   readonly #answered = inOrder()
+  /** How many places each tenant and each client has. */
+  readonly #tenants = new Map<string, number>()
+  readonly #clients = new Map<string, number>()
   #bytes = 0
   #evicted = 0
   #records: DurableRecords | undefined
@@ -66,42 +88,57 @@ export class Runs {
     for (const { id, value, expiresAt } of records?.take() ?? []) {
       const stored = readStored(value)
       if (stored === undefined) records?.delete(id)
-      else this.#add(id, { ...stored, expiresAt: expiresAt + offset })
+      else {
+        this.#count(stored.share, 1)
+        this.#add(id, { ...stored, expiresAt: expiresAt + offset, ms: 0 })
+      }
     }
   }
 
   find(id: string): Run | Ended | undefined {
     const running = this.#underWay.get(id)
     if (running !== undefined) return running
-    const run = this.#over.peek(id)
+    const run = this.#ended(id)
     if (run === undefined || run.expiresAt > this.#clock.now()) return run
     this.#drop(id, run)
     return undefined
   }
 
-  /** Makes room for one call more; false when `maxKeys` are still under way. */
-  makeRoom(maxKeys: number): boolean {
-    while (this.#underWay.size + this.#over.size >= maxKeys && this.#over.size > 0) this.#dropOldest()
-    return this.#underWay.size < maxKeys
+  /**
+   * Why there is no place for one more key of theirs; undefined when there is. Whoever has none yet finds one as long as any of
+   * `maxKeys` is free: a tenant may have as many as are free besides, so that a tenant alone stops at half of all, and a
+   * second one at half of the rest.
+   */
+  noPlace({ tenant, client }: Share, maxKeys: number): NoPlace | undefined {
+    this.#dropExpired()
+    const count = this.#underWay.size + this.#overCount
+    const free = maxKeys - count
+    const ofTenant = this.#tenants.get(tenant) ?? 0
+    const ofClient = this.#clients.get(client) ?? 0
+    if (free <= 0) return this.#noPlace('all', count)
+    if (ofTenant >= free) return this.#noPlace('tenant', ofTenant)
+    if (ofClient >= CLIENT_TIMES * free) return this.#noPlace('client', ofClient)
+    return undefined
   }
 
   /**
    * Notes for a later process that a call may have run, for `ms` at most. The call must not be sent before that has
    * resolved; undefined when there is nothing to wait for.
    */
-  announce(id: string, fingerprint: string, ms: Millis): Promise<void> | undefined {
-    return this.#records?.put(id, { fingerprint, kept: interrupted }, this.#clock.wall() + ms)
+  announce(id: string, { fingerprint, reader, share }: Begun, ms: Millis): Promise<void> | undefined {
+    return this.#records?.put(id, { fingerprint, reader, share, kept: interrupted }, this.#clock.wall() + ms)
   }
 
   begin(id: string, run: Run): void {
     this.#underWay.set(id, run)
+    this.#count(run.share, 1)
   }
 
   /** The call is over. Where answers take more room than they may, the oldest go, and not what is known of their calls. */
   finish(id: string, stored: Stored, { ms, maxSize }: Retention): void {
     this.#underWay.delete(id)
     this.#dropExpired()
-    const ended = { ...stored, expiresAt: this.#clock.now() + ms }
+    const ended = { ...stored, expiresAt: this.#clock.now() + ms, ms }
     this.#add(id, ended)
     this.#record(id, ended)
     while (this.#bytes > maxSize) this.#dropOldestAnswer()
@@ -109,66 +146,89 @@ export class Runs {
 
   /** The call is over, and may run again. */
   forget(id: string): void {
+    const run = this.#underWay.get(id)
+    if (run !== undefined) this.#count(run.share, -1)
     this.#underWay.delete(id)
     this.#records?.delete(id)
   }
 
   /** Nobody new will find this: a later process has to know no more than this one. */
   close(): void {
-    for (const id of this.#over.keys()) this.#records?.delete(id)
+    for (const calls of this.#over.values()) for (const id of calls.keys()) this.#records?.delete(id)
     for (const id of this.#underWay.keys()) this.#records?.delete(id)
     this.#records = undefined
   }
 
-  /** For the admin API: how many calls run, how many answers are kept, their size, and how many had to go early. */
+  /** How many calls run, how many are over, the size of their answers in bytes, and how many of these had to go early. */
   snapshot() {
     return {
       underWay: this.#underWay.size,
-      over: this.#over.size,
+      over: this.#overCount,
       bytes: this.#bytes,
       evicted: this.#evicted,
     }
   }
 
+  #noPlace(full: Full, held: number): NoPlace {
+    const now = this.#clock.now()
+    let earliest = Infinity
+    for (const calls of this.#over.values())
+      earliest = Math.min(earliest, oldestOf(calls)?.ended.expiresAt ?? Infinity)
+    // A call that runs leaves its place early if it turns out not to have run, and nobody knows when.
+    return { full, held, retryAfterMs: earliest === Infinity ? UNDER_WAY_MS : earliest - now }
+  }
+
+  #count({ tenant, client }: Share, by: 1 | -1): void {
+    countIn(this.#tenants, tenant, by)
+    countIn(this.#clients, client, by)
+  }
+
+  #ended(id: string): Ended | undefined {
+    for (const calls of this.#over.values()) {
+      const ended = calls.peek(id)
+      if (ended !== undefined) return ended
+    }
+    return undefined
+  }
+
+  /** Its place is counted already, as that of a call that ran. */
   #add(id: string, ended: Ended): void {
-    this.#over.set(id, ended)
+    const former = this.#ended(id)
+    if (former !== undefined) this.#remove(id, former)
+    let calls = this.#over.get(ended.ms)
+    if (calls === undefined) this.#over.set(ended.ms, (calls = inOrder()))
+    calls.set(id, ended)
+    this.#overCount++
     if (ended.kept.kind !== 'answered') return
     this.#answered.set(id, ended)
     this.#bytes += ended.kept.bytes
   }
 
   /** Who asks for it is not kept waiting: should it get lost, the call is still known to have run. */
-  #record(id: string, { fingerprint, kept, expiresAt }: Ended): void {
-    void this.#records?.put(id, { fingerprint, kept }, this.#clock.wall() + expiresAt - this.#clock.now())
+  #record(id: string, { fingerprint, reader, share, kept, expiresAt }: Ended): void {
+    const expiresAtWall = this.#clock.wall() + expiresAt - this.#clock.now()
+    void this.#records?.put(id, { fingerprint, reader, share, kept }, expiresAtWall)
   }
 
   /** Nobody asks for most keys again: those whose time is over would stay until there is no room for others. */
   #dropExpired(): void {
     const now = this.#clock.now()
-    for (let oldest = oldestOf(this.#over); oldest !== undefined; oldest = oldestOf(this.#over)) {
-      if (oldest.ended.expiresAt > now) return
-      this.#drop(oldest.id, oldest.ended)
+    for (const [ms, calls] of this.#over) {
+      for (let oldest = oldestOf(calls); oldest !== undefined; oldest = oldestOf(calls)) {
+        if (oldest.ended.expiresAt > now) break
+        this.#drop(oldest.id, oldest.ended)
+      }
+      if (calls.size === 0) this.#over.delete(ms)
     }
-  }
-
-  #dropOldest(): void {
-    const oldest = oldestOf(this.#over)
-    if (oldest === undefined) return
-    this.#countEvicted(oldest.ended)
-    this.#drop(oldest.id, oldest.ended)
   }
 
   #dropOldestAnswer(): void {
     const oldest = oldestOf(this.#answered)
     if (oldest === undefined) return
     const { id, ended } = oldest
-    this.#countEvicted(ended)
+    if (ended.expiresAt > this.#clock.now()) this.#evicted++
     this.#dropAnswer(id, ended)
     this.#record(id, ended)
-  }
-
-  #countEvicted({ expiresAt }: Ended): void {
-    if (expiresAt > this.#clock.now()) this.#evicted++
   }
 
   #dropAnswer(id: string, ended: Ended): void {
@@ -180,10 +240,25 @@ export class Runs {
   }
 
   #drop(id: string, ended: Ended): void {
-    this.#over.delete(id)
-    this.#dropAnswer(id, ended)
+    this.#remove(id, ended)
     this.#records?.delete(id)
   }
+
+  #remove(id: string, ended: Ended): void {
+    this.#over.get(ended.ms)?.delete(id)
+    this.#overCount--
+    this.#count(ended.share, -1)
+    this.#dropAnswer(id, ended)
+  }
+}
+
+/** When to try again where all keys are those of calls under way, in milliseconds. */
+const UNDER_WAY_MS: Millis = 1_000
+
+function countIn(counts: Map<string, number>, name: string, by: 1 | -1): void {
+  const count = (counts.get(name) ?? 0) + by
+  if (count > 0) counts.set(name, count)
+  else counts.delete(name)
 }
 
 function oldestOf(

@@ -22,7 +22,8 @@ export const idempotencyConflict = {
   name: 'idempotency_conflict',
   code: 1409,
   retryable: false,
-  about: 'The idempotency key stands for another call, or for one whose answer was not kept.',
+  about:
+    'The idempotency key stands for another call, or for one whose answer was not kept or is for another agent.',
 } as const satisfies PolicyReason
 
 /** Whether the answer of a call is that of an earlier one with its key, which was over or still under way. */
@@ -59,10 +60,23 @@ export type StoredOutcome =
   /** It has run, and its answer had to make room for those of later calls. */
   | { readonly kind: 'made_room'; readonly bytes: number }
 
-/** What a record of a call holds. */
-export interface Stored {
+/** Whose place a key takes, by the names under which they are counted. */
+export interface Share {
+  readonly tenant: string
+  readonly client: string
+}
+
+/** What is known of a call from its beginning on. */
+export interface Begun {
   /** Of what was run: one key stands for one of these. */
   readonly fingerprint: string
+  /** Who may be given the answer; empty for everybody of the key's identity. */
+  readonly reader: string
+  readonly share: Share
+}
+
+/** What a record of a call holds. */
+export interface Stored extends Begun {
   readonly kept: StoredOutcome
 }
 
@@ -106,6 +120,8 @@ const isText = (value: unknown) => typeof value === 'string'
 /** What this gateway wrote; that of another version of it may be something else. */
 const stored = z.object({
   fingerprint: z.string(),
+  reader: z.string(),
+  share: z.object({ tenant: z.string(), client: z.string() }),
   kept: z.discriminatedUnion('kind', [
     z
       .object({
@@ -166,6 +182,13 @@ function replayOf(kept: StoredOutcome, call: Call): Outcome {
 
 function withoutAnswer(bytes: number, why: string): Outcome {
   const words = `the call with this idempotency key has run; its answer of ${bytes} bytes ${why}`
+  return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
+}
+
+/** A call that was sent under another `Authorization` is not run again, and its answer is for that one. */
+export function ofAnother(): Outcome {
+  const words =
+    'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer'
   return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Call, InboundHeaders } from '../../mesh/call.ts'
+import type { Call } from '../../mesh/call.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
@@ -33,28 +33,39 @@ export function argumentsOf({ message: { text, value } }: Call): string {
 /** Who counts as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
 export type Sharing = 'caller' | 'tenant' | 'server'
 
+/** The header by which a request names its tenant; without it the client's name stands in. */
+export const TENANT_HEADER = 'x-breakwater-tenant'
+
 /**
  * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
  * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
- * own repeat what the message says. `Authorization`, which no server gets, tells apart callers and tenants.
+ * own repeat what the message says. `Authorization` never does: no server gets it, and an agent refreshes its token
+ * between two tries of one call.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
-  const { headers = {}, inbound, tenant } = call
+  const { headers = {}, tenant } = call
   const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-'))
   const named = own.sort(([a], [b]) => (a < b ? -1 : 1))
   switch (sharing) {
     case 'caller':
-      return JSON.stringify([callerOf(call), tenant, ...principalOf(inbound), ...named])
+      return JSON.stringify([callerOf(call), tenant, ...named])
     case 'tenant':
-      return JSON.stringify([tenant, ...principalOf(inbound), ...named])
+      return JSON.stringify([tenant, ...named])
     case 'server':
       return JSON.stringify(named)
   }
 }
 
-/** For whom an agent comes, as a digest; nothing when it does not say. */
-function principalOf({ authorization }: InboundHeaders): string[] {
-  return typeof authorization === 'string' ? [digestOf('authorization', authorization)] : []
+/**
+ * Who of one identity may be given the answer to a write: a digest of the `Authorization`, or empty for everybody. A client's name
+ * is nobody's, and nothing verifies a token: another one may be that of another agent. A tenant that the request names
+ * is one principal, whatever its tokens.
+ */
+export function readerOf({ inbound }: Call, sharing: Sharing): string {
+  const { authorization, [TENANT_HEADER]: tenant } = inbound
+  const isNamed = typeof tenant === 'string' && tenant !== ''
+  if (sharing === 'server' || isNamed || typeof authorization !== 'string') return ''
+  return digestOf('authorization', authorization)
 }
 
 /**

@@ -124,14 +124,40 @@ test('what did not run leaves nothing behind, and neither does what is forgotten
     await clock.advance(0)
     server.answer(n)
     await clock.advance(0)
-    assert.ok(store.records.size <= 2)
+    assert.equal(store.records.size, 1)
+    await clock.advance(1_000)
   }
-  await clock.advance(1_000)
   send(keyed('k4'))
   await clock.advance(0)
   server.fail(5, 'upstream_unauthorized', true)
   await clock.advance(0)
-  assert.equal(store.records.size, 1)
+  assert.equal(store.records.size, 0)
+})
+
+test('keys of an earlier process hold the places of their tenant, and their answers are for the same agents', async () => {
+  const store = new MemoryStore()
+  const settings = { maxKeys: 4 }
+  const before = begin(store, { settings })
+  const inbound = { authorization: 'Bearer a' }
+  for (const [n, key] of ['k0', 'k1'].entries()) {
+    before.send(keyed(key, { inbound }))
+    await before.clock.advance(0)
+    before.server.answer(n)
+    await before.clock.advance(0)
+  }
+  const after = begin(store, { settings, laterMs: 1_000 })
+  const sent = [
+    after.send(keyed('k2')),
+    after.send(keyed('k0')),
+    after.send(keyed('k0', { inbound })),
+    after.send(keyed('k2', { tenant: 'other' })),
+  ]
+  await after.clock.advance(0)
+  assert.deepEqual(
+    sent.map((each) => errorOf(each)?.reason ?? (read(each) && 'answered')),
+    ['idempotency_full', 'idempotency_conflict', 'answered', undefined],
+  )
+  assert.equal(after.server.calls.length, 1)
 })
 
 test('answers that are kept take no more room in the store than they may', async () => {

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { readStored } from '../../../src/policies/idempotency/stored-outcome.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import { until } from '../../support/until.ts'
-import { toolCall } from '../../support/caller.ts'
+import { TestCaller, toolCall } from '../../support/caller.ts'
 import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
 import { isStillBytes, largeMessage } from '../../support/large-message.ts'
 import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
@@ -150,48 +150,115 @@ test('of an answer that is too large to keep it is known that it came, so that t
   assert.match(again.outcome.error.message, /has run; its answer of 12000\d\d bytes was too large to keep/)
 })
 
-test('the oldest that are over make room for a new key; one that runs never does', async () => {
-  const { clock, server, send, snapshot } = setUp({ settings: { maxKeys: 3 } })
-  send(keyed('running'))
-  for (const [index, key] of ['a', 'b', 'c'].entries()) {
-    send(keyed(key))
-    server.answer(index + 1)
-    await clock.advance(1)
+test('a key inside its window never makes room: a tenant alone stops at half of the places, and others find theirs', async () => {
+  const { clock, server, send, snapshot } = setUp({ settings: { maxKeys: 4, window: '1m' } })
+  const sendAs = async (tenant: string, key: string) => {
+    const before = server.calls.length
+    const caller = Object.assign(new TestCaller(), { client: `address of ${tenant}` })
+    const sent = send(keyed(key, { tenant, caller }))
+    const ran = server.calls.length > before
+    if (ran) server.answer(before)
+    await clock.advance(0)
+    return { ran, sent }
   }
-  assert.deepEqual([snapshot().underWay, snapshot().over, snapshot().evicted], [1, 2, 1])
-  for (const key of ['b', 'c', 'running']) send(keyed(key))
-  assert.equal(server.calls.length, 4)
-  send(keyed('a'))
+  assert.ok((await sendAs('a', 'k0')).ran)
+  await clock.advance(10_000)
+  assert.ok((await sendAs('a', 'k1')).ran)
+  const third = await sendAs('a', 'k2')
+  assert.ok(!third.ran && third.sent.outcome?.kind === 'rejected')
+  const { reason, retryable, sent, retryAfterMs, message } = third.sent.outcome.error
+  assert.deepEqual(
+    [reason, retryable, sent, retryAfterMs, message],
+    [
+      'idempotency_full',
+      true,
+      false,
+      50_000,
+      'no place for a new idempotency key, so the call was not run: this tenant has 2 of 4 (maxKeys)',
+    ],
+  )
+  assert.ok((await sendAs('b', 'k0')).ran)
+  assert.match(String(errorOf((await sendAs('b', 'k1')).sent)?.message), /this tenant has 1 /)
+  assert.ok((await sendAs('c', 'k0')).ran)
+  assert.match(String(errorOf((await sendAs('d', 'k0')).sent)?.message), /all tenants together have 4 /)
+  for (const key of ['k0', 'k1']) assert.ok(read((await sendAs('a', key)).sent))
+  assert.deepEqual([server.calls.length, snapshot().over, snapshot().evicted], [4, 4, 0])
+  await clock.advance(50_000)
+  assert.ok((await sendAs('d', 'k0')).ran)
+  assert.ok((await sendAs('a', 'k1')).sent.outcome?.kind === 'answered')
   assert.equal(server.calls.length, 5)
 })
 
-test('what had to go early is counted, and what was too old anyway is not', async () => {
-  const { clock, server, send, snapshot } = setUp({ settings: { maxKeys: 2, window: '1m' } })
-  for (let n = 0; n < 6; n++) {
-    send(keyed(`k${n}`))
-    server.answer(n)
-    await clock.advance(n < 3 ? 0 : 60_000)
-  }
-  assert.deepEqual([snapshot().over, snapshot().evicted], [1, 2])
-  send(keyed('k4'))
+test('tenants of one client stop at seven eighths of the places, and other clients find theirs', async () => {
+  const { server, send } = setUp({ settings: { maxKeys: 8 } })
+  const [one, other] = ['one', 'other'].map((client) => Object.assign(new TestCaller(), { client }))
+  const refused = Array.from({ length: 8 }, (_, n) => send(keyed('k', { tenant: `t${n}`, caller: one! })))
   assert.equal(server.calls.length, 7)
-  assert.equal(snapshot().over, 1)
+  await Promise.resolve()
+  assert.match(String(errorOf(refused[7]!)?.message), /the tenants of this client have 7 /)
+  send(keyed('k', { tenant: 'own', caller: other! }))
+  assert.equal(server.calls.length, 8)
 })
 
-test('when all that are remembered are under way, one more is refused', async () => {
-  const { clock, server, send } = setUp({ settings: { maxKeys: 2 } })
-  send(keyed('a'))
-  send(keyed('b'))
+test('clients without a tenant have a share each, by their addresses', async () => {
+  const { clock, server, send } = setUp({ settings: { maxKeys: 4 } })
+  const sendFrom = (client: string, key: string) =>
+    send(keyed(key, { tenant: '', caller: Object.assign(new TestCaller(), { client }) }))
+  for (const key of ['a', 'b', 'c']) sendFrom('one', key)
+  const refused = sendFrom('one', 'd')
+  await clock.advance(0)
+  assert.match(String(errorOf(refused)?.message), /this tenant has 2 /)
+  sendFrom('other', 'e')
+  assert.equal(server.calls.length, 3)
+})
+
+test('a tenant that is new is told to come again in a second: it has a share of its own by then', async () => {
+  const { clock, server, send } = setUp({ settings: { maxKeys: 2, window: '1m' } })
+  const asNewcomer = (tenant: string) => ({ ...keyed('k', { tenant }), countsAs: 'newcomers' })
+  send(asNewcomer('a'))
+  server.answer(0)
+  await clock.advance(0)
+  const refused = send(asNewcomer('b'))
+  await clock.advance(0)
+  assert.equal(errorOf(refused)?.retryAfterMs, 1_000)
+  send(keyed('k', { tenant: 'b' }))
+  assert.equal(server.calls.length, 2)
+})
+
+test('a key whose window is over makes room, also behind one with a longer window', async () => {
+  const long = setUp({ settings: { maxKeys: 4, window: '1h' } })
+  const { clock, context } = long
+  const short = setUp({ settings: { maxKeys: 4, window: '1m' }, context })
+  long.send(keyed('long'))
+  long.server.answer(0)
+  await clock.advance(0)
+  short.send(keyed('short'))
+  short.server.answer(0)
+  await clock.advance(0)
+  const refused = short.send(keyed('new'))
+  await clock.advance(60_000)
+  assert.equal(errorOf(refused)?.retryAfterMs, 60_000)
+  short.send(keyed('new'))
+  assert.equal(short.server.calls.length, 2)
+  long.send(keyed('long'))
+  assert.equal(long.server.calls.length, 1)
+})
+
+test('a call under way holds its place, and frees it early only if it was not run', async () => {
+  const { clock, server, send } = setUp({ settings: { maxKeys: 4, window: '1m' } })
+  for (const key of ['a', 'b']) send(keyed(key))
   const third = send(keyed('c'))
   const known = send(keyed('a'))
   const plain = send(toolCall('tool'))
   await clock.advance(0)
-  assert.ok(third.outcome?.kind === 'rejected')
-  assert.equal(third.outcome.error.reason, 'idempotency_full')
-  assert.equal(third.outcome.error.message, 'too many calls with an idempotency key under way (limit 2)')
-  assert.equal(server.calls.length, 3)
-  assert.deepEqual([known.outcome, plain.outcome], [undefined, undefined])
+  assert.deepEqual([errorOf(third)?.reason, errorOf(third)?.retryAfterMs], ['idempotency_full', 1_000])
+  assert.deepEqual([server.calls.length, known.outcome, plain.outcome], [3, undefined, undefined])
   server.answer(0)
+  await clock.advance(0)
+  const still = send(keyed('c'))
+  await clock.advance(0)
+  assert.equal(errorOf(still)?.retryAfterMs, 60_000)
+  server.fail(1, 'upstream_unavailable', false)
   await clock.advance(0)
   send(keyed('c'))
   assert.equal(server.calls.length, 4)
@@ -231,7 +298,8 @@ for (const effect of ['write', 'idempotent'] as const)
 
 test('a record that says less of an error is a record still: the call may have run', () => {
   const error = { reason: 'upstream_disconnected', message: 'the gateway ended while the call was under way' }
-  const record = readStored({ fingerprint: 'f', kept: { kind: 'failed', error } })
+  const share = { tenant: 'tenant a', client: '' }
+  const record = readStored({ fingerprint: 'f', reader: '', share, kept: { kind: 'failed', error } })
   assert.ok(record?.kept.kind === 'failed')
   assert.deepEqual([record.kept.error.reason, record.kept.error.sent], ['upstream_disconnected', true])
 })

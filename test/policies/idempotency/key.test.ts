@@ -69,17 +69,50 @@ test('calls whose answers have another shape are not answered with one another',
   assert.equal(server.calls.length, 1)
 })
 
-test('calls with another Authorization have keys of their own, except where a server has one for all', async () => {
-  for (const [scope, runs] of [
-    ['caller', 2],
-    ['tenant', 2],
-    ['server', 1],
-  ] as const) {
-    const { clock, server, send } = setUp({ settings: { key: 'auto', scope } })
-    const caller = new TestCaller()
-    for (const token of ['a', 'b', 'a'])
-      send(toolCall('tool', {}, { caller, inbound: { authorization: `Bearer ${token}` } }))
-    await clock.advance(0)
-    assert.equal(server.calls.length, runs, scope)
-  }
+test('a call that comes again with another Authorization does not run again', async () => {
+  for (const scope of ['caller', 'tenant', 'server'] as const)
+    for (const key of ['explicit', 'auto'] as const) {
+      const { clock, server, send } = setUp({ settings: { key, scope } })
+      const caller = new TestCaller()
+      for (const authorization of ['Bearer a', 'Bearer b', undefined]) {
+        const parts = { caller, inbound: { authorization } }
+        send(key === 'auto' ? toolCall('tool', {}, parts) : keyed('k', parts))
+      }
+      await clock.advance(0)
+      assert.equal(server.calls.length, 1, `${scope} ${key}`)
+    }
 })
+
+/** A call with this token, of an agent that names its tenant or does not. */
+const withToken = (token: string, isNamed: boolean) =>
+  keyed('k', { inbound: { authorization: token, ...(isNamed && { 'x-breakwater-tenant': 'test' }) } })
+
+for (const [title, scope, isNamed, gets] of [
+  ['an agent with another token', 'tenant', false, false],
+  ['an agent with another token of the same caller', 'caller', false, false],
+  ['a tenant that is named, whatever its token,', 'tenant', true, true],
+  ['everybody, where a key is one for all callers of a server,', 'server', false, true],
+] as const)
+  test(`${title} ${gets ? 'gets the answer' : 'is told that the call may have run, and gets no answer'}`, async () => {
+    const { clock, server, send } = setUp({ settings: { scope } })
+    const caller = new TestCaller()
+    const sendWith = (token: string) => send({ ...withToken(token, isNamed), caller })
+    const first = sendWith('Bearer a')
+    const during = sendWith('Bearer b')
+    server.answer(0)
+    await clock.advance(0)
+    const afterwards = sendWith('Bearer b')
+    const own = sendWith('Bearer a')
+    await clock.advance(0)
+    assert.equal(server.calls.length, 1)
+    assert.ok(read(first) && read(own))
+    for (const sent of [during, afterwards]) {
+      assert.equal(read(sent) !== undefined, gets)
+      if (gets) continue
+      assert.deepEqual([errorOf(sent)?.reason, errorOf(sent)?.sent], ['idempotency_conflict', true])
+      assert.match(
+        String(errorOf(sent)?.message),
+        /another Authorization: it may have run, and is not run again/,
+      )
+    }
+  })
