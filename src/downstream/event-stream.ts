@@ -45,6 +45,7 @@ export class EventStream implements OpenReply {
   #response: ServerResponse | undefined
   /** How much of what was repeated to the connection could not be sent at once, in bytes. */
   #repeated = 0
+  #onReturn: (() => void) | undefined
 
   /** `number` is unique within the session. */
   constructor(number: number, log: ReplayLog, care: StreamCare) {
@@ -93,6 +94,9 @@ export class EventStream implements OpenReply {
     this.#delivered = this.#sequence
     this.#repeated = response.writableLength
     if (response.writableNeedDrain) this.#care.unread(response)
+    const onReturn = this.#onReturn
+    this.#onReturn = undefined
+    onReturn?.()
   }
 
   /** How many bytes stand around the next message. */
@@ -131,8 +135,9 @@ export class EventStream implements OpenReply {
     return writableLength > this.#repeated + MAX_BACKLOG
   }
 
-  /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. */
-  pause(retryMs: number): void {
+  /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. Once it is back `onReturn` is called. */
+  pause(retryMs: number, onReturn?: () => void): void {
+    this.#onReturn = onReturn
     this.#response?.end(`id: ${this.number}-${this.#sequence}\nretry: ${retryMs}\ndata: \n\n`)
     this.#detach()
   }

@@ -62,8 +62,8 @@ export class PostReply implements OpenReply {
       open: () => {
         if (this.#takesEvents) this.#open()
       },
-      pause: (retryMs) => {
-        if (this.#session.primes) this.#stream?.pause(retryMs)
+      pause: (retryMs, askNow) => {
+        if (this.#session.primes) this.#stream?.pause(retryMs, askNow)
       },
       send: (message: Message, answer?: Answer) => {
         if (!this.#takesEvents) return void this.#pastReply(server, message, answer)

@@ -46,8 +46,11 @@ export type Answer = (text: string) => Promise<void>
 export interface Channel {
   /** The upstream streams its reply: so shall we. Idempotent. */
   open(): void
-  /** The upstream ended its stream before the answer, to be asked again after `retryMs`: so may we. */
-  pause(retryMs: Millis): void
+  /**
+   * The upstream ended its stream before the answer, to be asked again after `retryMs`: so may we. `askNow` is for a caller
+   * that comes back sooner: the upstream is asked at once, but not again within 100 ms.
+   */
+  pause(retryMs: Millis, askNow?: () => void): void
   /**
    * Passes one message on to the caller; `answer` is given when the message is a request.
    * A promise means "wait for it before the next one" (backpressure).

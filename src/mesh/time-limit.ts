@@ -24,7 +24,7 @@ function asksForProgress({ message: { value } }: Call): boolean {
 function watched(channel: Channel, progressed: () => void): Channel {
   return {
     open: () => channel.open(),
-    pause: (retryMs) => channel.pause(retryMs),
+    pause: (retryMs, askNow) => channel.pause(retryMs, askNow),
     send(message, answer) {
       if (message.value.method === PROGRESS) progressed()
       return channel.send(message, answer)

@@ -250,8 +250,8 @@ class SharedChannel {
     return {
       // Says nothing yet: many servers open a stream whatever they will send.
       open: () => channel.open(),
-      pause: (retryMs) => {
-        if (this.#speaker === undefined || this.#speaker === speaker) channel.pause(retryMs)
+      pause: (retryMs, askNow) => {
+        if (this.#speaker === undefined || this.#speaker === speaker) channel.pause(retryMs, askNow)
       },
       send: (message: Message, answer?: Answer) => {
         this.#speaker ??= speaker

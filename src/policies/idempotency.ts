@@ -254,8 +254,8 @@ class LeavingChannel implements Channel {
     this.#channel?.open()
   }
 
-  pause(retryMs: number): void {
-    this.#channel?.pause(retryMs)
+  pause(retryMs: number, askNow?: () => void): void {
+    this.#channel?.pause(retryMs, askNow)
   }
 
   send(message: Message, answer?: Answer): Promise<void> | undefined {

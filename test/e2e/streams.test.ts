@@ -17,6 +17,9 @@ let slow: RawServer
 /** Continues the call that is under way. */
 let proceed: () => void = () => undefined
 
+/** The id of the call of `parted`. */
+let parted: unknown
+
 /** Answers the calls of `held`, in JSON. */
 const held: (() => void)[] = []
 
@@ -24,8 +27,20 @@ before(async () => {
   const remote = await HttpToolbox.start()
   // Streams an event, waits until it is told to go on, and streams another one and the answer.
   slow = await RawServer.start(
-    ({ message }, response) => {
+    ({ verb, headers, message }, response) => {
+      if (verb === 'GET' && headers['last-event-id'] === 'place') {
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        const result = { content: [{ type: 'text', text: 'rest' }] }
+        response.end(`data: ${JSON.stringify({ jsonrpc: '2.0', id: parted, result })}\n\n`)
+        return true
+      }
       if (message.method !== 'tools/call') return false
+      if ((message.params as Json).name === 'parted') {
+        parted = message.id
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.end('id: place\nretry: 30000\ndata: \n\n')
+        return true
+      }
       if ((message.params as Json).name === 'held') {
         const result = { content: [{ type: 'text', text: 'late' }] }
         held.push(() => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result })))
@@ -43,10 +58,12 @@ before(async () => {
       }
       return true
     },
-    ['slow', 'held'],
+    ['slow', 'held', 'parted'],
   )
   gateway = await Gateway.start({
     servers: { slow: { url: slow.url }, remote: { url: remote.url }, local: stdioToolbox() },
+    // Its server wants the client to stay away for longer.
+    policies: { overrides: [{ match: { server: 'slow', tool: 'parted' }, deadline: { total: '20s' } }] },
   })
   await gateway.waitFor('up', 'slow', 'remote', 'local')
 })
@@ -143,6 +160,16 @@ test('a reply that is long in coming is a stream: the SDK reads it, and a client
   const { result } = await resumed.next('the answer', ({ id }) => id === 'held')
   assert.equal((result as { content: { text: string }[] }).content[0]?.text, 'late')
   assert.equal(textOf(await called), 'late')
+})
+
+test('a client that comes back sooner than its server asks for need not wait for the rest', async () => {
+  const client = await RawClient.open(gateway.mcp('slow'))
+  const call = { ...slowCall, id: 'parted', params: { name: 'parted', arguments: {} } }
+  const broken = await client.stream(call)
+  await until('the stream is to be resumed', () => broken.ended)
+  const resumed = await client.listen(broken.events.at(-1)?.id)
+  const answer = await resumed.next('the answer', ({ id }) => id === 'parted')
+  assert.equal((answer.result as { content: { text: string }[] }).content[0]?.text, 'rest')
 })
 
 test('a place that never was cannot be resumed', async () => {

@@ -46,3 +46,57 @@ test('a call whose server does not get an answer that it asked for is over, whoe
   assert.ok(reading.kind === 'failed' && reading.error.reason === 'overloaded')
   assert.equal(reading.error.sent, true, 'the call itself may have run')
 })
+
+test('a broken stream is asked for as soon as its client is back, but not more often than each 100 ms', async (t) => {
+  const gets: (string | undefined)[] = []
+  const { wire } = await wireTo(t, (request, response) => {
+    if (request.method === 'GET') gets.push(request.headers['last-event-id'] as string | undefined)
+    response.writeHead(200, { 'content-type': 'text/event-stream' })
+    response.end(
+      gets.length < 2
+        ? `id: place-${gets.length}\nretry: 30000\ndata: \n\n`
+        : 'data: {"jsonrpc":"2.0","id":7,"result":{}}\n\n',
+    )
+    request.resume()
+  })
+  const clock = new ManualClock()
+  const back: ((() => void) | undefined)[] = []
+  const ended = HttpExchange.run(
+    wire,
+    {
+      id: 7,
+      text: '{"jsonrpc":"2.0","id":7,"method":"tools/call"}',
+      headers: undefined,
+      signal: new AbortController().signal,
+      channel: {
+        open: () => undefined,
+        pause: (_, askNow) => void back.push(askNow),
+        send: () => undefined,
+      },
+    },
+    {
+      clock,
+      maxReply: 100_000,
+      ackMs: 1_000,
+      underWay: new UnderWay(),
+      unread: new Unread({ messages: 1, bytes: 1_000 }),
+    },
+  )
+  await until('the client is sent away', () => back.length === 1)
+  back[0]?.()
+  back[0]?.()
+  await clock.advance(99)
+  assert.deepEqual(gets, [])
+  await clock.advance(1)
+  await until('the client is sent away again', () => back.length === 2)
+  await clock.advance(29_000)
+  assert.deepEqual(gets, ['place-0'])
+  // The first return is over.
+  back[0]?.()
+  await clock.advance(100)
+  assert.deepEqual(gets, ['place-0'])
+  back[1]?.()
+  await clock.advance(0)
+  assert.equal((await ended).kind, 'answered')
+  assert.deepEqual(gets, ['place-0', 'place-1'])
+})

@@ -239,7 +239,7 @@ class SlowWay {
     this.#wait = wait
     this.channel = diverted(channel, {
       open: () => void this.#inTurn(() => channel.open()),
-      pause: (retryMs) => void this.#inTurn(() => channel.pause(retryMs)),
+      pause: (retryMs, askNow) => void this.#inTurn(() => channel.pause(retryMs, askNow)),
       send: (message, answer) => this.#inTurn(() => channel.send(message, answer)),
     })
   }

@@ -66,7 +66,7 @@ export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]
 export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 'pause' | 'send'>>): Channel {
   return {
     open: () => channel.open(),
-    pause: (retryMs) => channel.pause(retryMs),
+    pause: (retryMs, askNow) => channel.pause(retryMs, askNow),
     send: (message, answer) => channel.send(message, answer),
     ...(channel.shape && { shape: (shape) => channel.shape?.(shape) ?? true }),
     ...(channel.framing && { framing: () => channel.framing?.() ?? 0 }),

@@ -258,7 +258,16 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer?.()
     if (this.#end !== undefined) return
     if (!this.#resumes) return this.#broken()
-    this.#request.channel.pause(this.#resume())
+    const { clock } = this.#options
+    const pauseMs = this.#resume()
+    const waits = this.#cancelTimer
+    const mayAskAt = clock.now() + LEAST_RESUME_MS
+    this.#request.channel.pause(pauseMs, () => {
+      // The pause may be over by now, and so may the call.
+      if (this.#cancelTimer !== waits || this.#end !== undefined) return
+      waits?.()
+      this.#cancelTimer = clock.after(Math.max(0, mayAskAt - clock.now()), () => this.#askForRest())
+    })
   }
 
   /** Whether a stream that breaks can be asked for again. */
@@ -270,11 +279,14 @@ export class HttpExchange implements ReplySink {
   #resume(): Millis {
     const pauseMs = this.#pauseMs ?? this.#retryMs
     this.#pauseMs = Math.min(pauseMs * 2, MOST_RESUME_MS)
-    this.#cancelTimer = this.#options.clock.after(pauseMs, () => {
-      this.#reply = new HttpReply(this, this.#options)
-      this.#wire.listen(this.#lastEventId, this.#reply)
-    })
+    this.#cancelTimer = this.#options.clock.after(pauseMs, () => this.#askForRest())
     return pauseMs
+  }
+
+  #askForRest(): void {
+    this.#cancelTimer = undefined
+    this.#reply = new HttpReply(this, this.#options)
+    this.#wire.listen(this.#lastEventId, this.#reply)
   }
 
   failed(error: GatewayError): void {
