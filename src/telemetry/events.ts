@@ -3,7 +3,7 @@ import type { MeshEvent } from '../mesh/policy.ts'
 import { events } from '../policies/descriptions.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { OTHER } from './metrics/tool-series.ts'
+import { OTHER } from './metrics/label-value.ts'
 
 /** Counts and logs what policies tell. */
 export function notePolicies(

@@ -3,7 +3,7 @@ import type { Counting } from '../mesh/facts.ts'
 import { facts } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import type { Counter } from './metrics/instruments.ts'
-import { OTHER } from './metrics/tool-series.ts'
+import { OTHER } from './metrics/label-value.ts'
 
 /** Not a new one for each call. */
 const NONE: readonly never[] = []

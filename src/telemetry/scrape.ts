@@ -2,7 +2,7 @@ import { DEFAULT_SET } from '../mesh/settings.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
-import { OTHER } from './metrics/tool-series.ts'
+import { OTHER } from './metrics/label-value.ts'
 
 /**
  * Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. States of

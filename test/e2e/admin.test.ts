@@ -75,12 +75,12 @@ test('the mesh shows which policies a call meets, and where they come from', asy
   const timeoutOf = (tool: string) => tools[tool]?.find(({ layer }) => layer === 'attemptTimeout')
   assert.deepEqual(timeoutOf('sleep'), {
     layer: 'attemptTimeout',
-    config: { timeout: 7_000 },
+    config: { timeout: 7_000, onProgress: 'extend', maxTotalTimeout: 600_000 },
     from: 'override 0',
   })
   assert.deepEqual(timeoutOf('echo'), {
     layer: 'attemptTimeout',
-    config: { timeout: 60_000 },
+    config: { timeout: 60_000, onProgress: 'extend', maxTotalTimeout: 600_000 },
     from: 'default',
   })
 })

@@ -328,8 +328,8 @@ test('a fault has one name wherever it shows, and no table is cut in a pipe', as
   })
   await gateway.waitFor('up', 'tools')
   const access = ['--control', gateway.control, '--token', gateway.token]
-  const name = 'a-name-that-is-longer-than-any-column-of-a-terminal-which-is-eighty-wide'
-  const named = ['--config', JSON.stringify({ name, distribution: { kind: 'constant', value: '1ms' } })]
+  const name = 'a-name-as-long-as-the-name-of-a-fault-may-be-which-is-64-letters'.slice(0, 64)
+  const named = ['--config', JSON.stringify({ name, distribution: { kind: 'fixed', delay: '1ms' } })]
   const inject = ['chaos', 'inject', 'tools/echo', 'conn.latency', '--allow-writes', '--duration', '5m']
   const client = await RawClient.open(gateway.mcp('tools'))
   for (const [own, more] of [

@@ -67,7 +67,10 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   const { ask, send } = chaosApp()
   const body = { target: 'test/t', config: error503, durationMs: 30_000 }
   const injected = await ask('POST', '/chaos/inject', body)
-  assert.deepEqual([injected.status, injected.body], [200, { faultId: 'fault-1', name: 'fault-1', durationMs: 30_000 }])
+  assert.deepEqual(
+    [injected.status, injected.body],
+    [200, { faultId: 'fault-1', name: 'fault-1', durationMs: 30_000 }],
+  )
   assert.equal((await send(toolCall('t'))).kind, 'failed')
   assert.equal((await send(toolCall('other'))).kind, 'answered')
   const { body: status } = await ask('GET', '/chaos/status')

@@ -36,7 +36,8 @@ test('what a fault writes is read like what the process writes: messages, noise,
   await upstream.write(Buffer.from([0xff, 0xfe, 0x0a]), new Cancellation())
   assert.equal(channel.of('notifications/progress').length, 1)
   const excerpts = lines.flatMap(({ excerpt }) => excerpt ?? [])
-  assert.deepEqual(excerpts, ['noise', '1', '\ufffd\ufffd'])
+  // One a minute.
+  assert.deepEqual(excerpts, ['noise'])
   assert.ok(lines.some(({ why }) => String(why).includes('larger than 2000 bytes')))
 })
 

@@ -30,7 +30,7 @@ export interface SurveyParts {
   readonly environment: string
 }
 
-/** Before its own name stands this in the name of a fault of a run: metrics count such faults together. */
+/** A fault of a run has this before the name that the file gives it: a plan may have a fault of the same name. */
 const PREFIX = 'runtime-'
 
 /** The faults of a run as they are armed: at the treatment of its targets, for `ttl` milliseconds. */
@@ -193,7 +193,9 @@ export function longestMs(set: string, { servers }: Targets, policies: MeshConfi
   const deadlines = servers.flatMap(({ name, tools }) =>
     tools.map((tool) => {
       const [found] = settings.of('deadline', set, settings.appliedTo(name, 'tools/call', tool))
-      return isObject(found) && typeof found.total === 'number' ? found.total : Infinity
+      if (!isObject(found)) return Infinity
+      const longest = found.onProgress === 'extend' ? found.maxTotalTimeout : found.total
+      return typeof longest === 'number' ? longest : Infinity
     }),
   )
   return deadlines.length === 0 ? Infinity : Math.max(...deadlines)

@@ -6,7 +6,7 @@ import { MODERN_VERSION } from '../../protocol/modern.ts'
 import { legacyVersions } from '../../protocol/versions.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
 import type { Histogram, HistogramSeries } from './instruments.ts'
-import { labelValue, OTHER } from './tool-series.ts'
+import { labelValue, OTHER } from './label-value.ts'
 
 /** Upper bounds that the conventions give to all durations of MCP, in seconds. */
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]

@@ -1,5 +1,6 @@
 import type { Labels } from './format.ts'
 import type { Series, HistogramSeries, Histogram, Counter } from './instruments.ts'
+import { labelValue, OTHER } from './label-value.ts'
 import type { Operations } from './operations.ts'
 
 /** Whether a tool is in its server's catalog. */
@@ -243,35 +244,4 @@ function within<Value>(map: Map<string, Map<string, Value>>, key: string): Map<s
     map.set(key, found)
   }
   return found
-}
-
-/** What stands for every tool that has no series of its own. */
-export const OTHER = '_other'
-
-/** Longest value of a label, in characters. */
-const MAX = 120
-
-/** The end of a value that had to be changed. */
-const HASHED = /~[0-9a-f]{8}$/
-
-/** What prom-client mistakes for the end of a label, what has to be escaped, and what nobody sees. */
-const UNFIT = /[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|[,"\\]/gu
-
-/**
- * A name that others chose, as the value of a label: at most 120 characters, none of them a comma, a double quote, a
- * backslash or invisible. prom-client keys a series by `name:value,` strung together, so that `{a: '1,b:2'}` and
- * `{a: '1', b: '2'}` are one to it. A name that had to be changed ends in a hash of it, so that no two become one;
- * so does one that looks as if it were changed, or that is ours.
- */
-export function labelValue(name: string): string {
-  if (name.length <= MAX && name !== OTHER && !HASHED.test(name) && name.replace(UNFIT, '_') === name)
-    return name
-  return `${name.slice(0, MAX - 9).replace(UNFIT, '_')}~${hash(name)}`
-}
-
-/** FNV-1a, 32 bits: tells names apart that differ by chance; nothing else rests on it. */
-function hash(text: string): string {
-  let state = 0x811c9dc5
-  for (let i = 0; i < text.length; i++) state = Math.imul(state ^ text.charCodeAt(i), 0x01000193)
-  return (state >>> 0).toString(16).padStart(8, '0')
 }

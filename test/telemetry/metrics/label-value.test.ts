@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { labelValue, OTHER } from '../../../src/telemetry/metrics/tool-series.ts'
+import { labelValue, OTHER } from '../../../src/telemetry/metrics/label-value.ts'
 
 test('usual names, of any language, stay as they are', () => {
   for (const name of ['search', 'read_file', 'a.b/c:d-e', 'größe', '検索', 'two words', 'हिन्दी', '🔍', ''])

@@ -94,11 +94,17 @@ const retries = [
     queries: [perSecond('breakwater_session_recoveries_total', SERVER, ['server'])],
   }),
   lines({
-    title: 'Notifications that servers have not taken',
+    title: 'Messages that nobody took',
     about:
-      'Of agents: changes of roots, progress on questions. Nobody waits for them, and nobody else is told.',
+      'Notifications of agents that a server has not taken, by reason. Questions of a shared server (withheld) that nobody got, because an agent has a task open.',
     unit: 'cps',
-    queries: [perSecond('breakwater_notifications_lost_total', SERVER, ['server', 'reason'])],
+    queries: [
+      perSecond('breakwater_notifications_lost_total', SERVER, ['server', 'reason']),
+      query(
+        `sum by (server) (rate(breakwater_server_requests_withheld_total${SERVER}[$__rate_interval]))`,
+        '{{server}} withheld',
+      ),
+    ],
   }),
   lines({
     title: 'Answers given again',
