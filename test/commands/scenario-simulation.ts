@@ -4,7 +4,7 @@ import { assertionsOf } from '../../src/commands/scenario/assertions.ts'
 import type { Counted, OwnCall } from '../../src/commands/scenario/evidence.ts'
 import type { ChaosState, Faults } from '../../src/commands/scenario/gateway.ts'
 import type { Aimed, Scenario } from '../../src/commands/scenario/library.ts'
-import { type Checked, judged } from '../../src/commands/scenario/result.ts'
+import { judged } from '../../src/commands/scenario/result.ts'
 import { type OwnTraffic, runScenario } from '../../src/commands/scenario/run.ts'
 import { config as configSchema } from '../../src/config/schema/schema.ts'
 import type { Call, CallResult, Outcome } from '../../src/mesh/call.ts'
@@ -52,9 +52,12 @@ const found = { city: 'example', items: [1, 2, 3], about: 'x'.repeat(4_096) }
 
 /**
  * Runs a scenario against a simulated gateway in virtual time, for as long as it says: no machine is too slow for that, and a bound of
- * a second is one. `policies`: the block of a config. Resolves to what came of its assertions; rejects when the run proves nothing.
+ * a second is one. `policies`: the block of a config. Resolves to what does not hold, with what was measured; when the run proves nothing, to why.
  */
-export async function simulatedScenario(scenario: Scenario, policies: object = {}): Promise<Checked[]> {
+export async function simulatedScenario(
+  scenario: Scenario,
+  policies: object = {},
+): Promise<readonly string[]> {
   const clock = new VirtualClock()
   const gateway = new ScenarioGateway(clock, policies)
   const traffic = new SimulatedTraffic(gateway.mesh, clock, scenario.traffic)
@@ -67,8 +70,10 @@ export async function simulatedScenario(scenario: Scenario, policies: object = {
     durationMs: scenario.duration,
   }
   const { flaws, evidence } = await clock.run(runScenario(scenario, options, parts))
-  if (flaws.length > 0 || evidence === undefined) throw new Error(`${scenario.name}: ${flaws.join('; ')}`)
+  if (flaws.length > 0 || evidence === undefined) return flaws
   return judged(assertionsOf(scenario.assert), evidence)
+    .filter(({ verdict }) => verdict !== 'pass')
+    .map(({ name, measured }) => `${name}: ${measured}`)
 }
 
 /** What a run sees of a gateway at its control port, of a simulated one. */
