@@ -34,5 +34,9 @@ export function registerRoot(app: FastifyInstance, directory: Directory): void {
     ...paths.map(([path, about]) => `  ${path.padEnd(width)}  ${about}`),
     '',
   ]
-  app.get('/', (_, reply) => reply.type('text/plain; charset=utf-8').send(lines.join('\n')))
+  app.get('/', (request, reply) => {
+    // The router takes the target * for this path.
+    if (!request.url.startsWith('/')) return reply.callNotFound()
+    return reply.type('text/plain; charset=utf-8').send(lines.join('\n'))
+  })
 }
