@@ -38,6 +38,9 @@ export class EventStream implements OpenReply {
   readonly number: number
   readonly mostQuietLooks = STREAM_LOOKS
   quietLooks = 0
+  isOpen = false
+  older: OpenReply | undefined
+  newer: OpenReply | undefined
   readonly #log: ReplayLog
   readonly #care: StreamCare
   #sequence = 0

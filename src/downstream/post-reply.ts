@@ -28,6 +28,9 @@ const ABANDONED_MS: Millis = 1_000
 export class PostReply implements OpenReply {
   readonly mostQuietLooks = REPLY_LOOKS
   quietLooks = 0
+  isOpen = false
+  older: OpenReply | undefined
+  newer: OpenReply | undefined
   readonly #session: Session
   readonly #response: ServerResponse
   readonly #clock: Clock

@@ -27,6 +27,9 @@ export interface PostParts {
  */
 export class Post implements OpenReply {
   quietLooks = 0
+  isOpen = false
+  older: OpenReply | undefined
+  newer: OpenReply | undefined
   readonly #response: ServerResponse
   readonly #parts: PostParts
   #shaped: ShapedReply | undefined
