@@ -16,6 +16,7 @@ import { armName, experiment as experimentSchema } from '../../experiments/schem
 import { glob, matcher } from '../../mesh/match.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { DEFAULT_SET, type MeshConfig, Settings } from '../../mesh/settings.ts'
+import { longestOf } from '../../policies/deadline.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
@@ -193,9 +194,7 @@ export function longestMs(set: string, { servers }: Targets, policies: MeshConfi
   const deadlines = servers.flatMap(({ name, tools }) =>
     tools.map((tool) => {
       const [found] = settings.of('deadline', set, settings.appliedTo(name, 'tools/call', tool))
-      if (!isObject(found)) return Infinity
-      const longest = found.onProgress === 'extend' ? found.maxTotalTimeout : found.total
-      return typeof longest === 'number' ? longest : Infinity
+      return isObject(found) ? longestOf(found as Parameters<typeof longestOf>[0]) : Infinity
     }),
   )
   return deadlines.length === 0 ? Infinity : Math.max(...deadlines)
