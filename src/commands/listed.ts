@@ -4,7 +4,7 @@ import type { Terminal } from './terminal.ts'
 /** Runs a command with the arguments behind its name. Resolves to the exit code. */
 export type Run = (args: string[], out: Terminal, env: Env) => Promise<number>
 
-/** What commands are for, in the order of the list of all commands. */
+/** Groups of commands by purpose, in the order in which help lists them. */
 export const groups = {
   run: 'Run',
   look: 'Look',

@@ -12,7 +12,7 @@ const both: Accepted = { json: true, events: true }
 /** The header that was read last: most clients send the same with each request. */
 let latest = { header: '*/*', accepted: both }
 
-/** What an `Accept` header names, in whichever case; a client without one takes anything. */
+/** Reads an `Accept` header, in any case of letters; a client without the header takes anything. */
 export function acceptedBy(header: string | undefined): Accepted {
   if (header === BOTH || header === undefined) return both
   if (header !== latest.header) latest = { header, accepted: read(header) }

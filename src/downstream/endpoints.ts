@@ -245,7 +245,7 @@ function mergedExtensions(offers: readonly unknown[]): Record<string, unknown> |
   return merged.size === 0 ? undefined : Object.fromEntries(merged)
 }
 
-/** What two servers say of one extension: of lists all that either has, of all else what the first says. */
+/** Merges two servers' settings of one extension: lists are joined; for all else the first server counts. */
 function mergedSettings(
   first: Readonly<Record<string, unknown>>,
   second: Readonly<Record<string, unknown>>,

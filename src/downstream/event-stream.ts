@@ -23,7 +23,7 @@ const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 /** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
 const MAX_BACKLOG = 256 * 1024
 
-/** What looks after the connection of a stream. */
+/** Parts that look after the connection of a stream. */
 export interface StreamCare {
   /** Told of a connection that did not take all at once. */
   readonly unread: (response: ServerResponse) => void

@@ -10,7 +10,7 @@ import type { Tarpit } from './tarpit.ts'
 import type { Tenancies } from './tenancy.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 
-/** What keeps one agent from taking what is for all, and its connections from being taken for dead. */
+/** Limits for each agent, and keep-alive for its connections. */
 export interface Guards {
   /** How fast requests may come. */
   readonly limits: RequestLimits

@@ -68,7 +68,7 @@ export class Session implements Caller {
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
-  /** Of calls in the course of which servers have asked the agent; made with the first. */
+  /** Places of calls in which a server asked the agent; the map is made with the first question. */
   #places: Map<CallRecord, SessionCallPlace> | undefined
   readonly #parts: SessionParts
   readonly #changes: Coalescing<string>
@@ -95,7 +95,7 @@ export class Session implements Caller {
     this.#lastUsed = this.beganAt
   }
 
-  /** What has its replies say something while they are quiet. */
+  /** Writes comments to quiet replies of this session. */
   get keepAlive(): KeepAlive {
     return this.#parts.keepAlive
   }

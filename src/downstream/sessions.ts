@@ -56,7 +56,7 @@ export class Sessions {
   readonly #quota: EvictingQuota
   readonly #quotas: Guards['quotas']
   readonly #initializeParamsQuota: EvictingQuota
-  /** Those that had no request when somebody last looked, the oldest first. */
+  /** Sessions without a request at the last look, the oldest first. */
   readonly #unused = new Set<Session>()
   readonly #untold = new Set<string>()
   readonly #onEnd: (session: Session, error: GatewayError | undefined) => void

@@ -33,7 +33,7 @@ export interface Look {
   readonly high: number
   /** The same of each treatment. */
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
-  /** Of how many units the end was assumed: then they are the least that is sure. Default: none. */
+  /** Units whose end was assumed: then the figures are the least that is sure. Default: none. */
   readonly assumed?: number
 }
 

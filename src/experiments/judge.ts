@@ -79,7 +79,7 @@ export function judge(
 export interface KnownAndOpen extends Known {
   /** Those of the units that are not over: how they end is not known. */
   readonly open: ReadonlySet<UnitSample>
-  /** What is said of the cohort. */
+  /** The verdict on the cohort. */
   readonly judged: Judgement
 }
 

@@ -38,7 +38,7 @@ export interface MetricReport {
   /** Its value in each arm; NaN where there is nothing to compute it from. */
   readonly values: Readonly<Record<string, number>>
   /**
-   * Of each treatment: treatment minus control with a 95 % interval, looked at once, and the p-value that belongs to such intervals.
+   * By treatment: treatment minus control with a 95 % interval, looked at once, and the p-value that belongs to such intervals.
    * Where both ends are the estimate, no value varied, and there is no interval.
    */
   readonly differences: Readonly<

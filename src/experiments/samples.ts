@@ -14,7 +14,7 @@ export interface UnitSample extends CallCounts {
   readonly beganAt: Millis
   /** Tool calls that went wrong, as their agent saw it. */
   failed: number
-  /** Of these calls, how many are not over: their ends are assumed, and nobody knows how long they take, or how many tries. */
+  /** Calls that are not over: their ends are assumed, and nobody knows their durations or tries. */
   assumed: number
   /** Tries at servers. */
   attempts: number

@@ -79,6 +79,7 @@ const SWEEP_MS: Millis = 60_000
 
 /** Beside the store, the process of the gateway that has it open, or had it last: for messages. */
 const HOLDER = 'gateway.pid'
+
 /** How often the log may say that the store is full, in milliseconds. */
 const WARN_MS: Millis = 60_000
 
@@ -87,7 +88,7 @@ const RECLAIM_MS: Millis = 1_000
 
 /** A record that counts towards the limits. */
 interface Size {
-  /** Of the record and its key. */
+  /** Size of the record and its key. */
   readonly bytes: number
   readonly expiresAt: Millis
 }

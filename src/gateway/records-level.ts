@@ -18,7 +18,7 @@ export type Change =
   | { readonly type: 'put'; readonly key: string; readonly value: string }
   | { readonly type: 'del'; readonly key: string }
 
-/** What the process of a LevelDB is asked for; `next` gives the entries that follow those of the last `next`. */
+/** Requests to the process of a LevelDB; `next` returns the entries behind the last `next`. */
 export type Asked =
   | { readonly what: 'open' | 'repair' | 'next' | 'close' }
   | { readonly what: 'batch'; readonly changes: readonly Change[] }

@@ -60,7 +60,7 @@ export function wentWrong(outcome: Outcome, record: Known): boolean {
 
 /** How many calls came to what: the ratios of all reports are made of these. */
 export interface CallCounts {
-  /** Those that have ended. */
+  /** Calls that have ended. */
   calls: number
   /** Calls that say something of servers and policies: their agent neither gave them up nor made a mistake. */
   valid: number
@@ -68,7 +68,7 @@ export interface CallCounts {
   eligible: number
   /** Eligible ones of which a reply came. */
   returned: number
-  /** Those of them that did not go wrong, as their agent saw it. */
+  /** Returned calls that did not go wrong, as their agent saw it. */
   good: number
   /** Good ones that nobody could check. */
   unchecked: number

@@ -3,7 +3,7 @@ type Kind = 'counter' | 'gauge' | 'histogram'
 /** One metric, as plain data: whoever has something to count says so without knowing who counts. */
 export interface MetricSpec<Type extends Kind = Kind, Label extends string = string> {
   readonly type: Type
-  /** Of our own metrics with `breakwater_`; of those that conventions name as these do, in the words of Prometheus. */
+  /** Begins with `breakwater_`, or is the Prometheus form of a name from a convention. */
   readonly name: string
   readonly help: string
   readonly labels: readonly Label[]

@@ -28,7 +28,7 @@ import {
 export type Holds = Set<string | undefined>
 
 /**
- * What an operator holds open of a server, within a policy set. Another set than the default one, such as an arm of an
+ * Breakers of a server that an operator holds open, within a policy set. Another set than the default one, such as an arm of an
  * experiment, begins with what is held open in that. It is no part of a breaker: a breaker begins anew with
  * its settings and with the endpoint that it is for, and what was done by hand is about the tool, whichever they are.
  */

@@ -162,7 +162,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   },
 }
 
-/** Who has how many places, in words. */
+/** Words for the holder of the places that are taken. */
 const holders = {
   tenant: 'this tenant has',
   client: 'the tenants of this client have',

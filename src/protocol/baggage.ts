@@ -20,8 +20,8 @@ interface Carrier {
 }
 
 /**
- * What the baggage of a call says under `keys`, that of `_meta` before that of the header; undefined when there is none. Anybody may have
- * written it: it tells calls apart for whoever looks at them, and allows nothing.
+ * Returns the values of `keys` from the baggage of a call, `_meta` before the header; undefined without baggage. Anybody may have written
+ * baggage: the values label calls, and allow nothing.
  */
 export function baggageOf(
   { message, inbound }: Carrier,

@@ -3,7 +3,7 @@ import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { PROTOCOL_VERSION_KEY } from '../protocol/modern.ts'
 import { onceGiven } from '../protocol/versions.ts'
 
-// What spans and metrics say alike, by OpenTelemetry's semantic conventions for MCP:
+// Values that spans and metrics share, by OpenTelemetry's semantic conventions for MCP:
 // https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
 
 /** `gen_ai.operation.name` of a tool call. */

@@ -32,7 +32,7 @@ export interface Metrics extends MetricsOf<typeof own> {
   readonly tools: ToolSeries
   /** The only source of values for the label `fault`. */
   readonly faultNames: FaultNames
-  /** What goes into the durations of OpenTelemetry's conventions; undefined: nothing does. */
+  /** Feeds the durations of OpenTelemetry's conventions; undefined when these are off. */
   readonly operations: Operations | undefined
   /** The arms that the config has, and whose series are kept. */
   readonly arms: ArmsInForce

@@ -78,7 +78,7 @@ const eras: Readonly<Record<string, Start>> = {
 
 const comments = ({ text }: HeldClient) => text.split(': keepalive\n\n').length - 1
 
-/** What stands in the messages of a stream. */
+/** Messages of a stream. */
 const said = ({ data }: HeldClient) => data.map((one) => JSON.parse(one) as Json)
 
 for (const [era, start] of Object.entries(eras)) {

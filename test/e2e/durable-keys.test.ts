@@ -113,7 +113,7 @@ test('a program that the gateway starts inherits none of its files, sockets and 
   )
 })
 
-/** What the descriptors of a process stand for, by their numbers. */
+/** Targets of a process's descriptors, by number. */
 async function openIn(pid: number | 'self'): Promise<Map<string, string>> {
   const folder = `/proc/${pid}/fd`
   const open = (await readdir(folder)).map(async (descriptor) => {

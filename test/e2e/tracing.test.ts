@@ -12,7 +12,7 @@ import { closeServers, RawServer, sendJson, type Seen } from './support/raw-serv
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const AGENT = 'b7ad6b7169203331'
 
-/** Of the config of the server, and of an agent. */
+/** Secrets: one in the config of the server, one of an agent. */
 const SECRET = 'key-of-the-operator'
 const FORWARDED = 'key-of-the-agent'
 

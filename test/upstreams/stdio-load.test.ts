@@ -56,7 +56,7 @@ test('binary noise is skipped', async (t) => {
   for (const bytes of [1, 10_000, MIB]) await result(ask(upstreamSession, 'raw/noise', { bytes }))
   assert.deepEqual(await result(ask(upstreamSession, 'ping')), {})
   const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
-  // Of thousands, one a minute.
+  // One line a minute, out of thousands.
   assert.equal(skipped.length, 1)
 })
 

@@ -19,8 +19,8 @@ export type Window = (typeof windows)[number]
 const ATTEMPTS = 'breakwater_upstream_attempts_total'
 
 /**
- * What replies count as, as matchers. A reply is good unless it is known to be wrong; `unchecked` is the part of the good
- * ones that nobody could check.
+ * Matchers of replies. A reply is good unless the reply is known to be wrong; `unchecked` counts the good replies that
+ * nobody could check.
  */
 export const replies = {
   returned: 'outcome="returned"',
@@ -29,7 +29,7 @@ export const replies = {
 } as const
 
 /**
- * What an attempt counts as. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
+ * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
  * are no attempts.
  */
 const attempts = { eligible: 'outcome!~"caller_error|cancelled"', ...replies } as const

@@ -182,7 +182,7 @@ export class JournalFile implements Sink {
     return { key, size: chain.bytes, head: { ...head, file, line: whole, hash: chain.hashes.at(-1) ?? ROOT } }
   }
 
-  /** What an earlier process has lost at the end of the file, this one writes down and counts. */
+  /** Counts the entries that an earlier process lost at the end of the file, and writes a gap line for them. */
   #takeOver(lost: number): void {
     if (this.#hasReadHead) return
     this.#hasReadHead = true

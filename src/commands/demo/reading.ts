@@ -14,7 +14,7 @@ export type FaultCount = Readonly<Record<FateName | 'injected', number>>
 interface Availability {
   /** All that say something of servers, and were not rejected. */
   readonly eligible: number
-  /** Of those, the ones with a reply; with one that is not known to be wrong; with one that nobody could check. */
+  /** Eligible calls with a reply; with a reply not known to be wrong; with a reply that nobody could check. */
   readonly returned: number
   readonly good: number
   readonly unchecked: number

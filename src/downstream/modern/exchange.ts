@@ -375,7 +375,7 @@ const RESOURCE_NOT_FOUND = -32002
 /** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { status: given, wire } = response
-  // Of a stream that has begun its text is a message, though the bytes that a fault wants take its place elsewhere.
+  // In a stream that has begun, the text is a message; elsewhere the bytes of the fault take its place.
   if (wire !== undefined && wire.end !== 'shape') {
     const { text } = modernise(method, id, { text: response.text, status: given })
     return { text, status: given, wire }

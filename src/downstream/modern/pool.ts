@@ -16,7 +16,7 @@ import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 /** Takes what a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void
 
-/** What a caller is in use for; the higher, the more is lost with it. */
+/** Uses of a caller by what is lost when the caller is dropped, least first. */
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 

@@ -16,7 +16,7 @@ export type Learning = { readonly metric: CallMetric; readonly for: number } & (
 /** Seconds that a threshold needs to be learned from. */
 export const LEAST_SECONDS = 5
 
-/** Of the seconds of a baseline, so many may lie far out; one may in any case. */
+/** Share of a baseline's seconds that may lie far out; one second may in any case. */
 const FAR_OUT_SHARE = 0.1
 
 /** Tukey's outer fence: what lies beyond is "far out". */

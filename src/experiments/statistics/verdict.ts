@@ -67,7 +67,7 @@ export interface Verdict {
   readonly high: number
   /** In both arms together. */
   readonly units: number
-  /** Of how many of them the end is assumed: then `difference`, `low` and `high` are the least that is sure. Default: none. */
+  /** Units whose end is assumed: then `difference`, `low` and `high` are the least that is sure. Default: none. */
   readonly assumed?: number
 }
 

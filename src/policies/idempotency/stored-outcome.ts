@@ -66,16 +66,16 @@ export interface Share {
   readonly client: string
 }
 
-/** What is known of a call from its beginning on. */
+/** Facts of a call that are known when it begins. */
 export interface Begun {
   /** Of what was run: one key stands for one of these. */
   readonly fingerprint: string
-  /** Who may be given the answer; empty for everybody of the key's identity. */
+  /** The only reader of the answer; empty for every caller with the key's identity. */
   readonly reader: string
   readonly share: Share
 }
 
-/** What a record of a call holds. */
+/** The record of a call. */
 export interface Stored extends Begun {
   readonly kept: StoredOutcome
 }

@@ -57,9 +57,9 @@ export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
 }
 
 /**
- * Who of one identity may be given the answer to a write: a digest of the `Authorization`, or empty for everybody. A client's name
- * is nobody's, and nothing verifies a token: another one may be that of another agent. A tenant that the request names
- * is one principal, whatever its tokens.
+ * The only reader, within one identity, of the answer to a write: a digest of the `Authorization`, or empty for every caller. Anybody may use
+ * a client's name, and nothing verifies a token: another token may belong to another agent. A tenant that the request
+ * names is one principal, whatever its tokens.
  */
 export function readerOf({ inbound }: Call, sharing: Sharing): string {
   const { authorization, [TENANT_HEADER]: tenant } = inbound

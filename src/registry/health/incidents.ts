@@ -28,7 +28,7 @@ const incident = z.object({
   reason,
   /** All that there were, in the order in which they came first. */
   reasons: z.array(reason).max(failureReasons.length),
-  /** What the latest probe said that failed for `reason`; holds no secret. */
+  /** Message of the latest probe that failed for `reason`; holds no secret. */
   message: z.string().max(1_000),
   /** When a probe found the server well last: it did not begin before. */
   lastWellAt: date.optional(),

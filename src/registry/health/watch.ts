@@ -201,7 +201,7 @@ export class HealthWatch {
     const isNew = !incident.reasons.includes(reason)
     const reasons = isNew ? [...incident.reasons, reason] : incident.reasons
     const isMinor = !isNew && Math.abs(lastSeenAt - incident.lastSeenAt) < SEEN_MS
-    // What is said of another reason, as by a server that is about to come back, is not what the incident is about.
+    // A message about another reason, as from a server that is about to come back, is not about this incident.
     const said = reason === incident.reason ? { message: printable(message, LONGEST_MESSAGE) } : {}
     const changes = { reasons, ...said }
     this.incidents.change(incident.id, isMinor ? changes : { ...changes, lastSeenAt }, isMinor)

@@ -7,7 +7,7 @@ const MAX = 120
 /** The end of a value that had to be changed. */
 const HASHED = /~[0-9a-f]{8}$/
 
-/** What prom-client mistakes for the end of a label, what has to be escaped, and what nobody sees. */
+/** Characters that prom-client takes for the end of a label, that need an escape, or that are invisible. */
 const UNFIT = /[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|[,"\\]/gu
 
 /**

@@ -94,7 +94,7 @@ type Durations = MetricsOf<typeof operations>
 /** Most types of errors of one operation that have series of their own: codes of JSON-RPC are any number. */
 const MOST_ERRORS = 16
 
-/** What the conventions call a value that has no series of its own. */
+/** The conventions' name for a value without a series of its own. */
 const OTHER_VALUE = '_OTHER'
 
 /** Requests of the protocol: agents may send others, which share a name. */
@@ -127,7 +127,7 @@ const VERSIONS: ReadonlySet<string | undefined> = new Set([...legacyVersions, MO
 /** Most prompts of a server with series of their own. */
 const MOST_PROMPTS = 500
 
-/** What is known of servers. */
+/** Facts about servers. */
 export interface KnownOfServers {
   /** Whether a prompt is in its server's catalog. */
   readonly isPrompt: (server: string, prompt: string) => boolean
@@ -135,7 +135,7 @@ export interface KnownOfServers {
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
-/** What one operation is besides its fixed part. */
+/** The varying labels of one operation. */
 interface Variant {
   readonly errorType: string
   readonly version: string
@@ -243,7 +243,7 @@ interface Lanes {
 export class Operations {
   readonly #durations: Durations
   readonly #servers: KnownOfServers
-  /** Of all but tools, by server, and by method and prompt. */
+  /** Lanes of all operations but tool calls, by server, then by method and prompt. */
   readonly #lanes = new Map<string, Map<string, Lanes>>()
 
   constructor(durations: Durations, servers: KnownOfServers) {

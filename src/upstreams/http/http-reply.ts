@@ -95,7 +95,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   /** Whether what has come is not read on for now: others get their turn first, or who takes it is not ready for more. */
   #hasBreak = false
   #resume: () => void = () => undefined
-  /** What follows a redirect to an address; undefined for one that is not followed. */
+  /** Returns a function that sends the request to an address; undefined for an address that is not followed. */
   #redirected: ((location: string) => (() => void) | undefined) | undefined
   /** Sends the request again, to where this reply, which nobody else hears of, has redirected it. */
   #follow: (() => void) | undefined
@@ -280,7 +280,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return true
   }
 
-  /** What came compressed is read to its end first. */
+  /** Reads the compressed bytes to their end first. */
   #finishInflation(inflation: Inflation, over: () => void): void {
     this.#isFinishing = true
     inflation.finish(() => {

@@ -28,7 +28,7 @@ export function codingOf(header: string | undefined): Coding | undefined {
 export interface InflationEnd {
   /** Takes a part of what was compressed. False asks for a break, until `resume`. */
   readonly take: (chunk: Buffer) => boolean
-  /** What came is none that was compressed so. */
+  /** Called when the bytes are not in this coding. */
   readonly failed: (cause: Error) => void
 }
 
@@ -53,7 +53,7 @@ export class Inflation {
     return false
   }
 
-  /** What is in it is taken on. */
+  /** Reads on after a break. */
   resume(): void {
     this.#stream?.resume()
   }

@@ -30,7 +30,7 @@ interface Owned<Owner> {
 
 /** For whom the server may be at work. */
 export interface Work<Owner> {
-  /** Those who are still there. */
+  /** Owners that are still there. */
   readonly owners: readonly Owner[]
   /** After how long it counts no more, at the latest, in milliseconds. */
   readonly leftMs: Millis

@@ -30,7 +30,7 @@ export function keptMs({ ttlMs, ttl }: Readonly<Record<string, unknown>>): numbe
   return typeof said === 'number' ? said : undefined
 }
 
-/** What an answer says of a task. */
+/** A task as an answer tells of it. */
 export interface ToldTask {
   readonly id: string
   /** Whether the answer is the first word of it. */
@@ -40,7 +40,7 @@ export interface ToldTask {
   readonly keepMs: number | undefined
 }
 
-/** What an answer to a request says of a task; undefined when it is about none, or says nothing new. */
+/** Returns the task that an answer tells of; undefined when it tells of no task, or nothing new. */
 export function toldTask(method: string, result: Readonly<Record<string, unknown>>): ToldTask | undefined {
   const isNew = method === 'tools/call'
   if (!isNew && !naming.has(method)) return undefined

@@ -13,7 +13,7 @@ const CAUSE =
 /** What runtimes and package managers write below the cause. */
 const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
 
-/** What a process complained about most lately on its standard error. */
+/** The latest complaints of a process on its standard error. */
 export class Complaints {
   #cause = ''
   #sinceCause = 0

@@ -32,13 +32,13 @@ const faultFor: Readonly<Record<string, Json & { readonly type: string }>> = {
   half: { type: 'stdout.pollution', kind: 'half' },
 }
 
-/** Those whose answers cannot be read, though they say whose they are. */
+/** Tools whose answers cannot be read, but name their call. */
 const unreadable: ReadonlySet<string> = new Set(['truncated', 'bad_json'])
 
 /** Those that answer all the same. */
 const harmless: ReadonlySet<string> = new Set(['duplicate', 'log', 'json', 'banner', 'bytes'])
 
-/** Those whose answers are discarded, of which the log has a line each. */
+/** Tools whose answers are discarded, with a line in the log each. */
 const discarded: ReadonlySet<string> = new Set(['wrong_id', 'duplicate', 'late'])
 
 interface Lane {
