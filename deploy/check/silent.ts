@@ -5,5 +5,9 @@ export const silent: readonly (readonly [pattern: RegExp, why: string])[] = [
     'the collector of this check takes all spans',
   ],
   [/^breakwater-resilience \/ Lost sessions/, 'the server of this check has no sessions to lose'],
-  [/^breakwater-resilience \/ Notifications that servers/, 'the agents of this check send none'],
+  [
+    /^breakwater-resilience \/ Messages that nobody took/,
+    'the agents of this check send no notifications, and open no tasks',
+  ],
+  [/^IdempotencyKeysUsedUp: /, 'no agent of this check uses up its keys'],
 ]
