@@ -63,6 +63,14 @@ test('a run all of whose hits are held still at its end proves nothing', async (
   assert.match((await run).flaws.join(), held)
 })
 
+test('a run of which some hits have ended proves something, however many calls are held at its end', async () => {
+  const gateway = new FakeGateway()
+  gateway.counts = { ...counts, hits: 10, concurrent: 16, masked: 7, surfaced: 0, escaped: 0 }
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  assert.deepEqual((await run).flaws, [])
+})
+
 test('faults are injected where they are aimed, by names of their own, and cleared after the run', async () => {
   const gateway = new FakeGateway()
   const { clock, run } = start(gateway)

@@ -358,8 +358,9 @@ function without(faults: readonly Injected[], mode: string): string[] {
   // What the gateway asks by itself, such as lists, can be hit as well: that is nobody's traffic.
   const hits = sum((counts) => counts.hits)
   const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
-  if (hits > held) return []
-  // How they would have ended nobody knows: the run lets go of them.
+  const ended = sum(({ masked, delayed, surfaced, escaped }) => masked + delayed + surfaced + escaped)
+  if (hits > held || (hits > 0 && ended > 0)) return []
+  // Nobody knows how the held calls would have ended: the run lets go of them.
   if (held > 0)
     return [`no call that was hit has ended: ${held} were held still when the faults were cleared`]
   const own = sum(({ discovery }) => discovery.hits)
