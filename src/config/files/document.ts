@@ -1,9 +1,19 @@
-import { type Alias, type Document, isNode, LineCounter, type Node, parseDocument, visit } from 'yaml'
+import { type Alias, type Document, isNode, Lexer, LineCounter, type Node, parseDocument, visit } from 'yaml'
 import { isJson, isNamedJson, jsonMistake, type JsonMistake } from './json-mistakes.ts'
 import type { Position } from './origins.ts'
 
 /** Follow-on errors of a broken file say little; these are the first, and enough. */
 const MAX_ERRORS = 10
+
+/** No config holds more values, all aliases expanded. */
+export const MAX_VALUES = 100_000
+
+/** A scalar takes two characters at least, and a value is one scalar besides its name. */
+const MAX_SCALARS = 2 * MAX_VALUES
+
+/** Tokens of the lexer that are no text: a scalar, the begin of a document, an error in a flow. */
+const PLAIN = '\x1f'
+const MARKS: ReadonlySet<string> = new Set([PLAIN, '\x02', '\x18'])
 
 /** A parsed file: nodes that still know where they stand. */
 export interface SourceDocument {
@@ -25,6 +35,8 @@ export function parseSource(file: string, text: string): SourceDocument {
   // YAML takes much that is no JSON, and calls the rest by names that say nothing to who wrote JSON.
   if (mistake !== undefined && isNamedJson(file)) return isUnreadable(mistake)
   const yaml = isJson(file, text) && mistake === undefined ? blankComments(text) : text
+  const fullAt = tooManyAt(yaml)
+  if (fullAt !== undefined) return unreadable(text, fullAt, `holds more than ${MAX_VALUES} values`)
   const document = withoutTraces(() =>
     parseDocument(yaml, {
       lineCounter: lines,
@@ -48,6 +60,23 @@ export function parseSource(file: string, text: string): SourceDocument {
     positionOf: (node) => at(node.range?.[0] ?? 0),
     targetOf: (alias) => targets.get(alias),
   }
+}
+
+/**
+ * Returns the offset of the first scalar that is too many, before the parser makes some 500 bytes of each. A heap that is full may end
+ * the whole process, also that of a thread with a limit of its own.
+ */
+function tooManyAt(yaml: string): number | undefined {
+  if (yaml.length < 2 * MAX_SCALARS) return undefined
+  let offset = 0
+  let left = MAX_SCALARS
+  for (const token of new Lexer().lex(yaml)) {
+    // The lexer marks plain scalars and blocks by a token before them, which stands nowhere in the text.
+    if (token === PLAIN || token[0] === '"' || token[0] === "'") left--
+    if (left < 0) return offset
+    if (!MARKS.has(token)) offset += token.length
+  }
+  return undefined
 }
 
 /** Where each character may be an error, four fifths of the time and most of the memory would go into traces of the stack. */

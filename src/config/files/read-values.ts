@@ -2,7 +2,7 @@ import { type Alias, isAlias, isMap, isScalar, isSeq, type Node, type Pair, type
 import type { ConfigIssue } from '../issues/issues.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
-import type { SourceDocument } from './document.ts'
+import { MAX_VALUES, type SourceDocument } from './document.ts'
 import { type Env, interpolate } from './interpolate.ts'
 import type { Origins, Position } from './origins.ts'
 import { formatPath, type ConfigPath } from './path.ts'
@@ -11,9 +11,6 @@ import { placesOf } from './places.ts'
 
 /** No config is this deep; a loop of aliases is. */
 const MAX_DEPTH = 32
-
-/** No config holds as many values; a bomb of aliases does. */
-const MAX_VALUES = 100_000
 
 /** No config holds as much text, in characters; names count each time that they stand over values. A bomb of long texts holds it. */
 const MAX_TEXT = 4 * 1024 ** 2
