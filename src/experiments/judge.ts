@@ -61,6 +61,14 @@ export function judge(
       verdict: verdictOn(experiment, { control, treatment }, { arms, counts }, alpha, { isOver, areAssumed }),
     }
   })
+  return judgementOf(verdicts, Object.fromEntries([...byArm].map(([arm, units]) => [arm, units.length])))
+}
+
+/** The verdict on an experiment from those on its treatments. */
+function judgementOf(
+  verdicts: readonly { readonly treatment: string; readonly verdict: Verdict }[],
+  units: Judgement['units'],
+): Judgement {
   const decisive =
     verdicts.find(({ verdict }) => verdict.harm) ??
     verdicts.find(({ verdict }) => verdict.result === 'better') ??
@@ -70,7 +78,7 @@ export function judge(
   return {
     verdict: { ...decisive.verdict, ends },
     treatment: decisive.treatment,
-    units: Object.fromEntries([...byArm].map(([arm, units]) => [arm, units.length])),
+    units,
     verdicts: Object.fromEntries(verdicts.map(({ treatment, verdict }) => [treatment, verdict])),
   }
 }
@@ -99,15 +107,8 @@ export function judgeWithOpen(
 ): Judgement | undefined {
   if (!isBounded(experiment.metric)) return undefined
   const control = controlOf(experiment)
-  const ifFailed = (fails: (sample: UnitSample) => boolean) => {
-    const ended = (sample: UnitSample) => (fails(sample) ? failing(sample) : succeeding(sample))
-    const assumed = units.map((sample) => (open.has(sample) ? ended(sample) : sample))
-    return judge(
-      experiment,
-      { units: assumed.filter(({ calls }) => calls > 0), assigned },
-      { isOver, areAssumed: true },
-    )
-  }
+  const ifFailed = (fails: (sample: UnitSample) => boolean) =>
+    judge(experiment, { units: endedAs(units, open, fails), assigned }, { isOver, areAssumed: true })
   const told = (assumed: Judgement, failing: 'control' | 'treatment') =>
     hedged(experiment, assumed, judged, { failing, units, open })
   const worst = ifFailed(({ arm }) => arm === control)
@@ -115,6 +116,16 @@ export function judgeWithOpen(
   if (!isOver) return undefined
   const best = ifFailed(({ arm }) => arm !== control)
   return best.verdict.result === 'better' ? told(best, 'treatment') : undefined
+}
+
+/** Units of which a call has ended, if those that are open end as `fails` says of each of them. */
+function endedAs(
+  units: readonly UnitSample[],
+  open: ReadonlySet<UnitSample>,
+  fails: (sample: UnitSample) => boolean,
+): UnitSample[] {
+  const ended = (sample: UnitSample) => (fails(sample) ? failing(sample) : succeeding(sample))
+  return units.map((sample) => (open.has(sample) ? ended(sample) : sample)).filter(({ calls }) => calls > 0)
 }
 
 /**
@@ -181,9 +192,7 @@ export function judgeUnits(
   { all, cohort, open, assigned }: KnownUnits,
   { isOver }: { readonly isOver: boolean },
 ): Judged {
-  // Of a unit in the cohort a call is under way only where it has been for too long.
-  const units = cohort.map((at) => (all[at]!.underWay > 0 ? failing(all[at]!) : all[at]!))
-  const judgement = judge(experiment, { units, assigned }, { isOver })
+  const judgement = judgeCohort(experiment, { units: cohort.map((at) => all[at]!), assigned }, { isOver })
   const { result } = judgement.verdict
   if ((result !== 'inconclusive' && result !== 'invalid') || open.length === 0)
     return { judgement, isOfAll: false }
@@ -194,6 +203,38 @@ export function judgeUnits(
     { isOver },
   )
   return surely === undefined ? { judgement, isOfAll: false } : { judgement: surely, isOfAll: true }
+}
+
+/**
+ * Judges the cohort. Of a unit in it a call is under way only where nobody waits for it any more: then it counts as one that failed. A
+ * slow call may succeed all the same, so nothing is decided that would be another way round if such calls ended otherwise.
+ */
+function judgeCohort(
+  experiment: Experiment,
+  { units, assigned }: Known,
+  { isOver }: { readonly isOver: boolean },
+): Judgement {
+  const late = new Set(units.filter(({ underWay }) => underWay > 0))
+  const ifFailed = (fails: (sample: UnitSample) => boolean) =>
+    judge(experiment, { units: endedAs(units, late, fails), assigned }, { isOver })
+  const judgement = ifFailed(() => true)
+  if (late.size === 0) return judgement
+  const control = controlOf(experiment)
+  const others = [ifFailed(({ arm }) => arm === control), ifFailed(({ arm }) => arm !== control)]
+  const undecided =
+    `${isOver ? 'inconclusive' : 'not decided yet'}: that depends on how ${late.size} ${wordsFor(experiment)} end, ` +
+    'of which a call has been under way for more than 5 minutes'
+  const verdicts = Object.entries(judgement.verdicts).map(([treatment, verdict]) => {
+    const isSure = others.every(({ verdicts }) => {
+      const { result, harm } = verdicts[treatment]!
+      return result === verdict.result && harm === verdict.harm
+    })
+    const isOpen = verdict.result === 'inconclusive' || verdict.result === 'invalid'
+    if (isSure || isOpen) return { treatment, verdict }
+    const told = { result: 'inconclusive', ends: isOver, harm: false, sentence: undecided } as const
+    return { treatment, verdict: { ...verdict, ...told } }
+  })
+  return judgementOf(verdicts, judgement.units)
 }
 
 /** Most units, and most durations where quantiles are judged, for which a judgement takes less than 50 ms. */

@@ -306,6 +306,28 @@ test('a run that is stopped while units hang says what is sure however they end,
   }
 })
 
+test('a call that takes more than five minutes makes its arm no worse before anybody knows how the call ends', async () => {
+  for (const failed of [false, true]) {
+    const { put, begin, clock, experiments, told } = stage()
+    put([named('one', { minimumUnits: 100 })])
+    const open = Array.from({ length: 400 }, (_, task) => begin(`task ${task}`))
+    const late = open.filter(({ arm }, task) => arm === 'one/treatment' && task % 5 === 0)
+    for (const one of open) if (!late.includes(one)) one.end()
+    await clock.advance(302_000)
+    const { result, harm, sentence } = experiments.get('one')!.run!.judgement.verdict
+    assert.deepEqual([result, harm], ['inconclusive', false])
+    assert.equal(
+      sentence,
+      `not decided yet: that depends on how ${late.length} tasks end, of which a call has been under way for more than 5 minutes`,
+    )
+    for (const { end } of late) end(failed ? rejected : answered)
+    await clock.advance(3_000)
+    const { verdict } = experiments.get('one')!.run!.judgement
+    assert.equal(verdict.result === 'worse', failed, verdict.sentence)
+    assert.equal(told.length, failed ? 2 : 1)
+  }
+})
+
 test('a call that hangs says nothing of how long calls take: a control that hangs makes no treatment slower', async () => {
   const guardrails = [{ metric: 'mean_ms', margin: 10 }] as const
   for (const more of [{ guardrails }, { guardrails, metric: 'mean_ms', minimumEffect: 1 }]) {
