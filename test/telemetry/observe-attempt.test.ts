@@ -83,7 +83,7 @@ test('failures of a tool are at 0 before there is any, or to Prometheus the firs
   const failures = `${NAME}{server="s",tool="known",outcome="transport_error"}`
   assert.deepEqual(changed, [`${failures} 1`])
   assert.ok(before.includes(`${failures} 0`))
-  assert.equal(before.length, 7)
+  assert.equal(before.length, 8)
 })
 
 test('requests that are no tool calls pass without being counted', async () => {

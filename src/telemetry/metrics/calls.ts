@@ -10,13 +10,13 @@ export const calls = {
     'tool_calls_total',
     'Tool calls of agents, by what became of them.',
     ['server', 'tool', 'result', 'arm'],
-    'tools × 7 results × arms',
+    'tools × 7 results, of which 5 begin at 0, × arms',
   ),
   toolCallVerdicts: counter(
     'tool_call_verdicts_total',
     'Tool calls of agents, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict', 'arm'],
-    'tools × 15 pairs of outcome and verdict × arms',
+    'tools × 15 pairs of outcome and verdict, of which 9 begin at 0, × arms',
   ),
   toolCallDuration: histogram(
     'tool_call_duration_seconds',
@@ -42,7 +42,7 @@ export const calls = {
     'upstream_attempts_total',
     'Tries of tool calls at a server, by what became of them and, if a reply came, how good it was.',
     ['server', 'tool', 'outcome', 'verdict', 'arm'],
-    'tools × 14 pairs of outcome and verdict, of which 7 begin at 0, × arms',
+    'tools × 14 pairs of outcome and verdict, of which 8 begin at 0, × arms',
   ),
   intents: counter(
     'intents_total',

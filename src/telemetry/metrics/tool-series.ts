@@ -121,7 +121,8 @@ interface CallSeries {
  * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
  * an increase takes two readings. So these begin at 0, with the first attempt of their tool in an arm or in none.
  */
-const BORN_TOGETHER = [
+const ATTEMPTS_BORN_TOGETHER = [
+  ['returned', 'unchecked'],
   ['returned', 'correct'],
   ['returned', 'schema_invalid'],
   ['returned', 'partial_silent'],
@@ -130,6 +131,9 @@ const BORN_TOGETHER = [
   ['timeout', ''],
   ['transport_error', ''],
 ] as const
+
+/** The same of calls: else ratios of calls, and of attempts to calls, would leave out what those of attempts do not. */
+const CALLS_BORN_TOGETHER = [...ATTEMPTS_BORN_TOGETHER, ['rejected', '']] as const
 
 /** The series of one tool: those of calls in no arm, and those of each arm. */
 class OneTool {
@@ -205,7 +209,7 @@ class ArmSeries {
   }
 
   countCall(result: string, verdict: string): void {
-    const series = this.#calls.get(result)?.get(verdict) ?? this.#addCalls(result, verdict)
+    const series = this.#calls.get(result)?.get(verdict) ?? this.#callsOf(result, verdict)
     series.calls.value++
     series.verdicts.value++
   }
@@ -216,8 +220,14 @@ class ArmSeries {
   }
 
   #attemptsOf(outcome: string, verdict: string): Series {
-    if (this.#attempts.size === 0) for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
+    if (this.#attempts.size === 0)
+      for (const [end, quality] of ATTEMPTS_BORN_TOGETHER) this.#addAttempts(end, quality)
     return this.#attempts.get(outcome)?.get(verdict) ?? this.#addAttempts(outcome, verdict)
+  }
+
+  #callsOf(result: string, verdict: string): CallSeries {
+    if (this.#calls.size === 0) for (const [end, quality] of CALLS_BORN_TOGETHER) this.#addCalls(end, quality)
+    return this.#calls.get(result)?.get(verdict) ?? this.#addCalls(result, verdict)
   }
 
   #addAttempts(outcome: string, verdict: string): Series {

@@ -88,7 +88,7 @@ test('ten thousand tools that a server lists are as many series as are allowed, 
     all.reduce((sum, each) => sum + each),
     10_000,
   )
-  assert.deepEqual([metrics.toolCalls.size, metrics.toolCallDuration.size], [501, 501])
+  assert.deepEqual([metrics.toolCalls.size, metrics.toolCallDuration.size], [5 * 501, 501])
 })
 
 test('names with commas do not run together, though prom-client keys series by strung labels', async () => {
@@ -115,6 +115,33 @@ test('however many tools go, each metric is asked to forget once', () => {
   tools.forget('s')
   assert.ok(asked.length > 0)
   assert.equal(new Set(asked).size, asked.length)
+})
+
+test('a good reply, a failure and a rejection are at 0 before there is any: calls and attempts lose only their first', async () => {
+  const { metrics } = setUp()
+  const ends = [
+    ['returned', 'unchecked'],
+    ['rpc_error', 'rpc_error'],
+    ['timeout', ''],
+    ['transport_error', ''],
+  ] as const
+  const tool = metrics.tools.of('s', 't', () => true)
+  tool.countCall('returned', 'tool_error', '', 0.1)
+  tool.countAttempt('returned', 'tool_error', '')
+  const before = (await metrics.registry.metrics()).split('\n')
+  for (const [outcome, verdict] of ends) {
+    tool.countCall(outcome, verdict, '', 0.1)
+    tool.countAttempt(outcome, verdict, '')
+  }
+  tool.countCall('rejected', '', '', 0.1)
+  for (const [name, ended] of [
+    ['tool_call_verdicts_total', 5],
+    ['upstream_attempts_total', 4],
+  ] as const) {
+    const grown = (await exposedBy(metrics, `breakwater_${name}`)).filter((line) => !before.includes(line))
+    assert.equal(grown.length, ended)
+    for (const line of grown) assert.ok(before.includes(line.replace(/ 1$/, ' 0')), line)
+  }
 })
 
 test('calls, attempts and durations of each arm have series of their own', async () => {
