@@ -264,7 +264,7 @@ function exposureBlocks({ looks, arms, minimumUnits }: Report): Block[] {
 function metricBlocks(report: Report): Block[] {
   const treatments = treatmentsOf(report)
   return [
-    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. p-values belong to these intervals, and are adjusted for all metrics (Holm). The metric in bold decides.',
+    'Intervals are those of 95 % for one look; the verdict goes by a sequence that holds at all looks together. The p-value of each interval is adjusted for all metrics (Holm): it may be above 0.05 where the interval leaves 0 out. The metric in bold decides.',
     ...treatments.flatMap((treatment): Block[] => [
       ...(treatments.length > 1 ? [{ heading: `${treatment} against ${report.control}` }] : []),
       { table: metricTable(report, treatment) },
@@ -274,7 +274,7 @@ function metricBlocks(report: Report): Block[] {
 
 function metricTable({ metrics, control }: Report, treatment: string): Table {
   return {
-    head: ['metric', control, treatment, 'difference', '95 % interval', 'p'],
+    head: ['metric', control, treatment, 'difference', '95 % interval', 'adjusted p'],
     rows: metrics.map((metric) => {
       const { name, unit, decides, values, differences } = metric
       const difference = differences[treatment]!

@@ -136,6 +136,11 @@ test('a p-value is below 0.05 exactly where its interval of 95 % leaves 0 out', 
   }
 })
 
+test('the table calls its p-values adjusted: beside one above 0.05 an interval may leave 0 out', () => {
+  const report = simulated({ experiment: { arms }, failing: { control: 0.07 }, tasks: 60 })
+  assert.match(section(markdownOf(report), 'Metrics').join('\n'), /^\| metric .*\| adjusted p \|$/m)
+})
+
 test('calls that were rejected have a row of their own', () => {
   const facts = simulatedFacts({ experiment: { arms }, failing: {}, tasks: 60 })
   for (const unit of facts.run!.units) if (unit.arm === 'steady') unit.eligible--
