@@ -123,7 +123,7 @@ test('how a run stands is told every five seconds, or where somebody watches eac
 test('a run in which nothing was injected is invalid, and says what may be the reason', async () => {
   for (const [decided, mode, why] of [
     [0, 'act', /traffic/],
-    [7, 'act', /14 calls.*--allow-writes/],
+    [7, 'act', /14 calls.*none was drawn.*--allow-writes/],
     [7, 'shadow', /shadow/],
   ] as const) {
     const gateway = new FakeGateway()

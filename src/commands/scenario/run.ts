@@ -374,6 +374,6 @@ function without(faults: readonly Injected[], mode: string): string[] {
     return [
       `nothing was injected: in ${unfit} of ${decided} calls that matched there was nothing for the fault to do, such as no text that is long enough`,
     ]
-  const hint = 'tools that are not known to be read-only are hit only with --allow-writes'
-  return [`nothing was injected into ${decided} calls that matched; ${hint}`]
+  const reasons = 'none was drawn while the faults were active, or the tools may write (--allow-writes)'
+  return [`nothing was injected into ${decided} calls that matched: ${reasons}`]
 }
