@@ -1,6 +1,8 @@
 import type { Status } from '../chaos/control/status.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import { Cancellation } from '../mesh/cancel.ts'
+import type { Verdict } from '../mesh/call.ts'
+import { wrongVerdicts } from '../mesh/classify.ts'
 import { type Clock, keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
@@ -21,7 +23,8 @@ const options = {
 const usage = `breakwater status
 
   How a running gateway is: its servers, the breakers that are not closed, the faults that are armed, and the tool
-  calls since it started; with --watch also those of each second.
+  calls since it started, with those that failed: no reply, an error, or a reply that is known to be wrong; with --watch
+  also those of each second.
 
 ${optionLines(options)}
 
@@ -95,7 +98,7 @@ interface SeenBreaker {
   readonly nextProbeInMs?: number
 }
 
-/** Tool calls of one server since the gateway started; those that failed through no fault of their callers' too. */
+/** Tool calls of one server since the gateway started; `failed` are those that went wrong as their agents saw it, through no fault of theirs. */
 interface Calls {
   readonly all: number
   readonly failed: number
@@ -136,21 +139,23 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
   }
 }
 
-/** Results of calls that did not fail, or whose callers are to blame. */
-const harmless = new Set(['returned', 'cancelled', 'caller_error'])
+/** What became of calls that say nothing of servers: their agents gave them up, or got them wrong. */
+const ofAgents = new Set(['cancelled', 'caller_error'])
 
 /** Reads the tool calls of each server out of what Prometheus would scrape. */
 export function callsIn(metrics: string): Record<string, Calls> {
   const calls: Record<string, { all: number; failed: number }> = {}
   for (const line of metrics.split('\n')) {
-    if (!line.startsWith('breakwater_tool_calls_total{')) continue
-    const server = /[{,]server="([^"]*)"/.exec(line)?.[1]
-    const result = /[{,]result="([^"]*)"/.exec(line)?.[1]
+    if (!line.startsWith('breakwater_tool_call_verdicts_total{')) continue
+    const [server, outcome, verdict] = ['server', 'outcome', 'verdict'].map(
+      (label) => new RegExp(`[{,]${label}="([^"]*)"`).exec(line)?.[1],
+    )
     const count = Number(/\}\s+(\S+)/.exec(line)?.[1])
-    if (server === undefined || result === undefined || !Number.isFinite(count)) continue
+    if (server === undefined || outcome === undefined || !Number.isFinite(count)) continue
     const sum = (calls[server] ??= { all: 0, failed: 0 })
     sum.all += count
-    if (!harmless.has(result)) sum.failed += count
+    const isWrong = outcome !== 'returned' || wrongVerdicts.has(verdict as Verdict)
+    if (isWrong && !ofAgents.has(outcome)) sum.failed += count
   }
   return calls
 }
