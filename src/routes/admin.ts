@@ -157,7 +157,14 @@ function registerOperator(app: FastifyInstance, operator: Operator, store: State
       // By the default set an operator means all calls, those in the arms of experiments too.
       .filter(([key]) => set === DEFAULT_SET || key.set === set)
     if (states.length === 0) {
-      const error = `no ${noun} of ${server.slice(0, 64)}/${tool.slice(0, 128)} yet: it begins with the first call`
+      const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
+      // Rows that are shown beside those of this kind obey nobody.
+      const isShown = [...shown]
+        .flatMap((one) => store.list<Observable>(one).flatMap(rowsOf))
+        .some((row) => row.server === server && row.tool === tool)
+      const error = isShown
+        ? `${named} is no ${noun}: nobody opens or closes it by hand`
+        : `no ${noun} of ${named} yet: it begins with the first call`
       return reply.code(404).send({ error })
     }
     const target = { set, server, tool: tool === OTHER ? undefined : tool }

@@ -165,7 +165,8 @@ test('the gate of a server is listed beside the breakers of its tools, and obeys
     gates.map(({ set, server, state, waiting }) => [set, server, state, waiting]),
     [['default', 's', 'closed', 0]],
   )
-  assert.equal((await order('s/*')).status, 404)
+  const { status, body: refused } = await order('s/*')
+  assert.deepEqual([status, refused.error], [404, 's/* is no breaker: nobody opens or closes it by hand'])
 })
 
 test('an order for one set leaves the others alone', async (t) => {
