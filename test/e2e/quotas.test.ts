@@ -295,3 +295,19 @@ test('a session that never answers leaves room for the questions to others at it
   await other.post(answer)
   await reader.next('the call ends', ({ result }) => JSON.stringify(result ?? '').includes('accept'))
 })
+
+test('hundreds of calls that wait for their agents leave their server sockets for the calls of others', async () => {
+  const { url } = await askingServer()
+  const limits = { perClient: { pendingInputs: 1_000 } }
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  await gateway.waitFor('up', 'raw')
+  for (let session = 0; session < 2; session++) {
+    const silent = await RawClient.open(gateway.mcp('raw'), canAnswer)
+    for (let round = 0; round < 13; round++)
+      await Promise.all(Array.from({ length: 10 }, (_, n) => asked(silent, `${round} ${n}`)))
+  }
+  const other = await RawClient.open(gateway.mcp('raw'), canAnswer)
+  const { reader, answer } = await asked(other, 'other')
+  await other.post(answer)
+  await reader.next('the call ends', ({ result }) => JSON.stringify(result ?? '').includes('accept'))
+})

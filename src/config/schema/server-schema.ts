@@ -187,9 +187,9 @@ export const httpServer = z
       .int()
       .min(1)
       .max(4_096)
-      .default(256)
+      .default(4_096)
       .describe(
-        'Sockets for calls, per replica; notifications and cancellations have up to 16 of their own.',
+        'Sockets for calls, per replica; notifications and cancellations have up to 16 of their own. A call keeps its socket while it waits for its agent or hangs, and holds no slot of the bulkhead then: a small number lets such calls keep out all others. `policies.bulkhead` limits the load.',
       ),
     tls: tls.optional(),
     passthrough: z
