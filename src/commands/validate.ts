@@ -1,9 +1,14 @@
 import type { Env } from '../config/files/interpolate.ts'
 import { formatIssue } from '../config/issues/issues.ts'
+import type { KnownTools } from '../config/issues/rules.ts'
 import { loadConfig } from '../config/load.ts'
+import { isLoopback, parseAddress } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
+import { Cancellation } from '../mesh/cancel.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import { plain } from '../telemetry/colours.ts'
 import { Misuse, optionLines, type Output, runCommand } from './arguments.ts'
+import { controlAt } from './chaos/control.ts'
 import { configNames, findConfig, noConfig } from './find-config.ts'
 
 const options = {
@@ -13,7 +18,8 @@ const options = {
 const usage = `breakwater validate [FILE]
 
   Checks a config and prints all that is wrong with it, with lines; FILE is the first of
-  ${configNames.join(', ')} unless given. Exit code 0 when it can be used, else 1.
+  ${configNames.join(', ')} unless given. Where a gateway runs at its control port on this
+  machine, its servers say whether there are the tools that policies and faults match. Exit code 0 when it can be used, else 1.
 
 ${optionLines(options)}`
 
@@ -30,11 +36,49 @@ export function validate(args: readonly string[], out: Output, env: Env): Promis
 }
 
 async function check(file: string, out: Output, env: Env): Promise<number> {
-  const loaded = await loadConfig(file, env)
+  const read = await loadConfig(file, env)
+  const known = read.ok ? await knownTools(read.config, env) : undefined
+  const loaded = known === undefined ? read : await loadConfig(file, env, known.tools)
   for (const issue of loaded.ok ? loaded.warnings : loaded.errors) out.stderr(formatIssue(issue))
-  if (loaded.ok) out.stdout(`${file} is ${(out.paint ?? plain)('good', 'valid')}: ${summary(loaded.config)}`)
-  else out.stderr(`${file} is not valid: ${count(loaded.errors.length, 'error')}`)
+  if (loaded.ok) {
+    out.stdout(`${file} is ${(out.paint ?? plain)('good', 'valid')}: ${summary(loaded.config)}`)
+    if (known !== undefined) out.stdout(`  tools are those that the gateway at ${known.base} knows`)
+  } else out.stderr(`${file} is not valid: ${count(loaded.errors.length, 'error')}`)
   return loaded.ok ? 0 : 1
+}
+
+/**
+ * The tools of servers of this name that are up at the gateway which runs at the control port. Undefined when nothing matches tools,
+ * when the port is not on this machine, or when it does not answer within two seconds.
+ */
+async function knownTools(
+  { gateway, mcpServers, policies, chaos }: Config,
+  env: Env,
+): Promise<{ readonly base: string; readonly tools: KnownTools } | undefined> {
+  const matched = [...policies.overrides, ...chaos.faults].flatMap(({ match }) => match?.tool ?? [])
+  const address = parseAddress(gateway.control)
+  if (matched.length === 0 || address === undefined || !isLoopback(address.host)) return undefined
+  const base = `http://${gateway.control}`
+  const hurry = new Cancellation()
+  hurry.abort('it may hang')
+  const control = controlAt({ base, token: undefined, env, hurry })
+  const listed = await control({ method: 'GET', path: '/admin/servers' })
+  if (!listed.ok || !Array.isArray(listed.value)) return undefined
+  const tools = new Map<string, readonly string[]>()
+  for (const server of listed.value as unknown[]) {
+    const name = isObject(server) && server.state === 'up' ? server.name : undefined
+    if (typeof name !== 'string' || !Object.hasOwn(mcpServers, name)) continue
+    const one = await control({ method: 'GET', path: `/admin/servers/${encodeURIComponent(name)}` })
+    const entries: unknown = one.ok && isObject(one.value) ? one.value.tools : undefined
+    if (!Array.isArray(entries)) continue
+    tools.set(
+      name,
+      entries.flatMap((entry: unknown) =>
+        isObject(entry) && typeof entry.key === 'string' ? [entry.key] : [],
+      ),
+    )
+  }
+  return tools.size === 0 ? undefined : { base, tools }
 }
 
 function summary({ mcpServers, policies }: Config): string {

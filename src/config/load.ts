@@ -21,7 +21,7 @@ import { configHash } from './hash.ts'
 import { clientFindings } from './issues/client-findings.ts'
 import { explain } from './issues/explain.ts'
 import { type ConfigFinding, type ConfigIssue, sortIssues } from './issues/issues.ts'
-import { brokenRules, warningsOf } from './issues/rules.ts'
+import { brokenRules, type KnownTools, warningsOf } from './issues/rules.ts'
 import { coerce } from './schema/coerce.ts'
 import { isPlainMap } from './schema/plain-map.ts'
 import { type Config, config as schema } from './schema/schema.ts'
@@ -50,9 +50,12 @@ export type Loaded =
       readonly files: FilesRead
     }
 
-/** Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. */
-export async function loadConfig(path: string, env: Env): Promise<Loaded> {
-  return remembered(await readConfig(path, env))
+/**
+ * Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. `tools`: what servers
+ * are known to have; of the others nothing is said of tools.
+ */
+export async function loadConfig(path: string, env: Env, tools?: KnownTools): Promise<Loaded> {
+  return remembered(await readConfig(path, env, {}, tools))
 }
 
 /** What was read of a config, by whoever has read it. */
@@ -66,9 +69,15 @@ export interface ReadConfig {
  * The same for somebody who hands it on: it is for the last one to have it `remembered`. Rejects with `TooMuch` when there is more
  * than the allowance.
  */
-export async function readConfig(path: string, env: Env, bounds: Bounds = {}): Promise<ReadConfig> {
+export async function readConfig(
+  path: string,
+  env: Env,
+  bounds: Bounds = {},
+  tools?: KnownTools,
+): Promise<ReadConfig> {
   const sources = await readSources(path, env, bounds)
-  return { loaded: await withFitFiles(loaded(path, sources), sources), interpolated: sources.interpolated }
+  const read = await withFitFiles(loaded(path, sources, tools), sources)
+  return { loaded: read, interpolated: sources.interpolated }
 }
 
 /** A config whose TLS files can be read when the config comes into force; or which of them are no files, and never will be. */
@@ -134,7 +143,7 @@ function shown(
   }))
 }
 
-function loaded(path: string, sources: Sources): Loaded {
+function loaded(path: string, sources: Sources, tools?: KnownTools): Loaded {
   const { value, files, texts, origins, issues, leftOut } = sources
   const watched = new Map(files.map((file) => [resolve(file), digestOf(texts.get(file)!)]))
   const failed = (errors: readonly ConfigIssue[]): Loaded => ({
@@ -169,7 +178,7 @@ function loaded(path: string, sources: Sources): Loaded {
       report('warning', { path: at, at: 'key', message: 'is disabled, and left out' }, origins, {}),
     ),
     ...clientFindings(typed, settings).map((finding) => report('warning', finding, origins, {})),
-    ...warningsOf(config).map((finding) => report('warning', finding, origins, config.mcpServers)),
+    ...warningsOf(config, tools).map((finding) => report('warning', finding, origins, config.mcpServers)),
   ]
   return { ok: true, config, warnings: shown(warnings, sources), files: watched, hash: configHash(config) }
 }

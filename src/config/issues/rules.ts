@@ -166,13 +166,15 @@ function fallbackOf(server: string, tool: string, { defaults, overrides }: Polic
 function faultFindings(
   { chaos, experiments, mcpServers }: Config,
   severity: 'error' | 'warning',
+  tools: KnownTools = new Map(),
 ): ConfigFinding[] {
   if (chaos.faults.length === 0) return []
   const servers = Object.entries(mcpServers).map(([name, server]) => {
     const own = server.era === 'auto' ? undefined : server.era
     const era = server.type === 'sse' ? ('legacy' as const) : own
     const address = server.type === 'stdio' ? undefined : serverAddress(server.urls)
-    return { name, kind: { transport: server.type, era, address }, protected: server.protected }
+    const kind = { transport: server.type, era, address }
+    return { name, kind, protected: server.protected, tools: tools.get(name) ?? [] }
   })
   return targetFindings(chaos.faults, { servers, arms: armNames(experiments) }, types)
     .filter((finding) => finding.severity === severity)
@@ -245,16 +247,19 @@ export function indivisible(
   return [...new Set(found)]
 }
 
+/** The names of the tools of servers, as far as these are known. */
+export type KnownTools = ReadonlyMap<string, readonly string[]>
+
 /** What is allowed and yet hardly meant. */
-export function warningsOf(config: Config): ConfigFinding[] {
+export function warningsOf(config: Config, tools: KnownTools = new Map()): ConfigFinding[] {
   return [
     ...noServers(config),
     ...leftOut(config),
     ...renamed(config),
     ...bareVariables(config),
-    ...idleOverrides(config),
+    ...idleOverrides(config, tools),
     ...idleSettings(config),
-    ...faultFindings(config, 'warning'),
+    ...faultFindings(config, 'warning', tools),
   ]
 }
 
@@ -296,7 +301,7 @@ function bareVariables({ mcpServers }: Config): ConfigFinding[] {
   })
 }
 
-function idleOverrides({ mcpServers, policies }: Config): ConfigFinding[] {
+function idleOverrides({ mcpServers, policies }: Config, tools: KnownTools): ConfigFinding[] {
   const names = Object.keys(mcpServers)
   return policies.overrides.flatMap(({ match, ...settings }, index) => {
     const findings: ConfigFinding[] = []
@@ -312,6 +317,13 @@ function idleOverrides({ mcpServers, policies }: Config): ConfigFinding[] {
     if (tool !== undefined && method !== undefined && !glob(method)('tools/call')) {
       const message = 'never matches: only calls of the method tools/call have a tool'
       findings.push({ path: [...path, 'match', 'method'], at: 'value', message })
+    }
+    const meant = names.filter(glob(server ?? '*'))
+    const known = meant.map((name) => tools.get(name) ?? [])
+    if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
+      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one`
+      if (!known.flat().some(glob(tool)))
+        findings.push({ path: [...path, 'match', 'tool'], at: 'value', message })
     }
     if (Object.keys(settings).length === 0) findings.push({ path, at: 'key', message: 'sets no policy' })
     return findings

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { validate } from '../../src/commands/validate.ts'
+
+/** A control port of a gateway with these servers, by name; those without tools are down. Resolves to its address. */
+async function controlPort(
+  t: TestContext,
+  servers: Readonly<Record<string, readonly string[]>>,
+): Promise<string> {
+  const answers: Record<string, unknown> = {
+    '/admin/servers': Object.entries(servers).map(([name, tools]) => ({
+      name,
+      state: tools.length > 0 ? 'up' : 'down',
+    })),
+  }
+  for (const [name, tools] of Object.entries(servers))
+    answers[`/admin/servers/${name}`] = { name, tools: tools.map((key) => ({ key })) }
+  const server = createServer((request, response) => {
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify(answers[request.url ?? ''] ?? {}))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`
+}
+
+/** Validates a config whose policies and faults match the tool `reed`. Resolves to the exit code and all lines. */
+async function validating(t: TestContext, control: string) {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const file = join(folder, 'breakwater.yaml')
+  const lines = [
+    `gateway: { environment: test, control: '${control}' }`,
+    'mcpServers: { files: { command: files }, away: { command: away } }',
+    'policies:',
+    '  overrides:',
+    '    - match: { server: files, tool: reed }',
+    '      effect: read_only',
+    '    - match: { tool: reed }',
+    '      effect: read_only',
+    'chaos:',
+    '  faults:',
+    '    - { name: typo, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: reed } }',
+    '    - { name: fits, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: re* } }',
+  ]
+  await writeFile(file, lines.join('\n'))
+  const said: string[] = []
+  const hear = (line: string) => void said.push(line)
+  const code = await validate([file], { stdout: hear, stderr: hear }, { BREAKWATER_TOKEN: 'a-token' })
+  return { code, said: said.map((line) => line.replaceAll(file, 'FILE')) }
+}
+
+test('where a gateway runs, matches of tools that its servers do not have are told, with their lines', async (t) => {
+  const { code, said } = await validating(t, await controlPort(t, { files: ['read', 'write'], away: [] }))
+  assert.equal(code, 0)
+  const idle = said.filter((line) => line.includes('matches no tool'))
+  assert.equal(idle.length, 2, said.join('\n'))
+  assert.match(
+    idle[0]!,
+    /^FILE:5:\d+ +policies\.overrides\[0\]\.match\.tool.*"reed" matches no tool of files/,
+  )
+  assert.match(idle[1]!, /^FILE:11:\d+ +chaos\.faults\[0\]\.match\.tool.*"reed" matches no tool of files/)
+})
+
+test('without a gateway, or where its servers are down, nothing is said of tools', async (t) => {
+  for (const control of [await controlPort(t, { files: [], away: [] }), '127.0.0.1:9']) {
+    const { code, said } = await validating(t, control)
+    assert.equal(code, 0)
+    assert.doesNotMatch(said.join('\n'), /tool/)
+  }
+})
