@@ -12,6 +12,7 @@ import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
 import { processRegistry } from '../telemetry/metrics/process.ts'
 import {
+  beginArms,
   collectExperiments,
   collectInFlight,
   collectStates,
@@ -72,6 +73,7 @@ function collect(parts: MetricsParts): void {
   collectInFlight(metrics)
   collectStates(metrics, state)
   collectExperiments(metrics, experiments.runs())
+  beginArms(metrics, experiments.runs())
   collectHealth(parts)
   metrics.serverUp.reset()
   metrics.serverTools.reset()

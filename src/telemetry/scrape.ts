@@ -1,3 +1,4 @@
+import { matcher } from '../mesh/match.ts'
 import { DEFAULT_SET } from '../mesh/settings.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { states } from '../policies/descriptions.ts'
@@ -43,9 +44,33 @@ const listed = () => true
 
 /** The experiments of the config, each with its run of now or else its last one, as far as telemetry reads them. */
 export type ExperimentRuns = readonly {
-  readonly experiment: { readonly name: string; readonly arms: Readonly<Record<string, unknown>> }
+  readonly experiment: {
+    readonly name: string
+    readonly arms: Readonly<Record<string, unknown>>
+    readonly match?: { readonly server?: string | undefined; readonly tool?: string | undefined } | undefined
+  }
   readonly run: { readonly samples: Samples; readonly end: object | undefined } | undefined
 }[]
+
+/**
+ * Begins the series of the arms that run, so that an arm without a failure, or without a call, is at 0. Those of experiments that do not
+ * run get none. An arm gets at most as many as the tools have that were called.
+ */
+export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs: ExperimentRuns): void {
+  const ofConfig = new Map(
+    runs.flatMap((listed) =>
+      Object.keys(listed.experiment.arms).map((arm) => [`${listed.experiment.name}/${arm}`, listed]),
+    ),
+  )
+  for (const arm of arms.names) {
+    // Those of a guarded run are in no config, and there only while it runs.
+    const listed = ofConfig.get(arm)
+    if (listed !== undefined && (listed.run === undefined || listed.run.end !== undefined)) continue
+    const { server, tool } = listed?.experiment.match ?? {}
+    const takes = matcher({ server, tool })
+    tools.begin(arm, (of, called) => takes(of, 'tools/call', called))
+  }
+}
 
 /** What calls of a run came to, in calls. */
 interface Samples {

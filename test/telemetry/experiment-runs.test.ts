@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Room, Samples } from '../../src/experiments/samples.ts'
-import { collectExperiments, type ExperimentRuns } from '../../src/telemetry/scrape.ts'
+import { beginArms, collectExperiments, type ExperimentRuns } from '../../src/telemetry/scrape.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 const experiment = { name: 'ab', arms: { a: 'default', b: 'bold' } }
@@ -72,4 +72,50 @@ test('one that has never run is at 0, and one that has left the config is not th
   assert.equal(zeroes.length, 1 + 2 + 5)
   for (const line of zeroes) assert.match(line, / 0$/)
   assert.deepEqual(await lines([]), [])
+})
+
+test('the arms of what runs begin at 0, for each tool that was called and that they may take calls of', async () => {
+  const metrics = createMetrics()
+  const listed = () => true
+  for (const tool of ['read', 'write'])
+    metrics.tools.of('files', tool, listed).countCall('returned', 'correct', '', 1)
+  metrics.tools.of('search', 'query', listed).countCall('returned', 'correct', '', 1)
+  metrics.arms.follow(['ab/a', 'ab/b', 'idle/a', 'idle/b', 'guarded/control'])
+  const samples = new Samples(new Room())
+  const runs: ExperimentRuns = [
+    {
+      experiment: { ...experiment, match: { server: 'files', tool: 're*' } },
+      run: { samples, end: undefined },
+    },
+    { experiment: { name: 'idle', arms: { a: 'default', b: 'bold' } }, run: undefined },
+  ]
+  const zeros = async () => {
+    beginArms(metrics, runs)
+    const text = await metrics.registry.metrics()
+    const seen = (text.match(/^breakwater_\w+\{.*arm="[^"]+".*$/gm) ?? []).filter(
+      (line) => !line.includes('_bucket{'),
+    )
+    const byArm = new Map<string, string[]>()
+    for (const line of seen) {
+      const arm = /arm="([^"]+)"/.exec(line)![1]!
+      byArm.set(arm, [...(byArm.get(arm) ?? []), line])
+    }
+    return byArm
+  }
+  const byArm = await zeros()
+  assert.deepEqual([...byArm.keys()].sort(), ['ab/a', 'ab/b', 'guarded/control'])
+  const lines = byArm.get('ab/a')!
+  assert.ok(
+    lines.every((line) => line.includes('tool="read"') && line.endsWith(' 0')),
+    lines.join('\n'),
+  )
+  // A call and how good it was, seven ends of an attempt, and the sum and the count of durations.
+  assert.equal(lines.length, 11, lines.join('\n'))
+  assert.equal(byArm.get('guarded/control')!.length, 33)
+  metrics.tools.of('files', 'read', listed).countCall('returned', 'correct', 'ab/a', 1)
+  const after = (await zeros()).get('ab/a')!
+  assert.ok(
+    after.includes('breakwater_tool_calls_total{server="files",tool="read",result="returned",arm="ab/a"} 1'),
+  )
+  assert.equal(after.length, 11, 'what has begun is not begun again')
 })

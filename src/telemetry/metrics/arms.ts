@@ -24,6 +24,11 @@ export class ArmsInForce {
     return this.#names.has(arm)
   }
 
+  /** All that there are. */
+  get names(): Iterable<string> {
+    return this.#names
+  }
+
   /** A config with these arms is in force from now on. */
   follow(names: Iterable<string>): void {
     const before = this.#names

@@ -49,6 +49,12 @@ export class ToolSeries {
     return known?.tools.get(tool) ?? this.#first(server, tool, known, isListed)
   }
 
+  /** Begins the series of an arm at 0, of the tools that were called so far and that it may take calls of. */
+  begin(arm: string, takes: (server: string, tool: string) => boolean): void {
+    for (const [server, { tools }] of this.#servers)
+      for (const [tool, series] of tools) if (takes(server, tool)) series.begin(arm)
+  }
+
   /** Removes what there is of arms that are gone. */
   forgetArms(isGone: (arm: string) => boolean): void {
     for (const { tools, other } of this.#servers.values())
@@ -119,7 +125,8 @@ interface CallSeries {
 
 /**
  * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
- * an increase takes two readings. So these begin at 0, with the first attempt of their tool in an arm or in none.
+ * an increase takes two readings. So these begin at 0: with the first attempt of their tool
+ * in no arm, and in an arm as soon as that runs and the tool has been called.
  */
 const ATTEMPTS_BORN_TOGETHER = [
   ['returned', 'unchecked'],
@@ -174,6 +181,11 @@ class OneTool {
     series.countAttempt(outcome, verdict)
   }
 
+  /** Begins the series of an arm at 0; one that has begun stays as it is. */
+  begin(arm: string): void {
+    if (!this.#arms.has(arm)) this.#in(arm).begin()
+  }
+
   /** Counts no more in series of arms that are gone. */
   forgetArms(isGone: (arm: string) => boolean): void {
     for (const arm of this.#arms.keys()) if (isGone(arm)) this.#arms.delete(arm)
@@ -206,6 +218,13 @@ class ArmSeries {
 
   get duration(): HistogramSeries {
     return (this.#duration ??= this.#metrics.toolCallDuration.series(this.#labels))
+  }
+
+  /** Begins, at 0, what arms are compared by. */
+  begin(): void {
+    this.#addCalls('returned', 'correct')
+    for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
+    void this.duration
   }
 
   countCall(result: string, verdict: string): void {
