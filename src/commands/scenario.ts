@@ -19,7 +19,15 @@ import {
   type Scenario,
   scenarioNames,
 } from './scenario/library.ts'
-import { asJson, exitCodeOf, introduce, judged, report, reportAll, type Result } from './scenario/result.ts'
+import {
+  asJson,
+  exitCodeOf,
+  introduce,
+  judgedRun,
+  report,
+  reportAll,
+  type Result,
+} from './scenario/result.ts'
 import { runScenario } from './scenario/run.ts'
 import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
 import { onSignals } from './wrap/signals.ts'
@@ -174,20 +182,13 @@ async function runOne(
         `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${leftOut.length} servers)`,
       )
     const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
-    const { faults, flaws, evidence, seed } = await runScenario(
-      scenario,
-      { ...aim, hit, others, durationMs },
-      parts,
-    )
-    const isValid = flaws.length === 0 && evidence !== undefined
-    const checks = isValid ? judged(assertionsOf(scenario.assert), evidence) : []
+    const run = await runScenario(scenario, { ...aim, hit, others, durationMs }, parts)
     return {
       ...common,
-      checks,
-      flaws,
-      faults,
+      ...judgedRun(run, assertionsOf(scenario.assert)),
+      faults: run.faults,
       traffic: traffic?.report,
-      seed,
+      seed: run.seed,
       servers: hit,
       tookMs: tookMs(),
     }

@@ -3,6 +3,8 @@ import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
 import { test } from 'node:test'
 import { aimed, type Scenario } from '../../src/commands/scenario/library.ts'
 import { ControlError, countersIn, faultsAt } from '../../src/commands/scenario/gateway.ts'
+import { assertionsOf } from '../../src/commands/scenario/assertions.ts'
+import { judgedRun, statusOf } from '../../src/commands/scenario/result.ts'
 import { type OwnTraffic, runScenario } from '../../src/commands/scenario/run.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -61,6 +63,39 @@ test('a run all of whose hits are held still at its end proves nothing', async (
   await pass(clock, 11)
   const held = /^no call that was hit has ended: 6 were held still when the faults were cleared$/
   assert.match((await run).flaws.join(), held)
+})
+
+test('a run all of whose faults came too late says so', async () => {
+  const gateway = new FakeGateway()
+  gateway.counts = { ...counts, ...newFaultCounts(), decided: 4, injected: 3, notReached: 3 }
+  const { clock, run } = start(gateway)
+  await pass(clock, 11)
+  assert.deepEqual((await run).flaws, [
+    'no call was hit: the 6 that were to be hit were over before the faults took effect',
+  ])
+})
+
+test('a run that fails is invalid where its faults changed nothing, and failed where they did', async () => {
+  const claims = { fates: { surfaced: { atLeast: 1 } } }
+  const judgedWith = async (more: object) => {
+    const gateway = new FakeGateway()
+    gateway.counts = { ...counts, masked: 5, surfaced: 0, escaped: 0, ...more }
+    const { clock, run } = start(gateway, { assert: claims })
+    await pass(clock, 11)
+    return judgedRun(await run, assertionsOf(claims))
+  }
+  const idle = await judgedWith({})
+  assert.deepEqual(idle.flaws, [
+    'the faults hit 10 calls and changed neither the outcome nor the time of any',
+  ])
+  assert.equal(statusOf(idle), 'invalid')
+  for (const effect of [
+    { resent: 1 },
+    { rejections: 1 },
+    { masked: 4, delayed: 1 },
+    { masked: 4, escaped: 1 },
+  ])
+    assert.equal(statusOf(await judgedWith(effect)), 'failed', JSON.stringify(effect))
 })
 
 test('a run of which some hits have ended proves something, however many calls are held at its end', async () => {

@@ -17,7 +17,13 @@ export class ControlError extends Error {}
 
 export interface FaultCounts extends Pick<
   FaultStatus,
-  'type' | 'decided' | 'hits' | 'notApplicable' | 'concurrent' | Exclude<keyof FaultCounted, 'name' | 'type'>
+  | 'type'
+  | 'decided'
+  | 'hits'
+  | 'notApplicable'
+  | 'rejections'
+  | 'concurrent'
+  | Exclude<keyof FaultCounted, 'name' | 'type'>
 > {
   /** Those of the plan have none. */
   readonly id?: FaultStatus['id']

@@ -6,7 +6,7 @@ import type { Assertion, Judged } from './assertions.ts'
 import type { Evidence } from './evidence.ts'
 import type { ChaosState } from './gateway.ts'
 import type { Scenario } from './library.ts'
-import type { Injected } from './run.ts'
+import { type Injected, type ScenarioRun, withoutEffect } from './run.ts'
 import type { TrafficReport } from './traffic.ts'
 
 /** An assertion, and what came of it. */
@@ -57,6 +57,20 @@ export function exitCodeOf(results: readonly Result[]): 0 | 1 | 2 {
 /** Judges every assertion by what was seen. */
 export const judged = (assertions: readonly Assertion[], evidence: Evidence): Checked[] =>
   assertions.map(({ name, judge }) => ({ name, ...judge(evidence) }))
+
+/**
+ * Judges the assertions by a run, unless it proves nothing. A run that fails them though its faults changed nothing proves nothing
+ * either.
+ */
+export function judgedRun(
+  { faults, flaws, evidence }: Pick<ScenarioRun, 'faults' | 'flaws' | 'evidence'>,
+  assertions: readonly Assertion[],
+): Pick<Result, 'checks' | 'flaws'> {
+  if (flaws.length > 0 || evidence === undefined) return { checks: [], flaws }
+  const checks = judged(assertions, evidence)
+  const idle = checks.some(({ verdict }) => verdict === 'fail') ? withoutEffect(faults) : undefined
+  return { checks, flaws: idle === undefined ? flaws : [idle] }
+}
 
 /** Says what is about to happen, and what to expect of the mesh. */
 export function introduce(

@@ -352,9 +352,23 @@ async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): P
   await Promise.all(left.map(clear))
 }
 
+/** Why a failure says nothing of faults that hit calls: these ended as they would have without them. Undefined when they had an effect. */
+export function withoutEffect(faults: readonly Injected[]): string | undefined {
+  const sum = summing(faults)
+  const masked = sum((counts) => counts.masked)
+  const effects = sum(
+    ({ delayed, surfaced, escaped, resent, rejections, concurrent }) =>
+      delayed + surfaced + escaped + resent + rejections + concurrent,
+  )
+  if (masked === 0 || effects > 0) return undefined
+  return `the faults hit ${masked} calls and changed neither the outcome nor the time of any`
+}
+
+const summing = (faults: readonly Injected[]) => (count: (counts: FaultCounts) => number) =>
+  faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
+
 function without(faults: readonly Injected[], mode: string): string[] {
-  const sum = (count: (counts: FaultCounts) => number) =>
-    faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
+  const sum = summing(faults)
   // What the gateway asks by itself, such as lists, can be hit as well: that is nobody's traffic.
   const hits = sum((counts) => counts.hits)
   const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
@@ -369,6 +383,9 @@ function without(faults: readonly Injected[], mode: string): string[] {
   if (own > 0)
     return [`no call of an agent was hit: the ${own} that were are the gateway's own. Is there any traffic?`]
   if (decided === 0) return ['nothing was injected: no call matched. Is there any traffic to these servers?']
+  const late = sum(({ notReached }) => notReached)
+  if (late > 0)
+    return [`no call was hit: the ${late} that were to be hit were over before the faults took effect`]
   const unfit = sum(({ notApplicable }) => notApplicable)
   if (unfit > 0)
     return [
