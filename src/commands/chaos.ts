@@ -54,7 +54,7 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
     `${paint(stateTones[state], state)} since ${new Date(since).toISOString()} by ${printable(by)}: ${printable(why)}`,
     `mode ${mode}, seed ${printable(String(seed))}, environment ${printable(environment ?? 'not set')}`,
   ]
-  if (refusal !== undefined) lines.push(`could not be armed now: ${refusal.replace(/^refused: /, '')}`)
+  if (refusal !== undefined) lines.push(`"chaos arm" would be refused: ${refusal.replace(/^refused: /, '')}`)
   if (leaseRemainingMs !== undefined) lines.push(`ends in ${left(leaseRemainingMs)} unless it is renewed`)
   if (engineErrors > 0) lines.push(`the engine failed ${engineErrors} times: this run is not valid`)
   if (status.faults.length === 0) return [...lines, 'no faults']

@@ -240,10 +240,7 @@ function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[
   const { state, since, by, why } = chaos
   const armed = chaos.faults.filter((fault) => fault.armed)
   const painted = `faults ${paint(stateTones[state], state)}`
-  // Those that were injected one by one do not change what was last done to the plan.
-  const isOfPlan = armed.length === 0 || armed.some(({ id }) => id === undefined)
-  const how = ` for ${roundedDuration(Math.max(0, wall - since))} by ${printable(by)}: ${printable(why)}`
-  const line = isOfPlan ? `${painted}${how}` : painted
+  const line = `${painted} for ${roundedDuration(Math.max(0, wall - since))} by ${printable(by)}: ${printable(why)}`
   if (armed.length === 0) return [line]
   const rows = armed.map(({ name, type, target, rate, remainingMs, hits }): Cell[] => [
     name,

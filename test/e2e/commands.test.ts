@@ -257,7 +257,7 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   assert.match(stdout, /^tools +up +\S+ +\d+ +2 +1 \(50 %\)$/m)
   assert.match(stdout, /^gone +down .*cannot connect/m)
   assert.match(stdout, /^tools +echo +open +\S+ +by hand/m)
-  assert.match(stdout, /^faults armed$/m)
+  assert.match(stdout, /^faults armed for \S+ by [^:]+: a fault was injected$/m)
   assert.match(stdout, /^fault-1 +rpc\.error +tools\/echo +1 +\S+ +1$/m)
   assert.doesNotMatch(stdout, /\u001b/)
 

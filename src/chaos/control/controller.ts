@@ -240,8 +240,11 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
     if (errors >= config().engineErrors && !config().strict) onEnd('engine', `it failed ${errors} times`)
   }
   const engine = new Engine({ ...parts, emit: (event) => announcer.tell(event), kill, journal, onError })
-  const onExpired = (fault: string) => announcer.tell({ type: 'expired', by: 'ttl', detail: { fault } })
-  const run = new ChaosRun({ clock, kill, registry, engine, onExpired, onEnd, onTurned })
+  const onExpired = (fault: string) => {
+    announcer.tell({ type: 'expired', by: 'ttl', detail: { fault } })
+    announcer.stands(run.armed.size > 0, 'ttl', `the time of ${fault} was up`)
+  }
+  const run: ChaosRun = new ChaosRun({ clock, kill, registry, engine, onExpired, onEnd, onTurned })
   const onUnwritten = (why: string) => announcer.tell({ type: 'journal_error', why })
   const runtime = new RuntimeFaults({
     clock,
@@ -254,7 +257,10 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
     isPlanned: (name) => config().faults.some((fault) => fault.name === name),
     // They have leases of their own, where their makers want them.
     onBegin: () => run.begin(undefined),
-    onChange: (type, by, detail) => announcer.tell({ type, by, detail }),
+    onChange(type, by, detail) {
+      announcer.tell({ type, by, detail })
+      announcer.stands(run.armed.size > 0, by, `a fault was ${type}`)
+    },
   })
   const { stateDir, onDropped = () => undefined } = parts
   const attachments = new Attachments({ clock, journal, kill, stateDir, onDropped, onError: onUnwritten })
@@ -290,6 +296,7 @@ class Announcer {
   readonly #emit: (event: ChaosEvent) => void
   readonly #bootedAt: string
   #changes = 0
+  #isArmed = false
 
   constructor({ clock, journal, emit, killed }: AnnouncerParts) {
     this.#clock = clock
@@ -324,8 +331,16 @@ class Announcer {
     this.tell({ type: 'plan', by, detail: { ...diffPlans(before.faults, faults), enabled, mode, seed } })
   }
 
+  /** Notes when a fault alone, injected or over, has changed whether any is armed. */
+  stands(isArmed: boolean, by: string, why: string): void {
+    if (isArmed === this.#isArmed) return
+    this.#isArmed = isArmed
+    this.last = { since: this.#clock.wall(), by, why }
+  }
+
   /** Tells of a change of state. */
   turned(type: 'armed' | 'disarmed' | 'killed' | 'unkilled', by: string, why: string, detail?: object): void {
+    this.#isArmed = type === 'armed'
     this.last = { since: this.#clock.wall(), by, why }
     this.tell({ type, by, why, ...(detail && { detail: { ...detail } }) })
   }
