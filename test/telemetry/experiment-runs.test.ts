@@ -109,13 +109,13 @@ test('the arms of what runs begin at 0, for each tool that was called and that t
     lines.every((line) => line.includes('tool="read"') && line.endsWith(' 0')),
     lines.join('\n'),
   )
-  // A call and how good it was, seven ends of an attempt, and the sum and the count of durations.
-  assert.equal(lines.length, 11, lines.join('\n'))
-  assert.equal(byArm.get('guarded/control')!.length, 33)
+  // Five results of calls, nine pairs of outcome and verdict, eight of attempts, and the sum and the count of durations.
+  assert.equal(lines.length, 24, lines.join('\n'))
+  assert.equal(byArm.get('guarded/control')!.length, 3 * 24)
   metrics.tools.of('files', 'read', listed).countCall('returned', 'correct', 'ab/a', 1)
   const after = (await zeros()).get('ab/a')!
   assert.ok(
     after.includes('breakwater_tool_calls_total{server="files",tool="read",result="returned",arm="ab/a"} 1'),
   )
-  assert.equal(after.length, 11, 'what has begun is not begun again')
+  assert.equal(after.length, 24, 'what has begun is not begun again')
 })

@@ -222,8 +222,8 @@ class ArmSeries {
 
   /** Begins, at 0, what arms are compared by. */
   begin(): void {
-    this.#addCalls('returned', 'correct')
-    for (const [end, quality] of BORN_TOGETHER) this.#addAttempts(end, quality)
+    this.#beginCalls()
+    this.#beginAttempts()
     void this.duration
   }
 
@@ -239,14 +239,21 @@ class ArmSeries {
   }
 
   #attemptsOf(outcome: string, verdict: string): Series {
-    if (this.#attempts.size === 0)
-      for (const [end, quality] of ATTEMPTS_BORN_TOGETHER) this.#addAttempts(end, quality)
+    if (this.#attempts.size === 0) this.#beginAttempts()
     return this.#attempts.get(outcome)?.get(verdict) ?? this.#addAttempts(outcome, verdict)
   }
 
   #callsOf(result: string, verdict: string): CallSeries {
-    if (this.#calls.size === 0) for (const [end, quality] of CALLS_BORN_TOGETHER) this.#addCalls(end, quality)
+    if (this.#calls.size === 0) this.#beginCalls()
     return this.#calls.get(result)?.get(verdict) ?? this.#addCalls(result, verdict)
+  }
+
+  #beginCalls(): void {
+    for (const [result, verdict] of CALLS_BORN_TOGETHER) this.#addCalls(result, verdict)
+  }
+
+  #beginAttempts(): void {
+    for (const [outcome, verdict] of ATTEMPTS_BORN_TOGETHER) this.#addAttempts(outcome, verdict)
   }
 
   #addAttempts(outcome: string, verdict: string): Series {
