@@ -1,9 +1,9 @@
-import { runCommand } from './arguments.ts'
+import { Misuse, runCommand } from './arguments.ts'
 import type { Commands, Run } from './listed.ts'
 
-const usage = `breakwater completion
+const usage = `breakwater completion [bash | zsh]
 
-  Prints the script by which bash or zsh completes commands and their options. For this shell, or in ~/.bashrc or ~/.zshrc:
+  Prints the script by which bash or zsh completes commands and their options; both take the same. For this shell, or in ~/.bashrc or ~/.zshrc:
 
   source <(breakwater completion)
 
@@ -12,7 +12,10 @@ const usage = `breakwater completion
 /** `breakwater completion`: options and subcommands are read from the help of their command, so the script knows none by itself. */
 export function completionOf(commands: Commands): Run {
   return (args, out) =>
-    runCommand(args, { usage, options: {}, positionals: [] }, out, () => {
+    runCommand(args, { usage, options: {} }, out, (_, [shell = 'bash', extra]) => {
+      if (!['bash', 'zsh'].includes(shell))
+        throw new Misuse(`there is a script for bash and zsh, and none for "${shell}"`)
+      if (extra !== undefined) throw new Misuse(`unexpected argument "${extra}"`)
       out.stdout(scriptOf(Object.keys(commands)))
       return Promise.resolve(0)
     })

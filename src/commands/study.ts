@@ -85,5 +85,5 @@ export function study(args: readonly string[], out: Output, _env: Env): Promise<
 
 function unknownStudy(name: string): string {
   const meant = suggest(name, Object.keys(studies))
-  return `unknown study "${name}"${meant === undefined ? '' : `; did you mean ${meant}?`}`
+  return `unknown study "${name}"; ${meant === undefined ? `there are ${Object.keys(studies).join(', ')}` : `did you mean ${meant}?`}`
 }

@@ -385,6 +385,9 @@ test('the script of completion offers commands, subcommands and options', async 
   const own = join(cwd, 'breakwater')
   await writeFile(own, `#!/bin/sh\nexec '${process.execPath}' '${main}' "$@"\n`, { mode: 0o755 })
   const { stdout: script } = await run(['completion'])
+  for (const shell of ['bash', 'zsh']) assert.equal((await run(['completion', shell])).stdout, script)
+  assert.match((await run(['completion', 'fish'])).stderr, /for bash and zsh, and none for "fish"/)
+  assert.match((await run(['study', 'unheard'])).stderr, /unknown study "unheard"; there are \w+/)
   const offered = (words: string) =>
     new Promise<string>((resolve, reject) => {
       const typed = `COMP_WORDS=(breakwater ${words}); COMP_CWORD=$((${'${#COMP_WORDS[@]}'} - 1)); _breakwater; echo "${'${COMPREPLY[*]}'}"`

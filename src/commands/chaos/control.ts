@@ -156,7 +156,7 @@ const failed = (message: string): Answered => ({ ok: false, message })
 function unreachable(base: string, { message, cause }: Error): string {
   const code = isObject(cause) ? String(cause.code ?? cause.message) : message
   if (code === 'ECONNREFUSED')
-    return `nothing listens at ${base}: is the gateway running, and is this its control port? (--control URL)`
+    return `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
   return `${base} cannot be reached: ${code}`
 }
 
