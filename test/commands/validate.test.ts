@@ -77,3 +77,15 @@ test('without a gateway, or where its servers are down, nothing is said of tools
     assert.doesNotMatch(said.join('\n'), /tool/)
   }
 })
+
+test('a mistake that the parser finds for each map that lacks its end is told once', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const file = join(folder, 'breakwater.yaml')
+  await writeFile(file, 'mcpServers: {files: {command: files\n')
+  const said: string[] = []
+  const hear = (line: string) => void said.push(line)
+  assert.equal(await validate([file], { stdout: hear, stderr: hear }, {}), 1)
+  assert.equal(said.length, 2, said.join('\n'))
+  assert.match(said[1]!, /is not valid: 1 error$/)
+})

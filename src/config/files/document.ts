@@ -54,9 +54,11 @@ export function parseSource(file: string, text: string): SourceDocument {
   const targets = document.errors.length === 0 ? aliasTargets(document) : new Map<Alias, Node>()
   return {
     root: document.contents,
-    problems: [...document.errors, ...document.warnings]
-      .slice(0, MAX_ERRORS)
-      .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
+    problems: told(
+      [...document.errors, ...document.warnings]
+        .slice(0, MAX_ERRORS)
+        .map(({ pos, code, message }) => ({ position: at(pos[0]), message: syntaxMessage(code, message) })),
+    ),
     positionOf: (node) => at(node.range?.[0] ?? 0),
     targetOf: (alias) => targets.get(alias),
   }
@@ -77,6 +79,13 @@ function tooManyAt(yaml: string): number | undefined {
     if (!MARKS.has(token)) offset += token.length
   }
   return undefined
+}
+
+/** Each of them once: maps within maps that all lack their end are told at the same place, in the same words. */
+function told(problems: SourceDocument['problems']): SourceDocument['problems'] {
+  const key = ({ position: { line, column }, message }: SourceDocument['problems'][number]) =>
+    `${line}:${column} ${message}`
+  return [...new Map(problems.map((problem) => [key(problem), problem])).values()]
 }
 
 /** Where each character may be an error, four fifths of the time and most of the memory would go into traces of the stack. */
