@@ -20,6 +20,8 @@ export interface ChaosEvent {
     | 'canary'
     /** What an agent did was reported. */
     | 'outcome'
+    /** A fault leaves the calls of a server alone, whose list of tools is not known. */
+    | 'list_unknown'
     | 'journal_error'
     /** Whether everything is killed cannot be written down for the next process. */
     | 'kill_record_error'

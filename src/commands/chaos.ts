@@ -16,7 +16,16 @@ import {
   runCommand,
   unknownCommand,
 } from './arguments.ts'
-import { ask, type Command, type Given, numberOf, paintOf, stateTones, textOf } from './chaos/command.ts'
+import {
+  ask,
+  awaitedLists,
+  type Command,
+  type Given,
+  numberOf,
+  paintOf,
+  stateTones,
+  textOf,
+} from './chaos/command.ts'
 import { controlAt } from './chaos/control.ts'
 import { inject } from './chaos/inject.ts'
 import { replay } from './chaos/replay.ts'
@@ -85,7 +94,13 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
       ? [`${printable(name)} was to hit ${notReached} more calls, which were over before it took effect`]
       : []),
   ])
-  return [...lines, ...notes, '', ...table([...head, ...counts], rows, width, paint)]
+  return [
+    ...lines,
+    ...notes,
+    ...awaitedLists(status.faults),
+    '',
+    ...table([...head, ...counts], rows, width, paint),
+  ]
 }
 
 const left = (ms: number) => formatDuration(Math.ceil(ms / 1_000) * 1_000)

@@ -9,7 +9,7 @@ import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
 import { roundedDuration } from '../units/duration.ts'
 import { controlAccess, optionLines, type Output, runCommand } from './arguments.ts'
-import { stateTones } from './chaos/command.ts'
+import { awaitedLists, stateTones } from './chaos/command.ts'
 import { type Control, controlAt } from './chaos/control.ts'
 import { type Cell, table } from './chaos/table.ts'
 
@@ -250,5 +250,6 @@ function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[
     roundedDuration(remainingMs),
     hits,
   ])
-  return [line, '', ...table(['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS'], rows, width, paint)]
+  const head = ['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS']
+  return [line, ...awaitedLists(armed), '', ...table(head, rows, width, paint)]
 }

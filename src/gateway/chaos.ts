@@ -90,6 +90,10 @@ export function createChaos(parts: ChaosParts): Chaos {
     faultEnvironment: faultEnvironmentOf(current, clock),
     effectOf: (call) => current().mesh.effectOf(call),
     isProtected,
+    awaitsList(name) {
+      const server = current().servers.get(name)
+      return server?.config.trusted === true && server.catalog.fetchedAt === undefined
+    },
     emit: note,
     onTurned(turned) {
       for (const server of current().servers.values()) {

@@ -175,6 +175,8 @@ const reasons: Readonly<Record<Because, (entry: DecisionEntry) => string>> = {
   schedule: ({ count, sinceMs, u }) =>
     `its schedule leaves out call ${count} of those that match, ${formatDuration(Math.round(sinceMs))} after it was armed (draw ${shown(u)})`,
   write: (entry) => `${drawn(entry)}, but the tool is not known to be read-only and allowWrites is false`,
+  list_unknown: (entry) =>
+    `${drawn(entry)}, but the server's list of tools is not known, and so neither is whether the tool is read-only`,
   max_injections: (entry) => `${drawn(entry)}, but maxInjections is used up`,
   overflow: (entry) => `${drawn(entry)}, but it holds maxConcurrent calls already`,
   refused: (entry) => `${drawn(entry)}, but the fault cannot work with this server`,

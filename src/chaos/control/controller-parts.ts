@@ -15,6 +15,8 @@ export interface ControllerParts extends Locks {
   readonly effectOf: (call: Call) => Effect
   /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. */
   readonly isProtected?: (server: string) => boolean
+  /** Whether only the list of a server, which is not known, could say which of its tools read; never unless it is given. */
+  readonly awaitsList?: (server: string) => boolean
   /** Hears what an operator will want to read about. */
   readonly emit: (event: ChaosEvent) => void
   /** The file in which a kill outlives the process; without one it ends with the process. */

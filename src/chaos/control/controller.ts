@@ -171,6 +171,7 @@ export class Controller {
       killed: this.killSwitch.on,
       killRecordProblem: this.#killRecord?.problem,
       engineErrors: this.engine.errors,
+      awaitsList: (server) => this.#parts.awaitsList?.(server) === true,
       now: this.#parts.clock.now(),
     })
   }

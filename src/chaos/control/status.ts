@@ -22,6 +22,8 @@ export interface FaultStatus extends FaultCounts {
   readonly remainingMs: number
   /** Calls that it holds now. */
   readonly concurrent: number
+  /** Servers whose calls it leaves alone as long as their lists are not known. */
+  readonly awaitedLists: readonly string[]
   readonly config: Fault
   /** The same counts of what the gateway asks servers by itself: no agent's calls, and in none of the others. */
   readonly discovery: FaultCounts
@@ -59,18 +61,19 @@ export interface StatusParts {
   readonly killRecordProblem: string | undefined
   readonly run: ChaosRun
   readonly engineErrors: number
+  readonly awaitsList: (server: string) => boolean
   /** On the monotonic clock. */
   readonly now: number
 }
 
 /** A snapshot: the faults of the plan, armed or not, and the armed ones of the runtime API. */
 export function statusOf(parts: StatusParts): Status {
-  const { config, last, killed, killRecordProblem, run, now, environment, refusal, engineErrors } = parts
+  const { config, last, killed, killRecordProblem, run, environment, refusal, engineErrors } = parts
   const armed = run.armed.list()
   const present = new Set(armed)
   const planned = config.faults.map((fault) => {
     const latest = run.latest(fault.name)
-    return faultStatus(fault, latest, latest !== undefined && present.has(latest), now)
+    return faultStatus(fault, latest, latest !== undefined && present.has(latest), parts)
   })
   const others = armed.filter(({ id }) => id !== undefined)
   return {
@@ -82,7 +85,7 @@ export function statusOf(parts: StatusParts): Status {
     mode: config.mode,
     seed: config.seed,
     maxTtl: config.maxTtl,
-    faults: [...planned, ...others.map((other) => faultStatus(other.fault, other, true, now))],
+    faults: [...planned, ...others.map((other) => faultStatus(other.fault, other, true, parts))],
     engineErrors,
     killed,
     killRecordProblem,
@@ -91,7 +94,12 @@ export function statusOf(parts: StatusParts): Status {
 }
 
 /** What is to be said of a fault. `run`: its present or its last one. */
-function faultStatus(fault: Fault, run: ArmedFault | undefined, armed: boolean, now: number): FaultStatus {
+function faultStatus(
+  fault: Fault,
+  run: ArmedFault | undefined,
+  armed: boolean,
+  { now, awaitsList }: Pick<StatusParts, 'now' | 'awaitsList'>,
+): FaultStatus {
   const { name, type, side, rate, match } = fault
   return {
     name,
@@ -103,6 +111,7 @@ function faultStatus(fault: Fault, run: ArmedFault | undefined, armed: boolean, 
     armed,
     remainingMs: armed && run !== undefined ? Math.max(0, run.endsAt - now) : 0,
     concurrent: run?.concurrent ?? 0,
+    awaitedLists: armed ? [...(run?.awaited ?? [])].filter(awaitsList) : [],
     config: fault,
     ...(run?.counts ?? newFaultCounts()),
     discovery: run?.discovery ?? newFaultCounts(),

@@ -87,6 +87,8 @@ export class ArmedFault {
   readonly counts: FaultCounts = newFaultCounts()
   /** Of what the gateway asks servers by itself. */
   readonly discovery: FaultCounts = newFaultCounts()
+  /** Servers whose calls it has left alone because their lists were not known. */
+  readonly awaited = new Set<string>()
   readonly #uses = new Map<string, Uses>()
   readonly #kill: KillSwitch
   #released = new Release()

@@ -80,6 +80,8 @@ interface EngineParts {
   readonly effectOf: (call: Call) => Effect
   /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. Asked at each call. */
   readonly isProtected?: (server: string) => boolean
+  /** Whether only the list of a server, which is not known, could say which of its tools read; never unless it is given. */
+  readonly awaitsList?: (server: string) => boolean
   /** Must not throw. */
   readonly emit: (event: ChaosEvent) => void
   /** Hears how many defects there have been, at each of them. */

@@ -7,6 +7,7 @@ import { joined } from '../decide/digest.ts'
 import type { Facts, Decision, Step } from '../decide/decide.ts'
 import { Recent } from '../../units/recent.ts'
 import { refusalOf } from '../fault.ts'
+import type { ChaosEvent } from '../events.ts'
 import type { Because, DecisionEntry } from '../journal/entry.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Fault } from '../plan/common.ts'
@@ -122,6 +123,8 @@ interface InjectionDeciderParts {
   readonly clock: Clock
   readonly journal: Journal
   readonly effectOf: (call: Call) => Effect
+  readonly awaitsList?: (server: string) => boolean
+  readonly emit: (event: ChaosEvent) => void
 }
 
 /** Who asks a server: an agent, or the gateway on its own behalf, which no agent waits for. */
@@ -209,13 +212,17 @@ export class InjectionDecider {
 
   /** Why a call that was drawn is not hit all the same. */
   #limit(
-    { fault, type }: ArmedFault,
+    armed: ArmedFault,
     uses: Uses,
     call: Call,
     { shadow, isCaught }: { readonly shadow: boolean; readonly isCaught: boolean },
   ): Because | undefined {
+    const { fault, type } = armed
     const mayHitWrites = fault.allowWrites || type.withholds === true
-    if (!mayHitWrites && call.tool !== undefined && this.#parts.effectOf(call) !== 'read_only') return 'write'
+    if (!mayHitWrites && call.tool !== undefined) {
+      const effect = this.#parts.effectOf(call)
+      if (effect !== 'read_only') return effect === 'unknown' ? this.#unknown(armed, call.server) : 'write'
+    }
     if (fault.side === 'upstream') {
       const kind = this.#injectionParts.faultEnvironment.kindOf(call)
       if (kind !== undefined && refusalOf(type, kind) !== undefined) return 'refused'
@@ -223,6 +230,20 @@ export class InjectionDecider {
     if (!isCaught && uses.hits >= (fault.maxInjections ?? Infinity)) return 'max_injections'
     if (uses.concurrent >= fault.maxConcurrent) return 'overflow'
     return shadow ? 'shadow' : undefined
+  }
+
+  /** Why it does not hit a tool of unknown effect; where that is for want of the server's list, it says so once. */
+  #unknown({ fault, awaited }: ArmedFault, server: string): Because {
+    if (this.#parts.awaitsList?.(server) !== true) {
+      awaited.delete(server)
+      return 'write'
+    }
+    if (!awaited.has(server)) {
+      awaited.add(server)
+      const why = `${fault.name} leaves calls of ${server} alone, as the list of ${server} is not known`
+      this.#parts.emit({ type: 'list_unknown', why, detail: { fault: fault.name, server } })
+    }
+    return 'list_unknown'
   }
 
   #write(

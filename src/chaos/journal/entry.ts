@@ -11,6 +11,8 @@ export type Because =
   | 'task'
   /** The tool is not known to be read-only. */
   | 'write'
+  /** Neither is any other tool of its server, whose list is not known. */
+  | 'list_unknown'
   | 'max_injections'
   | 'overflow'
   /** The fault cannot work with the server. */

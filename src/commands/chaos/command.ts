@@ -50,6 +50,14 @@ export const stateTones: Readonly<Record<Status['state'], Tone>> = {
   killed: 'bad',
 }
 
+/** Which faults leave calls alone for want of a server's list, a sentence each. */
+export const awaitedLists = (faults: Status['faults']): string[] =>
+  faults.flatMap(({ name, awaitedLists: servers }) =>
+    servers.map((server) =>
+      printable(`${name} leaves calls of ${server} alone, as the list of ${server} is not known`),
+    ),
+  )
+
 /** How what a command prints gets its colours. */
 export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
 

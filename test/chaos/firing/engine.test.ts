@@ -73,6 +73,32 @@ test('calls that a fault holds are let go of when their server becomes protected
   await away
 })
 
+test('a fault says once for each server that its list is awaited, and again when the list is lost again', async () => {
+  const unknown = new Set(['a', 'b'])
+  const { send, arm, events, tally, controller } = rig({
+    effectOf: () => 'unknown',
+    awaitsList: (server) => unknown.has(server),
+  })
+  arm([fault('gone', 'test.spoil')])
+  const call = async (...servers: readonly string[]) => {
+    for (const server of servers) await send(toolCall('t', {}, { server }))
+  }
+  const told = () => events.filter(({ type }) => type === 'list_unknown').map(({ detail }) => detail?.server)
+  await call('a', 'a', 'b', 'c')
+  assert.deepEqual(told(), ['a', 'b'])
+  assert.deepEqual(tally('gone').awaitedLists, ['a', 'b'])
+  unknown.delete('a')
+  assert.deepEqual(tally('gone').awaitedLists, ['b'])
+  await call('a')
+  unknown.add('a')
+  await call('a', 'b')
+  assert.deepEqual(told(), ['a', 'b', 'a'])
+  assert.deepEqual(
+    controller.journal.decisions().map(({ because }) => because),
+    ['list_unknown', 'list_unknown', 'list_unknown', 'write', 'write', 'list_unknown', 'list_unknown'],
+  )
+})
+
 test('all faults that match are evaluated, and nest in the order of the plan', async () => {
   const { send, arm } = rig()
   arm([

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
-import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
+import { cleanUp, Gateway, type GatewayParts, type Json, newFolder } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { main } from '../../support/main.ts'
@@ -22,7 +22,11 @@ interface Status {
   readonly why: string
   readonly refusal?: string
   readonly killRecordProblem?: string
-  readonly faults: readonly { readonly armed: boolean; readonly decided: number }[]
+  readonly faults: readonly {
+    readonly armed: boolean
+    readonly decided: number
+    readonly awaitedLists: string[]
+  }[]
 }
 
 const statusOf = async (gateway: Gateway) => (await gateway.admin<Status>('/admin/chaos')).body
@@ -99,6 +103,48 @@ describe('kills and restarts', { concurrency: 3 }, () => {
   test('so it does after an end in good order, and without a state folder; once it is lifted, the plan persists again', async () => {
     const gateway = await restart(await survives('a signal', 'SIGTERM'), 'SIGTERM')
     assert.equal((await statusOf(gateway)).state, 'armed')
+  })
+
+  test('a persisted fault that hits the first listing says that it leaves calls alone, until the list is known', async () => {
+    const faults = [{ name: 'gone', type: 'conn.refused', rate: 1, ttl: '10m' }]
+    const parts: GatewayParts = {
+      gateway: { environment: 'test' },
+      servers: { flaky: { url: server.url, trusted: true } },
+      policies: { defaults: { retry: false, gate: false } },
+      chaos: { enabled: true, persist: true, faults },
+    }
+    const folder = await newFolder()
+    const first = await Gateway.start({ ...parts, chaos: { faults } }, { folder })
+    await first.waitFor('up', 'flaky')
+    assert.equal((await statusOf(first)).state, 'disarmed')
+    await first.program.kill()
+
+    const gateway = await Gateway.start(parts, { folder })
+    const client = await RawClient.open(gateway.mcp('flaky'))
+    for (let i = 0; i < 3; i++) assert.match(await client.say('read'), /^read by/)
+    const awaited = async () => (await statusOf(gateway)).faults.map(({ awaitedLists }) => awaitedLists)
+    const words = 'gone leaves calls of flaky alone, as the list of flaky is not known'
+    assert.deepEqual(await awaited(), [['flaky']])
+    assert.deepEqual(
+      gateway.log.filter(({ msg }) => msg === 'chaos: list_unknown').map(({ why }) => why),
+      [words],
+    )
+    for (const command of [['status'], ['chaos', 'status']]) {
+      const env = { XDG_RUNTIME_DIR: folder }
+      const program = new Program([main, ...command, '--control', gateway.control], { env })
+      await program.ended
+      assert.ok(program.lines.includes(words), program.lines.join('\n'))
+    }
+    const explained = await gateway.admin('/admin/chaos/explain?call=raw-1')
+    assert.match(JSON.stringify(explained.body), /the server's list of tools is not known/)
+
+    // The fault stays armed, and lets the listing pass.
+    await gateway.reconfigure({ ...parts, chaos: { ...parts.chaos, mode: 'shadow' } })
+    await gateway.waitFor('up', 'flaky')
+    assert.equal((await statusOf(gateway)).state, 'armed')
+    assert.deepEqual(await awaited(), [[]])
+    await gateway.reconfigure(parts)
+    await until('calls are hit', async () => (await client.call('read')).error !== undefined)
   })
 
   test('a kill file that is there at the start keeps a plan that persists from being armed at all', async () => {
