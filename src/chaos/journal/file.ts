@@ -51,6 +51,8 @@ export class JournalFile implements Sink {
   /** Entries that are lost and that the file does not tell of: those of the process before too, once its head was read. */
   #dropped = 0
   #hasReadHead = false
+  /** Entries that this process has written, since its journal was begun or gone on with. */
+  #written = 0
 
   constructor(parts: JournalFileParts) {
     this.#parts = parts
@@ -93,14 +95,16 @@ export class JournalFile implements Sink {
   async #noteLoss(waiting: number): Promise<void> {
     // A journal that cannot be read cannot be verified either.
     if (!this.#hasReadHead) return
-    const lost = this.#dropped + waiting
     try {
       const key = this.#place?.key ?? (await openKey(this.#parts.keptIn))
       // A file that has yet to be begun is not there for certain.
       const isBegun = this.#place !== undefined && this.#place.head.line > 0
-      const head = isBegun ? this.#place!.head : await readHead(this.#headPath, key)
-      if (head !== 'forged')
-        await writeHead(this.#headPath, key, { ...(head === 'none' ? NO_HEAD : head), lost })
+      const found = isBegun ? this.#place!.head : await readHead(this.#headPath, key)
+      if (found === 'forged') return
+      const head = found === 'none' ? NO_HEAD : found
+      // A head that knows of no file is a new one: the folder of the one before has vanished, with all that was written.
+      const lost = this.#dropped + waiting + (head.file === 0 ? this.#written : 0)
+      await writeHead(this.#headPath, key, { ...head, lost })
     } catch {
       // The disk of the head refuses as well, which `onError` has told of the journal.
     }
@@ -133,6 +137,7 @@ export class JournalFile implements Sink {
       throw error
     }
     this.#dropped -= dropped
+    this.#written += batch.length
     place.size += Buffer.byteLength(text)
     const { oldest } = place.head
     place.head = { file, oldest, hash, line: line + lines.length + batch.length }
@@ -162,11 +167,15 @@ export class JournalFile implements Sink {
     this.#takeOver(typeof head === 'string' ? 0 : lostAfter(head, chain))
     if (typeof head === 'string') {
       if (text !== '') await this.#putAside(head === 'none' ? 'has no head' : 'has a head that was forged')
+      this.#beginAgain(chain, head)
       return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
     const next: Head = { ...head, file: head.file + 1, line: 0 }
     // Renamed, and ended before another one was begun: or else it is gone, and verifying will find that.
-    if (text === '') return { key, size: 0, head: next }
+    if (text === '') {
+      if (head.file === 0) this.#beginAgain(chain, 'none')
+      return { key, size: 0, head: next }
+    }
     const whole = chain.lines.length
     const why = damageIn(chain, head)
     if (why !== undefined) {
@@ -190,6 +199,15 @@ export class JournalFile implements Sink {
     this.#dropped += lost
     // A file of this process has counted them itself.
     if (this.#parts.after === undefined) this.#parts.onDropped?.(lost)
+  }
+
+  /** Counts the entries of a journal that cannot be gone on with: without them a new one would look whole. */
+  #beginAgain({ lines, bytes, broken }: Chain, head: 'none' | 'forged'): void {
+    const known = lines.filter(({ kind }) => kind !== 'header' && kind !== 'gap').length
+    const isUnread = broken !== undefined || bytes > 0 || head === 'forged'
+    const count = Math.max(known, this.#written, isUnread ? 1 : 0)
+    this.#written = 0
+    if (count > 0) this.#drop(count)
   }
 
   async #putAside(why: string): Promise<void> {

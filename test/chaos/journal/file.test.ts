@@ -114,7 +114,7 @@ test('another process goes on with the chain', async (t) => {
 })
 
 test('a damaged file is put aside, not gone on with', async (t) => {
-  const { path, open, errors } = await setUp(t)
+  const { path, open, errors, dropped } = await setUp(t)
   await writeFile(path, '{"hash":"')
   const file = open()
   file.append(entry(1))
@@ -122,6 +122,7 @@ test('a damaged file is put aside, not gone on with', async (t) => {
   assert.equal(await readFile(`${path}.damaged`, 'utf8'), '{"hash":"')
   assert.deepEqual(seqs((await linesOf(path)).lines), [1])
   assert.match(errors[0] ?? '', /has no head; it is kept as/)
+  assert.equal(dropped(), 1)
 })
 
 test('a line that was cut off while it was written is taken away, and counted as missing', async (t) => {

@@ -261,6 +261,41 @@ test('the next process does not go on with a newest file that was cut, and verif
   assert.match(told(await verify()).join(), /file \d+ of the journal is missing/)
 })
 
+for (const [title, damage] of [
+  ['no head', rm],
+  ['a head that was forged', (head: string) => writeFile(head, '{}')],
+] as const)
+  test(`the next process does not begin a journal that looks whole after one with ${title}`, async (t) => {
+    const { state, path, write, verify } = await setUp(t)
+    // Of a single file: older ones that are left over are noticed anyhow.
+    for (const name of ['.1', '.2', '.3']) await rm(`${path}${name}`)
+    await damage(headPath(state, path))
+    assert.notDeepEqual(told(await verify()), [])
+    await write(21, 22)
+    assert.ok((await verify()).dropped >= 1)
+    assert.equal((await command('--journal', path, '--state', state)).code, 1)
+  })
+
+test('a journal whose folder vanished under its process does not look whole afterwards', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'verify-'))
+  t.after(() => rm(folder, { recursive: true }))
+  const own = join(folder, 'own')
+  const path = join(own, 'chaos.jsonl')
+  const parts = { path, keptIn: own, maxSize: 1024 ** 2, keep: 3, clock: new ManualClock() }
+  const file = new JournalFile({ ...parts, onError: () => undefined })
+  const write = async (seq: number) => {
+    file.append({ kind: 'control', seq, at: 0, type: 'armed', by: 'me' })
+    await file.flush()
+  }
+  for (const seq of [1, 2, 3]) await write(seq)
+  await rm(own, { recursive: true })
+  // The first is refused: there is no folder. It is made anew for the key, and all that waits goes there.
+  for (const seq of [4, 5]) await write(seq)
+  await file.close()
+  const { entries, dropped, problems } = await verifyJournal(path, own)
+  assert.deepEqual([entries, dropped, problems], [2, 3, []])
+})
+
 test('a process that ended between a file and its head has lost nothing, and nothing looks wrong', async (t) => {
   const { state, path, write, verify, errors } = await setUp(t)
   const head = headPath(state, path)
