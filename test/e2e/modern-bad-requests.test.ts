@@ -82,8 +82,10 @@ test('methods that this era did away with are unknown, whatever their era once w
     'logging/setLevel',
     'resources/subscribe',
     'resources/unsubscribe',
+    'tasks/list',
+    'tasks/result',
   ]) {
-    const reply = await client.ask(method)
+    const reply = await client.ask(method, { taskId: 'some' })
     assert.deepEqual([reply.status, errorOf(reply).code], [404, -32601], method)
   }
   const unknown = await client.ask('no/such')

@@ -46,6 +46,8 @@ const gone = new Set([
   'logging/setLevel',
   'resources/subscribe',
   'resources/unsubscribe',
+  'tasks/list',
+  'tasks/result',
 ])
 
 /** Why a client cannot listen that takes JSON only. */
