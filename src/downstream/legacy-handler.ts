@@ -1,7 +1,7 @@
 import { type Message, newRecord, type Outcome } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError, isGatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { ownTurn } from '../mesh/turns.ts'
 import { during } from '../mesh/work.ts'
@@ -405,7 +405,7 @@ class Dialogue {
     session.used = true
     const id = message.value.id as RequestId
     const { headers, endpoint } = incoming
-    const { limits, tenancies } = this.#guards
+    const { limits, quotas, tenancies } = this.#guards
     const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
     const tooFast = limits.refusal(session.id, tenancy.countsAs)
     const ping =
@@ -416,6 +416,10 @@ class Dialogue {
     if (tooFast !== undefined) return Promise.resolve(refusedFor(id, tooFast))
     const refusal = this.#refusal(session, message, id)
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
+    const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
+    // Never held: it would take one of the places that are kept free.
+    if (isGatewayError(counted))
+      return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
     const signal = new Cancellation()
     const lease = this.#live.enter()
     const record = newRecord(now)
@@ -429,6 +433,7 @@ class Dialogue {
       return response
     }
     const done = (response: Response) => {
+      counted?.()
       session.ended(record)
       lease.release()
       // A large answer is put on the wire in a turn of its own; the session is in use until then.

@@ -33,12 +33,14 @@ export type QuotaName = keyof typeof keys
 export type QuotaLimit =
   | QuotaName
   | `${QuotaName}_per_client`
+  | 'calls_per_tenant'
   | 'pendingInputs_per_tenant'
   | 'pendingInputs_per_session'
   | 'pipelined_per_connection'
 
 export const quotaLimits: readonly QuotaLimit[] = [
   ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
+  'calls_per_tenant',
   'pendingInputs_per_tenant',
   'pendingInputs_per_session',
   'pipelined_per_connection',
@@ -210,8 +212,50 @@ export class PendingInputQuota {
 
 const WAITING = 'calls that wait for answers'
 
+/** The part of a client's places for calls that nobody but tenants with few calls may take. */
+const KEPT_FREE = 1 / 8
+
+/** Tenants are told apart once so much of a client's places is taken: usual calls cost no look at their tenant. */
+const TOLD_APART_FROM = 1 / 2
+
+/**
+ * Calls under way of one client by tenant. Of the last eighth of a client's places a tenant gets as many as are still free, so that
+ * one with a thousand calls leaves room to others behind the same address.
+ */
+export class TenantCalls {
+  readonly #calls: Quota
+  readonly #ofTenants = new Count()
+  readonly #refused: (limit: QuotaLimit) => void
+
+  /** `calls` counts them by client; `refused` is told of each refusal by the share of a tenant. */
+  constructor(calls: Quota, refused: (limit: QuotaLimit) => void) {
+    this.#calls = calls
+    this.#refused = refused
+  }
+
+  /** Why a call may not begin, or how to end its count; undefined for a call that is not counted. */
+  begin(asked: Pick<Asked, 'client' | 'tenant'>): GatewayError | (() => void) | undefined {
+    const { perClient } = this.#calls.share
+    const apart = perClient * TOLD_APART_FROM
+    if (this.#calls.total < apart) return undefined
+    const taken = this.#calls.of(asked.client)
+    if (taken < apart) return undefined
+    const free = perClient - taken
+    const key = tenantKey(asked)
+    if (free <= Math.floor(perClient * KEPT_FREE) && this.#ofTenants.of(key) >= free) return this.#refuse()
+    this.#ofTenants.add(key, 1)
+    return () => this.#ofTenants.add(key, -1)
+  }
+
+  #refuse(): GatewayError {
+    this.#refused('calls_per_tenant')
+    const message = `too many calls of this tenant (the last eighth of ${keys.calls} is for tenants with few)`
+    return gatewayError('overloaded', message, { retryAfterMs: 1_000 })
+  }
+}
+
 /** Anybody may give the name of a tenant: at another address the same name is another tenant. */
-const tenantKey = ({ client, tenant }: Asked) => `${client}\n${tenant}`
+const tenantKey = ({ client, tenant }: Pick<Asked, 'client' | 'tenant'>) => `${client}\n${tenant}`
 
 /** What somebody has open, and what may be ended for the sake of others. */
 export interface Holding {
@@ -349,6 +393,7 @@ type SharedName = Exclude<QuotaName, 'sessions'>
 export class Quotas {
   /** Calls under way. */
   readonly calls: Quota
+  readonly tenantCalls: TenantCalls
   /** Kinds of clients without sessions. */
   readonly callers: Quota
   /** Connections of agents. */
@@ -370,6 +415,7 @@ export class Quotas {
     const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
     this.refused = refused
     this.calls = quota('calls', 'calls')
+    this.tenantCalls = new TenantCalls(this.calls, refused)
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')

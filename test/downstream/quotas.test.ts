@@ -82,3 +82,26 @@ test('a tenant has half of the calls of its client that may wait for answers, an
   pendingInputs.release(asked('one', 'ours', 'a'))
   assert.equal(takeAll(asked('one', 'ours', 'c')), 1)
 })
+
+test('of the last eighth of its places a client gives a tenant as many as are free, and no count outlives its call', () => {
+  const { calls, tenantCalls } = new Quotas(
+    { maxInFlight: 64, limits: { connections: 1, perClient: { calls: 32 } } },
+    () => undefined,
+  )
+  const begin = (tenant: string) => {
+    const counted = tenantCalls.begin({ client: 'a', tenant })
+    const isRefused = counted !== undefined && 'reason' in counted
+    if (!isRefused) calls.take('a')
+    return isRefused ? 'refused' : counted
+  }
+  const counts = Array.from({ length: 28 }, () => begin('many'))
+  assert.equal(counts.filter((counted) => counted === undefined).length, 16)
+  assert.equal(begin('many'), 'refused')
+  const few = [begin('few'), begin('few'), begin('few')]
+  assert.ok(few.slice(0, 2).every((counted) => typeof counted === 'function'))
+  assert.equal(few[2], 'refused')
+  for (const counted of counts) {
+    if (typeof counted === 'function') counted()
+  }
+  assert.equal(typeof begin('many'), 'function')
+})

@@ -311,3 +311,25 @@ test('hundreds of calls that wait for their agents leave their server sockets fo
   await other.post(answer)
   await reader.next('the call ends', ({ result }) => JSON.stringify(result ?? '').includes('accept'))
 })
+
+test('a tenant with many calls leaves the last places of its address to tenants with few', async () => {
+  const { url } = await askingServer()
+  const limits = { perClient: { calls: 16 } }
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  await gateway.waitFor('up', 'raw')
+  const busy = await RawClient.open(gateway.mcp('raw'))
+  const hang = { method: 'tools/call', params: { name: 'hang', arguments: {} } }
+  const hanging = Array.from({ length: 14 }, (_, id) => busy.post({ jsonrpc: '2.0', id, ...hang }))
+  await gateway.waitForCalls(hanging.length)
+  const refusal = /too many calls of this tenant \(the last eighth of gateway\.limits\.perClient\.calls is/
+  assert.match((await busy.post({ jsonrpc: '2.0', id: 'more', ...hang })).text, refusal)
+  // New names count as one tenant, in both eras; who gives no name is another one.
+  assert.match((await new ModernClient(gateway.mcp('raw')).call('hang')).text, refusal)
+  assert.equal(await gateway.metric('breakwater_quota_refused_total', 'limit="calls_per_tenant"'), 2)
+  const other = new ModernClient(gateway.mcp('raw'), canAnswer.capabilities)
+  delete other.meta['io.modelcontextprotocol/clientInfo']
+  assert.equal(((await other.call('ask')).messages[0]?.result as Json).resultType, 'input_required')
+  for (const requestId of hanging.keys())
+    await busy.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } })
+  await Promise.all(hanging)
+})

@@ -109,7 +109,11 @@ const replies = z
 /** Half of what there is for all, unless given. */
 const perClient = z
   .strictObject({
-    calls: count(100_000).optional().describe('Calls under way at once. Default: half of `maxInFlight`.'),
+    calls: count(100_000)
+      .optional()
+      .describe(
+        'Calls under way at once. Default: half of `maxInFlight`. The last eighth is for tenants with few calls, which get as many as are still free.',
+      ),
     callers: count(1_024)
       .optional()
       .describe(

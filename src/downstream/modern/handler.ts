@@ -265,16 +265,22 @@ export class ModernHandler {
       this.#wait(incoming, pending, envelope, progressToken)
       return undefined
     }
+    const { calls, tenantCalls } = this.#guards.quotas
+    const counted = tenantCalls.begin({ client: incoming.client, tenant: tenancy.countsAs })
+    // Never held: it would take one of the places that are kept free.
+    if (isGatewayError(counted))
+      return refuse(incoming, { status: 200, text: gatewayErrorText(id, counted, {}) })
     const exchange = new Exchange(
       envelope,
       caller,
       this.#live.current.servers,
       { client: incoming.client, tenant: tenancy.countsAs },
       target,
-      { pendingInputs: this.#pendingInputs, calls: this.#guards.quotas.calls },
+      { pendingInputs: this.#pendingInputs, calls },
     )
     this.#wait(incoming, exchange, envelope, progressToken)
-    return this.#relay.run(incoming, exchange, tenancy, message)
+    const ending = this.#relay.run(incoming, exchange, tenancy, message)
+    return counted === undefined ? ending : ending.finally(counted)
   }
 
   #wait({ response }: InboundRequest, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
