@@ -30,11 +30,12 @@ export function legacyTool(text: string, { outputSchema }: Readonly<Record<strin
   // One that is too deep to be rewritten is left out: then the result may be anything.
   const isTooDeep = isDeeperThan(MAX_DEPTH, text.slice(span.start, span.end))
   const schema = isTooDeep ? {} : (outputSchema as Record<string, unknown>)
-  const wrapped = JSON.stringify(wrap(schema))
+  const wrapped = JSON.stringify(inLegacyWords(schema))
   return text.slice(0, span.start) + wrapped + text.slice(span.end)
 }
 
-function wrap(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
+/** A schema of results that may be no objects, as that of an object which holds one. */
+export function inLegacyWords(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return {
     ...(typeof schema.$schema === 'string' ? { $schema: schema.$schema } : {}),
     type: 'object',

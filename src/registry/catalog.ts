@@ -7,6 +7,7 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import { isDeeperThan } from '../protocol/json-scan.ts'
 import { elements, locate } from '../protocol/json-span.ts'
 import { isWider } from '../protocol/output-schema.ts'
+import { ClientSchemas } from './client-schema.ts'
 import { wellFormed } from './entry-shape.ts'
 import { kinds, type ListKind, listKinds, uiPaths } from './kinds.ts'
 
@@ -93,6 +94,7 @@ class CollectedPages {
   end: string | undefined
   readonly #kind: ListKind
   readonly #limit: number
+  readonly #schemas = new ClientSchemas()
   #tooDeep = false
   readonly #leftOut = new Told('left out')
   readonly #mended = new Told('mended')
@@ -129,10 +131,11 @@ class CollectedPages {
       const turns = new TurnBudget()
       for (const { start, end } of elements(text, list.start)) {
         turns.begin()
+        const { left } = this.#schemas
         others -= end - start
         during('catalog', () => this.#add(text.slice(start, end)))
         if (this.end !== undefined) return undefined
-        if (turns.spent(end - start)) await nextTurn()
+        if (turns.spent(end - start) || this.#schemas.left < left) await nextTurn()
       }
     }
     this.#bytes += others
@@ -152,7 +155,7 @@ class CollectedPages {
     const text = bytes.toString()
     if (isDeeperThan(MAX_DEPTH, text)) return void (this.#tooDeep = true)
     const value = parseExactly(text)
-    const shaped = wellFormed(this.#kind, text, value)
+    const shaped = wellFormed(this.#kind, text, value, this.#schemas)
     const named = isObject(value) ? value[kinds[this.#kind].key] : undefined
     if (typeof shaped === 'string') return this.#leftOut.add(named, shaped)
     if (shaped.mended !== undefined) this.#mended.add(named, shaped.mended)

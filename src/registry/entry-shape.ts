@@ -9,6 +9,7 @@ import {
   withoutMember,
 } from '../protocol/json-span.ts'
 import { parseExactly } from '../protocol/json-parse.ts'
+import type { ClientSchemas } from './client-schema.ts'
 import { kinds, type ListKind } from './kinds.ts'
 
 const text = z.string()
@@ -48,7 +49,7 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
     ...common,
     name: text,
     inputSchema: z.looseObject({ ...members, type: z.literal('object') }),
-    outputSchema: z.looseObject(members).optional(),
+    outputSchema: z.looseObject({ ...members, $schema: text.optional() }).optional(),
     annotations: z
       .looseObject({
         title: text.optional(),
@@ -86,28 +87,38 @@ export interface Shaped {
 
 /**
  * An entry that the clients of official SDKs accept; or in words why there is none. Members that are null or malformed and need not be
- * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`.
+ * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`; `schemas`: those of its list.
  */
-export function wellFormed(kind: ListKind, text: string, value: unknown): Shaped | string {
+export function wellFormed(
+  kind: ListKind,
+  text: string,
+  value: unknown,
+  schemas: ClientSchemas,
+): Shaped | string {
   if (!isObject(value)) return 'it is no object'
-  const wrong = faultsOf(kind, value)
+  const wrong = faultsOf(kind, value, schemas)
   const [first] = wrong
   if (first === undefined) return { text, value }
   let mended = text
   for (const path of wrong) {
-    if (at(value, path) === null) mended = withoutMember(mended, path)
+    if (at(value, path) === null || path.at(-1) === '$id') mended = withoutMember(mended, path)
     else if (!needed.has(path[0])) mended = withoutMember(mended, path.slice(0, 1))
   }
   mended = completed(kind, mended)
   const now = parseExactly(mended) as Shaped['value']
-  const [left] = faultsOf(kind, now)
+  const [left] = faultsOf(kind, now, schemas)
   return left === undefined ? { text: mended, value: now, mended: inWords(value, first) } : inWords(now, left)
 }
 
 /** The paths of what is not as it should be. */
-function faultsOf(kind: ListKind, value: unknown): JsonPath[] {
+function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas): JsonPath[] {
   const { error } = shapes[kind].safeParse(value)
-  return error === undefined ? [] : error.issues.map(({ path }) => path as JsonPath)
+  const wrong = error === undefined ? [] : error.issues.map(({ path }) => path as JsonPath)
+  const { outputSchema } = value
+  if (kind !== 'tools' || !isObject(outputSchema) || wrong.some(([member]) => member === 'outputSchema'))
+    return wrong
+  const fault = schemas.faultOf(outputSchema)
+  return fault === undefined ? wrong : [...wrong, ['outputSchema', ...fault]]
 }
 
 /** An entry without a name is named by its key, and a tool that says nothing of its arguments takes any. */

@@ -169,6 +169,15 @@ test('malformed entries of one server keep official clients from nothing that ot
       { name: 'bare' },
       { name: 'odd', inputSchema: 'any' },
       { name: 'good', inputSchema, title: null },
+      // The SDK compiles all output schemas of a list, and knows those of all servers by their ids.
+      {
+        name: 'lost',
+        inputSchema,
+        outputSchema: { type: 'object', properties: { a: { $ref: '#/$defs/a' } } },
+      },
+      { name: 'odder', inputSchema, outputSchema: { type: 'object', properties: { a: { type: 'text' } } } },
+      { name: 'loop', inputSchema, outputSchema: { $ref: '#' } },
+      { name: 'same', inputSchema, outputSchema: { $id: 'urn:same', type: 'object' } },
       7,
     ],
     prompts: [{ name: 'asks', arguments: null }, { name: null }],
@@ -189,7 +198,13 @@ test('malformed entries of one server keep official clients from nothing that ot
   const client = await connect(own.mcp())
   const { tools, _meta } = await client.listTools()
   const theirs = tools.flatMap(({ name }) => (name.startsWith('malformed__') ? name : []))
-  assert.deepEqual(theirs, ['malformed__bare', 'malformed__good'])
+  assert.deepEqual(
+    theirs,
+    ['bare', 'good', 'lost', 'odder', 'loop', 'same'].map((name) => `malformed__${name}`),
+  )
+  const output = (name: string) => tools.find((tool) => tool.name === `malformed__${name}`)?.outputSchema
+  const outputs = ['lost', 'odder', 'loop', 'same'].map(output)
+  assert.deepEqual(outputs, [undefined, undefined, undefined, { type: 'object' }])
   assert.ok(tools.some(({ name }) => name === 'good__echo'))
   const { prompts } = await client.listPrompts()
   const { resources } = await client.listResources()
@@ -197,7 +212,7 @@ test('malformed entries of one server keep official clients from nothing that ot
   assert.deepEqual([prompts.length, resources.length, resourceTemplates.length], [1, 1, 2])
 
   const why =
-    '2 malformed entries are left out: of "odd", inputSchema is malformed; 2 malformed entries are mended: of "bare", inputSchema is missing'
+    '2 malformed entries are left out: of "odd", inputSchema is malformed; 6 malformed entries are mended: of "bare", inputSchema is missing'
   const partial = _meta?.['dev.breakwater/partial'] as Json | undefined
   assert.equal(partial?.reason, `not as the server has it: malformed (${why})`)
   const { body } = await own.admin<Json[]>('/admin/servers')
