@@ -39,6 +39,7 @@ const content = {
     .optional(),
 }
 const members = {
+  $schema: text.optional(),
   properties: z.record(z.string(), z.looseObject({})).optional(),
   required: z.array(text).optional(),
 }
@@ -49,7 +50,7 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
     ...common,
     name: text,
     inputSchema: z.looseObject({ ...members, type: z.literal('object') }),
-    outputSchema: z.looseObject({ ...members, $schema: text.optional() }).optional(),
+    outputSchema: z.looseObject(members).optional(),
     annotations: z
       .looseObject({
         title: text.optional(),
@@ -77,6 +78,9 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
 /** Members without which an entry is none. */
 const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inputSchema'])
 
+/** Members that may go without what they stand in. */
+const dispensable: ReadonlySet<unknown> = new Set(['$schema', '$id'])
+
 /** An entry of a list: its JSON text and what it says. */
 export interface Shaped {
   readonly text: string
@@ -101,7 +105,7 @@ export function wellFormed(
   if (first === undefined) return { text, value }
   let mended = text
   for (const path of wrong) {
-    if (at(value, path) === null || path.at(-1) === '$id') mended = withoutMember(mended, path)
+    if (at(value, path) === null || dispensable.has(path[1])) mended = withoutMember(mended, path)
     else if (!needed.has(path[0])) mended = withoutMember(mended, path.slice(0, 1))
   }
   mended = completed(kind, mended)

@@ -168,7 +168,7 @@ test('malformed entries of one server keep official clients from nothing that ot
     tools: [
       { name: 'bare' },
       { name: 'odd', inputSchema: 'any' },
-      { name: 'good', inputSchema, title: null },
+      { name: 'good', inputSchema: { ...inputSchema, $schema: 7 }, title: null },
       // The SDK compiles all output schemas of a list, and knows those of all servers by their ids.
       {
         name: 'lost',
@@ -203,6 +203,8 @@ test('malformed entries of one server keep official clients from nothing that ot
     ['bare', 'good', 'lost', 'odder', 'loop', 'same'].map((name) => `malformed__${name}`),
   )
   const output = (name: string) => tools.find((tool) => tool.name === `malformed__${name}`)?.outputSchema
+  const good = tools.find(({ name }) => name === 'malformed__good')
+  assert.deepEqual(good?.inputSchema, inputSchema)
   const outputs = ['lost', 'odder', 'loop', 'same'].map(output)
   assert.deepEqual(outputs, [undefined, undefined, undefined, { type: 'object' }])
   assert.ok(tools.some(({ name }) => name === 'good__echo'))
