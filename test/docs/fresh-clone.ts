@@ -57,6 +57,7 @@ async function main(scratch: string): Promise<void> {
   const { typed, leftOut, ts, python } = await readCommands()
 
   const log = openSync(join(scratch, 'quickstart.log'), 'w')
+  let before = performance.now()
   const quickstart = spawn('bash', ['-c', QUICKSTART], {
     detached: true,
     stdio: ['ignore', log, log],
@@ -72,14 +73,19 @@ async function main(scratch: string): Promise<void> {
       },
       INSTALL_LIMIT_MS,
     )
-    console.log(`✓ README.md: ${QUICKSTART.trim()}`)
+    const done = (what: string) => {
+      const now = performance.now()
+      console.log(`✓ ${what}, ${Math.round((now - before) / 1_000)} s`)
+      before = now
+    }
+    done(`README.md: ${QUICKSTART.trim()}`)
 
     for (const { page, script, prints } of typed) {
       const text = `set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n${script}`
       const limits = { cwd: clone, env, maxBuffer: 2 ** 24, timeout: BLOCKS_LIMIT_MS }
       const { stdout, stderr } = await run('bash', ['-c', text], limits)
       for (const words of prints) assert.match(stdout + stderr, words, page)
-      console.log(`✓ ${page}: ${script.trim().split('\n').length} lines`)
+      done(`${page}: ${script.trim().split('\n').length} lines`)
     }
 
     const interpreter = await pythonFor(process.env)
@@ -98,7 +104,7 @@ async function main(scratch: string): Promise<void> {
       const { stdout } = await run(command, [name], { cwd: clone, env, timeout: BLOCKS_LIMIT_MS })
       assert.match(stdout, /Echo: hello/, text)
     }
-    console.log(`✓ ${programs.length} programs of docs/connect.md`)
+    done(`${programs.length} programs of docs/connect.md`)
 
     for (const one of leftOut) console.log(`- not run: ${one}`)
     if (interpreter === undefined)
