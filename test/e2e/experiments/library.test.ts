@@ -106,7 +106,8 @@ test('with bounded retries the same pool comes back from the same hiccup by itse
 })
 
 test('a killed process is started again, and the run says how long its server took', async () => {
-  const spec = short(await specOf('process-kill.yaml'), [{ share: '50%', duration: '4s' }])
+  // On a busy machine a process takes seconds to start, and calls of the treatment wait for it.
+  const spec = short(await specOf('process-kill.yaml'), [{ share: '50%', duration: '12s' }])
   const killing = {
     ...spec,
     faults: [{ name: 'kill', type: 'proc.kill', rate: 1, maxInjections: 1, signal: 'KILL' }],
