@@ -7,6 +7,14 @@ export interface Signal {
   removeEventListener(type: 'abort', listener: () => void): void
 }
 
+/** The signal of what nobody ends. It keeps no listeners: thousands may wait under it at once. */
+export const never: Signal = {
+  aborted: false,
+  reason: undefined,
+  addEventListener: () => undefined,
+  removeEventListener: () => undefined,
+}
+
 /** Most signals have no more listeners than this. */
 const FEW = 4
 

@@ -16,6 +16,7 @@ import type { MeshEvent } from '../mesh/policy.ts'
 import { States } from '../mesh/state.ts'
 import { policies } from '../policies/index.ts'
 import { type Schemas, sharedSchemas } from '../policies/state/schemas.ts'
+import { type Check, compileSchema } from '../policies/state/schemas/compile.ts'
 import { INTENT_KEY, STEP_KEY, taskOf } from '../protocol/task.ts'
 import { environmentOf } from './environment.ts'
 import { type Json, type ServerModel, SimulatedServer } from './servers.ts'
@@ -64,7 +65,8 @@ export interface Ended {
 export class SimulatedGateway {
   readonly servers: ReadonlyMap<string, SimulatedServer>
   readonly mesh: Mesh
-  readonly journal = new Journal()
+  /** Has the hits of faults and why faults could not hit: nobody asks about the many calls that chance spared. */
+  readonly journal = new Journal({ keepsMisses: false })
   readonly engine: Engine
   readonly #clock: Clock
   readonly #set: string | undefined
@@ -105,7 +107,7 @@ export class SimulatedGateway {
       onExpired: ignore,
     })
     const context = { clock, random, state: new States(clock), emit: onEvent }
-    this.#schemas = sharedSchemas(context)
+    this.#schemas = sharedSchemas(context, compileOnce)
     this.mesh = compileMesh({
       policies,
       config,
@@ -191,6 +193,16 @@ export class SimulatedGateway {
       return next(call).then((outcome) => ended(call, outcome))
     }
   }
+}
+
+const compiled = new Map<string, Check>()
+
+/** Compiles the schemas of models, which are few, once for each process: a study has a gateway for each of its many runs. */
+function compileOnce(schema: Json, all: boolean): Check {
+  const key = `${all} ${JSON.stringify(schema)}`
+  let check = compiled.get(key)
+  if (check === undefined) compiled.set(key, (check = compileSchema(schema, all)))
+  return check
 }
 
 /** The request of a call. Its text is written when somebody reads it. */

@@ -1,5 +1,5 @@
 import type { Fault } from '../chaos/plan/common.ts'
-import { Cancellation } from '../mesh/cancel.ts'
+import { Cancellation, never } from '../mesh/cancel.ts'
 import { resultOfCall, type Result, wentWrong } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
@@ -106,7 +106,7 @@ export async function replay(
     const first = before[index]
     if (first !== undefined) await played[first]
     const waitMs = first === undefined ? call.at - clock.now() : call.at - endOf(calls[first]!)
-    if (waitMs > 0) await clock.sleep(waitMs, NEVER)
+    if (waitMs > 0) await clock.sleep(waitMs, never)
     const signal = new Cancellation()
     const leave =
       call.result === 'cancelled' &&
@@ -125,7 +125,7 @@ export async function replay(
       signal,
     })
     if (leave !== false) leave()
-    if (call.overheadMs > 0) await clock.sleep(call.overheadMs, NEVER)
+    if (call.overheadMs > 0) await clock.sleep(call.overheadMs, never)
     onCall?.()
     const { record } = sent
     const rejection = outcome.kind === 'rejected' ? [outcome.error.reason] : []
@@ -145,8 +145,6 @@ export async function replay(
   const drawn = servers.attempts === 0 ? 0 : servers.drawn / servers.attempts
   return { calls: over, drawn, idle: idleFaults(gateway) }
 }
-
-const NEVER = new Cancellation()
 
 const endOf = ({ at, tookMs }: RecordedCall): Millis => at + tookMs
 

@@ -1,6 +1,6 @@
 import type { Call, Caller, CallResult, Outcome } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
-import { Cancellation } from '../mesh/cancel.ts'
+import { never } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { type GatewayError, gatewayError } from '../mesh/errors.ts'
 import type { Effect, ToolDefinition } from '../mesh/policy.ts'
@@ -189,7 +189,7 @@ export class SimulatedServer implements ServerFacts {
         retryAfterMs,
         status: 429,
       })
-      return this.#clock.sleep(LIMITED_MS, NEVER).then(() => ({ kind: 'failed', error }))
+      return this.#clock.sleep(LIMITED_MS, never).then(() => ({ kind: 'failed', error }))
     }
     const isPlain = tool.tookMs === undefined && this.#model.condition === undefined
     if (!isPlain || this.#busy >= this.#pool || call.shapes !== undefined)
@@ -215,7 +215,7 @@ export class SimulatedServer implements ServerFacts {
 
   /** The end of a call whose connection cannot be made, or breaks. */
   async #lose(call: Call, replica: number, sent: boolean, afterMs: Millis): Promise<Outcome> {
-    await this.#clock.sleep(afterMs, NEVER)
+    await this.#clock.sleep(afterMs, never)
     return this.#lost(call, replica, sent)
   }
 
@@ -333,8 +333,6 @@ const WELL: Condition = { is: 'well' }
 const REFUSED_MS: Millis = 1
 const RESET_MS: Millis = 5
 const LIMITED_MS: Millis = 2
-
-const NEVER = new Cancellation()
 
 /** How many times as long as usual a run takes. */
 function timesOf(condition: Condition): number {

@@ -20,7 +20,7 @@ export const isClear = (differences: readonly number[]): boolean =>
 
 /** The smallest value that a share of `p` of all values does not exceed; NaN of none. */
 export function quantile(values: readonly number[], p: number): number {
-  const sorted = [...values].sort((a, b) => a - b)
+  const sorted = Float64Array.from(values).sort()
   return sorted[Math.max(0, Math.ceil(p * sorted.length) - 1)] ?? NaN
 }
 

@@ -1,6 +1,6 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import { type CallCounts, countCall as countIn } from '../mesh/classify.ts'
-import { Cancellation } from '../mesh/cancel.ts'
+import { never } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { type AgentModel, isTrue, type Step, type TaskEnd } from './agents.ts'
 import type { SimulatedGateway } from './gateway.ts'
@@ -98,7 +98,7 @@ export async function runTasks(
   async function work(): Promise<void> {
     for (let task = next++; task < tasks; task = next++) {
       const waitMs = (beginsAt?.(task) ?? 0) - clock.now()
-      if (waitMs > 0) await clock.sleep(waitMs, NEVER)
+      if (waitMs > 0) await clock.sleep(waitMs, never)
       const end = await runTask(task)
       tally.tasks++
       tally.ends[end]++
@@ -129,7 +129,7 @@ export async function runTasks(
         isIncomplete ||= gaveUp || reaction === 'go_on'
         if (reaction !== 'again') break
       }
-      if (clock.now() < endsAt) await clock.sleep(endsAt - clock.now(), NEVER)
+      if (clock.now() < endsAt) await clock.sleep(endsAt - clock.now(), never)
       if (gaveUp) break
     }
     if (hasFailed) tally.failedTasks++
@@ -139,8 +139,6 @@ export async function runTasks(
 
   await Promise.all(Array.from({ length: Math.min(concurrency, tasks) }, work))
 }
-
-const NEVER = new Cancellation()
 
 /**
  * Share of the tasks of which at least one call fails, of `calls` calls that fail independently of each other with this probability:

@@ -5,12 +5,15 @@ interface Timer {
   readonly at: Millis
   /** Among timers of one instant, the one that was set first comes first. */
   readonly order: number
-  /** Undefined once it was taken back. */
+  /** Undefined once it was run, or taken back. */
   task: (() => void) | undefined
 }
 
 /** So many timers are run between two turns of the event loop: whoever shows progress needs one now and then. */
 const PER_TURN = 20_000
+
+/** Timers that were taken back are cleared away once there are so many, and more than others. */
+const MANY = 256
 
 /**
  * Time that passes only when nothing is left to do at its present instant: what a timer sets off, with all promises that hang on
@@ -18,7 +21,9 @@ const PER_TURN = 20_000
  */
 export class VirtualClock implements Clock {
   readonly #epoch: Millis
-  readonly #timers: Timer[] = []
+  #timers: Timer[] = []
+  /** How many of them were taken back. */
+  #takenBack = 0
   #now: Millis = 0
   #set = 0
 
@@ -27,7 +32,7 @@ export class VirtualClock implements Clock {
     this.#epoch = epoch
   }
 
-  /** Timers that are set; those that were taken back count until they would have been due. */
+  /** Timers that are set; those that were taken back count until they are cleared away, or would have been due. */
   get pending(): number {
     return this.#timers.length
   }
@@ -43,8 +48,9 @@ export class VirtualClock implements Clock {
   after(ms: Millis, task: () => void): Cancel {
     const timer: Timer = { at: this.#now + Math.max(0, ms), order: this.#set++, task }
     // Never, and so nothing that time could pass for.
-    if (timer.at < Infinity) this.#push(timer)
-    return () => (timer.task = undefined)
+    if (timer.at === Infinity) return () => undefined
+    this.#push(timer)
+    return () => this.#takeBack(timer)
   }
 
   sleep(ms: Millis, signal: Signal): Promise<void> {
@@ -65,7 +71,9 @@ export class VirtualClock implements Clock {
         const timer = this.#pop()
         if (timer === undefined) return reject(new Error('nothing is left that could happen'))
         this.#now = timer.at
-        timer.task?.()
+        const { task } = timer
+        timer.task = undefined
+        task?.()
         if (++steps % PER_TURN > 0) void SETTLED.then(whenIdle)
         else void nextTurn().then(whenIdle)
       }
@@ -73,6 +81,17 @@ export class VirtualClock implements Clock {
       const whenIdle = () => process.nextTick(step)
       void SETTLED.then(whenIdle)
     })
+  }
+
+  #takeBack(timer: Timer): void {
+    if (timer.task === undefined) return
+    timer.task = undefined
+    if (++this.#takenBack < MANY || 2 * this.#takenBack < this.#timers.length) return
+    // In their order, they are a heap.
+    this.#timers = this.#timers
+      .filter(({ task }) => task !== undefined)
+      .sort((a, b) => (isBefore(a, b) ? -1 : 1))
+    this.#takenBack = 0
   }
 
   /** The next timer that was not taken back. */
@@ -84,6 +103,7 @@ export class VirtualClock implements Clock {
       if (first === undefined || last === undefined) return undefined
       if (timers.length > 0) this.#sink(last)
       if (first.task !== undefined) return first
+      this.#takenBack--
     }
   }
 

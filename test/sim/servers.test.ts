@@ -51,6 +51,22 @@ test('what a server does after it was left is unwanted, whether it had begun or 
   )
 })
 
+test('the journal of a simulation has what faults did, and counts what they were not drawn for', async () => {
+  const clock = new VirtualClock()
+  const faults = [1, 0].map((rate) => ({ name: `rate-${rate}`, type: 'rpc.error', rate }))
+  const gateway = gatewayOf(clock, false, 500, faults)
+  await clock.run(gateway.call(asked))
+  assert.deepEqual(
+    gateway.faults.map(({ counts }) => [counts.decided, counts.injected]),
+    [
+      [1, 1],
+      [1, 0],
+    ],
+  )
+  const told = gateway.journal.decisions().map(({ fault, status }) => [fault, status])
+  assert.deepEqual(told, [['rate-1', 'applied']])
+})
+
 test('a run that fails says so as an error of the server, of its caller, or of the tool', async () => {
   const forms: readonly (readonly [ErrorForm | undefined, string, string])[] = [
     [undefined, 'rpc_error', 'rpc_error'],

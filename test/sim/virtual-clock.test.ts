@@ -53,6 +53,21 @@ test('ten thousand timers in any order fire in the right one', async () => {
   assert.equal(clock.pending, 0)
 })
 
+test('timers that were taken back are cleared away, and a timer that was run is not taken back', async () => {
+  const clock = new VirtualClock()
+  const fired: number[] = []
+  const cancels = Array.from({ length: 3_000 }, (_, i) => clock.after(i % 977, () => fired.push(i)))
+  const kept = clock.after(2_000, () => fired.push(-1))
+  await clock.run(clock.sleep(0, new Cancellation()))
+  const [...atOnce] = fired
+  for (const cancel of cancels) cancel()
+  assert.ok(clock.pending < 300, `${clock.pending} are left`)
+  await clock.run(clock.sleep(3_000, new Cancellation()))
+  assert.deepEqual(fired, [...atOnce, -1])
+  kept()
+  assert.equal(clock.pending, 0)
+})
+
 test('a timer without an end is never due, and a rejection of the work is that of the run', async () => {
   const clock = new VirtualClock()
   clock.after(Infinity, () => assert.fail('never'))

@@ -89,7 +89,8 @@ export class ArmedFault {
   readonly discovery: FaultCounts = newFaultCounts()
   /** Servers whose calls it has left alone because their lists were not known. */
   readonly awaited = new Set<string>()
-  readonly #uses = new Map<string, Uses>()
+  /** By arm, as `usesIn` is asked. */
+  readonly #uses = new Map<string | undefined, Uses>()
   readonly #kill: KillSwitch
   #released = new Release()
   #memory = new Recent<object>(MAX_MEMORIES)
@@ -116,9 +117,8 @@ export class ArmedFault {
 
   /** Of agents' calls in an arm, empty for none; undefined: of what the gateway asks by itself. */
   usesIn(arm: string | undefined): Uses {
-    const key = arm === undefined ? 'discovery' : `arm ${arm}`
-    let uses = this.#uses.get(key)
-    if (uses === undefined) this.#uses.set(key, (uses = noUses()))
+    let uses = this.#uses.get(arm)
+    if (uses === undefined) this.#uses.set(arm, (uses = noUses()))
     return uses
   }
 

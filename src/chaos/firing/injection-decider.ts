@@ -187,6 +187,7 @@ export class InjectionDecider {
     const because =
       (isCaught ? undefined : decision.because) ?? this.#limit(armed, uses, call, { shadow, isCaught })
     if (because === 'overflow') tally.overflow++
+    if (decision.because !== undefined && !isCaught && !this.#parts.journal.keepsMisses) return undefined
     const orderDependent = isCaught || armed.orderDependent || identity.orderDependent || place.orderDependent
     const entry = this.#write(
       armed,

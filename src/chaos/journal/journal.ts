@@ -12,10 +12,17 @@ export interface Sink {
 
 /** Everything that was decided and done: the latest in memory, all of it in a file where there is one. */
 export class Journal {
+  /** Whether decisions are kept that spared a call by chance, or by the schedule: nearly all of them, in most plans. */
+  readonly keepsMisses: boolean
   readonly #ring: JournalEntry[] = []
   #sink: Sink | undefined
   #at = 0
   #seq = 0
+
+  /** `keepsMisses` is true unless given. */
+  constructor({ keepsMisses = true }: { readonly keepsMisses?: boolean } = {}) {
+    this.keepsMisses = keepsMisses
+  }
 
   /** Where entries are written from now on; undefined: nowhere. */
   set sink(sink: Sink | undefined) {

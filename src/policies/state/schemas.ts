@@ -60,6 +60,7 @@ const GAP_MS = 5
  */
 export class Schemas {
   readonly #clock: Clock
+  readonly #compile: typeof compileSchema
   readonly #known: Readonly<Record<Use, WeakMap<object, Compiled>>> = {
     reply: new WeakMap(),
     arguments: new WeakMap(),
@@ -75,8 +76,9 @@ export class Schemas {
   })
   readonly #waiting: { readonly schema: Record<string, unknown>; readonly use: Use }[] = []
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, compile = compileSchema) {
     this.#clock = clock
+    this.#compile = compile
   }
 
   /** The check of a schema; undefined as long as it is not compiled, and for ever when it cannot be. */
@@ -160,7 +162,7 @@ export class Schemas {
       if (before !== undefined) return before
       compiled.hash = hash
       if (text.length > MAX_SCHEMA) throw new Error(`larger than ${MAX_SCHEMA / 1024} KiB`)
-      compiled.check = compileSchema(schema, use === 'arguments')
+      compiled.check = this.#compile(schema, use === 'arguments')
       compiled.state = 'ready'
     } catch (error) {
       compiled.state = 'refused'
@@ -179,7 +181,7 @@ const newCompiled = (): Compiled => ({
   settled: [],
 })
 
-/** The schemas of this process: of no server, so that no reload forgets them. */
-export function sharedSchemas({ state, clock }: PolicyContext): Schemas {
-  return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock))
+/** The schemas of this process: of no server, so that no reload forgets them. Whoever asks first says how they are compiled. */
+export function sharedSchemas({ state, clock }: PolicyContext, compile = compileSchema): Schemas {
+  return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock, compile))
 }

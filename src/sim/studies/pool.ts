@@ -1,4 +1,4 @@
-import { Cancellation } from '../../mesh/cancel.ts'
+import { never } from '../../mesh/cancel.ts'
 import { wentWrong } from '../../mesh/classify.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom } from '../../mesh/keyed-random.ts'
@@ -147,7 +147,7 @@ async function run(cell: Cell, seed: number): Promise<Made> {
       if (outcome.kind === 'rejected') failed.limiter++
       else failed.server++
       if (cell.retrying === 'bounded') return
-      await clock.sleep(AGAIN_MS, NEVER)
+      await clock.sleep(AGAIN_MS, never)
     }
   }
 
@@ -159,11 +159,9 @@ async function run(cell: Cell, seed: number): Promise<Made> {
   }
   for (let second = 0; second < LENGTH_S; second++)
     clock.after(second * 1_000, () => (waiting[second] = simulated.load.waiting))
-  await clock.run(clock.sleep(LENGTH_S * 1_000, NEVER))
+  await clock.run(clock.sleep(LENGTH_S * 1_000, never))
   return { tookMs, tries, during, after, waiting, answered, tried }
 }
-
-const NEVER = new Cancellation()
 const CALLS = CALLS_PER_S * LENGTH_S
 const zeros = () => new Array<number>(LENGTH_S).fill(0)
 

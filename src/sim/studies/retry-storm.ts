@@ -1,5 +1,5 @@
 import type { Outcome } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
+import { never } from '../../mesh/cancel.ts'
 import { wentWrong } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
@@ -118,7 +118,7 @@ class Loop {
     budget?.enter(this.#clock.now())
     let outcome = await attempt()
     for (let tries = 1; tries < this.#tries && hasFailed(outcome) && this.#mayRetry(); tries++) {
-      await this.#clock.sleep(WAIT_MS, NEVER)
+      await this.#clock.sleep(WAIT_MS, never)
       outcome = await attempt()
       budget?.release()
     }
@@ -136,8 +136,6 @@ class Loop {
     return true
   }
 }
-
-const NEVER = new Cancellation()
 
 async function run(arm: Arm, seed: number): Promise<Load> {
   const clock = new VirtualClock()
@@ -188,7 +186,7 @@ async function run(arm: Arm, seed: number): Promise<Load> {
     clock.after((nth * 1_000) / CALLS_PER_S, () => void ask(nth))
   for (let second = 0; second < LENGTH_S; second++)
     clock.after(second * 1_000, () => (load.waiting[second] = simulated.load.waiting))
-  await clock.run(clock.sleep(LENGTH_S * 1_000, NEVER))
+  await clock.run(clock.sleep(LENGTH_S * 1_000, never))
   return load
 }
 

@@ -1,5 +1,5 @@
 import { wentWrong } from '../../../mesh/classify.ts'
-import { Cancellation } from '../../../mesh/cancel.ts'
+import { Cancellation, never } from '../../../mesh/cancel.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import { gatewayError } from '../../../mesh/errors.ts'
 import { SimulatedGateway } from '../../gateway.ts'
@@ -115,7 +115,7 @@ export async function runOverload(
       cancel()
       attempts += call.record.attempts
       if (outcome.kind === 'answered' && !wentWrong(outcome, call.record)) return void answered[second]!++
-      await clock.sleep(PAUSE_MS, NEVER)
+      await clock.sleep(PAUSE_MS, never)
     }
   }
 
@@ -124,7 +124,7 @@ export async function runOverload(
   for (let second = 0; second < LENGTH_S; second++)
     for (let nth = 0; nth < overload.perS(second); nth++) {
       const at = (second + nth / overload.perS(second)) * 1_000
-      all.push(clock.sleep(at - clock.now(), NEVER).then(() => work(agent++)))
+      all.push(clock.sleep(at - clock.now(), never).then(() => work(agent++)))
     }
   await clock.run(Promise.all(all))
   const isWell = (second: number) => answered[second]! >= 0.95 * asked[second]!
@@ -142,5 +142,3 @@ export async function runOverload(
 const PAUSE_MS: Millis = 200
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
-
-const NEVER = new Cancellation()

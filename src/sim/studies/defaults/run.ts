@@ -1,5 +1,5 @@
 import { wentWrong } from '../../../mesh/classify.ts'
-import { Cancellation } from '../../../mesh/cancel.ts'
+import { Cancellation, never } from '../../../mesh/cancel.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import { gatewayError } from '../../../mesh/errors.ts'
 import { createKeyedRandom } from '../../../mesh/keyed-random.ts'
@@ -64,7 +64,8 @@ const ELSEWHERE = 'elsewhere'
 export async function run(row: Row, load: Load, choice: PolicyChoice, seed: number): Promise<Measured> {
   const clock = new VirtualClock()
   const random = createKeyedRandom(seed)
-  const ranOf = new Map<string, number>()
+  /** How often each call ran, by its id. */
+  const ranOf = new Map<Call['id'], number>()
   const { offenders, callMs = load.callMs } = row
   let awayUntil = -Infinity
   let illAttempts = 0
@@ -97,8 +98,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
       ...(row.isPlain !== true && { outputSchema }),
       effect: load.effect,
       tookMs(call, draw) {
-        const key = `${call.caller.id}/${call.id}`
-        ranOf.set(key, (ranOf.get(key) ?? 0) + 1)
+        ranOf.set(call.id, (ranOf.get(call.id) ?? 0) + 1)
         return callMs * (0.5 + draw('run'))
       },
     }
@@ -155,7 +155,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     for (let task = 0; task < each; task++) {
       const key = `${agent}/${task}`
       const beginsAt = (task + random(key, 'arrival') * (SLACK - 1)) * taskMs
-      if (beginsAt > clock.now()) await clock.sleep(beginsAt - clock.now(), NEVER)
+      if (beginsAt > clock.now()) await clock.sleep(beginsAt - clock.now(), never)
       let isWell = true
       for (let step = 0; step < CALLS && (isWell || offend === 'always'); step++) {
         const isOffence = offend === 'always' || (offend === 'sometimes' && step === 1 && task % 4 === 1)
@@ -163,7 +163,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
         const service = isOffence ? OFFENCE : `service-${key}/${step}`
         isWell = await ask(tool, service, `task ${key}`, offend === undefined)
         if (isWell || offend === 'always')
-          await clock.sleep(THINK_MS * (0.5 + random(`${key}/${step}`, 'think')), NEVER)
+          await clock.sleep(THINK_MS * (0.5 + random(`${key}/${step}`, 'think')), never)
       }
       if (offend !== undefined) continue
       tasks++
@@ -174,7 +174,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   /** Calls while the server is ill, and waits for no answer. */
   async function die(agent: string): Promise<void> {
     const [fromS, toS] = row.ill
-    await clock.sleep((fromS + random(agent, 'dies') * (toS - fromS)) * 1_000, NEVER)
+    await clock.sleep((fromS + random(agent, 'dies') * (toS - fromS)) * 1_000, never)
     if (isIll(clock.now())) illCalls++
     gateway.begin({ server: SERVER, tool: offended, args: { service: OFFENCE }, intent: agent })
   }
@@ -199,5 +199,3 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     twice: load.effect === 'read_only' ? 0 : [...ranOf.values()].filter((runs) => runs > 1).length,
   }
 }
-
-const NEVER = new Cancellation()
