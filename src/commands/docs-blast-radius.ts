@@ -15,13 +15,13 @@ const options: SweepOptions = {
   rates: [0.005, 0.01, 0.02, 0.05, 0.1],
   fanOuts: [2, 4, 8, 16],
   tasks: 200,
-  seeds: 10,
+  seeds: 5,
   seed: 1,
   choices: [none, byDefault],
 }
 
 /** The command that measures with these options. */
-const SWEEP = 'sweep --only none,default --seeds 10'
+const SWEEP = 'sweep --only none,default --seeds 5'
 
 /** The pictures of the page about blast radius, by their paths under `docs`. */
 function blastRadiusPictures(cells: readonly SweepCell[]): Readonly<Record<string, string>> {

@@ -21,6 +21,9 @@ const others = {
   writes: { ...USUAL, effect: 'write' },
 } as const satisfies Readonly<Record<string, Load>>
 
+/** More agents run fewer seeds, in proportion: each agent of a run has tasks of its own. */
+const MANY_AGENTS = 32
+
 /** How many more of the tasks may fail than with the best of the others before it is said: a point. */
 const MARGIN = 0.01
 const POINT = '1 point'
@@ -46,11 +49,15 @@ export const defaultsStudy: Study = {
     ]
     const crowds = overloads.flatMap((overload) => sets.map((set) => ({ overload, set })))
     const share = cells.length / (cells.length + crowds.length)
-    const runs = await overSeeds(
+    const seedsOf = ({ agents }: Load) =>
+      Math.ceil((options.seeds * MANY_AGENTS) / Math.max(agents, MANY_AGENTS))
+    const made = await overSeeds(
       cells,
       { ...options, onProgress: (done) => options.onProgress?.(done * share) },
-      ({ illness, load, set }, seed) => run(illness, load, set, seed),
+      ({ illness, load, set }, seed) =>
+        seed < options.seed + seedsOf(load) ? run(illness, load, set, seed) : Promise.resolve(undefined),
     )
+    const runs = made.map((all) => all.filter((one) => one !== undefined))
     const crowdRuns = await overSeeds(
       crowds,
       { ...options, onProgress: (done) => options.onProgress?.(share + done * (1 - share)) },
@@ -74,7 +81,7 @@ export const defaultsStudy: Study = {
     })
     const shown = [none.name, defaults.name]
     return {
-      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed; where one agent or one tool is at fault, the tasks are those of the others. ${USUAL_NAME}, reads of ${formatDuration(USUAL.callMs)} where nothing else is said; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}.`,
+      model: `Agents with tasks of ${CALLS} calls, one at a time, ${formatDuration(THINK_MS)} apart, that give a call up after ${formatDuration(PATIENCE_MS)}; a call that fails, or whose answer is wrong, fails its task; the number of tasks is fixed; where one agent or one tool is at fault, the tasks are those of the others. ${USUAL_NAME}, reads of ${formatDuration(USUAL.callMs)} where nothing else is said; calls take half to one and a half of their time. In force by default: ${listed(inForce)}. Seeds: ${options.seeds}; for 64 agents ${seedsOf(others['64 agents'])}.`,
       tables: [
         {
           name: 'sets',

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inForce } from '../../../src/sim/policy-choices.ts'
-import { ablation } from '../../../src/sim/studies/ablation.ts'
-import { numberIn, rowOf } from './findings.ts'
+import { numberIn, rowOf, runAsShown } from './findings.ts'
 
-const findings = await ablation.run({ seed: 1, seeds: 3 })
+const findings = await runAsShown('ablation')
 const value = (mix: string, policies: string, key: string) =>
   numberIn(rowOf(findings, { policies }, mix), key)
 

@@ -5,10 +5,9 @@ import { faults as registry } from '../../../src/chaos/faults/index.ts'
 import { methodsOf } from '../../../src/chaos/plan/checks.ts'
 import { serverKind } from '../../../src/sim/environment.ts'
 import { taskEnds } from '../../../src/sim/agents.ts'
-import { agents } from '../../../src/sim/studies/agents.ts'
-import { numberIn, rowOf } from './findings.ts'
+import { numberIn, rowOf, runAsShown } from './findings.ts'
 
-const findings = await agents.run({ seed: 1, seeds: 1 })
+const findings = await runAsShown('agents')
 const share = (end: string, fault: string, way: string) => numberIn(rowOf(findings, { fault }, end), way)
 const silent = (fault: string, way: string) => share('failed_silently', fault, way)
 

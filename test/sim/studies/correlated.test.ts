@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { correlated } from '../../../src/sim/studies/correlated.ts'
-import { numberIn, rowOf } from './findings.ts'
+import { numberIn, rowOf, runAsShown } from './findings.ts'
 
-const findings = await correlated.run({ seed: 1, seeds: 2 })
+const findings = await runAsShown('correlated')
 const value = (errors: string, policies: string, key: string) =>
   numberIn(rowOf(findings, { errors, policies }), key)
 

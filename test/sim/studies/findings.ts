@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
+import { textOf } from '../../../src/commands/study/text.ts'
+import { studies } from '../../../src/sim/studies/index.ts'
 import type { Findings, Row, Study } from '../../../src/sim/studies/study.ts'
 
 /** Runs a study twice; a test finds out whether it says the same both times. */
@@ -9,6 +12,26 @@ export async function runTwice(study: Study): Promise<Findings> {
   const again = await study.run({ seed: 1, seeds: 1 })
   test('the same seed gives the same bytes', () => {
     assert.equal(JSON.stringify(again), JSON.stringify(findings))
+  })
+  return findings
+}
+
+/**
+ * Runs a study by its name, with as many seeds as the page about blast radius asks for; a test compares the findings with the page, which
+ * `npm run docs` writes. Throws when the page does not show the study.
+ */
+export async function runAsShown(name: string): Promise<Findings> {
+  const page = await readFile('docs/blast-radius.md', 'utf8')
+  const command = new RegExp(
+    `<!-- breakwater study ${name} --seeds (\\d+)( --brief)? -->\n+\`\`\`text\n([^]*?)\`\`\``,
+  )
+  const [, count, brief, shown] = command.exec(page)!
+  const { [name]: study } = studies
+  const [seed, seeds] = [1, Number(count)]
+  const findings = await study!.run({ seed, seeds })
+  test('the page about blast radius shows what is found (npm run docs)', () => {
+    const text = textOf({ name, about: study!.about, seed, seeds, ...findings }, brief !== undefined)
+    assert.equal(shown, `${text.replace(/[ ]+$/gm, '').trim()}\n`)
   })
   return findings
 }

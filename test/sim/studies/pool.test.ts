@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { pool } from '../../../src/sim/studies/pool.ts'
-import { numberIn, rowOf } from './findings.ts'
+import { numberIn, rowOf, runAsShown } from './findings.ts'
 
-const findings = await pool.run({ seed: 1, seeds: 1 })
+const findings = await runAsShown('pool')
 const stage = (number: number, retries: string) => rowOf(findings, { stage: number, retries })
 
 test('the first three stages do no harm, however retries are bounded', () => {

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { retryStorm } from '../../../src/sim/studies/retry-storm.ts'
-import { numberIn, rowOf } from './findings.ts'
+import { numberIn, rowOf, runAsShown } from './findings.ts'
 
-const findings = await retryStorm.run({ seed: 1, seeds: 1 })
+const findings = await runAsShown('retry-storm')
 const ALL = 'agent x gateway x SDK'
 const arm = (levels: string, budgets: string) => rowOf(findings, { levels, budgets })
 
