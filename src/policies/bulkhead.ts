@@ -38,7 +38,7 @@ const schema = z
       .max(4_096)
       .default(1_024)
       .describe(
-        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms. Of the places a tool gets the part that it gets of the slots.',
+        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms; tenants whose names are new count as one, and there every second turn goes to the oldest. Of the places a tool gets the part that it gets of the slots.',
       ),
     maxWait: duration({ min: 1 }).default(30_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
@@ -213,7 +213,7 @@ export class Pool {
   }
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
-    const tenant = this.#tenants.of(call.countsAs)
+    const tenant = this.#tenants.of(call.countsAs, call.countsAs !== call.tenant)
     if (this.#hasSlot(tool)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))

@@ -130,6 +130,8 @@ export interface CallParts {
   readonly signal?: Signal
   readonly inbound?: Call['inbound']
   readonly tenant?: string
+  /** Default: `tenant`. */
+  readonly countsAs?: string
   /** Set by the operator unless it says otherwise. */
   readonly deadline?: Pick<Deadline, 'at' | 'reserveMs'> & Partial<Deadline>
   readonly attempt?: number
@@ -156,7 +158,7 @@ export function newCall(parts: CallParts): Call {
     headers: undefined,
     inbound: parts.inbound ?? {},
     tenant: parts.tenant ?? 'test',
-    countsAs: parts.tenant ?? 'test',
+    countsAs: parts.countsAs ?? parts.tenant ?? 'test',
     caller: parts.caller ?? new TestCaller(),
     channel: parts.channel ?? new TestChannel(),
     signal,

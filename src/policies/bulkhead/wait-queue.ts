@@ -23,6 +23,8 @@ interface Lane {
   readonly waiters: Waiter[]
   /** Counts the calls of the pool that got a slot from a line: which was the latest one of this lane. */
   servedAt: number
+  /** How many turns it has had since its oldest call was late. */
+  lateTurns: number
 }
 
 /** Once the oldest call of a lane has waited for so long, in milliseconds, there is too much to do, and the newest goes first. */
@@ -31,7 +33,8 @@ const LATE_MS: Millis = 300
 /**
  * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. Within a lane the oldest call goes first, until it has
  * waited for too long: then the newest does, whose agent surely waits still (adaptive LIFO; B. Maurer, "Fail at Scale", ACM
- * Queue 13(8), 2015).
+ * Queue 13(8), 2015). Where many agents count as one tenant, every second turn goes to the oldest then: else one with new calls all the
+ * time would keep another's single call waiting for as long.
  */
 export class WaitQueue {
   readonly #tenants: Tenants
@@ -54,7 +57,7 @@ export class WaitQueue {
     const { tool, tenant } = waiter
     let lane = tenant.lanes.get(tool)
     if (lane === undefined) {
-      lane = { tool, tenant, waiters: [], servedAt: this.#served }
+      lane = { tool, tenant, waiters: [], servedAt: this.#served, lateTurns: 0 }
       tenant.lanes.set(tool, lane)
       this.#lanes.add(lane)
     }
@@ -90,7 +93,8 @@ export class WaitQueue {
       if (this.#hasSlot(lane.tool) && (best === undefined || comesBefore(lane, best, share))) best = lane
     if (best === undefined) return undefined
     best.servedAt = ++this.#served
-    return isLate(best, now) ? best.waiters.at(-1) : best.waiters[0]
+    const isOldestsTurn = !isLate(best, now) || (best.tenant.isShared && ++best.lateTurns % 2 === 0)
+    return isOldestsTurn ? best.waiters[0] : best.waiters.at(-1)
   }
 
   /**
@@ -127,6 +131,8 @@ function comesBefore(one: Lane, other: Lane, share: number): boolean {
 /** What one tenant has of a pool. */
 export interface Tenant {
   readonly name: string
+  /** Many agents count as this one. */
+  readonly isShared: boolean
   running: number
   waiting: number
   /** Where its calls wait, by tool. */
@@ -144,11 +150,12 @@ export class Tenants {
     return this.#active
   }
 
-  of(name: string): Tenant {
+  /** The tenant that counts under a name; `isShared`: many agents count as it. */
+  of(name: string, isShared: boolean): Tenant {
     const known = this.#known.get(name)
     if (known !== undefined) return known
     if (this.#known.size >= this.#sweepAt) this.#sweep()
-    const tenant: Tenant = { name, running: 0, waiting: 0, lanes: new Map() }
+    const tenant: Tenant = { name, isShared, running: 0, waiting: 0, lanes: new Map() }
     this.#known.set(name, tenant)
     return tenant
   }

@@ -103,3 +103,21 @@ test('a tenant whose oldest call is late makes room for a new one of its own', a
   await stage.end('running')
   assert.deepEqual(stage.started, ['running', 'new'])
 })
+
+test('among agents that count as one tenant, no stream of new calls keeps an old one waiting for long', async () => {
+  const stage = new Stage({ concurrent: 1, queue: 40 })
+  const send = (id: string) => stage.send(id, { tenant: `of ${id}`, countsAs: 'newcomers' })
+  stage.send('running', { tenant: 'settled' })
+  for (let i = 0; i < 4; i++) send(`old ${i}`)
+  send('single')
+  await stage.clock.advance(300)
+  for (let turn = 0; turn < 10; turn++) {
+    send(`new ${turn}`)
+    await stage.end(String(stage.started.at(-1)))
+  }
+  const old = ['old 0', 'old 1', 'old 2', 'old 3', 'single']
+  assert.deepEqual(
+    stage.started.slice(1),
+    old.flatMap((id, turn) => [`new ${2 * turn}`, id]),
+  )
+})
