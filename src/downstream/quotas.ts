@@ -33,14 +33,14 @@ export type QuotaName = keyof typeof keys
 export type QuotaLimit =
   | QuotaName
   | `${QuotaName}_per_client`
-  | 'calls_per_tenant'
-  | 'pendingInputs_per_tenant'
+  | `${QuotaName}_per_tenant`
   | 'pendingInputs_per_session'
   | 'pipelined_per_connection'
 
 export const quotaLimits: readonly QuotaLimit[] = [
   ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
   'calls_per_tenant',
+  'callers_per_tenant',
   'pendingInputs_per_tenant',
   'pendingInputs_per_session',
   'pipelined_per_connection',
@@ -67,6 +67,9 @@ const RETRY_MS = 5_000
 export function halfOf(max: number): number {
   return Math.max(1, Math.floor(max / 2))
 }
+
+/** The part of a client's places that nobody but tenants with few of them may take. */
+const KEPT_FREE = 1 / 8
 
 /** Amounts by key; a key whose amount is 0 is forgotten. */
 class Count {
@@ -135,6 +138,20 @@ export class Quota {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
+  /** Whether a tenant with `own` of its client's places gets no more: of the last eighth it gets as many as are still free. */
+  isKeptFrom(client: string, own: number): boolean {
+    const { perClient } = this.share
+    const free = perClient - this.of(client)
+    return free <= Math.floor(perClient * KEPT_FREE) && own >= free
+  }
+
+  /** The error of a tenant from which the last places are kept. */
+  refuseTenant(): GatewayError {
+    this.#refused(`${this.#name}_per_tenant`)
+    const message = `too many ${this.#what} of this tenant (the last eighth of ${keys[this.#name]} is for tenants with few)`
+    return gatewayError('overloaded', message, { retryAfterMs: 1_000 })
+  }
+
   take(client: string, amount = 1): void {
     this.#counts.add(client, amount)
     this.#total += amount
@@ -156,7 +173,8 @@ export interface Asked {
 
 /**
  * Calls that wait for an answer of their agent, which may take minutes. One tenant of a client has half of the client's share,
- * and one session a quarter, so that an agent that never answers leaves room to others behind the same address.
+ * and one session a quarter; of the last eighth a tenant gets as many as are still free. So agents that never answer leave room to
+ * others behind the same address.
  */
 export class PendingInputQuota {
   readonly #all: Quota
@@ -186,8 +204,11 @@ export class PendingInputQuota {
     const { session } = asked
     if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
       return this.#refuse('session', ofSession, 'a quarter')
-    if (this.#ofTenants.of(tenantKey(asked)) >= ofTenant) return this.#refuse('tenant', ofTenant, 'half')
-    return this.#all.refusal(asked.client)
+    const own = this.#ofTenants.of(tenantKey(asked))
+    if (own >= ofTenant) return this.#refuse('tenant', ofTenant, 'half')
+    const full = this.#all.refusal(asked.client)
+    if (full !== undefined) return full
+    return this.#all.isKeptFrom(asked.client, own) ? this.#all.refuseTenant() : undefined
   }
 
   take(asked: Asked): void {
@@ -212,9 +233,6 @@ export class PendingInputQuota {
 
 const WAITING = 'calls that wait for answers'
 
-/** The part of a client's places for calls that nobody but tenants with few calls may take. */
-const KEPT_FREE = 1 / 8
-
 /** Tenants are told apart once so much of a client's places is taken: usual calls cost no look at their tenant. */
 const TOLD_APART_FROM = 1 / 2
 
@@ -225,12 +243,10 @@ const TOLD_APART_FROM = 1 / 2
 export class TenantCalls {
   readonly #calls: Quota
   readonly #ofTenants = new Count()
-  readonly #refused: (limit: QuotaLimit) => void
 
-  /** `calls` counts them by client; `refused` is told of each refusal by the share of a tenant. */
-  constructor(calls: Quota, refused: (limit: QuotaLimit) => void) {
+  /** `calls` counts them by client. */
+  constructor(calls: Quota) {
     this.#calls = calls
-    this.#refused = refused
   }
 
   /** Why a call may not begin, or how to end its count; undefined for a call that is not counted. */
@@ -238,19 +254,11 @@ export class TenantCalls {
     const { perClient } = this.#calls.share
     const apart = perClient * TOLD_APART_FROM
     if (this.#calls.total < apart) return undefined
-    const taken = this.#calls.of(asked.client)
-    if (taken < apart) return undefined
-    const free = perClient - taken
+    if (this.#calls.of(asked.client) < apart) return undefined
     const key = tenantKey(asked)
-    if (free <= Math.floor(perClient * KEPT_FREE) && this.#ofTenants.of(key) >= free) return this.#refuse()
+    if (this.#calls.isKeptFrom(asked.client, this.#ofTenants.of(key))) return this.#calls.refuseTenant()
     this.#ofTenants.add(key, 1)
     return () => this.#ofTenants.add(key, -1)
-  }
-
-  #refuse(): GatewayError {
-    this.#refused('calls_per_tenant')
-    const message = `too many calls of this tenant (the last eighth of ${keys.calls} is for tenants with few)`
-    return gatewayError('overloaded', message, { retryAfterMs: 1_000 })
   }
 }
 
@@ -415,7 +423,7 @@ export class Quotas {
     const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
     this.refused = refused
     this.calls = quota('calls', 'calls')
-    this.tenantCalls = new TenantCalls(this.calls, refused)
+    this.tenantCalls = new TenantCalls(this.calls)
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')

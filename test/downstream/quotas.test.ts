@@ -61,7 +61,7 @@ test('shares are halves unless they are given, and follow the config', () => {
   assert.deepEqual(quotas.pendingInputs.share, { max: 1_000, perClient: 7 })
 })
 
-test('a tenant has half of the calls of its client that may wait for answers, and a session a quarter', () => {
+test('a tenant has half of the calls of its client that may wait for answers, a session a quarter, and one with few the last', () => {
   const refused: string[] = []
   const settings = { maxInFlight: 100, limits: { connections: 100, perClient: { pendingInputs: 8 } } }
   const { pendingInputs } = new Quotas(settings, (limit) => refused.push(limit))
@@ -75,11 +75,17 @@ test('a tenant has half of the calls of its client that may wait for answers, an
   assert.equal(takeAll(asked('one', 'ours', 'b')), 2)
   assert.equal(takeAll(asked('one', 'ours', 'c')), 0)
   assert.equal(takeAll(asked('two', 'ours')), 4)
-  assert.equal(takeAll(asked('one', 'others')), 4)
-  assert.equal(takeAll(asked('one', 'third')), 0)
+  // The last place is for a tenant that has none.
+  assert.equal(takeAll(asked('one', 'others')), 3)
+  assert.equal(takeAll(asked('one', 'third')), 1)
+  assert.equal(takeAll(asked('one', 'fourth')), 0)
   const whose = refused.map((limit) => limit.replace('pendingInputs_per_', ''))
-  assert.deepEqual(whose, ['session', 'session', 'tenant', 'tenant', 'tenant', 'client'])
+  assert.deepEqual(whose, ['session', 'session', 'tenant', 'tenant', 'tenant', 'client', 'client'])
   pendingInputs.release(asked('one', 'ours', 'a'))
+  assert.equal(takeAll(asked('one', 'ours', 'c')), 0)
+  assert.equal(takeAll(asked('one', 'fourth')), 1)
+  pendingInputs.release(asked('one', 'ours', 'b'))
+  pendingInputs.release(asked('one', 'others'))
   assert.equal(takeAll(asked('one', 'ours', 'c')), 1)
 })
 

@@ -117,7 +117,7 @@ const perClient = z
     callers: count(1_024)
       .optional()
       .describe(
-        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Where there is no room, whoever has the most of them, told apart by credentials as well, makes it: with one that is idle, that only listens, or that waits for a task, in this order. Default: 512.',
+        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Where there is no room, whoever has the most of them, told apart by credentials as well, makes it: with one that is idle, that only listens, or that waits for a task, in this order. The last eighth is for tenants with few, which get as many as are still free. Default: 512.',
       ),
     connections: count(1_000_000)
       .optional()
@@ -135,7 +135,7 @@ const perClient = z
     pendingInputs: count(1_000)
       .optional()
       .describe(
-        'Calls that wait for answers of their agent. Of 1,000 for all. Default: 500. One tenant may have half of them, one session a quarter. While a call waits it is no call under way.',
+        'Calls that wait for answers of their agent. Of 1,000 for all. Default: 500. One tenant may have half of them, one session a quarter; the last eighth is for tenants with few, which get as many as are still free. While a call waits it is no call under way.',
       ),
     answers: size()
       .optional()

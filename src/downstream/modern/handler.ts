@@ -132,7 +132,7 @@ export class ModernHandler {
       const pause = tarpit.hold(senderOf(incoming.client, tenancy), now, refused.retryAfterMs)
       return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
     }
-    const caller = this.#callerOf(incoming, envelope)
+    const caller = this.#callerOf(incoming, envelope, tenancy.countsAs)
     if (isGatewayError(caller))
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, caller, {}) })
     if (method === 'server/discover')
@@ -171,10 +171,12 @@ export class ModernHandler {
   #callerOf(
     incoming: InboundRequest,
     { clientInfo, capabilities }: Envelope,
+    tenant: string,
     servers: Servers = this.#live.current.servers,
   ): PooledCaller | GatewayError {
     const shown = shownHeaders(incoming, servers)
-    return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principalOf(incoming.headers))
+    const principal = principalOf(incoming.headers)
+    return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principal, tenant)
   }
 
   /** What a client of the legacy era gets to know by `initialize`, in the words of this one. */
@@ -252,7 +254,8 @@ export class ModernHandler {
         // A reload may have changed by which headers callers are told apart.
         (call) =>
           call.target === target &&
-          (call.caller === caller || call.caller === this.#callerOf(incoming, envelope, call.servers)),
+          (call.caller === caller ||
+            call.caller === this.#callerOf(incoming, envelope, tenancy.countsAs, call.servers)),
       )
       if (pending === undefined) {
         const why = { reason: 'invalid_request_state' }

@@ -20,6 +20,9 @@ export type Listener = (server: string, message: Message) => void
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 
+/** Who comes: from which address, with which credentials, and as whom it counts. */
+type Newcomer = Pick<PooledCaller, 'client' | 'principal' | 'tenant'>
+
 /** On behalf of whom servers are called for all modern clients that are alike. */
 export class PooledCaller implements Caller {
   readonly id: string
@@ -31,6 +34,7 @@ export class PooledCaller implements Caller {
   readonly levels = new Map<string, string>()
   readonly client: string
   readonly principal: string
+  readonly tenant: string
   readonly #hear: Listener
   readonly #tasks: Owners<PooledCaller>
   usedAt: Millis = -Infinity
@@ -39,11 +43,11 @@ export class PooledCaller implements Caller {
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /** `client` and `principal` are those which came first: their share is used. `tasks` are those of all callers. */
+  /** `client`, `principal` and `tenant` are those which came first: their share is used. `tasks` are those of all callers. */
   constructor(
     clock: Clock,
     id: string,
-    { client, principal }: Pick<PooledCaller, 'client' | 'principal'>,
+    { client, principal, tenant }: Newcomer,
     clientInfo: unknown,
     capabilities: unknown,
     headers: Readonly<Record<string, string>>,
@@ -53,6 +57,7 @@ export class PooledCaller implements Caller {
     this.id = id
     this.client = client
     this.principal = principal
+    this.tenant = tenant
     this.#hear = hear
     this.#tasks = tasks
     this.headers = headers
@@ -159,7 +164,7 @@ export class CallerPool {
 
   /**
    * The caller for clients like this one; `headers` are those that servers will see, `principal` is a digest of what says
-   * for whom it comes. So whatever is bound to a caller is bound to these. An error when all callers are in use.
+   * for whom it comes, and `tenant` whom it counts as. So whatever is bound to a caller is bound to the former. An error when all callers are in use.
    */
   of(
     client: string,
@@ -167,6 +172,7 @@ export class CallerPool {
     capabilities: unknown,
     headers: Readonly<Record<string, string>>,
     principal = '',
+    tenant = '',
   ): PooledCaller | GatewayError {
     const said = JSON.stringify([clientInfo, capabilities, headers, principal])
     const key = said.length <= LONG_KEY ? said : createHash('sha256').update(said).digest('base64url')
@@ -174,7 +180,8 @@ export class CallerPool {
     if (caller === undefined) {
       const bytes = initializeBytes([clientInfo, capabilities], headers)
       const full =
-        this.#makeRoom(client, principal) ?? this.#initializeParamsQuota.makeRoom(client, principal, bytes)
+        this.#makeRoom({ client, principal, tenant }) ??
+        this.#initializeParamsQuota.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
       // The same when clients like this one come again: what is bound to it is theirs then as well.
@@ -182,7 +189,7 @@ export class CallerPool {
       caller = new PooledCaller(
         this.#clock,
         id,
-        { client, principal },
+        { client, principal, tenant },
         clientInfo,
         capabilities,
         headers,
@@ -205,18 +212,28 @@ export class CallerPool {
     for (const [key, caller] of this.#callers) this.#end(key, caller)
   }
 
-  #makeRoom(client: string, principal: string): GatewayError | undefined {
+  #makeRoom(newcomer: Newcomer): GatewayError | undefined {
     const now = this.#clock.now()
     for (const [key, caller] of this.#callers) {
       if (now - caller.usedAt <= IDLE_MS) break
       if (caller.use === Use.None) this.#end(key, caller)
     }
-    const limit = this.#quota.exceeds(client)
-    if (limit === undefined) return undefined
-    const replaceable = this.#replaceable(limit, { client, principal })
-    if (replaceable === undefined) return this.#quota.refuse(limit)
+    const limit = this.#quota.exceeds(newcomer.client)
+    if (limit === undefined && !this.#quota.isKeptFrom(newcomer.client, this.#busyOf(newcomer)))
+      return undefined
+    const replaceable = this.#replaceable(limit ?? 'perClient', newcomer)
+    if (replaceable === undefined)
+      return limit === undefined ? this.#quota.refuseTenant() : this.#quota.refuse(limit)
     this.#end(...replaceable)
     return undefined
+  }
+
+  /** How many callers of a tenant are in use: its others make room anyway where there is none. */
+  #busyOf({ client, tenant }: Newcomer): number {
+    let busy = 0
+    for (const caller of this.#callers.values())
+      if (caller.client === client && caller.tenant === tenant && caller.use !== Use.None) busy++
+    return busy
   }
 
   /**
@@ -225,7 +242,7 @@ export class CallerPool {
    * many kinds, and nobody loses one in use to its own next one. Calls under way are never ended. Of several goes the one
    * that is missed least, of whoever has the most, unused for longest.
    */
-  #replaceable(limit: 'max' | 'perClient', newcomer: Pick<PooledCaller, 'client' | 'principal'>) {
+  #replaceable(limit: 'max' | 'perClient', newcomer: Newcomer) {
     const counts = new Map<string, number>()
     for (const caller of this.#callers.values())
       counts.set(shareOf(caller), (counts.get(shareOf(caller)) ?? 0) + 1)

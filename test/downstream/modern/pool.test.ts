@@ -109,7 +109,8 @@ test('a caller with a call under way, or with somebody who listens, is neither i
   listening.listeners.add(() => undefined)
   const idle = of('idle')
   await clock.advance(IDLE_MS + 1)
-  for (let i = 0; i < MAX - 2; i++) of(String(i))
+  // The last two places are for tenants with fewer in use.
+  for (let i = 0; i < MAX - 4; i++) of(String(i))
   assert.deepEqual(dropped, [idle])
   await clock.advance(2_000)
   of('one more')
@@ -262,4 +263,24 @@ test('who says the most makes room for others, but not with a caller that is in 
   assert.ok(!isGatewayError(callers.of('third', info('6'), {}, {}, '')))
   assert.equal(dropped.length, 2)
   assert.ok(!dropped.includes(hoard[0]!))
+})
+
+test('a tenant whose kinds of clients all have calls under way leaves the last eighth to tenants with few', () => {
+  const { callers, refused } = pool({ perClient: 32 })
+  const of = (tenant: string, name: string) => callers.of('client', { name }, {}, {}, '', tenant)
+  const begin = (tenant: string, name: string) => {
+    const caller = of(tenant, name)
+    if (!isGatewayError(caller)) caller.calls++
+    return caller
+  }
+  for (let i = 0; i < 40; i++) begin('many', `kind ${i}`)
+  assert.equal(callers.size, 28)
+  assert.deepEqual([...new Set(refused)], ['callers_per_tenant'])
+  const few = [begin('few', 'a'), begin('few', 'b'), begin('few', 'c')]
+  assert.deepEqual(few.map(isGatewayError), [false, false, true])
+  // One that is idle makes room, also for its own tenant.
+  const first = of('many', 'kind 0') as PooledCaller
+  first.calls--
+  assert.ok(!isGatewayError(of('many', 'another')))
+  assert.equal(callers.size, 30)
 })
