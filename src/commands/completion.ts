@@ -9,7 +9,7 @@ const usage = `breakwater completion [bash | zsh]
 
   --help                  this text`
 
-/** `breakwater completion`: options and subcommands are read from the help of their command, so the script knows none by itself. */
+/** `breakwater completion`: options, subcommands and studies are read from the help of their command, so the script knows none by itself. */
 export function completionOf(commands: Commands): Run {
   return (args, out) =>
     runCommand(args, { usage, options: {} }, out, (_, [shell = 'bash', extra]) => {
@@ -26,13 +26,14 @@ const scriptOf = (names: readonly string[]) => `if [ -n "\${ZSH_VERSION-}" ]; th
 fi
 _breakwater() {
   local word=\${COMP_WORDS[COMP_CWORD]} command=\${COMP_WORDS[1]} words help
-  if [ "$COMP_CWORD" -eq 1 ]; then
+  if [ "$COMP_CWORD" -eq 1 ] || [ "$COMP_CWORD $command" = '2 help' ]; then
     words='${names.join(' ')}'
   else
     help=$("\${COMP_WORDS[0]}" help "$command" 2>/dev/null)
     words=$(printf '%s\\n' "$help" | grep -oE -e '--[a-z][a-z-]*')
     if [ "$COMP_CWORD" -eq 2 ]; then
-      words="$words $(printf '%s\\n' "$help" | sed -nE "s/^  breakwater $command ([a-z-]+( [|] [a-z-]+)*).*/\\1/p" | tr -d '|')"
+      words="$words $(printf '%s\\n' "$help" | sed -nE -e "s/^ *breakwater $command \\[?([a-z-]+( [|] [a-z-]+)*).*/\\1/p" \\
+        -e 's/^  ([a-z-]+) .*\\(seeds: [0-9]+\\)$/\\1/p' | tr -d '|')"
     fi
   fi
   COMPREPLY=($(compgen -W "$words" -- "$word"))
