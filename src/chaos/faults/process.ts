@@ -57,7 +57,7 @@ const kill = {
       const retryAfterMs = Math.ceil(outage.until - now)
       if (retryAfterMs > 0) {
         injection.note({ effect: 'unavailable', downForMs: retryAfterMs })
-        const message = `the server's process ended and is not started again before ${waitDuration(retryAfterMs)} have passed`
+        const message = `the server's process was ended by SIG${signal}; it is not started again before ${waitDuration(retryAfterMs)} have passed`
         return Promise.resolve({
           kind: 'failed',
           error: gatewayError('upstream_unavailable', message, { retryAfterMs }),

@@ -217,6 +217,8 @@ interface Owned {
   readonly gate: RestartGate
   /** Why the last start failed; undefined once one has succeeded. */
   failure: GatewayError | undefined
+  /** How the last process ended that did so by itself. */
+  ended: GatewayError | undefined
   /** The start that is under way. */
   start: Start | undefined
 }
@@ -276,8 +278,10 @@ export class Restarts {
     }
   }
 
-  #crashed({ gate }: Owned, error: GatewayError): GatewayError {
+  #crashed(owned: Owned, error: GatewayError): GatewayError {
+    const { gate } = owned
     gate.crashed()
+    owned.ended = error
     const retryAfterMs = Math.ceil(gate.waitMs)
     this.#log.warn({ reason: error.reason, retryAfterMs }, error.message)
     return { ...error, retryAfterMs }
@@ -287,6 +291,7 @@ export class Restarts {
     const owned = this.#owned.get(owner) ?? {
       gate: new RestartGate(this.#clock),
       failure: undefined,
+      ended: undefined,
       start: undefined,
     }
     this.#owned.set(owner, owned)
@@ -295,9 +300,9 @@ export class Restarts {
 }
 
 /** Why no process is started now. A call may wait for the start after a crash, but not for that of one that could not be started. */
-function notBefore({ failure }: Owned, retryAfterMs: Millis): GatewayError {
-  const why = failure?.message ?? "the server's process ended"
-  const message = `${why}${failure === undefined ? ' and' : '; it'} is not started again before ${waitDuration(retryAfterMs)} have passed`
+function notBefore({ failure, ended }: Owned, retryAfterMs: Millis): GatewayError {
+  const why = (failure ?? ended)?.message ?? "the server's process ended"
+  const message = `${why}; it is not started again before ${waitDuration(retryAfterMs)} have passed`
   const error = gatewayError('upstream_unavailable', message, {
     retryAfterMs,
     cause: failure?.cause ?? 'process_exit',

@@ -51,7 +51,7 @@ test('until it may be started again, the calls that are hit find no process', as
     error,
     gatewayError(
       'upstream_unavailable',
-      "the server's process ended and is not started again before 3s have passed",
+      "the server's process was ended by SIGTERM; it is not started again before 3s have passed",
       { retryAfterMs: 3_000 },
     ),
   )
