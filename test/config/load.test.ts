@@ -129,7 +129,8 @@ test('what is hardly meant is a warning with its place', async (t) => {
 policies:
   overrides:
     - { match: { server: search }, attemptTimeout: false }
-    - { match: { server: "?", tool: x, method: "prompts/*" } }`,
+    - { match: { server: "?", tool: x, method: "prompts/*" } }
+chaos: { enabled: true }`,
   )
   assert.deepEqual(warnings, [
     'main.yaml:2:31  mcpServers.a.tools.include  warning: is empty, so that no tool is offered',
@@ -139,6 +140,7 @@ policies:
     'main.yaml:8:26  policies.overrides[0].match.server  warning: "search" matches no server',
     'main.yaml:9:7  policies.overrides[1]  warning: sets no policy',
     'main.yaml:9:48  policies.overrides[1].match.method  warning: never matches: only calls of the method tools/call have a tool',
+    'main.yaml:10:10  chaos.enabled  warning: has no effect: gateway.environment is not set, which counts as production',
   ])
 })
 

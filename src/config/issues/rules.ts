@@ -259,6 +259,7 @@ export function warningsOf(config: Config, tools: KnownTools = new Map()): Confi
     ...bareVariables(config),
     ...idleOverrides(config, tools),
     ...idleSettings(config),
+    ...idleChaos(config),
     ...faultFindings(config, 'warning', tools),
   ]
 }
@@ -278,6 +279,13 @@ function leftOut({ mcpServers }: Config): ConfigFinding[] {
     at: 'key',
     message: 'is disabled, and left out',
   }))
+}
+
+/** Faults that may be armed, in an environment that is not known to be for tests. */
+function idleChaos({ chaos, gateway: { environment } }: Config): ConfigFinding[] {
+  if (!chaos.enabled || environment !== undefined) return []
+  const message = 'has no effect: gateway.environment is not set, which counts as production'
+  return [{ path: ['chaos', 'enabled'], at: 'key', message }]
 }
 
 /** Servers whose names do not do here. */
