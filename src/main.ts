@@ -10,6 +10,8 @@ const causes: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
   ENOENT: 'no such file or folder',
+  EISDIR: 'it is a folder',
+  ENOTDIR: 'it is in what is no folder',
 }
 
 /** What cannot be said there, on a full disk say, can be said nowhere: no reason to end. */

@@ -42,14 +42,13 @@ export function importConfigs(args: readonly string[], out: Output, env: Env): P
   })
 }
 
-/** Writes a file; says what is wrong when that cannot be done. */
+/** Writes a file; says so when one is there. Throws what the machine refuses, which is told in words. */
 async function write(file: string, text: string, force: boolean): Promise<string | undefined> {
   try {
     await writeFile(file, text, { flag: force ? 'w' : 'wx' })
     return undefined
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'EEXIST') return `${file} is there already; --force writes over it`
-    return `cannot write ${file}: ${code ?? message}`
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return `${file} is there already; --force writes over it`
   }
 }

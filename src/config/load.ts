@@ -360,7 +360,7 @@ function withOwnPlan(value: unknown): Translated {
     return { value: { ...value, chaos: { ...rest, ...plan } } }
   } catch (error) {
     if (!(error instanceof ForeignPlanError)) throw error
-    return { value, problem: { path: ['chaos', ...error.path], message: error.message } }
+    return { value, problem: { path: ['chaos', ...error.path], message: error.problem } }
   }
 }
 

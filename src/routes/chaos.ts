@@ -242,7 +242,7 @@ function inOwnWords(
   } catch (error) {
     if (!(error instanceof ForeignPlanError)) throw error
     const hint = error.path.at(-1) === 'type' ? '; those of a plan, such as conn.latency, will do too' : ''
-    return unreadable('the fault', [{ path: formatPath(error.path), message: error.message + hint }])
+    return unreadable('the fault', [{ path: formatPath(error.path), message: error.problem + hint }])
   }
 }
 

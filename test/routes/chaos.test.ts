@@ -225,7 +225,13 @@ test('a target is what the aliases of the config say; one that is nothing is ref
     assert.deepEqual(controller.status().faults.at(-1)?.config.match, { server: 'cache', tool: 'get' })
     const refused = await ask('POST', '/chaos/inject', { target: 'oauth-token', config })
     assert.equal(refused.status, 400)
-    assert.match(JSON.stringify(refused.body.findings), /no server here: say under .*aliases/)
+    assert.deepEqual(refused.body.findings, [
+      {
+        path: 'target',
+        message:
+          '"oauth-token" is no server here; there is cache; "aliases" may say which SERVER or SERVER/TOOL it is',
+      },
+    ])
   }
 })
 

@@ -78,6 +78,6 @@ function inOwnWords(
     return { ok: true, value: { ...beside, ...(seed === undefined ? {} : { seed }), faults } }
   } catch (error) {
     if (!(error instanceof ForeignPlanError)) throw error
-    return unreadable('the plan', [{ path: formatPath(error.path), message: error.message }])
+    return unreadable('the plan', [{ path: formatPath(error.path), message: error.problem }])
   }
 }

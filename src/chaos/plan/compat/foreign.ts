@@ -29,10 +29,13 @@ export type PlanPath = readonly (string | number)[]
 /** Something in a plan of another format that cannot be read; the message says where it stands. */
 export class ForeignPlanError extends Error {
   readonly path: PlanPath
+  /** The message without the path, for findings that have one beside it. */
+  readonly problem: string
 
-  constructor(path: PlanPath, message: string) {
-    super(path.length === 0 ? message : `${written(path)}: ${message}`)
+  constructor(path: PlanPath, problem: string) {
+    super(path.length === 0 ? problem : `${written(path)}: ${problem}`)
     this.path = path
+    this.problem = problem
   }
 }
 

@@ -42,12 +42,13 @@ export function targetsOf(
     const meant = Object.hasOwn(aliases, target) ? aliases[target]! : withTool(aliases, server, tool, path)
     if (isServer(partsOf(meant).server)) return meant
     if (sole !== undefined && !isKnown(target)) return tool === undefined ? sole : `${sole}/${tool}`
-    const known = servers?.length === 0 ? '' : `; there are ${servers?.join(', ')}`
+    const known =
+      servers?.length === 0 ? '' : `; there ${servers?.length === 1 ? 'is' : 'are'} ${servers?.join(', ')}`
     throw new ForeignPlanError(
       path,
       isKnown(target)
         ? `"${target}" is "${meant}" by "aliases", which is no server here${known}`
-        : `"${target}" is no server here: say under "aliases" which SERVER or SERVER/TOOL it is${known}`,
+        : `"${target}" is no server here${known}; "aliases" may say which SERVER or SERVER/TOOL it is`,
     )
   }
 }

@@ -172,11 +172,11 @@ test('an alias says which server or tool a target is, also as the first part of 
 test('a target that is no server is an error that names aliases; where the servers are unknown, it stands', () => {
   assert.equal(
     refusal(() => targetOf('redis', { servers: ['weather', 'files'] })),
-    '[0].target: "redis" is no server here: say under "aliases" which SERVER or SERVER/TOOL it is; there are weather, files',
+    '[0].target: "redis" is no server here; there are weather, files; "aliases" may say which SERVER or SERVER/TOOL it is',
   )
   assert.match(
     refusal(() => targetOf('redis', { servers: ['weather'], aliases: { redis: 'cache' } })),
-    /"redis" is "cache" by "aliases", which is no server here; there are weather$/,
+    /"redis" is "cache" by "aliases", which is no server here; there is weather$/,
   )
   assert.deepEqual(targetOf('redis', {}), { server: 'redis' })
 })
@@ -192,7 +192,7 @@ test('around one server a plan with a single target means it; one with several h
   ]
   assert.match(
     refusal(() => fromChaosMonkey(both, { ...options, ...wrapped })),
-    /^\[0\]\.target: "weather-api" is no server here: say under "aliases"/,
+    /^\[0\]\.target: "weather-api" is no server here; /,
   )
   const aliases = { redis: 'wrapped/cached' }
   assert.deepEqual(
