@@ -60,8 +60,10 @@ const rendered: Readonly<Record<Format, (told: Told, brief: boolean) => string>>
 
 /** `breakwater study NAME`: resolves to the exit code. */
 export function study(args: readonly string[], out: Output, _env: Env): Promise<number> {
-  const line = { usage, options, positionals: ['NAME'] }
-  return runCommand(args, line, out, async ({ seed, seeds, format, brief, json }, [name = '']) => {
+  const line = { usage, options }
+  return runCommand(args, line, out, async ({ seed, seeds, format, brief, json }, [name, extra]) => {
+    if (name === undefined) throw new Misuse(`NAME is missing; there are ${Object.keys(studies).join(', ')}`)
+    if (extra !== undefined) throw new Misuse(`unexpected argument "${extra}"`)
     const chosen = Object.hasOwn(studies, name) ? studies[name] : undefined
     if (chosen === undefined) throw new Misuse(unknownStudy(name))
     let done = 0

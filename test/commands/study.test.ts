@@ -59,6 +59,9 @@ test('an unknown study and no seeds are misuse', async () => {
   const unknown = await run('agnets')
   assert.equal(unknown.code, 2)
   assert.match(unknown.stderr, /^breakwater study: unknown study "agnets"; did you mean agents\?/)
-  assert.match((await run()).stderr, /^breakwater study: NAME is missing/)
+  assert.match(
+    (await run()).stderr,
+    /^breakwater study: NAME is missing; there are correlated, retry-storm, hol/,
+  )
   assert.match((await run('hol', '--seeds', '0')).stderr, /--seeds must be a whole number from 1 to 10000/)
 })

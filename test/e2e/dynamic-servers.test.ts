@@ -39,6 +39,8 @@ test('servers come and go by the API, for as long as the process lives', async (
   const guestPid = Number(await client.say('guest__pid'))
   await gateway.reconfigure({ servers: { fixed: stdioToolbox() }, gateway: { ...commands, drain: '9s' } })
   assert.equal((await gateway.post('/admin/reload')).status, 200)
+  const strange = await gateway.post('/admin/reload', { now: true })
+  assert.match(JSON.stringify(strange.body), /unknown key .*"now.*; none is allowed/)
   assert.equal(Number(await client.say('guest__pid')), guestPid)
 
   const before = stream.messages(LIST_CHANGED).length

@@ -58,7 +58,7 @@ function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant:
     meant.add(formatPath([...path, guess]))
     return `unknown key "${key}"; did you mean "${guess}"?`
   }
-  return `unknown key "${key}"; allowed are ${known.join(', ')}`
+  return `unknown key "${key}"; ${known.length === 0 ? 'none is allowed' : `allowed are ${known.join(', ')}`}`
 }
 
 const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title ?? 'see the reference'
