@@ -27,7 +27,13 @@ export interface McpRequest {
 }
 
 /** What a client may know of whom it talks to: the `initialize` result. */
-export type Welcome = { readonly text: string } | { readonly error: GatewayError }
+export type Welcome =
+  | {
+      readonly text: string
+      /** The version that `text` names in place of the one that was asked for. */
+      readonly version?: string
+    }
+  | { readonly error: GatewayError }
 
 /**
  * What an agent looks onto: one server as it is, or all of them under one roof. An endpoint knows names and

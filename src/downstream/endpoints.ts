@@ -305,8 +305,9 @@ export class ServerEndpoint implements Endpoint {
     try {
       const { upstreamSession } = await server.converse(caller, limitMs)
       const { text, value } = upstreamSession.initializeResult
-      const newer = typeof value.protocolVersion === 'string' && value.protocolVersion > version
-      return { text: newer ? replaceAt(text, ['protocolVersion'], version) : text }
+      const { protocolVersion: own } = value
+      if (typeof own !== 'string' || own === version) return { text }
+      return own < version ? { text, version: own } : { text: replaceAt(text, ['protocolVersion'], version) }
     } catch (error) {
       return { error: error as GatewayError }
     }

@@ -178,7 +178,9 @@ async function initialize(
   const session = sessions.draft({ endpoint, headers, client, initializeParams, version })
   const begin = async (): Promise<Welcome> => {
     const welcome = await welcomeTo(endpoint, live, session, { version, limitMs })
-    if ('error' in welcome || sessions.add(session)) return welcome
+    if ('error' in welcome) return welcome
+    if (welcome.version !== undefined) session.agreeOn(welcome.version)
+    if (sessions.add(session)) return welcome
     return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
   }
   const faulted = faultedAnswer(live.current, endpoint.server, 'initialize')

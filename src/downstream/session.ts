@@ -15,7 +15,7 @@ import {
   paramsOf,
 } from '../protocol/jsonrpc.ts'
 import { isListChange } from '../protocol/list-changes.ts'
-import type { LegacyVersion } from '../protocol/versions.ts'
+import { isLegacyVersion, type LegacyVersion } from '../protocol/versions.ts'
 import { SessionCallPlace } from './call-place.ts'
 import type { Endpoint } from './endpoint.ts'
 import { EventStream, readEventId, type StreamCare } from './event-stream.ts'
@@ -57,7 +57,6 @@ export class Session implements Caller {
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly headers: SessionParts['headers']
   readonly principal: string
-  readonly version: LegacyVersion
   readonly client: string
   readonly era = 'legacy'
   readonly beganAt: Millis
@@ -72,6 +71,7 @@ export class Session implements Caller {
   #places: Map<CallRecord, SessionCallPlace> | undefined
   readonly #parts: SessionParts
   readonly #changes: Coalescing<string>
+  #version: LegacyVersion
   #lastUsed: Millis
   #listening = false
 
@@ -81,12 +81,12 @@ export class Session implements Caller {
     this.initializeParams = parts.initializeParams
     this.headers = parts.headers
     this.principal = parts.principal
-    this.version = parts.version
+    this.#version = parts.version
     this.client = parts.client
     this.#parts = parts
     this.asked = new PendingServerRequests(parts.outbound)
     this.tenants = new SessionTenants(parts.id)
-    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this.primes, {
+    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this, {
       unread: (response) => this.wrote(response),
       keepAlive: parts.keepAlive,
     })
@@ -98,6 +98,16 @@ export class Session implements Caller {
   /** Writes comments to quiet replies of this session. */
   get keepAlive(): KeepAlive {
     return this.#parts.keepAlive
+  }
+
+  /** The version that the client asked for, until another one is agreed on. */
+  get version(): LegacyVersion {
+    return this.#version
+  }
+
+  /** Takes note of the version in the answer to `initialize`; one that nobody knows changes nothing. */
+  agreeOn(version: string): void {
+    if (isLegacyVersion(version)) this.#version = version
   }
 
   get listening(): boolean {
@@ -219,15 +229,20 @@ const STANDALONE = 0
 class SessionStreams {
   readonly standalone: EventStream
   readonly #log: ReplayLog
-  readonly #priming: boolean
+  readonly #session: Pick<Session, 'primes'>
   readonly #care: StreamCare
   readonly #open = new Map<number, EventStream>()
   #count = STANDALONE
 
-  /** `priming` gives clients an id to resume from before the first event of a stream. */
-  constructor(limits: ReplayLimits, budget: ReplayBudget, priming: boolean, care: StreamCare) {
+  /** A session that primes gives its client an id to resume from before the first event of a stream. */
+  constructor(
+    limits: ReplayLimits,
+    budget: ReplayBudget,
+    session: Pick<Session, 'primes'>,
+    care: StreamCare,
+  ) {
     this.#log = new ReplayLog(limits, budget)
-    this.#priming = priming
+    this.#session = session
     this.#care = care
     this.standalone = this.#stream(STANDALONE)
   }
@@ -236,7 +251,7 @@ class SessionStreams {
   open(response: ServerResponse): EventStream {
     const stream = this.#stream(++this.#count)
     this.#open.set(stream.number, stream)
-    stream.attach(response, { priming: this.#priming })
+    stream.attach(response, { priming: this.#session.primes })
     return stream
   }
 
@@ -255,7 +270,7 @@ class SessionStreams {
     if (place === undefined || place.stream > this.#count) return undefined
     const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
     const stream = live ?? this.#stream(place.stream)
-    stream.attach(response, { after: place.sequence, priming: this.#priming, shift })
+    stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
     // What is over is repeated as far as it is kept.
     if (live === undefined) stream.end()
     return stream

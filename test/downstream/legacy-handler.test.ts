@@ -100,6 +100,18 @@ test('only one version has batches', async (t) => {
   )
 })
 
+test('a session speaks the version that its server has named, not the one that was asked for', async (t) => {
+  const { post, begin, endpoint } = await testEndpoint(t)
+  const named = (version: string) => {
+    endpoint.welcome = () => Promise.resolve({ text: JSON.stringify({ protocolVersion: version }), version })
+  }
+  named('2025-03-26')
+  assert.equal((await post([request(1), request(2)], await begin('2025-11-25'))).status, 200)
+  named('2024-11-05')
+  const refused = await post([request(1), request(2)], await begin('2025-03-26'))
+  assert.match(refused.text, /version 2024-11-05 has no batches/)
+})
+
 test('a request without a session, or with one that nobody knows, is refused', async (t) => {
   const { post, leave, listen, begin } = await testEndpoint(t)
   const session = await begin()
