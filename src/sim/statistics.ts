@@ -14,6 +14,18 @@ export function deviation(values: readonly number[]): number {
 export const standardError = (values: readonly number[]): number =>
   deviation(values) / Math.sqrt(values.length)
 
+/** Whether all values of a sample are the same: then its standard error is not 0 but unknown. */
+export const isConstant = (values: readonly number[]): boolean => values.every((value) => value === values[0])
+
+/** The mean of the values of several runs with its standard error; of values that are all the same, the value and how often it came. */
+export function meanInWords(values: readonly number[], inWords: (value: number) => string): string {
+  const middle = inWords(mean(values))
+  if (values.length === 1) return `${middle} in the only run`
+  return isConstant(values)
+    ? `${middle} in each of ${values.length} runs`
+    : `${middle} ± ${inWords(standardError(values))}`
+}
+
 /** Whether the mean of these differences is further from 0 than twice its standard error; never where there is only one. */
 export const isClear = (differences: readonly number[]): boolean =>
   differences.length > 1 && Math.abs(mean(differences)) > 2 * standardError(differences)

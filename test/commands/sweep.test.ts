@@ -38,6 +38,8 @@ test('policies that decide nothing share a table with those in force by default'
   const { code, text } = all
   assert.equal(code, 0)
   assert.match(text, /^predicted: /m)
+  assert.match(text, / ± 0\.0/)
+  assert.doesNotMatch(text, / ± 0\.000/)
   assert.match(text, /^none, without retry$/m)
   assert.match(text, /^default, without deadline, .*without verdict$/m)
 })

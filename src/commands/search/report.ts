@@ -4,6 +4,7 @@ import type { Finding } from '../../sim/search/findings.ts'
 import { type Genome, type Gene, writtenFaults } from '../../sim/search/plan-space.ts'
 import type { SearchResult } from '../../sim/search/search.ts'
 import { type Measured, OUTAGE, type Slo, slis } from '../../sim/search/slo.ts'
+import { meanInWords } from '../../sim/statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
 
 /** The rule by which a plan is reported, in words. */
@@ -76,8 +77,7 @@ const percent = (ratio: number) => `${Number((ratio * 100).toFixed(3))} %`
 const valueOf = ({ sli }: Slo, value: number) =>
   slis[sli].unit === 'ms' ? `${value.toFixed(1)} ms` : percent(value)
 
-const withError = (slo: Slo, { mean, standardError }: Measured) =>
-  `${valueOf(slo, mean)} ± ${valueOf(slo, standardError)}`
+const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
 
 const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % more than it allows`
 

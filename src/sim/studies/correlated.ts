@@ -6,7 +6,7 @@ import { byDefault, none, only, withSettings } from '../policy-choices.ts'
 import { simulate } from '../run.ts'
 import { CALL_MS, independentErrors, planned, sceneOf } from '../scene.ts'
 import { predictedRadius, slisOf } from '../tasks.ts'
-import { deviation, isClear, mean, quantile, standardError } from '../statistics.ts'
+import { deviation, isClear, isConstant, mean, meanInWords, quantile, standardError } from '../statistics.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Row, type Study } from './study.ts'
 
@@ -102,7 +102,7 @@ export const correlated: Study = {
         choice,
         radii,
         radius: mean(radii),
-        se: standardError(radii),
+        se: isConstant(radii) ? NaN : standardError(radii),
         sd: deviation(radii),
         lockIn: mean(radii.map((radius) => (radius > LOCKED_IN ? 1 : 0))),
         p95: quantile(radii, 0.95),
@@ -169,7 +169,6 @@ interface Measured {
   /** By seed. */
   readonly radii: readonly number[]
   readonly radius: number
-  readonly se: number
   readonly lockIn: number
   /** Share of the calls that met an error and ended well. */
   readonly mended: number
@@ -183,7 +182,10 @@ function sentences(measured: readonly Measured[]): string[] {
   const bare = forms.map((form) => cell(form, none))
   const names = (found: readonly Form[]) => listed(found.map(({ name }) => name))
   const retried = forms.map((form) => cell(form, RETRY_ONLY))
-  const radiusOf = ({ radius, se }: Measured) => `${share(radius)} ± ${share(se)}`
+  // A share that is no more than a few tasks is not 0.
+  const fineShare = (value: number) =>
+    value < 0.0005 ? `${Number((value * 100).toPrecision(1))} %` : share(value)
+  const radiusOf = ({ radii }: Measured) => meanInWords(radii, fineShare)
   const said = [
     `Without policies about the same share of errors fails these shares of the tasks (± standard error): ${listed(bare.map((one) => `${radiusOf(one)} (${one.form.name}; ${share(1 - one.tcsr)} of the calls fail)`))}; for independent ones ${share(PREDICTED)} is predicted.`,
     `Of the calls that meet an error, retries mend ${listed(retried.map((one, at) => `${share(one.mended)} (${one.form.name}; blast radius ${share(bare[at]!.radius)} without policies, ${radiusOf(one)} with retries)`))}.`,

@@ -26,6 +26,17 @@ test('retries outlast bursts, and add next to nothing to the load', () => {
   )
 })
 
+test('where no seed varies there is no standard error, which is not one of 0', () => {
+  const cell = rowOf(findings, { errors: 'independent', policies: 'retry only' })
+  assert.deepEqual([cell.radius, cell.se, cell.sd], [0, null, 0])
+  const said = findings.seen.join(' ')
+  assert.match(
+    said,
+    /independent; blast radius [\d.]+ % without policies, 0 % in each of 2 runs with retries/,
+  )
+  assert.doesNotMatch(said, /± 0 %/)
+})
+
 test('the errors of a form are the calls that fail without policies', () => {
   for (const errors of ['independent', 'bursts of 64'])
     for (const policies of ['none', 'default'])
