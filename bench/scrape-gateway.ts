@@ -43,6 +43,7 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
   const config = {
     gateway: { listen: data, control, environment: 'test' },
     mcpServers: { upstream: { url: `${upstream}/mcp` } },
+    policies: { defaults: { breaker: {} } },
     telemetry: { metrics: { maxAge: 0 } },
   }
   writeFileSync(file, JSON.stringify(config))
