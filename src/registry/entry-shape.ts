@@ -109,8 +109,14 @@ export function wellFormed(
     else if (!needed.has(path[0])) mended = withoutMember(mended, path.slice(0, 1))
   }
   mended = completed(kind, mended)
-  const now = parseExactly(mended) as Shaped['value']
-  const [left] = faultsOf(kind, now, schemas)
+  let now = parseExactly(mended) as Shaped['value']
+  let [left] = faultsOf(kind, now, schemas)
+  // Without its nulls a member may show another fault.
+  if (left !== undefined && !needed.has(left[0])) {
+    mended = withoutMember(mended, left.slice(0, 1))
+    now = parseExactly(mended) as Shaped['value']
+    left = faultsOf(kind, now, schemas)[0]
+  }
   return left === undefined ? { text: mended, value: now, mended: inWords(value, first) } : inWords(now, left)
 }
 

@@ -177,6 +177,7 @@ test('malformed entries of one server keep official clients from nothing that ot
       },
       { name: 'odder', inputSchema, outputSchema: { type: 'object', properties: { a: { type: 'text' } } } },
       { name: 'loop', inputSchema, outputSchema: { $ref: '#' } },
+      { name: 'void', inputSchema, outputSchema: { $ref: '#/$defs/a', required: null } },
       { name: 'same', inputSchema, outputSchema: { $id: 'urn:same', type: 'object' } },
       7,
     ],
@@ -200,13 +201,13 @@ test('malformed entries of one server keep official clients from nothing that ot
   const theirs = tools.flatMap(({ name }) => (name.startsWith('malformed__') ? name : []))
   assert.deepEqual(
     theirs,
-    ['bare', 'good', 'lost', 'odder', 'loop', 'same'].map((name) => `malformed__${name}`),
+    ['bare', 'good', 'lost', 'odder', 'loop', 'void', 'same'].map((name) => `malformed__${name}`),
   )
   const output = (name: string) => tools.find((tool) => tool.name === `malformed__${name}`)?.outputSchema
   const good = tools.find(({ name }) => name === 'malformed__good')
   assert.deepEqual(good?.inputSchema, inputSchema)
-  const outputs = ['lost', 'odder', 'loop', 'same'].map(output)
-  assert.deepEqual(outputs, [undefined, undefined, undefined, { type: 'object' }])
+  const outputs = ['lost', 'odder', 'loop', 'void', 'same'].map(output)
+  assert.deepEqual(outputs, [undefined, undefined, undefined, undefined, { type: 'object' }])
   assert.ok(tools.some(({ name }) => name === 'good__echo'))
   const { prompts } = await client.listPrompts()
   const { resources } = await client.listResources()
@@ -214,7 +215,7 @@ test('malformed entries of one server keep official clients from nothing that ot
   assert.deepEqual([prompts.length, resources.length, resourceTemplates.length], [1, 1, 2])
 
   const why =
-    '2 malformed entries are left out: of "odd", inputSchema is malformed; 6 malformed entries are mended: of "bare", inputSchema is missing'
+    '2 malformed entries are left out: of "odd", inputSchema is malformed; 7 malformed entries are mended: of "bare", inputSchema is missing'
   const partial = _meta?.['dev.breakwater/partial'] as Json | undefined
   assert.equal(partial?.reason, `not as the server has it: malformed (${why})`)
   const { body } = await own.admin<Json[]>('/admin/servers')
