@@ -153,7 +153,11 @@ export class Server extends KnownServer {
         },
       })
     this.#discovery = discover('modern', {
-      onUp: (catalog, initializeResult) => this.cameUp(catalog, initializeResult),
+      onUp: (catalog, initializeResult) => {
+        this.cameUp(catalog, initializeResult)
+        const replica = this.upstreamSessions.current(this.#discovery)?.replica
+        if (replica !== undefined) this.#reachability.found(replica)
+      },
       onStale: () => parts.onStale(this),
       onReverted: (catalog) => this.wasRestored(catalog),
       onDown: (error) => this.wentDown(error),

@@ -81,6 +81,12 @@ export class Reachability {
     return watch && new Promise((resolve) => watch.waiting.push(resolve))
   }
 
+  /** The gateway got an answer of a replica that is watched: there are servers that leave probes outside of sessions without one. */
+  found(replica: number): void {
+    const watch = this.#watched.get(replica)
+    if (watch !== undefined) this.#isBack(replica, watch)
+  }
+
   stop(): void {
     this.#stopped = true
     for (const { cancel, waiting } of this.#watched.values()) {
@@ -105,19 +111,22 @@ export class Reachability {
 
   async #probe(replica: number, watch: Watch): Promise<void> {
     const isThere = await this.#isThere(replica)
-    if (this.#stopped) return
+    if (this.#stopped || this.#watched.get(replica) !== watch) return
     if (!isThere) {
       watch.lost = true
       watch.failed++
       this.#probeIn(this.#pauseOf(watch), replica, watch)
       return
     }
+    this.#isBack(replica, watch)
+    if (watch.lost) this.#options.onBack(replica)
+  }
+
+  #isBack(replica: number, watch: Watch): void {
+    watch.cancel()
     this.#watched.delete(replica)
     // One that was there all the time has not come back.
-    if (watch.lost) {
-      this.#backAt[replica] = this.#options.clock.now()
-      this.#options.onBack(replica)
-    }
+    if (watch.lost) this.#backAt[replica] = this.#options.clock.now()
     for (const tell of watch.waiting) tell(true)
   }
 

@@ -41,6 +41,22 @@ test('an endpoint that could not be reached is probed until it can be', async ()
   assert.equal(clock.pending, 0)
 })
 
+test('an endpoint that leaves probes without an answer is back with an answer to the gateway', async () => {
+  const { clock, there, probes, back, reachability } = setUp(2)
+  there[0] = false
+  const reached = reachability.reached(0)
+  await clock.advance(1_000)
+  reachability.found(1)
+  assert.equal(reachability.isLost(0), true)
+  reachability.found(0)
+  assert.equal(await reached, true)
+  assert.deepEqual([reachability.isLost(0), reachability.backAt(0), back], [false, 1_000, []])
+  const before = probes[0]
+  await clock.advance(60_000)
+  assert.equal(probes[0], before)
+  assert.equal(clock.pending, 0)
+})
+
 test('one that was there all the time has not come back', async () => {
   const { clock, probes, back, reachability } = setUp()
   reachability.suspect(0, false)
