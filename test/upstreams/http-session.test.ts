@@ -73,6 +73,7 @@ async function session(t: TestContext, reply: Json = { result: initializeResult 
     ackMs: 5_000,
     underWay: new UnderWay(),
     unread: new Unread({ messages: 8, bytes: 1_000 }),
+    hasAnswered: () => false,
     reopened: () => void reopened++,
   })
   const terms = {

@@ -82,6 +82,8 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     ['none', 400, 'no such session'],
     ['none', 400, complaint('Bad input')],
     ['none', 404, answer(-32600, 'Invalid Request')],
+    ...[200, 202, 204, 302, 405, 421, 422].map((code) => ['none', code, ''] as const),
+    ['none', 200, result('2')],
     ['none', 200, answer(-32001, 'x')],
     ['none', 200, answer(-32600, 'x')],
     ['none', 200, answer(-32603, 'unknown session')],
@@ -97,7 +99,7 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     assert.equal(read(status, answer(-32602, 'no such order'), { hasSession: true }).status, status)
   assert.equal(read(400, answer(-32022, 'version'), { hasSession: true }).status, 400)
   assert.equal(read(200, result('1'), { hasSession: true }).status, 200)
-  for (const status of [302, 405, 429]) assert.ok(read(status, '', { hasSession: true }).error)
+  assert.equal(read(429, '', { hasSession: true }).error?.reason, 'upstream_rate_limited')
   assert.equal(read(404, '<h1>Not Found</h1>').error?.reason, 'upstream_refused')
 })
 

@@ -27,9 +27,9 @@ interface Playing {
 }
 
 const bare =
-  (status: number) =>
+  (status: number, headers: Readonly<Record<string, string>> = {}) =>
   (response: ServerResponse): void =>
-    void response.writeHead(status).end()
+    void response.writeHead(status, headers).end()
 
 const error =
   (status: number, code: number, message: string) =>
@@ -154,6 +154,23 @@ const vague: Readonly<Record<string, Playing['refuse']>> = {
   500: error(500, -32603, 'Session not found'),
   'an empty 502': bare(502),
   503: error(503, -32001, 'MCP session is unknown on this instance'),
+  'an empty 202': bare(202),
+  'an empty 204': bare(204),
+  'a page to log in at': bare(302, { location: '/login' }),
+  421: bare(421),
+  422: bare(422),
+  'words under 200': (response) =>
+    void response.writeHead(200, { 'content-type': 'text/plain' }).end('expired'),
+  'an error without an id': (response) =>
+    json(response, { jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } }),
+  'an empty stream': (response) => {
+    events(response)
+    response.end()
+  },
+  'a stream with an error without an id': (response) => {
+    events(response)({ jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } })
+    response.end()
+  },
 }
 
 for (const [told, refuse] of Object.entries(vague)) {
@@ -177,6 +194,20 @@ for (const [told, refuse] of Object.entries(vague)) {
     assert.equal(initializes(), 2)
   })
 }
+
+test('a session in which a server breaks each connection, and no other, is opened again', async (t) => {
+  const { playing, call, initializes, count } = await setUp(t, { work: wellDone })
+  playing.known.clear()
+  playing.refuse = (response) => void response.destroy()
+  const outcome = await call('work')
+  assert.ok(outcome.kind === 'failed')
+  assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
+  assert.deepEqual(playing.ran, [])
+  // Three rounds of a ping in each session, behind the first.
+  await until('the session is checked', () => count('ping') === 7 && initializes() === 2)
+  await until('the next call is answered', async () => (await call('work')).kind === 'answered')
+  assert.equal(initializes(), 2)
+})
 
 for (const [told, refuse] of [
   ['an empty 410', bare(410)],
@@ -241,6 +272,28 @@ test('a server that refuses everybody is asked for new sessions at a bounded rat
   // The credentials are taken again: nobody was moved elsewhere meanwhile.
   for (const id of known) playing.known.add(id)
   assert.ok((await work()).every(({ kind }) => kind === 'answered'))
+})
+
+test('a server that forgets each session with its first call is asked for new ones at a bounded rate', async (t) => {
+  const clock = new ManualClock()
+  const forget = ({ known }: Playing, response: ServerResponse) => {
+    known.clear()
+    bare(404)(response)
+  }
+  const { call, initializes, count } = await setUp(t, { work: forget, rest: wellDone }, clock)
+  // Each call takes one session, and with the first one that in which it began.
+  for (let i = 0; i < 3; i++) assert.equal((await call('work')).kind, 'failed')
+  const opened = initializes()
+  const held = call('rest')
+  await until('the call waits', () => clock.pending > 0)
+  assert.equal(initializes(), opened)
+  await clock.advance(1_000)
+  assert.equal((await held).kind, 'answered')
+  assert.equal(initializes(), opened + 1)
+  assert.ok(count('ping') > 0)
+  // A call was answered: the next loss is mended at once.
+  assert.equal((await call('work')).kind, 'failed')
+  assert.equal((await call('rest')).kind, 'answered')
 })
 
 test('a server that refuses now and then, whatever the session, keeps its sessions', async (t) => {

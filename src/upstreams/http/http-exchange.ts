@@ -307,8 +307,13 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
   }
 
+  /** A server may end a stream so that knows no session, too. */
   #broken(): void {
-    this.#fail(gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true }))
+    const error = gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true })
+    const otherwise = { kind: 'failed', error } as const
+    const isSuspect = this.#wire.sessionId !== undefined
+    this.#finish(() => (isSuspect ? { kind: 'suspected_loss', proof: 'none', otherwise } : otherwise))
+    this.#reply.abort(error)
   }
 
   #fail(error: GatewayError): void {

@@ -41,6 +41,8 @@ export interface HttpSessionOwner extends ExchangeOptions, Channel {
   readonly surfaces: boolean
   /** Aborted once nobody needs the session. */
   readonly ended: Signal
+  /** Whether a call was answered in the session of `wire`. */
+  hasAnswered(wire: HttpWire): boolean
   /** Told when a lost session was opened again. */
   reopened(): void
 }
@@ -83,6 +85,10 @@ export class SessionChecks {
   }
 }
 
+/** So many sessions in a row may be opened again in which no call is answered; from then on one per interval, in milliseconds. */
+const MOST_IN_VAIN = 3
+const IN_VAIN_EVERY_MS: Millis = 1_000
+
 /** How long an answer to `initialize` that nobody waits for any more is still listened to, for the session to end. */
 const LATE_MS: Millis = 1_000
 
@@ -106,6 +112,9 @@ export class HttpSession {
   /** A check that is under way, and when the next one may begin, on the monotonic clock. */
   #checking: Promise<void> | undefined
   #nextCheckAt: Millis = -Infinity
+  /** Attempts in a row to open a lost session again, since a call was answered, and when the latest one began, on the monotonic clock. */
+  #inVain = 0
+  #attemptedAt: Millis = -Infinity
   /** Sessions that were replaced although they may still have been known to the server. */
   #unclear: WeakSet<HttpWire> | undefined
 
@@ -239,6 +248,7 @@ export class HttpSession {
     const { handshakeMs, onFarewell } = this.#terms
     const { clock } = this.#owner
     const lost = this.#wire
+    await this.#untilDue(lost, end)
     const { opened, fate } = await within(handshakeMs, clock, end, async (limit) => {
       const opened = await this.#handshake(limit)
       return { opened, fate: await this.#ping(opened.wire, limit).catch(unclear) }
@@ -248,6 +258,16 @@ export class HttpSession {
     // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
     if (fate !== 'known') this.#isUnclear(lost)
     this.#goOnIn(opened)
+  }
+
+  /** Waits until `lost` may be opened again: a server that forgets each session at once is not asked for new ones without end. */
+  async #untilDue(lost: HttpWire, end: Signal): Promise<void> {
+    const { clock } = this.#owner
+    if (this.#owner.hasAnswered(lost)) this.#inVain = 0
+    const pauseMs = this.#attemptedAt + IN_VAIN_EVERY_MS - clock.now()
+    if (this.#inVain >= MOST_IN_VAIN && pauseMs > 0) await orAborted(clock.sleep(pauseMs, end), end)
+    this.#inVain++
+    this.#attemptedAt = clock.now()
   }
 
   #goOnIn(opened: Opened): void {
@@ -308,7 +328,9 @@ export class HttpSession {
     const reading = await this.#ownRequest(wire, 'ping', undefined, signal)
     if (reading.kind === 'suspected_loss') return reading.proof === 'none' ? 'refused' : 'forgotten'
     if (reading.kind === 'answered') return 'known'
-    throw reading.error
+    const { error } = reading
+    if (error.reason === 'upstream_disconnected' && error.sent) return 'refused'
+    throw error
   }
 
   /** A request for the sake of the session itself, which faults may hit. */

@@ -54,8 +54,13 @@ export function readReply(
 ): Reading {
   const otherwise = outcomeOf(id, status, headers, text, { wallMs, conceal })
   if (!hasSession || isResult(otherwise) || isVersionError(otherwise)) return otherwise
-  const proof = lossProof(status, readMessage(text), id)
+  const proof = lossProof(status, readMessage(text), id) ?? (isNoAnswer(otherwise) ? 'none' : undefined)
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
+}
+
+/** Whether the reply was none to our request, whatever its status: that of a proxy, or of a page to log in at. A limit of our rate is no such reply. */
+function isNoAnswer(outcome: Outcome): boolean {
+  return outcome.kind === 'failed' && outcome.error.reason !== 'upstream_rate_limited'
 }
 
 /** Reads a response that came in a stream of events; what came before it may be of a request that runs. */

@@ -206,12 +206,19 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
-      else if (reading.kind === 'failed' && reading.error.sent && caller.era === 'modern') {
-        const isGivenUp = signal.aborted || reading.error.reason === 'upstream_disconnected'
-        if (isGivenUp) this.#unclearUntil = this.clock.now() + AFTER_GIVING_UP_MS
+      else if (reading.kind === 'failed' && reading.error.sent) {
+        const isBroken = reading.error.reason === 'upstream_disconnected'
+        this.#noteGivenUp(signal.aborted || isBroken)
+        // Nobody waits for it: as a rule the server is gone, and says nothing.
+        if (isBroken && this.keepsState) this.doubt(wire)
       }
       return reading
     })
+  }
+
+  /** A call ended, perhaps before the server had ended it. */
+  #noteGivenUp(isSo: boolean): void {
+    if (isSo && this.caller.era === 'modern') this.#unclearUntil = this.clock.now() + AFTER_GIVING_UP_MS
   }
 
   #lastAnswered(wire: HttpWire): number {
@@ -241,6 +248,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const session = this.#session
     if (proof === 'none') {
       if (otherwise.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
+      this.#noteGivenUp(otherwise.kind === 'failed' && otherwise.error.reason === 'upstream_disconnected')
       return this.#afterCheck(otherwise, wire, call.signal)
     }
     let fate: SessionFate
@@ -389,6 +397,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   get #asker(): Channel {
     if (this.caller.era === 'legacy' || this.clock.now() < this.#unclearUntil) return this
     return this.underWay.onlyChannel(this) ?? this
+  }
+
+  hasAnswered(wire: HttpWire): boolean {
+    return this.#lastAnswered(wire) > 0
   }
 
   reopened(): void {
