@@ -321,16 +321,19 @@ test('where calls fail already nothing is injected', async () => {
   assert.deepEqual(gateway.injected, [])
 })
 
-test('who stops a run before its calls are in order has nothing injected', async () => {
+test('who stops a run before its calls are in order has nothing injected, and no call made', async () => {
   const gateway = new FakeGateway()
   const settled = new Cancellation()
   const settle = () =>
     new Promise<readonly string[]>((resolve) => settled.addEventListener('abort', () => resolve([])))
-  const { stop, run } = start(gateway, { traffic: { ...idle, settle } })
+  let runs = 0
+  const make = () => Promise.resolve(void runs++)
+  const { stop, run } = start(gateway, { traffic: { ...idle, settle, run: make } })
   await Promise.resolve()
   stop.abort('signal')
   settled.abort('over')
   const { flaws, evidence } = await run
+  assert.equal(runs, 0)
   assert.deepEqual(flaws, ['it was stopped early'])
   assert.equal(evidence, undefined)
   assert.deepEqual(gateway.injected, [])

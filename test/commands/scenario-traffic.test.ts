@@ -80,3 +80,19 @@ test('who stops a run while servers are listed does not wait for them', async (t
   const traffic = Traffic.to({ hit: ['frozen'], others: [] }, options, new ManualClock(), stop)
   await assert.rejects(traffic, /no tools of frozen can be listed at .*: the command was stopped$/)
 })
+
+test('who stops a run while tools are tried out does not hear that they are unfit', async (t) => {
+  const stop = new Cancellation()
+  let asked = 0
+  const tools = [{ name: 'slow', annotations: { readOnlyHint: true }, inputSchema: { type: 'object' } }]
+  const data = await dataPlane(t, {
+    hit: (response) => {
+      if (asked++ > 0) return stop.abort('signal')
+      response.setHeader('content-type', 'application/json')
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result: { tools } }))
+    },
+  })
+  const options = { data, rate: 50, tool: undefined, name: 'test' }
+  const traffic = await Traffic.to({ hit: ['hit'], others: [] }, options, new ManualClock(), stop)
+  assert.deepEqual(await traffic.settle(stop), [])
+})

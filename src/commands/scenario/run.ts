@@ -133,7 +133,7 @@ export async function runScenario(
   try {
     await injectAll(scenario, options, faults, parts)
     armedAt = clock.now()
-    running = traffic?.run(over)
+    if (!stop.aborted) running = traffic?.run(over)
     await watch(collected, armedAt + durationMs, look, parts)
     if (listed !== undefined && !stop.aborted) listedDuring = await traffic?.listed()
     clearedAt = clock.now()

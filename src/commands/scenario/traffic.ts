@@ -205,6 +205,8 @@ export class Traffic {
       for (let at = 0; at < lane.targets.length && !stop.aborted; at += TRIED_AT_ONCE) {
         const some = lane.targets.slice(at, at + TRIED_AT_ONCE)
         const endings = await Promise.all(some.map((target) => this.#once(target, `${lane.name}-try`, stop)))
+        // Calls that were given up say nothing of their tools.
+        if (stop.aborted) return undefined
         for (const [index, target] of some.entries()) {
           const ending = endings[index] ?? GIVEN_UP
           const fitness = fitnessOf(ending)
