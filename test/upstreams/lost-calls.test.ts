@@ -167,9 +167,8 @@ const vague: Readonly<Record<string, Playing['refuse']>> = {
     events(response)
     response.end()
   },
-  'a stream with an error without an id': (response) => {
+  'an open stream with an error without an id': (response) => {
     events(response)({ jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } })
-    response.end()
   },
 }
 

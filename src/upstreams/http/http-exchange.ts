@@ -11,7 +11,14 @@ import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
 import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
-import { isVersionError, readLargeReply, readReply, readStreamed, type Reading } from './http-status.ts'
+import {
+  isOrphanError,
+  isVersionError,
+  readLargeReply,
+  readReply,
+  readStreamed,
+  type Reading,
+} from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'
 
@@ -205,7 +212,8 @@ export class HttpExchange implements ReplySink {
     }
     switch (kindOf(message.value)) {
       case 'response':
-        if (message.value.id === this.#request.id)
+        // A server that cannot tell which request it refuses may leave the stream open behind its error.
+        if (message.value.id === this.#request.id || isOrphanError(message))
           this.#answered(readStreamed(this.#request.id, message, this.#wire.sessionId !== undefined))
         return undefined
       case 'request': {

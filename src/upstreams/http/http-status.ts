@@ -66,8 +66,18 @@ function isNoAnswer(outcome: Outcome): boolean {
 /** Reads a response that came in a stream of events; what came before it may be of a request that runs. */
 export function readStreamed(id: RequestId, response: Envelope, hasSession: boolean): Reading {
   const otherwise = answered(id, response, 200)
-  if (!hasSession || isResult(otherwise) || lossProof(200, response, id) === undefined) return otherwise
+  if (!hasSession || isResult(otherwise)) return otherwise
+  if (lossProof(200, response, id) === undefined && !isOrphanError(response)) return otherwise
   return { kind: 'suspected_loss', proof: 'none', otherwise }
+}
+
+/** Whether a response is an error that names no request. */
+export function isOrphanError({ value }: Envelope): boolean {
+  return isOrphan(value) && isObject(value.error)
+}
+
+function isOrphan({ id }: Envelope['value']): boolean {
+  return id === null || id === undefined
 }
 
 function isResult(outcome: Outcome): boolean {
@@ -101,8 +111,8 @@ function outcomeOf(
   }
   const response = readMessage(text)
   if (response !== undefined && kindOf(response.value) === 'response') {
-    const orphan = response.value.id === null || response.value.id === undefined
-    if (response.value.id === id || (status >= 400 && orphan)) return answered(id, response, status)
+    if (response.value.id === id || (status >= 400 && isOrphan(response.value)))
+      return answered(id, response, status)
     return failed(gatewayError('bad_reply', ANOTHER, { sent }))
   }
   if (status >= 500) {
@@ -147,8 +157,7 @@ function noResponse(status: number, headers: ReplyHeaders): GatewayError {
 
 /** An answer of the server; one without an id gets the caller's. */
 export function answered(id: RequestId, response: Envelope, status: number): Outcome {
-  const orphan = response.value.id === null || response.value.id === undefined
-  const { text, value } = orphan ? adopt(id, response) : response
+  const { text, value } = isOrphan(response.value) ? adopt(id, response) : response
   return { kind: 'answered', result: { text, value, status }, verdict: verdictOf(value) }
 }
 
