@@ -130,6 +130,12 @@ export class JournalFile implements Sink {
       hash = chainHash(place.key, hash, record)
       text += formatLine(hash, record)
     }
+    const found = await sizeOf(path)
+    if (found !== undefined && found !== place.size) {
+      // The chain goes on from wherever it ends now, or it is found damaged.
+      this.#place = undefined
+      throw new Error(`${path} has ${found} bytes and was left with ${place.size}: who else writes to it?`)
+    }
     try {
       await appendFile(path, text, { mode: 0o600 })
     } catch (error) {
@@ -146,11 +152,7 @@ export class JournalFile implements Sink {
   /** A full disk takes a part, which goes again. Whether the file is as it was; otherwise it has to be looked at anew. */
   async #undo({ size }: Place): Promise<boolean> {
     const { path } = this.#parts
-    const isThere = await stat(path).then(
-      (found) => found.size,
-      ({ code }: NodeJS.ErrnoException) => (code === 'ENOENT' ? 0 : undefined),
-    )
-    if (isThere === size) return true
+    if ((await sizeOf(path)) === size) return true
     return truncate(path, size).then(
       () => true,
       () => false,
@@ -230,6 +232,13 @@ export class JournalFile implements Sink {
     place.head = { ...place.head, file, line: 0, oldest }
   }
 }
+
+/** Bytes of a file, 0 of none; undefined when that cannot be found out. */
+const sizeOf = (path: string): Promise<number | undefined> =>
+  stat(path).then(
+    ({ size }) => size,
+    ({ code }: NodeJS.ErrnoException) => (code === 'ENOENT' ? 0 : undefined),
+  )
 
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }

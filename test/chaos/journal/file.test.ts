@@ -113,6 +113,22 @@ test('another process goes on with the chain', async (t) => {
   assert.deepEqual(seqs((await linesOf(path)).lines), [1, 2, 3])
 })
 
+test('two processes with one journal are told so, and do not break its chain', async (t) => {
+  const { path, clock, errors, open } = await setUp(t)
+  const files = [open(), open()]
+  for (let seq = 1; seq <= 6; seq++) {
+    const file = files[seq % 2]!
+    file.append(entry(seq))
+    await file.flush()
+    await clock.advance(1_000)
+    await file.flush()
+  }
+  for (const file of files) await file.close()
+  assert.deepEqual(seqs((await linesOf(path)).lines), [1, 2, 3, 4, 5, 6])
+  assert.match(errors[0]!, /has \d+ bytes and was left with \d+: who else writes to it\?$/)
+  assert.deepEqual((await verifyJournal(path, dirname(path))).problems, [])
+})
+
 test('a damaged file is put aside, not gone on with', async (t) => {
   const { path, open, errors, dropped } = await setUp(t)
   await writeFile(path, '{"hash":"')
