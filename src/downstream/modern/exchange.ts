@@ -25,7 +25,7 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
-import { MISSING_CAPABILITY } from '../../protocol/modern.ts'
+import { HEADER_MISMATCH, MISSING_CAPABILITY } from '../../protocol/modern.ts'
 import { CallPlace } from '../call-place.ts'
 import type { Servers } from '../credentials.ts'
 import { isLarge } from '../post-reply.ts'
@@ -437,9 +437,13 @@ function newId(text: string, id: RequestId): Edit {
   return { start: inside, end: inside, with: `"id":${JSON.stringify(id)},` }
 }
 
-/** Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era. */
+/**
+ * Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era, and 400 is what a request
+ * lacks: also where the endpoint of all servers has left a server's own status out.
+ */
 function statusOf(code: unknown, status: number): number {
   if (code === METHOD_NOT_FOUND) return 404
+  if (code === HEADER_MISMATCH || code === MISSING_CAPABILITY) return 400
   return status === 404 ? 200 : status
 }
 

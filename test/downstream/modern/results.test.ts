@@ -66,6 +66,11 @@ test('an unknown method is 404, whatever the server said it with', () => {
   assert.equal(call('{"id":1,"error":{"code":-32601,"message":"no"}}').status, 404)
 })
 
+test('headers that differ and a capability that is missing are 400, whatever the server said it with', () => {
+  for (const code of [-32020, -32021])
+    assert.equal(call(`{"id":1,"error":{"code":${code},"message":"no"}}`).status, 400)
+})
+
 test('no other error is 404: a client of this era has no session to lose', () => {
   assert.equal(call('{"id":1,"error":{"code":1404,"message":"lost"}}', 404).status, 200)
   assert.equal(call('{"id":1,"error":{"code":-32021,"message":"no"}}', 400).status, 400)
