@@ -27,7 +27,7 @@ export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
   schema: headOfLineSchema,
   family: 'composite',
   about:
-    'A call that is hit is slow, and all later calls to its server that match queue behind it, hit or not.',
+    'A call that is hit is slow, and all later calls to its server that match queue behind it, hit or not. They count in `maxInjections`.',
   use: 'To see what one slow call does to all that share a connection with it.',
   seen: 'A wait behind a slow call.',
   containedBy: {
