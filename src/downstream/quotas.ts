@@ -41,6 +41,7 @@ export const quotaLimits: readonly QuotaLimit[] = [
   ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
   'calls_per_tenant',
   'callers_per_tenant',
+  'listens_per_tenant',
   'pendingInputs_per_tenant',
   'pendingInputs_per_session',
   'pipelined_per_connection',
@@ -237,28 +238,27 @@ const WAITING = 'calls that wait for answers'
 const TOLD_APART_FROM = 1 / 2
 
 /**
- * Calls under way of one client by tenant. Of the last eighth of a client's places a tenant gets as many as are still free, so that
- * one with a thousand calls leaves room to others behind the same address.
+ * What one client has open of a quota, by tenant. Of the last eighth of a client's places a tenant gets as many as are still free, so that
+ * one with a thousand calls, say, leaves room to others behind the same address.
  */
-export class TenantCalls {
-  readonly #calls: Quota
+export class TenantPlaces {
+  readonly #all: Quota
   readonly #ofTenants = new Count()
 
-  /** `calls` counts them by client. */
-  constructor(calls: Quota) {
-    this.#calls = calls
+  /** `all` counts them by client. */
+  constructor(all: Quota) {
+    this.#all = all
   }
 
-  /** Why a call may not begin, or how to end its count; undefined for a call that is not counted. */
-  begin(asked: Pick<Asked, 'client' | 'tenant'>): GatewayError | (() => void) | undefined {
-    const { perClient } = this.#calls.share
-    const apart = perClient * TOLD_APART_FROM
-    if (this.#calls.total < apart) return undefined
-    if (this.#calls.of(asked.client) < apart) return undefined
+  /** Why a tenant may not have one more, or one that counts as `amount`; else how to end its count, undefined for one that is not counted. */
+  begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
+    const { client } = asked
+    const apart = this.#all.share.perClient * TOLD_APART_FROM
+    if (this.#all.total < apart || this.#all.of(client) < apart) return undefined
     const key = tenantKey(asked)
-    if (this.#calls.isKeptFrom(asked.client, this.#ofTenants.of(key))) return this.#calls.refuseTenant()
-    this.#ofTenants.add(key, 1)
-    return () => this.#ofTenants.add(key, -1)
+    if (this.#all.isKeptFrom(client, this.#ofTenants.of(key))) return this.#all.refuseTenant()
+    this.#ofTenants.add(key, amount)
+    return () => this.#ofTenants.add(key, -amount)
   }
 }
 
@@ -401,7 +401,8 @@ type SharedName = Exclude<QuotaName, 'sessions'>
 export class Quotas {
   /** Calls under way. */
   readonly calls: Quota
-  readonly tenantCalls: TenantCalls
+  readonly tenantCalls: TenantPlaces
+  readonly tenantListens: TenantPlaces
   /** Kinds of clients without sessions. */
   readonly callers: Quota
   /** Connections of agents. */
@@ -423,10 +424,11 @@ export class Quotas {
     const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
     this.refused = refused
     this.calls = quota('calls', 'calls')
-    this.tenantCalls = new TenantCalls(this.calls)
+    this.tenantCalls = new TenantPlaces(this.calls)
     this.callers = quota('callers', 'kinds of clients at once')
     this.connections = quota('connections', 'connections')
     this.listens = quota('listens', 'subscriptions')
+    this.tenantListens = new TenantPlaces(this.listens)
     this.pendingInputs = new PendingInputQuota(quota('pendingInputs', WAITING), refused)
     this.answers = quota('answers', 'bytes of questions and answers that wait for their client')
     this.pipelined = quota('pipelined', 'requests behind others of their connections')

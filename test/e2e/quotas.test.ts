@@ -333,3 +333,23 @@ test('a tenant with many calls leaves the last places of its address to tenants 
     await busy.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } })
   await Promise.all(hanging)
 })
+
+test('a tenant with many subscriptions leaves the last ones of its address to tenants with few', async () => {
+  const gateway = await Gateway.start({
+    servers: { box: stdioToolbox() },
+    gateway: { limits: { perClient: { listens: 16 } } },
+  })
+  await gateway.waitFor('up', 'box')
+  const notifications = { toolsListChanged: true }
+  const many = new ModernClient(gateway.mcp('box'))
+  for (let i = 0; i < 14; i++) await many.listen(notifications)
+  const { message } = errorOf(await many.ask('subscriptions/listen', { notifications }))
+  assert.match(
+    message,
+    /subscriptions of this tenant \(the last eighth of gateway\.limits\.perClient\.listens is/,
+  )
+  // New names count as one tenant; who gives no name is another one.
+  const other = new ModernClient(gateway.mcp('box'))
+  delete other.meta['io.modelcontextprotocol/clientInfo']
+  await other.listen(notifications)
+})

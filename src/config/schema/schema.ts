@@ -130,7 +130,7 @@ const perClient = z
     listens: count(10_000)
       .optional()
       .describe(
-        'Open streams of `subscriptions/listen`; one whose URIs take more than 4,096 characters counts as several. Of 10,000 for all. Default: 5,000.',
+        'Open streams of `subscriptions/listen`; one whose URIs take more than 4,096 characters counts as several. Of 10,000 for all. The last eighth is for tenants with few, which get as many as are still free. Default: 5,000.',
       ),
     pendingInputs: count(1_000)
       .optional()

@@ -219,18 +219,28 @@ export class ModernHandler {
     )
     if (filter === undefined)
       return refuse(incoming, refusal(200, id, INVALID_PARAMS, 'Invalid notifications filter'))
-    const { listens } = this.#guards.quotas
+    const { listens, tenantListens } = this.#guards.quotas
     const weight = weightOf(filter)
-    const full = listens.refusal(client, weight)
-    if (full !== undefined)
-      return refuse(incoming, { status: 200, text: gatewayErrorText(id, full, { server: endpoint.server }) })
+    const counted =
+      listens.refusal(client, weight) ?? tenantListens.begin({ client, tenant: tenancy.countsAs }, weight)
+    if (isGatewayError(counted))
+      return refuse(incoming, {
+        status: 200,
+        text: gatewayErrorText(id, counted, { server: endpoint.server }),
+      })
     let remove = () => {}
     const post = new Post(response, { guards: this.#guards, onGone: () => remove() })
     const subscription = new Subscription(id, filter, post)
     subscription.acknowledge()
-    if (subscription.isEmpty) return subscription.end()
     listens.take(client, weight)
-    const over = () => listens.release(client, weight)
+    const over = () => {
+      listens.release(client, weight)
+      counted?.()
+    }
+    if (subscription.isEmpty) {
+      over()
+      return subscription.end()
+    }
     remove = this.listening.add({ endpoint, caller, tenancy, subscription, over })
   }
 
