@@ -147,9 +147,9 @@ export function callsIn(metrics: string): Record<string, Calls> {
   const calls: Record<string, { all: number; failed: number }> = {}
   for (const line of metrics.split('\n')) {
     if (!line.startsWith('breakwater_tool_call_verdicts_total{')) continue
-    const [server, outcome, verdict] = ['server', 'outcome', 'verdict'].map(
-      (label) => new RegExp(`[{,]${label}="([^"]*)"`).exec(line)?.[1],
-    )
+    const server = /[{,]server="([^"]*)"/.exec(line)?.[1]
+    const outcome = /[{,]outcome="([^"]*)"/.exec(line)?.[1]
+    const verdict = /[{,]verdict="([^"]*)"/.exec(line)?.[1]
     const count = Number(/\}\s+(\S+)/.exec(line)?.[1])
     if (server === undefined || outcome === undefined || !Number.isFinite(count)) continue
     const sum = (calls[server] ??= { all: 0, failed: 0 })

@@ -56,7 +56,11 @@ async function allHeld(gateway: Gateway, server: FlakyServer, calls: number): Pr
 /** A gateway that holds back what a server replies. */
 async function holdingGateway({ url }: FlakyServer, journal: string, calls: number): Promise<Gateway> {
   const gateway = await Gateway.start({
-    gateway: { environment: 'test', sessions: { maxInFlight: calls } },
+    gateway: {
+      environment: 'test',
+      sessions: { maxInFlight: calls },
+      limits: { perClient: { calls: 2 * calls } },
+    },
     servers: { flaky: { url, trusted: true } },
     policies: { defaults: { bulkhead: false, retry: false, overdue: false } },
     chaos: {
