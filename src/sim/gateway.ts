@@ -35,6 +35,8 @@ export interface GatewayOptions {
   /** Hears of each call when it is over. */
   readonly onCall?: (call: Call, outcome: Outcome) => void
   readonly onEvent?: (event: MeshEvent) => void
+  /** Whether the journal keeps decisions that spared a call by chance, which are nearly all of them. Default: false. */
+  readonly keepsMisses?: boolean
   /** What stands between all policies and the servers, such as a client library with retries of its own. */
   readonly library?: Layer
 }
@@ -65,8 +67,8 @@ export interface Ended {
 export class SimulatedGateway {
   readonly servers: ReadonlyMap<string, SimulatedServer>
   readonly mesh: Mesh
-  /** Has the hits of faults and why faults could not hit: nobody asks about the many calls that chance spared. */
-  readonly journal = new Journal({ keepsMisses: false })
+  /** Has the hits of faults, and why faults could not hit. */
+  readonly journal: Journal
   readonly engine: Engine
   readonly #clock: Clock
   readonly #set: string | undefined
@@ -76,7 +78,8 @@ export class SimulatedGateway {
 
   constructor(options: GatewayOptions) {
     const { clock, seed, policies: config, set, plan, onCall = ignore, onEvent = ignore } = options
-    const { library = (next) => next } = options
+    const { library = (next) => next, keepsMisses = false } = options
+    this.journal = new Journal({ keepsMisses })
     const random = createKeyedRandom(seed)
     this.#clock = clock
     this.#set = set

@@ -98,6 +98,7 @@ export async function replay(
     policies,
     ...(set !== undefined && { set }),
     ...(faults.length > 0 && { plan: { seed, faults } }),
+    keepsMisses: true,
   })
   const before = predecessors(calls)
   const played: Promise<PlayedCall>[] = []

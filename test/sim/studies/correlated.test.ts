@@ -32,7 +32,7 @@ test('where no seed varies there is no standard error, which is not one of 0', (
   const said = findings.seen.join(' ')
   assert.match(
     said,
-    /independent; blast radius [\d.]+ % without policies, 0 % in each of 2 runs with retries/,
+    /independent; blast radius [\d.]+ % without policies, 0 % in each of 10 runs with retries/,
   )
   assert.doesNotMatch(said, /± 0 %/)
 })
