@@ -98,7 +98,6 @@ export async function replay(
     policies,
     ...(set !== undefined && { set }),
     ...(faults.length > 0 && { plan: { seed, faults } }),
-    keepsMisses: true,
   })
   const before = predecessors(calls)
   const played: Promise<PlayedCall>[] = []

@@ -260,6 +260,7 @@ export async function simulated(
     seed,
     servers,
     policies,
+    keepsMisses: true,
     onCall: (call, outcome) => accessLog(call, outcome, resultOfCall(outcome, call.record), 0, 0),
   })
   const answers: Answer[] = []
