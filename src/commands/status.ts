@@ -98,7 +98,7 @@ interface SeenBreaker {
   readonly nextProbeInMs?: number
 }
 
-/** Tool calls of one server since the gateway started; `failed` are those that went wrong as their agents saw it, through no fault of theirs. */
+/** Tool calls of one server since the gateway started. `failed` counts errors, missing replies and wrong replies; errors of agents do not count. */
 interface Calls {
   readonly all: number
   readonly failed: number
@@ -139,7 +139,7 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
   }
 }
 
-/** What became of calls that say nothing of servers: their agents gave them up, or got them wrong. */
+/** Outcomes that blame no server: the agent cancelled the call, or sent a wrong one. */
 const ofAgents = new Set(['cancelled', 'caller_error'])
 
 /** Reads the tool calls of each server out of what Prometheus would scrape. */

@@ -69,7 +69,7 @@ export function halfOf(max: number): number {
   return Math.max(1, Math.floor(max / 2))
 }
 
-/** The part of a client's places that nobody but tenants with few of them may take. */
+/** The part of a client's places that is kept for tenants with few places. */
 const KEPT_FREE = 1 / 8
 
 /** Amounts by key; a key whose amount is 0 is forgotten. */
@@ -139,14 +139,14 @@ export class Quota {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
-  /** Whether a tenant with `own` of its client's places gets no more: of the last eighth it gets as many as are still free. */
+  /** Whether a tenant that holds `own` places is refused another one: in the last eighth a tenant may hold as many places as are free. */
   isKeptFrom(client: string, own: number): boolean {
     const { perClient } = this.share
     const free = perClient - this.of(client)
     return free <= Math.floor(perClient * KEPT_FREE) && own >= free
   }
 
-  /** The error of a tenant from which the last places are kept. */
+  /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
     const message = `too many ${this.#what} of this tenant (the last eighth of ${keys[this.#name]} is for tenants with few)`
@@ -234,23 +234,23 @@ export class PendingInputQuota {
 
 const WAITING = 'calls that wait for answers'
 
-/** Tenants are told apart once so much of a client's places is taken: usual calls cost no look at their tenant. */
+/** Tenants are counted once this part of a client's places is taken, so that usual calls cost one comparison. */
 const TOLD_APART_FROM = 1 / 2
 
 /**
- * What one client has open of a quota, by tenant. Of the last eighth of a client's places a tenant gets as many as are still free, so that
- * one with a thousand calls, say, leaves room to others behind the same address.
+ * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as are free, so a
+ * tenant with a thousand calls leaves room to others behind the same address.
  */
 export class TenantPlaces {
   readonly #all: Quota
   readonly #ofTenants = new Count()
 
-  /** `all` counts them by client. */
+  /** `all` counts the same places by client. */
   constructor(all: Quota) {
     this.#all = all
   }
 
-  /** Why a tenant may not have one more, or one that counts as `amount`; else how to end its count, undefined for one that is not counted. */
+  /** Takes `amount` places for a tenant. Returns the refusal, or a function that gives the places back; undefined while tenants are not counted. */
   begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
     const { client } = asked
     const apart = this.#all.share.perClient * TOLD_APART_FROM

@@ -206,8 +206,8 @@ export function judgeUnits(
 }
 
 /**
- * Judges the cohort. Of a unit in it a call is under way only where nobody waits for it any more: then it counts as one that failed. A
- * slow call may succeed all the same, so nothing is decided that would be another way round if such calls ended otherwise.
+ * Judges the cohort. A call of a unit in it that is still under way has taken too long to wait for, and counts as failed. Such a call may
+ * succeed in the end, so a verdict stands only if it holds however these calls end.
  */
 function judgeCohort(
   experiment: Experiment,

@@ -7,7 +7,7 @@ export interface Signal {
   removeEventListener(type: 'abort', listener: () => void): void
 }
 
-/** The signal of what nobody ends. It keeps no listeners: thousands may wait under it at once. */
+/** A signal that never aborts. It keeps no listeners, because thousands of waits may share it. */
 export const never: Signal = {
   aborted: false,
   reason: undefined,

@@ -4,16 +4,16 @@ import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import { inLegacyWords, isWider } from '../protocol/output-schema.ts'
 
-/** Longest schema that is compiled, in characters: nothing else runs meanwhile. */
+/** Longest schema that is compiled, in characters: compiling blocks the event loop. */
 const MAX_SCHEMA = 16_384
 
-/** Longest pattern, in characters: to make a regular expression of a longer one may take seconds. */
+/** Longest pattern, in characters: compiling a longer pattern may take seconds. */
 const MAX_PATTERN = 1_000
 
-/** What the schemas of one list have in all, in characters, of which it is not known yet whether they compile. */
+/** Most characters of schemas that one list may have compiled for the first time. */
 const MAX_NEW = 1_048_576
 
-/** Schemas that one compiler is used for: it keeps something of each. */
+/** Schemas per compiler: a compiler keeps some memory for each schema. */
 const USES = 100
 
 /** Whether schemas compile, by the hash of their text: lists are fetched again and again. */
@@ -22,12 +22,12 @@ const known = new LRUCache<string, boolean>({ max: 10_000 })
 let compiler: Ajv | undefined
 let used = 0
 
-/** Checks the output schemas of one list as the clients of official SDKs do: one that does not compile, and they refuse the whole list. */
+/** Compiles the output schemas of one list as official SDKs do. An SDK refuses the whole list when one schema does not compile. */
 export class ClientSchemas {
-  /** Goes down with each schema that is compiled. */
+  /** Characters that may still be compiled. */
   left = MAX_NEW
 
-  /** The member of a schema without which clients accept it: none, its `$id`, or all of it, which is the empty path. */
+  /** Returns the path that has to go before clients accept the schema: `['$id']`, or `[]` for the whole schema. Undefined for a good schema. */
   faultOf(schema: Readonly<Record<string, unknown>>): readonly string[] | undefined {
     const { $id: id, ...rest } = schema
     if (!this.#compiles(JSON.stringify(rest), rest)) return []
@@ -47,7 +47,7 @@ export class ClientSchemas {
   }
 }
 
-/** Whether a subschema has a name of its own: clients know all servers' schemas by one set of names, where those of two servers may collide. */
+/** Whether a subschema has an `$id`. A client keeps one set of ids for all servers, so the ids of two servers may collide. */
 function hasId(node: unknown): boolean {
   if (typeof node !== 'object' || node === null) return false
   return ('$id' in node && typeof node.$id === 'string') || Object.values(node).some(hasId)
@@ -65,7 +65,7 @@ function compiles(schema: Readonly<Record<string, unknown>>): boolean {
   }
 }
 
-/** One with the options of official SDKs, as far as they decide which schemas compile. */
+/** Returns a compiler with the options of official SDKs that decide which schemas compile. */
 function newCompiler(): Ajv {
   const ajv = new Ajv({
     strict: false,

@@ -14,7 +14,7 @@ export function deviation(values: readonly number[]): number {
 export const standardError = (values: readonly number[]): number =>
   deviation(values) / Math.sqrt(values.length)
 
-/** Whether all values of a sample are the same: then its standard error is not 0 but unknown. */
+/** Whether all values of a sample are equal: its standard error is unknown then, not 0. */
 export const isConstant = (values: readonly number[]): boolean => values.every((value) => value === values[0])
 
 /** The mean of the values of several runs with its standard error; of values that are all the same, the value and how often it came. */

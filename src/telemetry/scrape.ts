@@ -63,7 +63,7 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
     ),
   )
   for (const arm of arms.names) {
-    // Those of a guarded run are in no config, and there only while it runs.
+    // Arms of a guarded run are in no config, and exist only while the run does.
     const listed = ofConfig.get(arm)
     if (listed !== undefined && (listed.run === undefined || listed.run.end !== undefined)) continue
     const { server, tool } = listed?.experiment.match ?? {}

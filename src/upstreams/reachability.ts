@@ -81,7 +81,7 @@ export class Reachability {
     return watch && new Promise((resolve) => watch.waiting.push(resolve))
   }
 
-  /** The gateway got an answer of a replica that is watched: there are servers that leave probes outside of sessions without one. */
+  /** Ends the watch of a replica that has answered the gateway. Some servers answer no probe outside a session. */
   found(replica: number): void {
     const watch = this.#watched.get(replica)
     if (watch !== undefined) this.#isBack(replica, watch)

@@ -26,7 +26,7 @@ before(async () => {
     await cp(join(root, name), join(source, name), { recursive: true })
   }
   await symlink(join(root, 'node_modules'), join(source, 'node_modules'))
-  // What is compiled here has passed the check of types: to pass it again takes half a minute. So the script only says that it was asked.
+  // The build has checked the types, which takes half a minute: here the script only notes that it was called.
   const manifest = JSON.parse(await readFile(join(source, 'package.json'), 'utf8')) as { scripts: object }
   const scripts = { ...manifest.scripts, types: 'mkdir asked-for-types' }
   await writeFile(join(source, 'package.json'), JSON.stringify({ ...manifest, scripts }))

@@ -352,7 +352,7 @@ async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): P
   await Promise.all(left.map(clear))
 }
 
-/** Why a failure says nothing of faults that hit calls: these ended as they would have without them. Undefined when they had an effect. */
+/** Returns why a failed run proves nothing: its faults hit calls and changed no outcome. Undefined when the faults had an effect. */
 export function withoutEffect(faults: readonly Injected[]): string | undefined {
   const sum = summing(faults)
   const masked = sum((counts) => counts.masked)

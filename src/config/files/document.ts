@@ -11,7 +11,7 @@ export const MAX_VALUES = 100_000
 /** A scalar takes two characters at least, and a value is one scalar besides its name. */
 const MAX_SCALARS = 2 * MAX_VALUES
 
-/** Tokens of the lexer that are no text: a scalar, the begin of a document, an error in a flow. */
+/** Control tokens of the lexer, which stand for no text: a scalar, the start of a document, an error in a flow. */
 const PLAIN = '\x1f'
 const MARKS: ReadonlySet<string> = new Set([PLAIN, '\x02', '\x18'])
 
@@ -81,7 +81,7 @@ function tooManyAt(yaml: string): number | undefined {
   return undefined
 }
 
-/** Each of them once: maps within maps that all lack their end are told at the same place, in the same words. */
+/** Removes duplicates: the parser reports nested unclosed maps at one place, in the same words. */
 function told(problems: SourceDocument['problems']): SourceDocument['problems'] {
   const key = ({ position: { line, column }, message }: SourceDocument['problems'][number]) =>
     `${line}:${column} ${message}`

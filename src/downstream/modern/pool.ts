@@ -20,7 +20,7 @@ export type Listener = (server: string, message: Message) => void
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 
-/** Who comes: from which address, with which credentials, and as whom it counts. */
+/** A new caller: its address, its credentials, and the tenant that it counts as. */
 type Newcomer = Pick<PooledCaller, 'client' | 'principal' | 'tenant'>
 
 /** On behalf of whom servers are called for all modern clients that are alike. */
@@ -43,7 +43,7 @@ export class PooledCaller implements Caller {
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /** `client`, `principal` and `tenant` are those which came first: their share is used. `tasks` are those of all callers. */
+  /** The first request decides `client`, `principal` and `tenant`, whose share is used. `tasks` holds the tasks of all callers. */
   constructor(
     clock: Clock,
     id: string,
@@ -228,7 +228,7 @@ export class CallerPool {
     return undefined
   }
 
-  /** How many callers of a tenant are in use: its others make room anyway where there is none. */
+  /** Counts the callers of a tenant that are in use; idle callers make room when a newcomer finds none. */
   #busyOf({ client, tenant }: Newcomer): number {
     let busy = 0
     for (const caller of this.#callers.values())

@@ -139,7 +139,7 @@ const ATTEMPTS_BORN_TOGETHER = [
   ['transport_error', ''],
 ] as const
 
-/** The same of calls: else ratios of calls, and of attempts to calls, would leave out what those of attempts do not. */
+/** Series of calls that begin at 0, so that ratios of attempts to calls miss the same first end of a tool on both sides. */
 const CALLS_BORN_TOGETHER = [...ATTEMPTS_BORN_TOGETHER, ['rejected', '']] as const
 
 /** The series of one tool: those of calls in no arm, and those of each arm. */

@@ -315,7 +315,7 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
   }
 
-  /** A server may end a stream so that knows no session, too. */
+  /** Ends the exchange. A server that has lost the session may end the stream like this, too. */
   #broken(): void {
     const error = gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true })
     const otherwise = { kind: 'failed', error } as const

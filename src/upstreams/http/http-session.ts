@@ -85,7 +85,7 @@ export class SessionChecks {
   }
 }
 
-/** So many sessions in a row may be opened again in which no call is answered; from then on one per interval, in milliseconds. */
+/** After so many reopened sessions in a row without an answered call, one session is opened per interval, in milliseconds. */
 const MOST_IN_VAIN = 3
 const IN_VAIN_EVERY_MS: Millis = 1_000
 

@@ -58,7 +58,7 @@ export function readReply(
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
-/** Whether the reply was none to our request, whatever its status: that of a proxy, or of a page to log in at. A limit of our rate is no such reply. */
+/** Whether the reply does not answer the request, whatever its status: a proxy's error, or a login page. A rate limit is an answer. */
 function isNoAnswer(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && outcome.error.reason !== 'upstream_rate_limited'
 }

@@ -267,7 +267,7 @@ for (const [title, damage] of [
 ] as const)
   test(`the next process does not begin a journal that looks whole after one with ${title}`, async (t) => {
     const { state, path, write, verify } = await setUp(t)
-    // Of a single file: older ones that are left over are noticed anyhow.
+    // One file is left: `verify` notices older files anyhow.
     for (const name of ['.1', '.2', '.3']) await rm(`${path}${name}`)
     await damage(headPath(state, path))
     assert.notDeepEqual(told(await verify()), [])
