@@ -245,6 +245,12 @@ test('calls of 4 MB that wait for their server are bounded in bytes, and the gat
   })
   await until('all are refused for which there is no room', () => statuses.length >= calls.length - 4)
   assert.ok(!statuses.includes(200), statuses.join())
+  // A call whose body is still being read when the session ends finds no session any more.
+  await until('each call is refused or under way', async () => {
+    const { body } = await gateway.admin<{ sessions: { inFlight: number }[] }>('/admin/sessions')
+    const underWay = body.sessions.reduce((sum, { inFlight }) => sum + inFlight, 0)
+    return underWay + statuses.length >= calls.length
+  })
   await client.leave()
   await Promise.all(calls)
   assert.ok(statuses.includes(200), statuses.join())
