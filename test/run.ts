@@ -3,7 +3,7 @@
  *
  *   run.js                   the quick tests: `npm test`
  *   run.js --all             all tests: `npm run test:all`; `--part NAME`, which may be repeated, runs some parts of them
- *   run.js --rest            the tests that `npm test` leaves out
+ *   run.js --rest            the tests that `npm test` leaves out; `--part NAME` adds all tests of that part
  *   run.js FILE…             files by the beginning of their path below `test`
  *   run.js --stress FILE…    ten times each, beside one busy thread for each core: `npm run test:stress`
  *   --bail                   ends with the first failure
@@ -27,7 +27,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import { long, partOf, type Part, parts, quick, QUICK_MINUTES } from './runner/parts.ts'
+import { computing, partOf, type Part, parts, quick, QUICK_MINUTES, waiting } from './runner/parts.ts'
 import { type Ending, runFile, signalAll } from './runner/process.ts'
 
 /** Processes at a time: twice as many as there are cores, because most tests from outside wait for half of their time. */
@@ -82,9 +82,9 @@ const isQuick = (file: string) => isAmong(file, quick.files) && !isAmong(file, q
 const isQuickRun = !values.all && !values.rest && values.part.length === 0 && named.length === 0
 const chosen = files.filter((file) => {
   if (named.length > 0) return isAmong(file, named)
-  if (values.rest && isQuick(file)) return false
   if (isQuickRun) return isQuick(file)
-  return values.part.length === 0 || values.part.includes(partOf(file))
+  if (values.part.includes(partOf(file))) return true
+  return values.rest ? !isQuick(file) : values.part.length === 0
 })
 
 /** Files that one process runs, and the path of the one that imports them all. */
@@ -98,9 +98,6 @@ interface Item {
 const ALONE =
   /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
 
-/** Whether a file belongs to a part whose files take the longest: most of the others take seconds. */
-const isLong = (file: string) => long.includes(partOf(file))
-
 /** These folders count what their process started: servers that are left, and who ends them. */
 const apart = ['gateway', 'upstreams']
 
@@ -111,15 +108,17 @@ const alone = (file: string): Item => ({
 })
 
 /**
- * The chosen files as items. The long parts come first, so that none of their files runs alone in the end; files of the core that
- * may share a process come last, a folder at a time.
+ * The chosen files as items: the files that wait for the longest time first, and the files that compute last. Files of the core that
+ * may share a process are one item per folder.
  */
 function itemsOf(chosen: readonly string[]): Item[] {
   const together = mkdtempSync(join(tmpdir(), 'breakwater-tests-'))
   process.once('exit', () => rmSync(together, { recursive: true }))
   const shared = new Map<string, string[]>()
   const items: Item[] = []
-  for (const file of [...chosen.filter(isLong), ...chosen.filter((file) => !isLong(file))]) {
+  const rank = (file: string) =>
+    waiting.includes(partOf(file)) ? 0 : computing.includes(partOf(file)) ? 2 : 1
+  for (const file of chosen.toSorted((one, other) => rank(one) - rank(other))) {
     const [name] = file.split('/') as [string]
     if (!parts.core.some((prefix) => file.startsWith(prefix)) || apart.includes(name) || needsProcess(file))
       items.push(alone(file))
@@ -180,9 +179,11 @@ function failedFiles(item: Item, { tests }: Ending): Item[] {
 
 async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
   const failed = new Map<Item, Ending>()
-  const waiting = [...items]
-  const worker = async () => {
-    for (let item = waiting.shift(); item !== undefined; item = waiting.shift()) {
+  const left = [...items]
+  // One half of the workers begins with files that wait, the other half with files that compute: so neither core is idle.
+  const worker = async (_: unknown, index: number) => {
+    const next = () => (index % 2 === 0 ? left.shift() : left.pop())
+    for (let item = next(); item !== undefined; item = next()) {
       const ending = await runFile(item.path, item.name)
       count(item, ending)
       const { failure, tests, tookMs } = ending
@@ -193,11 +194,11 @@ async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
       console.log(failure)
       failed.set(item, ending)
       if (!values.bail) continue
-      waiting.length = 0
+      left.length = 0
       signalAll('SIGKILL')
     }
   }
-  await Promise.all(Array.from({ length: AT_A_TIME }, worker))
+  await Promise.all(Array.from({ length: AT_A_TIME }).map(worker))
   return failed
 }
 

@@ -14,6 +14,8 @@ import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 const AWAY_MS = 3_000
 /** How long connections break, in milliseconds. */
 const RESETS_MS = 400
+/** An agent pauses so long between two calls, in milliseconds. */
+const PAUSE_MS = 50
 /** How long others may be kept out by calls of agents that are gone, in milliseconds. */
 const KEPT_OUT_MS = 2_000
 
@@ -57,7 +59,7 @@ class Crowd {
   async #call(agent: Agent, tool: string): Promise<void> {
     while (!this.#isOver) {
       this.told.push(await agent.call(tool, { token: `${tool}-${this.#calls++}` }, { patienceMs: 60_000 }))
-      await setTimeout(10)
+      await setTimeout(PAUSE_MS)
     }
   }
 }

@@ -83,8 +83,11 @@ export const parts = {
 
 export type Part = keyof typeof parts
 
-/** The parts whose files take the longest. */
-export const long: readonly Part[] = ['slow', 'simulated']
+/** The parts whose files take the longest, and wait for most of that time. */
+export const waiting: readonly Part[] = ['slow']
+
+/** The parts whose files keep a core busy. */
+export const computing: readonly Part[] = ['simulated', 'core']
 
 export function partOf(file: string): Part {
   const found = Object.entries(parts).find(([, paths]) => paths.some((path) => file.startsWith(path)))
@@ -121,7 +124,6 @@ export const quick: { readonly files: Paths; readonly without: Paths; readonly l
     'e2e/modern-',
     'e2e/proxy.',
     'e2e/reload.',
-    'e2e/reload-state',
     'e2e/shutdown',
     'e2e/startup',
     'e2e/streams',
