@@ -284,7 +284,8 @@ before(async () => {
       const name = `${kind}_${era}`
       const server = await startServer(era, kind === 'real')
       servers.set(name, server)
-      entries.push([name, { url: server.url, era, trusted: true }])
+      // A regular ping would be taken for one that a suspicion caused.
+      entries.push([name, { url: server.url, era, trusted: true, health: { every: '1h' } }])
     }
     const common = { rate: 1, ttl: '15m' }
     faults.push({
