@@ -31,7 +31,7 @@ export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
  * in that time: whoever ends a run has several things to ask for, and a gateway that hangs takes this long for each.
  */
 const PATIENCE_MS: Millis = 10_000
-const HURRY_MS: Millis = 2_000
+const HURRY_MS: Millis = 4_000
 const HUNG_MS: Millis = 500
 
 /** Most bytes of an answer: what an experiment has sampled of 50,000 units takes about 15 MiB. */
@@ -54,7 +54,7 @@ export interface ControlOptions {
   readonly token: string | undefined
   readonly env: Env
   /**
-   * Once it has aborted, every answer has to come within 2 s, of those under way as well; and within 0.5 s after one that
+   * Once it has aborted, every answer has to come within 4 s, of those under way as well; and within 0.5 s after one that
    * did not.
    */
   readonly hurry?: Signal
