@@ -20,11 +20,11 @@ const chosen = {
   instance: '.*',
 }
 
-/** How far back panels look, in seconds: the whole run. */
-const LOOK_BACK = 30
-
-/** Asks everything that dashboards and rules ask; each has to succeed, and to find something. */
-export async function ask(prometheus: PrometheusApi): Promise<{ asked: number; problems: string[] }> {
+/** Asks everything that dashboards and rules ask of the last `seconds`; each has to succeed, and to find something. */
+export async function ask(
+  prometheus: PrometheusApi,
+  seconds: number,
+): Promise<{ asked: number; problems: string[] }> {
   const dashboards = committedDashboards()
   const problems: string[] = []
   let asked = 0
@@ -44,7 +44,7 @@ export async function ask(prometheus: PrometheusApi): Promise<{ asked: number; p
   for (const { where, expr, instant } of dashboardExpressions(dashboards)) {
     const query = substitute(expr, chosen)
     await expect(where, async () =>
-      hasNumbers(await (instant ? prometheus.instant(query) : prometheus.range(query, LOOK_BACK))),
+      hasNumbers(await (instant ? prometheus.instant(query) : prometheus.range(query, seconds))),
     )
   }
   for (const { where, series, label } of variableQueries(dashboards)) {
@@ -59,7 +59,7 @@ export async function ask(prometheus: PrometheusApi): Promise<{ asked: number; p
   }
   for (const [text, where] of selectorsOf(dashboards))
     await expect(`${where}: ${text}`, async () =>
-      hasNumbers(await prometheus.instant(`last_over_time(${text}[${LOOK_BACK}s])`)),
+      hasNumbers(await prometheus.instant(`last_over_time(${text}[${seconds}s])`)),
     )
   for (const { name, health, lastError } of await prometheus.rules())
     if (health !== 'ok') problems.push(`rule ${name} is ${health}: ${lastError ?? 'never evaluated'}`)

@@ -5,18 +5,23 @@ import type { World } from './world.ts'
 /** What a call carries that belongs to a task. */
 export const tagged = (intent: string) => ({ 'dev.breakwater/intent': intent })
 
-/** Tasks of agents, one after the other, for so many milliseconds: each meets another way to go well or wrong. */
-export async function drive(stage: World, forMs: number): Promise<number> {
+/**
+ * Plays tasks of agents one after the other, until `isEnough` of the number of tasks: each task meets another way to go well or wrong.
+ * Returns that number.
+ */
+export async function drive(
+  stage: World,
+  isEnough: (tasks: number) => boolean | Promise<boolean>,
+): Promise<number> {
   const { flaky, mcp } = stage
   const client = await RawClient.open(mcp)
-  const stop = performance.now() + forMs
   await flaky.behave({
     read: { reset: 0.1 },
     write: { failing: 0.5, delayMs: 20 },
     typed: { delayMs: 20, invalid: 0.1, failing: 0.1 },
   })
   let tasks = 0
-  while (performance.now() < stop) {
+  while (!(await isEnough(tasks))) {
     const intent = `task-${tasks++}`
     await Promise.all([
       ...['read', 'read', 'typed'].map((tool) => call(client, tool, tagged(intent))),

@@ -130,3 +130,15 @@ export async function command({ control, token }: World, path: string): Promise<
   })
   if (!response.ok) throw new Error(`POST ${path}: HTTP ${response.status} ${await response.text()}`)
 }
+
+const read = ({ control, token }: World, path: string) =>
+  fetch(control + path, { headers: { authorization: `Bearer ${token}` } })
+
+/** Whether a server has an incident that is open. */
+export async function isIll(world: World, server: string): Promise<boolean> {
+  const response = await read(world, `/admin/incidents?server=${server}&state=open`)
+  return ((await response.json()) as { total: number }).total > 0
+}
+
+/** The text of its metrics. */
+export const metricsOf = async (world: World): Promise<string> => (await read(world, '/metrics')).text()

@@ -558,7 +558,7 @@ const results: readonly Row[] = [
   typed('result.drift', 'the breaker stops a tool whose wrong answers are too many', {
     given: {
       orders: [1, 2, 3, 4, 5, 6, 7],
-      policies: { breaker: { correctness: { ratio: 0.5, minimum: 5 }, open: '60s' } },
+      policies: { breaker: { window: '10m', correctness: { ratio: 0.5, minimum: 5 }, open: '60s' } },
       fault: rename,
     },
     got: fails('breaker_open'),
