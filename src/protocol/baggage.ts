@@ -38,10 +38,12 @@ export function baggageOf(
 function read(text: unknown, keys: ReadonlySet<string>, found: Map<string, string>): void {
   if (typeof text !== 'string' || text.length > MOST_BYTES || Buffer.byteLength(text) > MOST_BYTES) return
   for (const entry of text.split(',')) {
-    const [name = '', value = ''] = entry.split(';', 1)[0]!.split('=', 2)
-    const key = name.trim()
+    const member = entry.split(';', 1)[0]!
+    // A value may hold further ones, as base64 does.
+    const at = member.indexOf('=')
+    const key = member.slice(0, Math.max(0, at)).trim()
     if (!keys.has(key) || found.has(key)) continue
-    const said = decoded(value.trim())
+    const said = decoded(member.slice(at + 1).trim())
     if (said !== undefined && said !== '' && Buffer.byteLength(said) <= MOST_VALUE_BYTES) found.set(key, said)
   }
 }

@@ -21,6 +21,13 @@ test('of baggage the allowed keys are read, decoded, that of _meta before that o
   assert.equal(read(undefined), undefined)
 })
 
+test('a value may hold what stands between names and values', () => {
+  const id = (text: string) => read(`x=1,gen_ai.conversation.id=${text};p=1`)
+  for (const value of ['dGFzay0x==', 'user=1&task=7', '=', '%3D='])
+    assert.deepEqual(id(value), { 'gen_ai.conversation.id': decodeURIComponent(value) })
+  assert.deepEqual(read('gen_ai.conversation.id'), {})
+})
+
 test('what is malformed or too long is passed over, in bytes and not in characters', () => {
   const name = (value: string) => read(`gen_ai.agent.name=${value}`)
   for (const none of ['', '%', '%ff', encodeURIComponent('ü'.repeat(129)), 'x'.repeat(257)])
