@@ -36,6 +36,9 @@ export interface MetricsParts {
   readonly incidents: Pick<Incidents, 'openOf'>
 }
 
+/** The header by which Prometheus, and those that scrape like it, say that they scrape. */
+const OF_PROMETHEUS = 'x-prometheus-scrape-timeout-seconds'
+
 /** `/metrics` for Prometheus, in the format that it asks for. */
 export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void {
   const { live, clock, metrics } = parts
@@ -52,7 +55,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   })
   app.get('/metrics', async ({ headers }, reply) => {
     const format = formatFor(headers.accept)
-    const text = await exposition.write(format)
+    const text = await exposition.write(format, OF_PROMETHEUS in headers)
     return reply.type(contentTypes[format]).header('vary', 'accept').send(text)
   })
 }

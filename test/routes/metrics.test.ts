@@ -56,9 +56,9 @@ async function scraped(t: TestContext) {
     incidents: { openOf: () => undefined },
   })
   t.after(() => app.close())
-  async function scrape(accept = '*/*') {
+  async function scrape(accept = '*/*', more: Readonly<Record<string, string>> = {}) {
     await clock.advance(1_000)
-    const replying = app.inject({ url: '/metrics', headers: { accept } })
+    const replying = app.inject({ url: '/metrics', headers: { accept, ...more } })
     let isOver = false
     void replying.then(() => (isOver = true))
     while (!isOver) await clock.advance(0)
@@ -125,4 +125,16 @@ test('a server that stays keeps its series, however quiet it is', async (t) => {
   metrics.requests.inc({ server: 's', result: 'returned' })
   await scrape()
   assert.match((await scrape()).body, /^breakwater_requests_total\{server="s",result="returned"\} 1$/m)
+})
+
+test('only a scrape of Prometheus gets a new series with 0 first', async (t) => {
+  const { metrics, scrape } = await scraped(t)
+  const read = async (more?: Readonly<Record<string, string>>) =>
+    /^breakwater_requests_total\{.*\} (\d+)$/m.exec((await scrape('*/*', more)).body)?.[1]
+  metrics.requests.inc({ server: 's', result: 'returned' })
+  const prometheus = { 'x-prometheus-scrape-timeout-seconds': '10' }
+  assert.deepEqual(
+    [await read(), await read(prometheus), await read(), await read(prometheus)],
+    ['1', '0', '1', '1'],
+  )
 })

@@ -1,13 +1,19 @@
 import type { Registry } from 'prom-client'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { type Format, headOf, introOf, numeral } from './format.ts'
-import { SeriesSet, Histogram } from './instruments.ts'
+import { SeriesSet, Histogram, type News } from './instruments.ts'
 
 /** After how long others get a turn. What cannot be divided, such as sending, comes on top. */
 const TURN_MS = 4
 
 /** How much is written between two looks at the clock, in characters: a fraction of a millisecond. */
 const CHUNK = 32_768
+
+/**
+ * How long after the last scrape of Prometheus, or the start, what was counted since is still news, in milliseconds: after five minutes
+ * Prometheus holds series for gone, and what has happened is over for rates of five minutes.
+ */
+const NEWS_MS: Millis = 300_000
 
 /** What a text may be longer than the last one before it has to be moved, in bytes. */
 const ROOM = 8 * CHUNK
@@ -31,33 +37,44 @@ interface ExpositionParts {
 /** Writes metrics down for Prometheus: not more often in each format than it has to, in many turns of the event loop. */
 export class Exposition {
   readonly #parts: ExpositionParts
-  readonly #latest: Partial<Record<Format, Written>> = {}
+  /** By format, those for Prometheus apart. */
+  readonly #latest = new Map<string, Written>()
+  /** When Prometheus had the latest text, or this began. */
+  #scrapedAt: Millis
   /** About as many bytes as the last time. */
   #expected = ROOM
 
   constructor(parts: ExpositionParts) {
     this.#parts = parts
+    this.#scrapedAt = parts.clock.now()
   }
 
-  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago. */
-  write(format: Format): Promise<Buffer> {
+  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago; `isScrape`: Prometheus asks, which gets series that are new with 0 first. */
+  write(format: Format, isScrape = false): Promise<Buffer> {
     const now = this.#parts.clock.now()
-    const latest = this.#latest[format]
+    const key = `${format} ${isScrape}`
+    const latest = this.#latest.get(key)
     if (latest !== undefined && now - latest.at < this.#parts.maxAgeMs()) return latest.text
-    const text = this.#write(format)
-    this.#latest[format] = { at: now, text }
-    text.catch(() => delete this.#latest[format])
+    const text = this.#write(format, isScrape ? this.#newsAt(now) : undefined)
+    this.#latest.set(key, { at: now, text })
+    text.catch(() => this.#latest.delete(key))
     return text
   }
 
-  async #write(format: Format): Promise<Buffer> {
+  #newsAt(now: Millis): News {
+    const isRecent = now - this.#scrapedAt <= NEWS_MS
+    this.#scrapedAt = now
+    return isRecent ? 'as_zero' : 'as_is'
+  }
+
+  async #write(format: Format, news: News | undefined): Promise<Buffer> {
     const { registries, clock, prepare, written } = this.#parts
     let since = clock.now()
     prepare()
     const page = new Page(this.#expected)
     let chunk = ''
     for (const registry of registries)
-      for await (const lines of familiesOf(registry, format))
+      for await (const lines of familiesOf(registry, format, news))
         for (const line of lines) {
           chunk += line
           if (chunk.length < CHUNK) continue
@@ -120,12 +137,16 @@ interface Family {
  * series stalls everything, and which, after it has written OpenMetrics once, has renamed its counters for the other
  * format too.
  */
-export async function* familiesOf(registry: Registry, format: Format): AsyncGenerator<Iterable<string>> {
+export async function* familiesOf(
+  registry: Registry,
+  format: Format,
+  news?: News,
+): AsyncGenerator<Iterable<string>> {
   for (const { name } of registry.getMetricsAsArray()) {
     const metric: unknown = registry.getSingleMetric(name)
     if (metric instanceof SeriesSet || metric instanceof Histogram) {
       yield [introOf(name, metric.help, metric.type, format)]
-      yield metric.written(format)
+      yield metric instanceof Histogram ? metric.written(format, news) : metric.written(news)
     } else {
       const family = await (metric as { get(): Promise<Family> }).get()
       yield [introOf(name, family.help, String(family.type), format)]

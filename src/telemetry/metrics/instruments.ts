@@ -7,7 +7,15 @@ export interface Series {
   value: number
   /** What its line begins with; made when it is written first. */
   head: string | undefined
+  /** Whether a scrape of Prometheus has had it. */
+  isScraped: boolean
 }
+
+/**
+ * How a scrape of Prometheus gets counts of series that none had before. An increase takes two readings, so that all that a series
+ * had counted until its first one would be in no rate: `as_zero` has it in the second one. `as_is` is for counts of long ago.
+ */
+export type News = 'as_zero' | 'as_is'
 
 interface SeriesSetOptions<Label extends string> {
   readonly name: string
@@ -70,10 +78,14 @@ export abstract class SeriesSet<Label extends string> {
     for (const [key, { labels }] of this.seriesByKey) if (isGone(labels)) this.seriesByKey.delete(key)
   }
 
-  /** Its lines, one after the other, each as of when it is asked for. */
-  *written(): Generator<string> {
+  /** Its lines, one after the other, each as of when it is asked for; `news` for Prometheus only. */
+  *written(news?: News): Generator<string> {
     for (const series of this.seriesByKey.values())
-      yield `${(series.head ??= headOf(this.name, series.labels))}${numeral(series.value)}\n`
+      yield `${(series.head ??= headOf(this.name, series.labels))}${numeral(this.reading(series, news))}\n`
+  }
+
+  protected reading({ value }: Series, _news: News | undefined): number {
+    return value
   }
 
   /** The same, for a registry of prom-client. */
@@ -92,7 +104,8 @@ export abstract class SeriesSet<Label extends string> {
       known.value = 0
       return known
     }
-    return { labels: present(this.#names, labels), value: 0, head: undefined }
+    // Without labels it is there from the start, with 0 or with what counts on from the process before.
+    return { labels: present(this.#names, labels), value: 0, head: undefined, isScraped: key === '' }
   }
 }
 
@@ -102,6 +115,12 @@ export class Counter<Label extends string> extends SeriesSet<Label> {
 
   reset(): void {
     for (const series of this.seriesByKey.values()) series.value = 0
+  }
+
+  protected override reading(series: Series, news: News | undefined): number {
+    if (news === undefined || series.isScraped) return series.value
+    series.isScraped = true
+    return news === 'as_zero' ? 0 : series.value
   }
 }
 
@@ -191,9 +210,10 @@ export class Histogram<Label extends string> {
     for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)
   }
 
-  /** The lines of one histogram after the other, each as of when they are asked for; exemplars in OpenMetrics only. */
-  *written(format: Format): Generator<string> {
-    for (const series of this.#series.values()) yield series.written(this.#frame, format === 'openmetrics')
+  /** The lines of one histogram after the other, each as of when they are asked for; exemplars in OpenMetrics only; `news` for Prometheus only. */
+  *written(format: Format, news?: News): Generator<string> {
+    for (const series of this.#series.values())
+      yield series.written(this.#frame, format === 'openmetrics', news)
   }
 
   /** All its lines as of now. */
@@ -251,6 +271,7 @@ export class HistogramSeries {
   #sum = 0
   /** What its lines begin with; made when they are written first. */
   #heads: readonly string[] | undefined
+  #isScraped = false
 
   constructor(labels: Labels, buckets: readonly number[]) {
     this.labels = labels
@@ -285,15 +306,18 @@ export class HistogramSeries {
   }
 
   /** Its lines, all of one moment. */
-  written(lines: readonly Line[], withExemplars: boolean): string {
+  written(lines: readonly Line[], withExemplars: boolean, news?: News): string {
+    const isHeldBack = news === 'as_zero' && !this.#isScraped
+    if (news !== undefined) this.#isScraped = true
     const heads = (this.#heads ??= lines.map(({ metricName, bound }) =>
       headOf(metricName, { ...bound, ...this.labels }),
     ))
     const values = this.values()
     let text = ''
     for (let line = 0; line < heads.length; line++) {
-      const exemplar = withExemplars ? this.#exemplars[line] : undefined
-      text += `${heads[line]}${numeral(values[line]!)}${exemplar === undefined ? '' : pointer(exemplar)}\n`
+      const exemplar = withExemplars && !isHeldBack ? this.#exemplars[line] : undefined
+      const value = isHeldBack ? 0 : values[line]!
+      text += `${heads[line]}${numeral(value)}${exemplar === undefined ? '' : pointer(exemplar)}\n`
     }
     return text
   }

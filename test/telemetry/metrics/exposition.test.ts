@@ -73,3 +73,38 @@ test('hostile names make neither lines nor labels of their own', async () => {
     assert.match(line, line.startsWith('#') ? /^# (HELP|TYPE) / : sample)
   assert.equal([...open.matchAll(/^breakwater_tool_calls_total\{.*result="returned"/gm)].length, tools.length)
 })
+
+test('Prometheus gets what a new series has counted in its second reading, so that rates lose none of it', async () => {
+  const { clock, metrics, exposition } = setUp()
+  const linesOf = async (isScrape: boolean) => {
+    await clock.advance(15_000)
+    const text = String(await exposition.write('text', isScrape))
+    const value = (name: string) =>
+      new RegExp(`^breakwater_${name}(?:\\{.*\\})? (\\S+)$`, 'm').exec(text)?.[1]
+    return [
+      value('requests_total'),
+      value('tool_call_duration_seconds_count'),
+      value('tool_call_duration_seconds_sum'),
+      value('sessions'),
+      value('chaos_journal_dropped_total'),
+    ]
+  }
+  metrics.requests.inc({ server: 's', result: 'returned' }, 3)
+  metrics.tools.of('s', 't', () => true).countCall('returned', 'correct', '', 2)
+  metrics.sessions.set(7)
+  metrics.chaosJournalDropped.inc({}, 5)
+  assert.deepEqual(await linesOf(false), ['3', '1', '2', '7', '5'])
+  // A count without labels may go on from the process before.
+  assert.deepEqual(await linesOf(true), ['0', '0', '0', '7', '5'])
+  assert.deepEqual(await linesOf(false), ['3', '1', '2', '7', '5'])
+  metrics.requests.inc({ server: 's', result: 'returned' })
+  assert.deepEqual(await linesOf(true), ['4', '1', '2', '7', '5'])
+})
+
+test('counts of more than five minutes are no news to a Prometheus that comes late', async () => {
+  const { clock, metrics, exposition } = setUp()
+  metrics.requests.inc({ server: 's', result: 'returned' }, 3)
+  await clock.advance(300_001)
+  const late = String(await exposition.write('text', true))
+  assert.match(late, /^breakwater_requests_total\{.*\} 3$/m)
+})
