@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { InboundHeaders } from '../mesh/call.ts'
+import { isOfOneRequest } from '../protocol/trace-parent.ts'
 import type { Server } from '../registry/server.ts'
 
 /** The servers that an agent looks onto: one, or all (undefined). */
@@ -14,7 +15,7 @@ export type Servers = ReadonlyMap<string, Server>
 /** Which headers servers get to see, by the servers of one generation and by the endpoint; `''` is that of all. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
 
-/** The names of the headers of agents that the servers behind an endpoint get to see. */
+/** The names of the headers of agents that the servers behind an endpoint get to see, and may tell agents apart by. */
 function namesFor({ endpoint: { server } }: Looking, servers: Servers): readonly string[] {
   let known = shownNames.get(servers)
   if (known === undefined) shownNames.set(servers, (known = new Map<string, readonly string[]>()))
@@ -28,12 +29,12 @@ function namesFor({ endpoint: { server } }: Looking, servers: Servers): readonly
 }
 
 function namesOf(server: Server | undefined): string[] {
-  return server === undefined || server.config.type === 'stdio'
-    ? []
-    : Object.keys(server.config.forwardHeaders)
+  if (server === undefined || server.config.type === 'stdio') return []
+  const { forwardHeaders } = server.config
+  return Object.keys(forwardHeaders).filter((name) => !isOfOneRequest(forwardHeaders[name]!))
 }
 
-/** The headers of an agent that the servers which it looks onto get to see. */
+/** The headers of an agent that the servers which it looks onto get to see, but for those of one request. */
 export function shownHeaders(
   incoming: Looking & { readonly headers: IncomingHttpHeaders },
   servers: Servers,
@@ -65,7 +66,7 @@ export interface Opened extends Looking {
 
 /**
  * Whether a request bears the credentials of its session: the same `Authorization`, and the same of all headers that
- * servers behind it get to see. One that is left out is another one too, for servers would get that of the session.
+ * servers behind it get to see, but for those of one request. One that is left out is another one too, for servers would get that of the session.
  */
 export function bearsCredentialsOf(session: Opened, headers: InboundHeaders, servers: Servers): boolean {
   if (principalOf(headers) !== session.principal) return false

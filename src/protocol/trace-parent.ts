@@ -20,6 +20,15 @@ const LONGEST = 256
 /** It becomes a header again: nothing may be in it that ends one. */
 const TRACESTATE = /^[\x20-\x7e]{1,512}$/
 
+/** Headers of W3C Trace Context and Baggage, lower case. */
+const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['baggage', 'traceparent', 'tracestate'])
+
+/**
+ * Whether a header, as its server gets it, tells of one request and of nobody: it differs from request to request of one agent,
+ * and is no credential.
+ */
+export const isOfOneRequest = (header: string): boolean => OF_ONE_REQUEST.has(header)
+
 /** Reads the pair of fields in which W3C Trace Context travels; undefined when the first is missing or malformed. */
 export function readParent(traceparent: unknown, tracestate: unknown): Parent | undefined {
   if (typeof traceparent !== 'string' || traceparent.length > LONGEST) return undefined

@@ -1,17 +1,31 @@
 import type { Caller } from '../mesh/call.ts'
+import { isOfOneRequest } from '../protocol/trace-parent.ts'
+
+type Headers = Readonly<Record<string, string | string[] | undefined>>
 
 /** The headers of an agent that a server gets, under their new names; `names` maps the old ones to them, lower case. */
-export function forwarded(
+function chosenOf(
   names: Readonly<Record<string, string>>,
-  headers: Readonly<Record<string, string | string[] | undefined>> | undefined,
+  headers: Headers,
+  isWanted?: (name: string) => boolean,
 ): Readonly<Record<string, string>> | undefined {
-  if (headers === undefined) return undefined
   let chosen: Record<string, string> | undefined
   for (const name in names) {
     const value = headers[name]
-    if (typeof value === 'string') (chosen ??= {})[names[name] as string] = value
+    const to = names[name] as string
+    if (typeof value === 'string' && isWanted?.(to) !== false) (chosen ??= {})[to] = value
   }
   return chosen
+}
+
+const isOfAll = (name: string) => !isOfOneRequest(name)
+
+/** The headers of an agent that a server gets with all requests of a session, under their new names; `headers`: those that it began with. */
+export function forwarded(
+  names: Readonly<Record<string, string>>,
+  headers: Headers | undefined,
+): Readonly<Record<string, string>> | undefined {
+  return headers && chosenOf(names, headers, isOfAll)
 }
 
 /**
@@ -20,10 +34,10 @@ export function forwarded(
  */
 export function forwardedWith(
   names: Readonly<Record<string, string>>,
-  headers: Readonly<Record<string, string | string[] | undefined>>,
+  headers: Headers,
   { headers: first }: Pick<Caller, 'headers'>,
 ): Readonly<Record<string, string>> | undefined {
-  const own = forwarded(names, headers)
+  const own = chosenOf(names, headers)
   const begun = forwarded(names, first)
   return begun === undefined || own === undefined ? (own ?? begun) : { ...begun, ...own }
 }

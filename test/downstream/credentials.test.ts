@@ -71,3 +71,20 @@ test('a header that servers get since a reload is that of the handshake as well'
   assert.equal((await post(request(2), { ...session, ...own, 'x-team': 'red' })).status, 404)
   assert.equal((await post(request(3), { ...session, ...own, 'x-team': 'blue' })).status, 200)
 })
+
+test('headers that tell of one request differ within a session', async (t) => {
+  const { begin, post, servers } = await setUp(t)
+  servers.set('s', serverThatGets('x-user', 'baggage', 'traceparent', 'tracestate'))
+  const traced = (n: number) => ({ baggage: `n=${n}`, traceparent: `00-${n}`, tracestate: `v=${n}` })
+  const session = await begin({ ...own, ...traced(1) })
+  for (const more of [traced(1), traced(2), {}])
+    assert.equal((await post(request(2), { ...session, ...own, ...more })).status, 200)
+  assert.equal((await post(request(3), { ...session, ...own, ...traced(1), 'x-user': 'bob' })).status, 404)
+})
+
+test('a header that becomes another one for its server is a credential, whatever it is called', async (t) => {
+  const { begin, post, servers } = await setUp(t)
+  servers.set('s', testServer({ forwardHeaders: { baggage: 'authorization' } }).server)
+  const session = await begin({ ...own, baggage: 'a=1' })
+  assert.equal((await post(request(2), { ...session, ...own, baggage: 'a=2' })).status, 404)
+})

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readdress } from '../../src/registry/readdress.ts'
-import { newCall, toolCall } from '../support/caller.ts'
+import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { testServer } from './test-server.ts'
 
 const serverNamed = (name: string, settings: Readonly<Record<string, unknown>> = {}) =>
@@ -43,6 +43,17 @@ test('each server gets the headers that it may have, and no others', () => {
     readdress(call, serverNamed('other', settings), 'to')?.headers
   assert.equal(headersAt({}), undefined)
   assert.deepEqual(headersAt({ forwardHeaders: ['x-team'] }), { 'x-team': 'blue' })
+})
+
+test('a server gets the baggage of the request itself, and none that a session began with', () => {
+  const names = ['baggage', 'traceparent', 'x-team']
+  const headersOf = (inbound: Readonly<Record<string, string>>) => {
+    const caller = Object.assign(new TestCaller(), { headers: { baggage: 'a=1', 'x-team': 'blue' } })
+    const call = toolCall('from', {}, { inbound, caller })
+    return readdress(call, serverNamed('other', { forwardHeaders: names }), 'to')?.headers
+  }
+  assert.deepEqual(headersOf({}), { 'x-team': 'blue' })
+  assert.deepEqual(headersOf({ baggage: 'a=2' }), { baggage: 'a=2', 'x-team': 'blue' })
 })
 
 test('there is no way to a server that does not exist, or to a tool that agents may not call', () => {

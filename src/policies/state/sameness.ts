@@ -3,6 +3,7 @@ import type { Call } from '../../mesh/call.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
+import { isOfOneRequest } from '../../protocol/trace-parent.ts'
 
 /** Deeper arguments are compared by their text, in levels: nobody may exhaust the stack. */
 const DEEPEST = 64
@@ -39,12 +40,12 @@ export const TENANT_HEADER = 'x-breakwater-tenant'
 /**
  * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
  * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
- * own repeat what the message says. `Authorization` never does: no server gets it, and an agent refreshes its token
- * between two tries of one call.
+ * own repeat what the message says, and those of tracing tell of one try. `Authorization` never does: no server gets
+ * it, and an agent refreshes its token between two tries of one call.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
   const { headers = {}, tenant } = call
-  const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-'))
+  const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-') && !isOfOneRequest(name))
   const named = own.sort(([a], [b]) => (a < b ? -1 : 1))
   switch (sharing) {
     case 'caller':

@@ -68,6 +68,14 @@ test('agents whose credentials the server gets are kept apart in every scope', a
   assert.deepEqual(await inEachScope(alice, alice), { caller: 1, tenant: 1, server: 1 })
 })
 
+test('a second try has another span and other baggage, and is the same call', async () => {
+  const traced = (n: number) => ({
+    caller: session,
+    headers: { baggage: `n=${n}`, traceparent: `00-${n}`, tracestate: `v=${n}`, 'x-user': 'a' },
+  })
+  assert.deepEqual(await inEachScope(traced(1), traced(2)), { caller: 1, tenant: 1, server: 1 })
+})
+
 test('clients without sessions are one caller as long as they say the same of themselves', async () => {
   const modern = (name: string, user?: string) =>
     Object.assign(new TestCaller({ era: 'modern', initializeParams: { clientInfo: { name } } }), {
