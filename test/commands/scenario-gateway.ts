@@ -19,6 +19,10 @@ export const counts = {
 /** A gateway on which things can go wrong. */
 export class FakeGateway implements Faults {
   readonly injected: unknown[] = []
+  /** Of each fault that is injected. */
+  warnings: readonly string[] = []
+  /** Of single faults, by id, in place of `counts`. */
+  readonly countsById: Record<string, object> = {}
   readonly renewed: (readonly string[])[] = []
   readonly cleared: string[] = []
   counts: Omit<FaultCounts, 'id'> = counts
@@ -36,7 +40,7 @@ export class FakeGateway implements Faults {
 
   async state(): Promise<ChaosState> {
     this.onLook(this.looks++)
-    const faults = this.#active.map((id) => ({ ...this.counts, id }))
+    const faults = this.#active.map((id) => ({ ...this.counts, ...this.countsById[id], id }))
     const { mode, engineErrors, maxTtl } = this
     return { state: 'armed', mode, seed: 42, engineErrors, maxTtl, faults }
   }
@@ -45,7 +49,7 @@ export class FakeGateway implements Faults {
     this.injected.push({ ...fault, durationMs })
     const id = `fault-${this.injected.length}`
     this.#active.push(id)
-    return id
+    return { id, warnings: this.warnings }
   }
 
   async servers(): Promise<readonly KnownServer[]> {

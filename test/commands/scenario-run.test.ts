@@ -254,6 +254,18 @@ test('when the gateway cannot be asked any more, its faults are cleared all the 
   assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'])
 })
 
+test('what a fault does nothing for is said, also where the others hit calls', async () => {
+  const gateway = new FakeGateway()
+  gateway.warnings = ['match.tool: "a*" matches no tool of search-1: it hits nothing until there is one']
+  gateway.countsById['fault-2'] = { ...newFaultCounts(), decided: 7 }
+  const { clock, run, said } = start(gateway)
+  await pass(clock, 11)
+  assert.deepEqual((await run).flaws, [])
+  assert.ok(said.includes(`one: ${gateway.warnings[0]}`))
+  assert.ok(said.some((line) => line.startsWith('two: nothing was injected into 7 calls that matched:')))
+  assert.ok(!said.some((line) => line.startsWith('one: nothing')))
+})
+
 test('a fault that cannot be injected takes those before it with it', async () => {
   const gateway = new FakeGateway()
   const { inject } = gateway

@@ -2,7 +2,7 @@ import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
 import { faultSchema } from '../../src/chaos/plan/schema.ts'
 import { assertionsOf } from '../../src/commands/scenario/assertions.ts'
 import type { Counted, OwnCall } from '../../src/commands/scenario/evidence.ts'
-import type { ChaosState, Faults } from '../../src/commands/scenario/gateway.ts'
+import type { ChaosState, Faults, InjectedFault } from '../../src/commands/scenario/gateway.ts'
 import type { Aimed, Scenario } from '../../src/commands/scenario/library.ts'
 import { judged } from '../../src/commands/scenario/result.ts'
 import { type OwnTraffic, runScenario } from '../../src/commands/scenario/run.ts'
@@ -151,12 +151,12 @@ class ScenarioGateway implements Faults {
     return structuredClone(this.#counted)
   }
 
-  async inject({ target, config }: Aimed, durationMs: number): Promise<string> {
+  async inject({ target, config }: Aimed, durationMs: number): Promise<InjectedFault> {
     const match = { ...(config.match as object | undefined), server: target }
     const fault = faultSchema().parse({ ...config, match, ttl: durationMs })
     this.mesh.arm({ seed: 7, faults: [fault] })
     this.#armed.add(fault.name)
-    return fault.name
+    return { id: fault.name, warnings: [] }
   }
 
   async renew(): Promise<void> {}

@@ -42,6 +42,12 @@ export interface KnownServer {
   readonly isUp: boolean
 }
 
+export interface InjectedFault {
+  readonly id: string
+  /** Parts of it that do nothing as things are, in words. */
+  readonly warnings: readonly string[]
+}
+
 /** The faults of a running gateway, and what it says of itself. All of it rejects with a `ControlError`. */
 export interface Faults {
   state(): Promise<ChaosState>
@@ -54,10 +60,8 @@ export interface Faults {
   metricsAge(): Promise<Millis>
   /** What the metrics of these servers have counted since it started. */
   counters(servers: readonly string[]): Promise<Counted>
-  /**
-   * Arms a fault of ours for so long, and while it is renewed within `LEASE_MS`. Resolves to its id.
-   */
-  inject(fault: Aimed, durationMs: Millis): Promise<string>
+  /** Arms a fault of ours for so long, and while it is renewed within `LEASE_MS`. */
+  inject(fault: Aimed, durationMs: Millis): Promise<InjectedFault>
   /** Begins the leases of faults again; those that have ended stay so. */
   renew(ids: readonly string[]): Promise<void>
   /** Ends a fault; one that has ended already is fine. */
@@ -123,9 +127,9 @@ export function faultsAt(control: Control): Faults {
     },
     async inject(fault, durationMs) {
       const body = { ...fault, durationMs, leaseMs: LEASE_MS }
-      const { faultId } = await ask({ method: 'POST', path: '/chaos/inject', body })
+      const { faultId, warnings } = await ask({ method: 'POST', path: '/chaos/inject', body })
       if (typeof faultId !== 'string') throw new ControlError('the gateway gave the fault no id')
-      return faultId
+      return { id: faultId, warnings: Array.isArray(warnings) ? warnings.map(String) : [] }
     },
     async renew(faultIds) {
       if (faultIds.length > 0) await ask({ method: 'POST', path: '/chaos/renew', body: { faultIds } })

@@ -155,6 +155,10 @@ export async function runScenario(
   if (after.engineErrors > before.engineErrors)
     flaws.push(`the engine failed ${after.engineErrors - before.engineErrors} times`)
   if (!stop.aborted) flaws.push(...without(faults, after.mode))
+  // The run shows something all the same: of the others.
+  if (flaws.length === 0)
+    for (const fault of faults)
+      for (const why of without([fault], after.mode)) parts.say(`${fault.name}: ${why}`)
   const countedAfter = flaws.length > 0 ? undefined : await counters(scenario, hit, parts)
   const sinceArmed = clearedAt - armedAt
   const evidence: Evidence = {
@@ -197,9 +201,10 @@ async function injectAll(
     if (stop.aborted) return
     const name = String(written.name)
     const fault = aimed(written, options)
-    const id = await gateway.inject(fault, options.durationMs + MARGIN_MS)
+    const { id, warnings } = await gateway.inject(fault, options.durationMs + MARGIN_MS)
     faults.push({ name, id, counts: undefined })
     say(`injected ${name} (${id}) at ${fault.target}`)
+    for (const warning of warnings) say(`${name}: ${warning}`)
   }
 }
 
