@@ -12,6 +12,7 @@ const MEASURED = 2
  *
  * A rate is about what a series grew by since its first sample: with what it is born with, it is not concerned. So the
  * script is played before the first scrape, that every series is born at once, and then again; only that is measured.
+ * A scrape before those of Prometheus leaves the gateway no series to give with 0 first.
  * It is played more often before than after, for rates also guess what came before the first sample, and less so where
  * a counter looks as if it had been zero just then. That way they guess alike for all series.
  */
@@ -23,6 +24,7 @@ export async function playAndCompare(
   // The first replies of each tool are unchecked: its schema is compiled then.
   await play(stage, 'first')
   await Promise.all(passes('warm-up', WARM_UP).map((pass) => play(stage, pass)))
+  await fetch(`${stage.control}/metrics`, { headers: { 'x-prometheus-scrape-timeout-seconds': '1' } })
   const prometheus = await Prometheus.start(new URL(stage.control).host, folder)
   started(prometheus)
   const since = await prometheus.scrapedAfter(0)
