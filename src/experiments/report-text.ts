@@ -339,7 +339,7 @@ function faultBlocks(report: Report): Block[] {
 
 function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
   const counts = arms.map(({ name, assigned }) => `${assigned} in ${name}`).join(', ')
-  const test = `Test whether units were assigned to the arms as planned (${counts})`
+  const test = `Test, at all looks together, whether units were assigned to the arms as planned (${counts})`
   return [
     {
       table: {

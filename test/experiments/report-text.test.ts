@@ -158,7 +158,8 @@ test('the test of the shares prints the numbers that it is of', () => {
     ['steady', 30],
   ])
   const text = markdownOf(reportOn({ ...facts, run: { ...facts.run!, assigned } }))
-  assert.match(section(text, 'Assignment').at(-1)!, /planned \(90 in control, 30 in steady\): p = 0\.0/)
+  const ratio = section(text, 'Assignment').at(-1)!
+  assert.match(ratio, /^Test, at all looks together, .* planned \(90 in control, 30 in steady\): p = 0\.0/)
   assert.ok(section(text, 'Arms').includes('| steady | retries | 50 % | 30 | 30 | 0 |'))
 })
 
