@@ -90,15 +90,22 @@ test('where a thread cannot even be made, the config is read here', async (t) =>
   assert.deepEqual(await loadApart(path, unsendable, many), await loadConfig(path, env))
 })
 
-/** How long the event loop stands still at most while something is done, in milliseconds. */
+/** Rounds of a measurement: what else the machine does holds up some of them, and the least says what the work does. */
+const ROUNDS = 7
+
+/** How long the event loop stands still while something is done, in milliseconds: the longest time of the calmest round. */
 async function longestStop(work: () => Promise<unknown>): Promise<number> {
-  const delays = monitorEventLoopDelay({ resolution: 1 })
-  delays.enable()
-  await work()
-  // What held the loop up to the end is noticed in the next turn.
-  await pause(5)
-  delays.disable()
-  return delays.max / 1e6
+  const stops: number[] = []
+  for (let round = 0; round < ROUNDS; round++) {
+    const delays = monitorEventLoopDelay({ resolution: 1 })
+    delays.enable()
+    await work()
+    // What held the loop up to the end is noticed in the next turn.
+    await pause(5)
+    delays.disable()
+    stops.push(delays.max / 1e6)
+  }
+  return Math.min(...stops)
 }
 
 /** A text of a few hundred characters that stands for 100,000 values. */
