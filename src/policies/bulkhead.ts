@@ -30,7 +30,7 @@ const schema = z
       .max(10_000)
       .optional()
       .describe(
-        'How many of them may be calls of one tool; requests that are for no listed tool count as one tool. Default: as many as are still free, so that a tool alone stops at half, a second one at half of the rest, and a third one still finds room.',
+        'How many of them may be calls of one tool; lists count as one tool, and all other requests that are for no listed tool as another. Default: as many as are still free, so that a tool alone stops at half, a second one at half of the rest, and a third one still finds room.',
       ),
     queue: z
       .int()
@@ -38,7 +38,7 @@ const schema = z
       .max(4_096)
       .default(1_024)
       .describe(
-        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms; tenants whose names are new count as one, and there every second turn goes to the oldest. Of the places a tool gets the part that it gets of the slots.',
+        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms; tenants whose names are new count as one, and there every second turn goes to the oldest. A tenant whose calls hang leaves the last eighth of the slots to others. Of the places a tool gets the part that it gets of the slots.',
       ),
     maxWait: duration({ min: 1 }).default(30_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
@@ -87,13 +87,18 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
     const pools = state.get({ kind: BULKHEAD, set, server }, () => new StatesBySettings<Pool>())
     const pool = pools.get(settings, () => new Pool(server, settings, clock))
     const slots = pool.tool(tool, perTool)
-    return (next) => (call) => pool.run(call, slots, next)
+    if (tool !== undefined) return (next) => (call) => pool.run(call, slots, next)
+    const lists = pool.tool(tool, perTool, true)
+    return (next) => (call) => pool.run(call, call.method.endsWith('/list') ? lists : slots, next)
   },
 }
 
 /** A slot that is held for so long, in milliseconds, and for so many times what is usual, does not count any more. */
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
+
+/** Share of the slots that a tenant whose calls hang leaves to others: it would take all that is given back, for more calls that hang. */
+const LEFT_BY_HANGING = 1 / 8
 
 /** Most of such slots, in times of those that count. */
 const MOST_OVERDUE_TIMES = 16
@@ -157,7 +162,7 @@ export class Pool {
   readonly #clock: Clock
   readonly #tools = new Tools()
   readonly #tenants = new Tenants()
-  readonly #queue = new WaitQueue(this.#tenants, (tool) => this.#hasSlot(tool))
+  readonly #queue = new WaitQueue(this.#tenants, (tool, tenant) => this.#hasSlot(tool, tenant))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
   /** Looks after slots that are held for long. */
@@ -185,9 +190,11 @@ export class Pool {
     return this.#queue.size
   }
 
-  /** What one tool has of the pool, or all requests that are for no listed one. `perTool`: how many slots at most. */
-  tool(tool: string | undefined, perTool: number | undefined): ToolSlots {
-    return this.#tools.get(tool, perTool)
+  /**
+   * What one tool has of the pool, or all lists, or all other requests that are for no listed tool. `perTool`: how many slots at most.
+   */
+  tool(tool: string | undefined, perTool: number | undefined, forLists = false): ToolSlots {
+    return this.#tools.get(tool, perTool, forLists)
   }
 
   /** How many slots a tool may hold as things are. */
@@ -214,7 +221,7 @@ export class Pool {
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
     const tenant = this.#tenants.of(call.countsAs, call.countsAs !== call.tenant)
-    if (this.#hasSlot(tool)) return this.#start(call, tool, tenant, next)
+    if (this.#hasSlot(tool, tenant)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
     const since = this.#clock.now()
@@ -236,6 +243,7 @@ export class Pool {
     const { concurrent, queue } = this.settings
     const tools = this.#tools.active().map((slots) => ({
       tool: slots.tool,
+      ...(slots.forLists && { requests: 'lists' }),
       limit: this.limitOf(slots),
       running: slots.holds.running,
       waiting: slots.waiting,
@@ -278,6 +286,7 @@ export class Pool {
     if (slot.state === 'waiting') this.#returning.delete(slot)
     if (slot.state === 'overdue') {
       this.#overdue--
+      if (--slot.tenant.overdue === 0 && this.#queue.size > 0) this.#admit()
       // Else a tool that is always slow would be taken for one that hangs, call after call.
       if (isAnswered) slot.tool.holds.learn(this.#clock.now() - slot.since)
     }
@@ -297,15 +306,18 @@ export class Pool {
 
   /**
    * A slot that is held far longer than usual is no measure of what its server does: it hangs, and others may run. As long as nobody knows
-   * what is usual for the tool, it is slow.
+   * what is usual for the tool, it is slow; then a tenant that holds several only gives way to one that has nothing under way.
    */
   #lookAt(slot: Slot): void {
     const heldMs = this.#clock.now() - slot.since
     const { usualMs } = slot.tool.holds
-    const isOverdue = usualMs !== undefined && heldMs >= OVERDUE_TIMES * usualMs
+    const isOverdue =
+      (usualMs !== undefined && heldMs >= OVERDUE_TIMES * usualMs) ||
+      (slot.tenant.running > 1 && this.#queue.isWaitedForByIdle(slot.tool))
     if (isOverdue && this.#overdue < MOST_OVERDUE_TIMES * this.settings.concurrent) {
       slot.state = 'overdue'
       this.#overdue++
+      slot.tenant.overdue++
       this.#holds.left(slot.since)
       slot.tool.holds.left(slot.since)
       this.#givenBack(slot.tenant)
@@ -347,8 +359,17 @@ export class Pool {
     return new Promise((resolve) => (slot.settle = resolve))
   }
 
-  #hasSlot(tool: ToolSlots): boolean {
-    return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
+  /** Without a `tenant`: whether a call that is half done may go on. */
+  #hasSlot(tool: ToolSlots, tenant?: Tenant): boolean {
+    const { concurrent } = this.settings
+    const { running } = this
+    const limit = this.limitOf(tool)
+    if (running >= concurrent || tool.holds.running >= limit) return false
+    if (tenant === undefined || tenant.overdue === 0) return true
+    return (
+      concurrent - running > Math.floor(concurrent * LEFT_BY_HANGING) &&
+      limit - tool.holds.running > Math.floor(limit * LEFT_BY_HANGING)
+    )
   }
 
   /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
@@ -427,7 +448,8 @@ function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
   return [running, Math.max(running, pool.limitOf(tool))]
 }
 
-function nameOf({ server }: Pool, { tool }: ToolSlots): string {
+function nameOf({ server }: Pool, { tool, forLists }: ToolSlots): string {
+  if (forLists) return `lists of ${server}`
   return tool === undefined ? `requests to ${server} that are for no listed tool` : `${tool} of ${server}`
 }
 

@@ -54,8 +54,10 @@ export class Holds {
 
 /** The slots of one tool, and who waits for them. */
 export interface ToolSlots {
-  /** Undefined: all requests that are for no listed tool. */
+  /** Undefined: all requests that are for no listed tool, or all lists. */
   readonly tool: string | undefined
+  /** Whether they are for requests of lists, which everybody needs. */
+  readonly forLists: boolean
   /** How many slots it may hold at most, whatever is free; undefined: what `limitOf` grants it. */
   readonly perTool: number | undefined
   readonly holds: Holds
@@ -82,12 +84,12 @@ export class Tools {
   readonly #known = new Map<string, WeakRef<ToolSlots>>()
   #sweepAt = 64
 
-  get(tool: string | undefined, perTool: number | undefined): ToolSlots {
-    const key = `${perTool ?? ''}${tool === undefined ? ':' : '='}${tool ?? ''}`
+  get(tool: string | undefined, perTool: number | undefined, forLists: boolean): ToolSlots {
+    const key = `${perTool ?? ''}${tool === undefined ? ':' : '='}${forLists ? 'lists' : (tool ?? '')}`
     const known = this.#known.get(key)?.deref()
     if (known !== undefined) return known
     if (this.#known.size >= this.#sweepAt) this.#sweep()
-    const slots: ToolSlots = { tool, perTool, holds: new Holds(), waiting: 0 }
+    const slots: ToolSlots = { tool, forLists, perTool, holds: new Holds(), waiting: 0 }
     this.#known.set(key, new WeakRef(slots))
     return slots
   }

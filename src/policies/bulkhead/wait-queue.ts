@@ -38,13 +38,13 @@ const LATE_MS: Millis = 300
  */
 export class WaitQueue {
   readonly #tenants: Tenants
-  readonly #hasSlot: (tool: ToolSlots) => boolean
+  readonly #hasSlot: (tool: ToolSlots, tenant: Tenant) => boolean
   readonly #lanes = new Set<Lane>()
   #size = 0
   #served = 0
 
-  /** `hasSlot`: whether a tool may start one more call now. */
-  constructor(tenants: Tenants, hasSlot: (tool: ToolSlots) => boolean) {
+  /** `hasSlot`: whether a tool may start one more call of a tenant now. */
+  constructor(tenants: Tenants, hasSlot: (tool: ToolSlots, tenant: Tenant) => boolean) {
     this.#tenants = tenants
     this.#hasSlot = hasSlot
   }
@@ -90,11 +90,18 @@ export class WaitQueue {
   next(share: number, now: Millis): Waiter | undefined {
     let best: Lane | undefined
     for (const lane of this.#lanes)
-      if (this.#hasSlot(lane.tool) && (best === undefined || comesBefore(lane, best, share))) best = lane
+      if (this.#hasSlot(lane.tool, lane.tenant) && (best === undefined || comesBefore(lane, best, share)))
+        best = lane
     if (best === undefined) return undefined
     best.servedAt = ++this.#served
     const isOldestsTurn = !isLate(best, now) || (best.tenant.isShared && ++best.lateTurns % 2 === 0)
     return isOldestsTurn ? best.waiters[0] : best.waiters.at(-1)
+  }
+
+  /** Whether a tenant that has nothing under way waits for a tool. */
+  isWaitedForByIdle(tool: ToolSlots): boolean {
+    for (const lane of this.#lanes) if (lane.tool === tool && lane.tenant.running === 0) return true
+    return false
   }
 
   /**
@@ -135,6 +142,8 @@ export interface Tenant {
   readonly isShared: boolean
   running: number
   waiting: number
+  /** How many of its calls hang: their slots do not count any more. */
+  overdue: number
   /** Where its calls wait, by tool. */
   readonly lanes: Map<ToolSlots, Lane>
 }
@@ -155,7 +164,7 @@ export class Tenants {
     const known = this.#known.get(name)
     if (known !== undefined) return known
     if (this.#known.size >= this.#sweepAt) this.#sweep()
-    const tenant: Tenant = { name, isShared, running: 0, waiting: 0, lanes: new Map() }
+    const tenant: Tenant = { name, isShared, running: 0, waiting: 0, overdue: 0, lanes: new Map() }
     this.#known.set(name, tenant)
     return tenant
   }
@@ -177,8 +186,8 @@ export class Tenants {
   }
 
   #sweep(): void {
-    for (const [name, { running, waiting }] of this.#known) {
-      if (running + waiting === 0) this.#known.delete(name)
+    for (const [name, { running, waiting, overdue }] of this.#known) {
+      if (running + waiting + overdue === 0) this.#known.delete(name)
     }
     this.#sweepAt = Math.max(1024, 2 * this.#known.size)
   }

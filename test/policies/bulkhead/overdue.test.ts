@@ -93,3 +93,33 @@ test('what is asked of the agent of an overdue call changes nothing', async () =
   await stage.end('hung')
   assert.deepEqual(facts(stage), { running: 1, overdue: 0, waiting: 0 })
 })
+
+/** Calls of one agent that hang, beside another agent with a single call of the tool. */
+function hanging(stage: Stage, count: number): void {
+  for (let i = 0; i < count; i++) stage.send(`hung ${i}`, { tenant: 'greedy' })
+}
+
+test('who holds several slots for long gives way to a tenant with none, also where nobody knows what is usual', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 100, maxWait: '10m' })
+  hanging(stage, 6)
+  stage.send('other', { tenant: 'modest' })
+  await stage.clock.advance(4_999)
+  assert.equal(stage.started.includes('other'), false)
+  await stage.clock.advance(1)
+  assert.deepEqual([stage.started.at(-1), facts(stage)], ['other', { running: 4, overdue: 1, waiting: 2 }])
+})
+
+test('who has calls that hang leaves the last eighth of the slots to others', async () => {
+  const stage = await usual(100, { concurrent: 16, perTool: 8 })
+  hanging(stage, 40)
+  await stage.clock.advance(5_000)
+  assert.deepEqual(facts(stage), { running: 7, overdue: 8, waiting: 25 })
+  for (const id of ['one', 'two']) {
+    stage.send(id, { tenant: 'modest' })
+    assert.equal(stage.started.at(-1), id)
+    await stage.end(id)
+  }
+  assert.deepEqual(facts(stage), { running: 7, overdue: 8, waiting: 25 })
+  for (let i = 0; i < 8; i++) await stage.end(`hung ${i}`)
+  assert.deepEqual(facts(stage), { running: 8, overdue: 0, waiting: 24 })
+})

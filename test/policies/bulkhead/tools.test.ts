@@ -100,8 +100,8 @@ test('requests that are for no listed tool share a limit', async () => {
   const config = bulkhead.schema.parse({ concurrent: 4, perTool: 1, queue: 0 })
   const scope = testScope({ server: 'search', tool: undefined })
   const others = () => bulkhead.build(config, context, scope)(() => new Promise(() => {}))
-  void others()(newCall({ method: 'tools/list' }))
-  const outcome = await others()(newCall({ method: 'prompts/list' }))
+  void others()(newCall({ method: 'resources/read' }))
+  const outcome = await others()(newCall({ method: 'prompts/get' }))
   assert.equal(
     outcome.kind === 'rejected' && outcome.error.message,
     'bulkhead full for requests to search that are for no listed tool (1 of 1 running, 0 of 0 waiting)',
@@ -138,4 +138,23 @@ test('a reload with the same numbers finds the slots taken', async () => {
   stage.send('a', { settings: { concurrent: 1, queue: 0 } })
   stage.send('b', { settings: { concurrent: 1, queue: 0, maxWait: '30s' } })
   await stage.rejected('b')
+})
+
+test('lists have slots apart from other requests that are for no tool', async () => {
+  const stage = new Stage({ concurrent: 8, queue: 0 })
+  const config = bulkhead.schema.parse({ concurrent: 8, queue: 0 })
+  const layer = bulkhead.build(config, stage.context, testScope({ server: 'search', tool: undefined }))
+  const begun: string[] = []
+  const service = layer(({ method }) => {
+    begun.push(method)
+    return new Promise(() => undefined)
+  })
+  for (let i = 0; i < 6; i++) void service(newCall({ method: 'resources/read' }))
+  void service(newCall({ method: 'tools/list' }))
+  assert.deepEqual(begun, [...Array<string>(4).fill('resources/read'), 'tools/list'])
+  const [pool] = stage.pools()
+  assert.deepEqual(pool?.tools, [
+    { tool: undefined, limit: 4, running: 4, waiting: 0 },
+    { tool: undefined, requests: 'lists', limit: 2, running: 1, waiting: 0 },
+  ])
 })
