@@ -1,5 +1,5 @@
 import { askedMs } from './pause-deadline.ts'
-import type { Call, CallChanges, Channel, Outcome, Service } from './call.ts'
+import type { Call, CallChanges, Channel, Message, Outcome, Service } from './call.ts'
 import { derive } from './call.ts'
 import { Cancellation } from './cancel.ts'
 import { type Cancel, type Clock, LATE_MS, type Millis } from './clock.ts'
@@ -14,19 +14,27 @@ export type Extension = 'silence' | 'longest'
 
 const PROGRESS = 'notifications/progress'
 
-/** Whether the server may report progress: it does so only where the agent has asked for that. */
-function asksForProgress({ message: { value } }: Call): boolean {
+/** The token under which the server may report progress; undefined where the agent has not asked for any. */
+function tokenOf({ message: { value } }: Call): unknown {
   const { params } = value as { readonly params?: { readonly _meta?: { readonly progressToken?: unknown } } }
-  return params?._meta?.progressToken !== undefined
+  return params?._meta?.progressToken
 }
 
-/** A channel that tells of progress which passes. */
-function watched(channel: Channel, progressed: () => void): Channel {
+/** Whether a message is progress under a token, which some servers send back as text. */
+function isProgress({ value }: Message, token: unknown): boolean {
+  if (value.method !== PROGRESS) return false
+  const { params } = value as { readonly params?: { readonly progressToken?: unknown } }
+  const told = params?.progressToken
+  return told === token || (typeof token === 'number' && told === String(token))
+}
+
+/** A channel that tells of progress under the token of its call which passes. */
+function watched(channel: Channel, token: unknown, progressed: () => void): Channel {
   return {
     open: () => channel.open(),
     pause: (retryMs, askNow) => channel.pause(retryMs, askNow),
     send(message, answer) {
-      if (message.value.method === PROGRESS) progressed()
+      if (isProgress(message, token)) progressed()
       return channel.send(message, answer)
     },
   }
@@ -93,7 +101,8 @@ export class TimeLimit {
       dueAt = Math.max(dueAt, Math.min(now + ms, since + granted + longestMs))
       if (changes.deadline !== undefined) changes.deadline.at = dueAt - granted
     }
-    if (longestMs > ms && asksForProgress(call)) changes.channel = watched(call.channel, progressed)
+    const token = longestMs > ms ? tokenOf(call) : undefined
+    if (token !== undefined) changes.channel = watched(call.channel, token, progressed)
     let expiry: Expiry | undefined
     let cancel: Cancel | undefined
     if (ms === this.#usualMs) expiry = this.#queue.add(expire)

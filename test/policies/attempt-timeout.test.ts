@@ -138,8 +138,10 @@ function reporting(clock: ManualClock, answerMs: number) {
     channels.push(call.channel)
     return upstream(clock, answerMs)(call)
   }
-  const report = (attempt = 0) =>
-    void channels[attempt]?.send({ text: JSON.stringify(notification), value: notification })
+  const report = (attempt = 0, progressToken: unknown = 'p') => {
+    const value = { ...notification, params: { progressToken, progress: 1 } }
+    void channels[attempt]?.send({ text: JSON.stringify(value), value })
+  }
   const call = () =>
     newCall({ method: 'tools/call', params: { name: 'slow', arguments: {}, _meta: { progressToken: 'p' } } })
   return { server, report, call }
@@ -194,6 +196,17 @@ test('progress changes nothing where it is to be ignored, or where the agent has
     send(call)
     await clock.advance(3_000)
     report()
+    await clock.advance(1_000)
+    assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 4s')
+  }
+})
+
+test('progress under another token changes nothing', async () => {
+  for (const token of ['q', 0, null, {}]) {
+    const { clock, report, send, outcomes } = setUpReporting({ timeout: '4s' })
+    send()
+    await clock.advance(3_000)
+    report(0, token)
     await clock.advance(1_000)
     assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 4s')
   }
