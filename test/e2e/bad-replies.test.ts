@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, before, test } from 'node:test'
-import { constants, createGzip, deflateRawSync, deflateSync, gzipSync } from 'node:zlib'
+import { brotliCompressSync, constants, createGzip, deflateRawSync, deflateSync, gzipSync } from 'node:zlib'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
@@ -198,6 +198,7 @@ const codings: Readonly<Record<string, readonly [string, (text: string | Buffer)
   gzip: ['gzip', gzipSync],
   zlib: ['deflate', deflateSync],
   raw: ['Deflate', deflateRawSync],
+  brotli: ['br', (text) => brotliCompressSync(text, { params: { [constants.BROTLI_PARAM_QUALITY]: 1 } })],
 }
 
 test('compressed replies are read, as JSON and as events, and hold no more than others', async () => {

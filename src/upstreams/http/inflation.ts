@@ -1,5 +1,7 @@
 import {
+  type BrotliDecompress,
   constants,
+  createBrotliDecompress,
   createGunzip,
   createInflate,
   createInflateRaw,
@@ -11,7 +13,7 @@ import {
 const DEFLATE_METHOD = 8
 
 /** How a reply is compressed, as `Content-Encoding` names it. */
-export type Coding = 'gzip' | 'deflate'
+export type Coding = 'gzip' | 'deflate' | 'br'
 
 export function codingOf(header: string | undefined): Coding | undefined {
   switch (header?.trim().toLowerCase()) {
@@ -20,6 +22,8 @@ export function codingOf(header: string | undefined): Coding | undefined {
       return 'gzip'
     case 'deflate':
       return 'deflate'
+    case 'br':
+      return 'br'
     default:
       return undefined
   }
@@ -36,7 +40,7 @@ export interface InflationEnd {
 export class Inflation {
   readonly #coding: Coding
   readonly #end: InflationEnd
-  #stream: Gunzip | Inflate | undefined
+  #stream: Gunzip | Inflate | BrotliDecompress | undefined
   #isOver = false
 
   constructor(coding: Coding, end: InflationEnd) {
@@ -73,12 +77,8 @@ export class Inflation {
     this.#stream?.destroy()
   }
 
-  #open(first: Buffer): Gunzip | Inflate {
-    // A stream of events is never at its end, and one that breaks off has its last event all the same.
-    const options = { flush: constants.Z_SYNC_FLUSH, finishFlush: constants.Z_SYNC_FLUSH }
-    const isRaw = this.#coding === 'deflate' && ((first[0] ?? 0) & 0x0f) !== DEFLATE_METHOD
-    const open = this.#coding === 'gzip' ? createGunzip : isRaw ? createInflateRaw : createInflate
-    const stream = open(options)
+  #open(first: Buffer): Gunzip | Inflate | BrotliDecompress {
+    const stream = opened(this.#coding, first)
     stream.on('data', (chunk: Buffer) => {
       if (!this.#isOver && !this.#end.take(chunk)) stream.pause()
     })
@@ -87,4 +87,15 @@ export class Inflation {
     })
     return stream
   }
+}
+
+/** What decompresses a reply. A stream of events is never at its end, and one that breaks off has its last event all the same. */
+function opened(coding: Coding, first: Buffer): Gunzip | Inflate | BrotliDecompress {
+  if (coding === 'br') {
+    const { BROTLI_OPERATION_FLUSH: flush } = constants
+    return createBrotliDecompress({ flush, finishFlush: flush })
+  }
+  const options = { flush: constants.Z_SYNC_FLUSH, finishFlush: constants.Z_SYNC_FLUSH }
+  if (coding === 'gzip') return createGunzip(options)
+  return ((first[0] ?? 0) & 0x0f) === DEFLATE_METHOD ? createInflate(options) : createInflateRaw(options)
 }
