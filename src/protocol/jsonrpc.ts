@@ -63,6 +63,11 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
+/** Whether a response with the id `told` answers a request with the id `asked`: some servers send a number back as text. */
+export function isIdOf(told: unknown, asked: RequestId): boolean {
+  return told === asked || (typeof asked === 'number' && told === String(asked))
+}
+
 /** The id of what may be a request; null when it has none that could be read. */
 export function idOf(value: unknown): RequestId | null {
   return isObject(value) && isRequestId(value.id) ? value.id : null

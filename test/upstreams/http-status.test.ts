@@ -43,8 +43,17 @@ test('an answer to our request passes as it is', () => {
   }
 })
 
+test('a number that comes back as text is our id all the same, and is given back as a number', () => {
+  assert.deepEqual(read(200, result('"1"')), {
+    text: result('1'),
+    status: 200,
+    value: { jsonrpc: '2.0', id: 1, result: { n: 1 } },
+  })
+})
+
 test('an answer to another request is no answer to ours', () => {
-  for (const id of ['2', '"1"', '0']) assert.equal(read(200, result(id)).error?.reason, 'bad_reply', id)
+  for (const id of ['2', '"2"', '"01"', '"1.0"', '0'])
+    assert.equal(read(200, result(id)).error?.reason, 'bad_reply', id)
 })
 
 test('a JSON-RPC error passes with its HTTP status, under our id when it has none', () => {

@@ -23,6 +23,25 @@ test('an answer that nobody waits for is discarded', async () => {
   assert.equal(lines.filter(({ msg }) => msg === 'discarded an answer that nobody waits for').length, 5)
 })
 
+test('an id and a progress token that come back as text are ours all the same', async () => {
+  const { pipe, upstreamSession } = await linked()
+  const channel = new TestChannel()
+  const text =
+    '{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"tok"}}}'
+  const outcome = upstreamSession.exchange(newCall({ method: 'tools/call', text, channel }))
+  const id = String(lastId(pipe))
+  void pipe.say({ method: 'notifications/progress', params: { progressToken: id, progress: 1 } })
+  for (const other of [`0${id}`, `${id}.0`, '', `${id} `]) void pipe.say({ id: other, result: {} })
+  void pipe.say({ id, result: { n: 1 } })
+  const answered = await outcome
+  assert.deepEqual(
+    channel.received.map(({ message }) => message.value.params),
+    [{ progressToken: 'tok', progress: 1 }],
+  )
+  assert.ok(answered.kind === 'answered')
+  assert.deepEqual(answered.result.value, { jsonrpc: '2.0', id: 7, result: { n: 1 } })
+})
+
 test('an answer that is no JSON-RPC ends the call it is meant for', async () => {
   const { pipe, upstreamSession } = await linked()
   for (const rest of [{ result: 'text' }, {}, { result: {}, error: {} }]) {

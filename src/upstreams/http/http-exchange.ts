@@ -5,7 +5,7 @@ import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.
 import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
-import { kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
+import { isIdOf, kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { LargeMessage } from '../../protocol/large-message.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -213,7 +213,7 @@ export class HttpExchange implements ReplySink {
     switch (kindOf(message.value)) {
       case 'response':
         // A server that cannot tell which request it refuses may leave the stream open behind its error.
-        if (message.value.id === this.#request.id || isOrphanError(message))
+        if (isIdOf(message.value.id, this.#request.id) || isOrphanError(message))
           this.#answered(readStreamed(this.#request.id, message, this.#wire.sessionId !== undefined))
         return undefined
       case 'request': {

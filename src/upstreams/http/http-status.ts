@@ -2,8 +2,15 @@ import type { Outcome } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
-import { isObject, kindOf, readMessage, type Envelope, type RequestId } from '../../protocol/jsonrpc.ts'
-import { prependMember, replaceAt } from '../../protocol/json-span.ts'
+import {
+  isIdOf,
+  isObject,
+  kindOf,
+  readMessage,
+  type Envelope,
+  type RequestId,
+} from '../../protocol/jsonrpc.ts'
+import { edit, locate, type Edit, prependMember, replaceAt } from '../../protocol/json-span.ts'
 import type { LargeMessage } from '../../protocol/large-message.ts'
 import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
 import { isLegacyVersion } from '../../protocol/versions.ts'
@@ -111,7 +118,7 @@ function outcomeOf(
   }
   const response = readMessage(text)
   if (response !== undefined && kindOf(response.value) === 'response') {
-    if (response.value.id === id || (status >= 400 && isOrphan(response.value)))
+    if (isIdOf(response.value.id, id) || (status >= 400 && isOrphan(response.value)))
       return answered(id, response, status)
     return failed(gatewayError('bad_reply', ANOTHER, { sent }))
   }
@@ -136,8 +143,10 @@ function outcomeOf(
 export function readLargeReply(id: RequestId, headers: ReplyHeaders, message: LargeMessage): Outcome {
   const { value } = message
   if (kindOf(value) !== 'response') return failed(noResponse(message.status, headers))
-  if (value.id !== id) return failed(gatewayError('bad_reply', ANOTHER, { sent }))
-  return { kind: 'answered', result: message, verdict: verdictOf(value) }
+  if (!isIdOf(value.id, id)) return failed(gatewayError('bad_reply', ANOTHER, { sent }))
+  const result =
+    value.id === id ? message : message.edited((text) => idAt(text, id), { value: { ...value, id } })
+  return { kind: 'answered', result, verdict: verdictOf(value) }
 }
 
 /** An address without what may be a secret in it. */
@@ -155,15 +164,21 @@ function noResponse(status: number, headers: ReplyHeaders): GatewayError {
   return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })
 }
 
-/** An answer of the server; one without an id gets the caller's. */
+/** An answer of the server; one without an id, or with the text of a number, gets the caller's. */
 export function answered(id: RequestId, response: Envelope, status: number): Outcome {
-  const { text, value } = isOrphan(response.value) ? adopt(id, response) : response
+  const { text, value } = response.value.id === id ? response : adopt(id, response)
   return { kind: 'answered', result: { text, value, status }, verdict: verdictOf(value) }
 }
 
 function adopt(id: RequestId, { text, value }: Envelope): Envelope {
   const named = 'id' in value ? replaceAt(text, ['id'], id) : prependMember(text, 'id', JSON.stringify(id))
   return { text: named, value: { ...value, id } }
+}
+
+/** Puts an id in the place of the one that stands in a message. */
+function idAt(text: string, id: RequestId): Edit[] {
+  const span = locate(text, ['id'])
+  return span === undefined ? [] : [edit(span, JSON.stringify(id))]
 }
 
 function failed(error: GatewayError): Outcome {
@@ -195,7 +210,7 @@ export function lossProof(
   const speaks = typeof error?.message === 'string' && ofSessions.test(error.message)
   if (status >= 300) {
     if (speaks) return 'says'
-    if (id === undefined || value?.id !== id) return isOfSessions ? 'implies' : 'none'
+    if (id === undefined || !isIdOf(value?.id, id)) return isOfSessions ? 'implies' : 'none'
   }
   return speaks || codesOfSessions.has(error?.code) ? 'none' : undefined
 }

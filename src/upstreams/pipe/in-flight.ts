@@ -58,6 +58,12 @@ interface Abandoned {
   readonly method: string
 }
 
+/** A number of ours, which some servers send back as text; undefined for anything else. */
+function ourNumber(id: unknown): number | undefined {
+  if (typeof id === 'number') return id
+  return typeof id === 'string' && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined
+}
+
 /** The calls of one upstream session that wait for their answers, oldest first. */
 export class InFlight {
   readonly #parts: InFlightParts
@@ -101,7 +107,8 @@ export class InFlight {
 
   /** The call behind an id or progress token, whatever the server sent as such. */
   get(id: unknown): InFlightCall | undefined {
-    return typeof id === 'number' ? this.#entries.get(id) : undefined
+    const number = ourNumber(id)
+    return number === undefined ? undefined : this.#entries.get(number)
   }
 
   /** The only call that the server can be answering, as far as anybody can tell; undefined when there are none, or several. */
@@ -142,8 +149,10 @@ export class InFlight {
 
   /** The call that was given up under this id, which the server has answered all the same. */
   finished(id: unknown): Abandoned | undefined {
-    const call = typeof id === 'number' ? this.#abandoned.get(id) : undefined
-    if (call !== undefined) this.#abandoned.delete(id as number)
+    const number = ourNumber(id)
+    if (number === undefined) return undefined
+    const call = this.#abandoned.get(number)
+    this.#abandoned.delete(number)
     return call
   }
 
