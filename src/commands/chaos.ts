@@ -1,10 +1,11 @@
 import type { Status } from '../chaos/control/status.ts'
+import { faults } from '../chaos/faults/index.ts'
 import type { DecisionEntry } from '../chaos/journal/entry.ts'
 import type { Env } from '../config/files/interpolate.ts'
 import type { FaultHits, WouldHit } from '../routes/chaos/would-hit.ts'
 import type { Paint } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
-import { formatDuration } from '../units/duration.ts'
+import { formatDuration, roundedDuration } from '../units/duration.ts'
 import {
   controlAccess,
   Misuse,
@@ -41,6 +42,7 @@ export function usageOf(common: Options, commands: Readonly<Record<string, Comma
   breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
   breakwater chaos renew                begins the time of the lease again
   breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
+  breakwater chaos types                the types of faults; needs no gateway
   breakwater chaos clear FAULT          ends an injected fault, by its name
   breakwater chaos clear-all            ends all injected faults
   breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
@@ -50,10 +52,10 @@ export function usageOf(common: Options, commands: Readonly<Record<string, Comma
 
 ${optionLines([...listed(common), ...optionsOf(commands)])}
 
-  TYPE is latency, error, timeout, malformed, connection-refused, connection-drop, rate-limit or
-  schema-mismatch, or a type of a plan such as conn.latency. A DURATION is 250ms, 10s, 5m or a bare number of
-  milliseconds; with the first eight types, --duration and --retry-after count bare numbers in seconds, as
-  mcp-chaos-monkey does. Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
+  TYPE is one that \`breakwater chaos types\` lists, such as conn.latency, or one of mcp-chaos-monkey: latency, error,
+  timeout, malformed, connection-refused, connection-drop, rate-limit or schema-mismatch. A DURATION is 250ms, 10s, 5m
+  or a bare number of milliseconds; with the types of mcp-chaos-monkey, --duration and --retry-after count bare numbers
+  in seconds, as it does. Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
 }
 
 /** What `/admin/chaos` says, for people. */
@@ -103,7 +105,7 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
   ]
 }
 
-const left = (ms: number) => formatDuration(Math.ceil(ms / 1_000) * 1_000)
+const left = (ms: number) => roundedDuration(Math.ceil(ms / 1_000) * 1_000)
 
 const status: Command = {
   run: (given) =>
@@ -212,11 +214,23 @@ const rowsOf = ({ fault, type, targets }: FaultHits) =>
     wouldHit,
   ])
 
+/** `types`: all types of faults, a line each. */
+const types: Command = {
+  run({ values, out }) {
+    const listed = Object.entries(faults).map(([type, { about }]) => ({ type, about }))
+    const width = Math.max(...listed.map(({ type }) => type.length))
+    if (values.json === true) out.stdout(JSON.stringify(listed, undefined, 2))
+    else for (const { type, about } of listed) out.stdout(`${type.padEnd(width)}  ${about}`)
+    return Promise.resolve(0)
+  },
+}
+
 const commands: Readonly<Record<string, Command>> = {
   status,
   inject,
   clear,
   'clear-all': clearAll,
+  types,
   arm,
   disarm,
   kill,

@@ -314,9 +314,11 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
 }
 
 /** What a plan may aim at. */
-function targetsOf({ servers, config }: GatewayGeneration): PlanTargets {
+function targetsOf({ servers, config, mesh }: GatewayGeneration): PlanTargets {
+  const isReadOnly = (server: string) => (tool: string) =>
+    mesh.effectOf({ server, method: 'tools/call', tool }) === 'read_only'
   return {
-    servers: serverTargets(servers),
+    servers: serverTargets(servers).map((server) => ({ ...server, isReadOnly: isReadOnly(server.name) })),
     arms: armNames(config.experiments),
   }
 }

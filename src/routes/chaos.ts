@@ -9,6 +9,7 @@ import { faultSchema } from '../chaos/plan/schema.ts'
 import { withoutSecrets } from '../chaos/plan/without-secrets.ts'
 import { formatPath } from '../config/files/path.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
+import { formatDuration } from '../units/duration.ts'
 import { malformed, outdated, read, type Read, type RequestFinding, tagged, unreadable } from './answers.ts'
 
 export interface ChaosParts {
@@ -101,6 +102,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     return send(tagged(reply, chaos), style, {
       faultId: injected.id,
       name: fault.name,
+      type: fault.type,
       durationMs: fault.ttl,
       ...note,
     })
@@ -215,7 +217,12 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
     )
   const findings = told('error')
   if (findings.length > 0) return unreadable('the fault', findings)
-  const warnings = told('warning')
+  const warnings = [
+    ...told('warning'),
+    ...(durationMs !== undefined && durationMs > maxTtl
+      ? [{ path: 'durationMs', message: `cut to chaos.maxTtl (${formatDuration(maxTtl)})` }]
+      : []),
+  ]
   const isProtected = allowWrites === undefined && config.allowWrites === undefined && !limited.allowWrites
   return { ok: true, value: { target, config, fault: limited, leaseMs, isProtected, warnings } }
 }

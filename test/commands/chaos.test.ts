@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test, type TestContext } from 'node:test'
+import { faults } from '../../src/chaos/faults/index.ts'
 import { chaos } from '../../src/commands/chaos.ts'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
@@ -51,10 +52,30 @@ test('killing stops everything until it is lifted', async (context) => {
   assert.equal((await command('arm')).code, 0)
 })
 
+test('all types are listed without a gateway, each with what it does', async () => {
+  const { code, stdout } = await run(['types', '--control', 'http://127.0.0.1:1'])
+  assert.equal(code, 0)
+  const lines = stdout.trimEnd().split('\n')
+  assert.equal(lines.length, Object.keys(faults).length)
+  assert.ok(lines.some((line) => /^conn\.latency +\S/.test(line)))
+  const json = JSON.parse((await run(['types', '--json'])).stdout) as { type: string }[]
+  assert.deepEqual(
+    json.map(({ type }) => type),
+    Object.keys(faults),
+  )
+})
+
+test('what is left of a fault is told in few digits', async (context) => {
+  const { command, clock } = await listening(context)
+  await command('inject', '*', 'rpc.error', '--duration', '1h')
+  await clock.advance(500_000)
+  assert.match((await command('status')).stdout, /^fault-1 +rpc\.error +\*\/\* +upstream +1 +52m +0/m)
+})
+
 test('faults are injected and cleared one by one and all at once', async (context) => {
   const { command, controller } = await listening(context)
   const injected = await command('inject', 'search/q*', 'error', '--status', '500', '--duration', '30')
-  assert.deepEqual([injected.code, injected.stdout], [0, 'fault-1: error at search/q* for 30s\n'])
+  assert.deepEqual([injected.code, injected.stdout], [0, 'fault-1: http.status at search/q* for 30s\n'])
   const [fault] = controller.status().faults
   assert.deepEqual([fault?.target, fault?.config.status, fault?.remainingMs], ['search/q*', 500, 30_000])
   assert.equal((await command('clear', 'fault-1')).stdout, 'cleared fault-1\n')

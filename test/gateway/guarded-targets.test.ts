@@ -85,16 +85,20 @@ test('a gate whose durations no call can reach is refused: each call ends at its
 
 test('a fault at a tool that no target has is injected, and the answer says that it hits nothing', async (t) => {
   const { gateway } = await setUp(t, { flaky: {} })
-  const inject = async (tool: string, server = 'flaky') =>
+  const inject = async (tool: string, server = 'flaky', allowWrites = true) =>
     (
       await gateway.admin<{ faultId?: string; warnings?: string[] }>('/chaos/inject', {
         target: server,
         config: { type: 'rpc.error', rate: 1, match: { tool } },
-        allowWrites: true,
+        allowWrites,
       })
     ).warnings
   assert.deepEqual(await inject('raed'), [
     'match.tool: "raed" matches no tool of flaky: it hits nothing until there is one',
   ])
   assert.equal(await inject('re*'), undefined)
+  assert.deepEqual(await inject('write', 'flaky', false), [
+    'allowWrites: hits no tool call: no tool of flaky that it matches is known to be read-only',
+  ])
+  assert.equal(await inject('read', 'flaky', false), undefined)
 })

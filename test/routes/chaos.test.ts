@@ -69,7 +69,7 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   const injected = await ask('POST', '/chaos/inject', body)
   assert.deepEqual(
     [injected.status, injected.body],
-    [200, { faultId: 'fault-1', name: 'fault-1', durationMs: 30_000 }],
+    [200, { faultId: 'fault-1', name: 'fault-1', type: 'http.status', durationMs: 30_000 }],
   )
   assert.equal((await send(toolCall('t'))).kind, 'failed')
   assert.equal((await send(toolCall('other'))).kind, 'answered')
@@ -103,7 +103,12 @@ test('whoever asks in snake_case is answered in it', async () => {
   const { ask } = chaosApp()
   const config = { type: 'error', status_code: 500 }
   const injected = await ask('POST', '/chaos/inject', { target: 's', config, duration_ms: 5_000 })
-  assert.deepEqual(injected.body, { fault_id: 'fault-1', name: 'fault-1', duration_ms: 5_000 })
+  assert.deepEqual(injected.body, {
+    fault_id: 'fault-1',
+    name: 'fault-1',
+    type: 'http.status',
+    duration_ms: 5_000,
+  })
   const { body } = await ask('GET', '/chaos/status?style=snake_case')
   assert.deepEqual(body.faults[0], {
     fault_id: 'fault-1',
@@ -199,10 +204,15 @@ test('tools that may write are hit by foreign faults that run nothing, and by al
 test('a fault lasts as long as the config allows at most, and is gone by itself', async () => {
   const { ask, clock } = chaosApp({ config: { maxTtl: '1m' } })
   const { body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
-  assert.equal(body.durationMs, 60_000)
+  assert.deepEqual([body.durationMs, body.warnings], [60_000, undefined])
   await clock.advance(60_000)
   assert.deepEqual((await ask('GET', '/chaos/status')).body, { state: 'disarmed', faults: [] })
   assert.equal(clock.pending, 0)
+  const longer = await ask('POST', '/chaos/inject', { target: '*', config: error503, durationMs: 61_000 })
+  assert.deepEqual(
+    [longer.body.type, longer.body.durationMs, longer.body.warnings],
+    ['http.status', 60_000, ['durationMs: cut to chaos.maxTtl (1m)']],
+  )
 })
 
 test('a fault with a duration of 0 is taken, and over at once', async () => {

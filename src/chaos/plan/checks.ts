@@ -20,6 +20,8 @@ interface PlanServer {
   readonly protected?: boolean
   /** Its tools as it knows them; absent or empty where nobody knows them yet. */
   readonly tools?: readonly string[]
+  /** Whether a tool is known to be read-only; absent where nobody can say. */
+  readonly isReadOnly?: (tool: string) => boolean
 }
 
 /** What a plan may aim at. */
@@ -136,7 +138,7 @@ export function targetFindings(
       if (matched.length > 0) return at(index, [onlyProtected(aim)])
       return aim === undefined ? [] : at(index, [error(['match', 'server'], `"${aim}" matches no server`)])
     }
-    const idle = at(index, unknownTool(fault.match?.tool, hit))
+    const idle = at(index, [...unknownTool(fault.match?.tool, hit), ...onlyWrites(fault, hit, registry)])
     // Towards the agent it is the gateway that plays the server, whatever that is like.
     if (fault.side === 'client') return idle
     const refusals = hit.flatMap(({ name, kind }) => {
@@ -160,6 +162,20 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
   const names = servers.map(({ name }) => name).join(', ')
   const message = `"${tool}" matches no tool of ${names}: it hits nothing until there is one`
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
+}
+
+/** A fault that spares writes, and matches no tool that is known to be read-only, as far as all tools are known. */
+function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: FaultRegistry): PlanFinding[] {
+  const type = registry[fault.type]
+  if (fault.allowWrites || type?.withholds === true || !methodsOf(type).includes('tools/call')) return []
+  const holds = glob(fault.match?.tool ?? '*')
+  const matched = servers.flatMap(({ tools = [] }) => tools.filter(holds))
+  const mayBeHit = ({ tools = [], isReadOnly }: PlanServer) =>
+    tools.length === 0 || isReadOnly === undefined || tools.some((tool) => holds(tool) && isReadOnly(tool))
+  if (matched.length === 0 || servers.some(mayBeHit)) return []
+  const names = servers.map(({ name }) => name).join(', ')
+  const message = `hits no tool call: no tool of ${names} that it matches is known to be read-only`
+  return [{ severity: 'warning', path: ['allowWrites'], message }]
 }
 
 /** A fault that would do nothing, whether it was aimed or not. */

@@ -146,6 +146,8 @@ function extra(values: Values): Config {
 
 interface Injected {
   readonly name: string
+  /** As a plan has it, also where the command line named a type of mcp-chaos-monkey. */
+  readonly type: string
   readonly durationMs: number
   /** What else there is to know. */
   readonly note?: string
@@ -187,7 +189,7 @@ export const inject: Command = {
       ...(values['allow-writes'] === true ? { allowWrites: true } : {}),
     }
     return ask(args, { method: 'POST', path: '/chaos/inject', body }, (injected: Injected) => [
-      `${injected.name}: ${type} at ${target} for ${formatDuration(injected.durationMs)}`,
+      `${injected.name}: ${injected.type} at ${target} for ${formatDuration(injected.durationMs)}`,
       // Said here with the option of this command.
       ...(injected.note === undefined ? [] : [SPARED]),
       ...(injected.warnings ?? []).map((warning) => `  ${warning}`),

@@ -166,6 +166,28 @@ test('the servers of a config have their say: none that matches, or none that th
   ])
 })
 
+test('a fault that spares writes has to match a tool that is known to be read-only, where all tools are known', () => {
+  const kind = { transport: 'http', era: undefined } as const
+  const known = { name: 'web', kind, tools: ['read', 'write'], isReadOnly: (tool: string) => tool === 'read' }
+  const found = (tool: string, server: object = {}, more: object = {}) =>
+    targetFindings(
+      schema.parse({ faults: [fault('a', 'test.hold', { match: { tool }, ...more })] }).faults,
+      { servers: [{ ...known, ...server }], arms: [] },
+      registry,
+    )
+  assert.deepEqual(found('write'), [
+    {
+      severity: 'warning',
+      path: ['faults', 0, 'allowWrites'],
+      message: 'hits no tool call: no tool of web that it matches is known to be read-only',
+    },
+  ])
+  assert.deepEqual(found('*'), [])
+  assert.deepEqual(found('write', {}, { allowWrites: true }), [])
+  assert.deepEqual(found('write', { tools: [] }), [])
+  assert.deepEqual(found('write', { isReadOnly: undefined }), [])
+})
+
 test('a protected server may not be named, as an aim or as where calls go; a glob has to reach another one', () => {
   const servers = [
     { name: 'web', kind: { transport: 'http', era: undefined } },
