@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { nextTurn } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { HttpReply } from '../../src/upstreams/http/http-reply.ts'
+import { HttpReply, transportError } from '../../src/upstreams/http/http-reply.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
 import { LIMIT, post, recorder } from './posted.ts'
@@ -137,6 +137,18 @@ test('a server that is not there could not be reached, and got nothing', async (
     last.error,
     gatewayError('upstream_unavailable', 'cannot connect (ECONNREFUSED)', { cause: 'connection_refused' }),
   )
+})
+
+test('why a host cannot be connected to is told with what may mend it, where its code says that', () => {
+  const messageOf = (code: string) => transportError(Object.assign(new Error(), { code }), false).message
+  for (const [code, hint] of [
+    ['DEPTH_ZERO_SELF_SIGNED_CERT', /tls\.ca/],
+    ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', /tls\.ca/],
+    ['ERR_SSL_WRONG_VERSION_NUMBER', /http:\/\//],
+    ['ENOTFOUND', /no host of this name/],
+    ['ECONNREFUSED', /^cannot connect \(ECONNREFUSED\)$/],
+  ] as const)
+    assert.match(messageOf(code), hint)
 })
 
 test('a connection that breaks before or within the reply may have done its work', async (t) => {

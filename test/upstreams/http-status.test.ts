@@ -112,6 +112,18 @@ test('a 404 may mean a lost session when there was one, and so may other replies
   assert.equal(read(404, '<h1>Not Found</h1>').error?.reason, 'upstream_refused')
 })
 
+test('a 404 at a URL without a path is told with the usual path', () => {
+  const messageOf = (isWithoutPath: boolean, status = 404) => {
+    const context = { hasSession: false, wallMs: 0, isWithoutPath }
+    const reading = readReply(1, status, headers(), 'nothing here', context)
+    return reading.kind === 'failed' ? reading.error.message : undefined
+  }
+  const refused = 'the server refused the request (HTTP 404: "nothing here")'
+  assert.equal(messageOf(false), refused)
+  assert.equal(messageOf(true), `${refused}: the url of its entry has no path, and most servers have /mcp`)
+  assert.doesNotMatch(String(messageOf(true, 410)), /no path/)
+})
+
 test('what has no answer is told apart by its status', () => {
   for (const [status, reason] of [
     [200, 'bad_reply'],

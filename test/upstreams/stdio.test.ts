@@ -114,6 +114,8 @@ test('a program that does not exist is named, and so is a folder that does not',
   const missing = open(stdioUpstream(t, { command: 'no-such-program', clock: new ManualClock() }))
   const message = 'command not found: no-such-program'
   await assert.rejects(missing, { reason: 'upstream_unavailable', message, sent: false, retryAfterMs: 1_000 })
+  const inOne = open(stdioUpstream(t, { command: 'no-such-program --stdio', clock: new ManualClock() }))
+  await assert.rejects(inOne, { message: `${message} --stdio; its arguments go into "args"` })
   const folder = mkdtempSync(join(tmpdir(), 'breakwater-cwd-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const loop = join(folder, 'loop')

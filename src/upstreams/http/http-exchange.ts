@@ -245,6 +245,7 @@ export class HttpExchange implements ReplySink {
     const context = {
       hasSession: this.#wire.sessionId !== undefined,
       wallMs: this.#options.clock.wall(),
+      isWithoutPath: this.#wire.path === '/',
       conceal: (words: string) => this.#wire.concealing(this.#request.headers)(words),
     }
     const read = () => readReply(this.#request.id, status, headers, text, context)

@@ -490,13 +490,25 @@ const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls'],
 ])
 
+const UNTRUSTED = ': nobody who is trusted has signed its certificate; tls.ca may name who has'
+
+/** Hints to the mistakes of a config that are known by the code of the error. */
+const hints: ReadonlyMap<string, string> = new Map([
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', UNTRUSTED],
+  ['SELF_SIGNED_CERT_IN_CHAIN', UNTRUSTED],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', UNTRUSTED],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', UNTRUSTED],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', ': it does not speak TLS; http:// may be right'],
+  ['ENOTFOUND', ': there is no host of this name'],
+])
+
 /** What an error of a socket means; `sent`: whether the request may have run. The one place that reads codes of sockets. */
 export function transportError(failure: Error & { code?: string }, sent: boolean): GatewayError {
   const code = failure.code ?? failure.name
   const cause = neverConnected.get(code) ?? (code.startsWith('ERR_SSL_') ? 'tls' : undefined)
   // A connection that was there can still find its host out of reach.
   if (!sent && cause !== undefined)
-    return gatewayError('upstream_unavailable', `cannot connect (${code})`, { cause })
+    return gatewayError('upstream_unavailable', `cannot connect (${code})${hints.get(code) ?? ''}`, { cause })
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {
     return gatewayError('attempt_timeout', 'the server fell silent', { sent })
   }

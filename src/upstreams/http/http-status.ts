@@ -49,6 +49,8 @@ interface ReadingContext {
   readonly wallMs: number
   /** Takes secrets out of the server's words; unless given, only what is secret by its shape. */
   readonly conceal?: Conceal
+  /** Whether the URL of the entry has no path. */
+  readonly isWithoutPath?: boolean
 }
 
 /** Reads a complete HTTP reply to the request `id`. */
@@ -57,9 +59,9 @@ export function readReply(
   status: number,
   headers: ReplyHeaders,
   text: string,
-  { hasSession, wallMs, conceal = redactShapes }: ReadingContext,
+  { hasSession, wallMs, conceal = redactShapes, isWithoutPath = false }: ReadingContext,
 ): Reading {
-  const otherwise = outcomeOf(id, status, headers, text, { wallMs, conceal })
+  const otherwise = outcomeOf(id, status, headers, text, { wallMs, conceal, isWithoutPath })
   if (!hasSession || isResult(otherwise) || isVersionError(otherwise)) return otherwise
   const proof = lossProof(status, readMessage(text), id) ?? (isNoAnswer(otherwise) ? 'none' : undefined)
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
@@ -96,7 +98,7 @@ function outcomeOf(
   status: number,
   headers: ReplyHeaders,
   text: string,
-  { wallMs, conceal }: Required<Pick<ReadingContext, 'wallMs' | 'conceal'>>,
+  { wallMs, conceal, isWithoutPath }: Required<Omit<ReadingContext, 'hasSession'>>,
 ): Outcome {
   const said = () => {
     const words = excerptOfBody(text, conceal)
@@ -130,7 +132,7 @@ function outcomeOf(
     const to = status < 400 ? headers.get('location') : undefined
     const message =
       to === undefined
-        ? `the server refused the request (${said()})`
+        ? `the server refused the request (${said()})${isWithoutPath && status === 404 ? PATHLESS : ''}`
         : `the server redirects (HTTP ${status}) to ${conceal(addressIn(to))}: write that address in the config`
     return failed(gatewayError('upstream_refused', message, { sent, status }))
   }
@@ -148,6 +150,8 @@ export function readLargeReply(id: RequestId, headers: ReplyHeaders, message: La
     value.id === id ? message : message.edited((text) => idAt(text, id), { value: { ...value, id } })
   return { kind: 'answered', result, verdict: verdictOf(value) }
 }
+
+const PATHLESS = ': the url of its entry has no path, and most servers have /mcp'
 
 /** An address without what may be a secret in it. */
 const addressIn = (location: string) =>

@@ -149,6 +149,11 @@ export class HttpWire {
     })
   }
 
+  /** The path of the endpoint, with its query. */
+  get path(): string {
+    return this.#target.path
+  }
+
   /** Sends a request to the path of the endpoint, and to each that it is redirected to within the same origin. */
   #send(reply: HttpReply, send: (path: string) => void): void {
     this.#follow(reply, send)

@@ -50,7 +50,7 @@ function whyNotLaunched(command: string, cwd: string | undefined, code: string):
     case 'ENOENT':
       return command.includes('/') && existsSync(resolve(cwd ?? '', command))
         ? `cannot start ${command}: what its first line names to run it does not exist`
-        : `command not found: ${command}`
+        : `command not found: ${command}${/\s/.test(command) ? '; its arguments go into "args"' : ''}`
     case 'EACCES':
       return `permission denied: ${command} is not an executable file (EACCES)`
     case 'ENOEXEC':
