@@ -33,6 +33,7 @@ import type { Server } from '../registry/server.ts'
 import { callTo, type Endpoint, type McpRequest, type Welcome } from './endpoint.ts'
 import { withPartial } from './partial.ts'
 import { type Manner, onWire, respond, type Response } from './respond.ts'
+import { firstOf } from '../units/numbered.ts'
 
 /** What the aggregate can do, whatever servers come and go. */
 const capabilities = {
@@ -276,7 +277,7 @@ function unknown(method: string, { id, message }: McpRequest, { servers }: Gatew
   const named = [name, uri, taskId].find((value) => typeof value === 'string')
   const what = named?.slice(0, 200) ?? 'it has no name'
   const subject = method === 'tools/call' ? 'tool' : method === 'prompts/get' ? 'prompt' : 'reference'
-  const known = [...servers.keys()].slice(0, 20).join(', ')
+  const known = firstOf([...servers.keys()])
   return rpcError(id, INVALID_PARAMS, `Unknown ${subject}: ${what} (servers: ${known})`)
 }
 

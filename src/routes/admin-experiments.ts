@@ -16,6 +16,7 @@ import { policies } from '../policies/index.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { quantities } from '../units/quantity.ts'
 import { guardedInShort, whoIn } from './admin-guarded.ts'
+import { firstOf } from '../units/numbered.ts'
 
 export interface AdminExperimentsParts {
   readonly live: Live<GatewayGeneration>
@@ -72,7 +73,13 @@ export function registerAdminExperiments(
   const shown = ({ experiment, run }: Listed) =>
     inShort(experiment, run, experiments.waitsFor(experiment.name))
   const thread = new ReportThread()
-  const unknown = (name: string) => ({ error: `there is no experiment "${name.slice(0, 64)}"` })
+  const unknown = (name: string) => {
+    const names = [...experiments.runs().map(({ experiment }) => experiment), ...guarded.list()].map(
+      (one) => one.name,
+    )
+    const known = names.length === 0 ? '' : `; there are ${firstOf(names)}`
+    return { error: `there is no experiment "${name.slice(0, 64)}"${known}` }
+  }
 
   app.get('/admin/experiments', (_, reply) =>
     reply.send({

@@ -21,6 +21,7 @@ import { errorText, idOf, INVALID_REQUEST, isObject, kindOf, PARSE_ERROR } from 
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Log } from '../telemetry/log.ts'
 import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from './bodies.ts'
+import { firstOf } from '../units/numbered.ts'
 
 export interface McpRoutesParts {
   readonly live: Live<GatewayGeneration>
@@ -86,7 +87,7 @@ export function registerMcp(
   }
 
   function unknownServer(server: string): Refusal {
-    const known = [...live.current.servers.keys()].slice(0, 20).join(', ')
+    const known = firstOf([...live.current.servers.keys()])
     const why = `Unknown server: ${server.slice(0, 64)} (servers: ${known})`
     return refusal(404, null, INVALID_REQUEST, why)
   }

@@ -153,6 +153,8 @@ describe('experiments', { concurrency: 3 }, () => {
     assert.deepEqual([again.status, again.body.state], [200, 'running'])
     const twice = await gateway.post('/admin/experiments/canary/start')
     assert.deepEqual([twice.status, twice.body.error], [409, 'experiment "canary" runs already'])
+    const unknown = await gateway.post('/admin/experiments/canari/start')
+    assert.equal(unknown.body.error, 'there is no experiment "canari"; there are canary')
     const stopped = await gateway.post<Shown>('/admin/experiments/canary/stop')
     assert.deepEqual([stopped.body.state, stopped.body.endedBecause], ['ended', 'it was stopped by hand'])
   })
