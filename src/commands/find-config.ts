@@ -1,5 +1,6 @@
 import { access } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Misuse } from './arguments.ts'
 
 /** The configs that are found without being named, the first of them first. */
 export const configNames = ['breakwater.yaml', 'breakwater.yml', 'breakwater.json', '.mcp.json'] as const
@@ -14,6 +15,16 @@ export async function findConfig(folder: string): Promise<string | undefined> {
     if (isThere) return name
   }
   return undefined
+}
+
+/** The config that is named, by `--config` or as the one argument. Throws `Misuse`. */
+export function namedConfig(
+  option: string | undefined,
+  [named, ...rest]: readonly string[],
+): string | undefined {
+  const [extra] = named !== undefined && option !== undefined ? [named] : rest
+  if (extra !== undefined) throw new Misuse(`one config at a time: what is "${extra}"?`)
+  return named ?? option
 }
 
 /** What to do where there is no config. */

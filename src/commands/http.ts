@@ -9,7 +9,7 @@ import { WRAPPED } from './plan-file.ts'
 import { startWrapped } from './wrap/wrapped.ts'
 
 const options = {
-  upstream: { kind: 'text', value: 'URL', about: 'the MCP endpoint to wrap; /mcp where it has no path' },
+  upstream: { kind: 'url', value: 'URL', about: 'the MCP endpoint to wrap; /mcp where it has no path' },
   port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: '0 is any free one' },
   ...wrapping,
 } as const

@@ -31,6 +31,7 @@ import {
 import { runScenario } from './scenario/run.ts'
 import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
 import { onSignals } from './wrap/signals.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** Most servers that are named. */
 const MAX_NAMED = 5
@@ -179,7 +180,7 @@ async function runOne(
     const leftOut = traffic?.leftOut ?? []
     if (leftOut.length > 0)
       say(
-        `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${leftOut.length} servers)`,
+        `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${numbered(leftOut.length, 'server')})`,
       )
     const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
     const run = await runScenario(scenario, { ...aim, hit, others, durationMs }, parts)
@@ -363,7 +364,9 @@ export function readScenarioArguments(args: readonly string[]): ScenarioArgument
   if (read.help) return { what: 'help' }
   const [what, ...names] = read.positionals
   if (what === 'list' && names.length === 0) return { what }
-  if (what !== 'run' || names.length === 0) throw new Misuse('expected list, or run NAME')
+  if (what === 'run' && names.length === 0)
+    throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
+  if (what !== 'run') throw new Misuse('expected list, or run NAME')
   if (names.includes(ALL) && names.length > 1)
     throw new Misuse('all stands for every name: expected nothing beside it')
   const { server, duration: durationMs, 'allow-writes': allowWrites, traffic: rate, tool } = read.values

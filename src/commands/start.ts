@@ -8,7 +8,7 @@ import { type Paint, plain } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
 import { logLevels, optionLines, runCommand, type Values } from './arguments.ts'
 import { exitSoon } from './exit-soon.ts'
-import { configNames, findConfig, noConfig } from './find-config.ts'
+import { configNames, findConfig, namedConfig, noConfig } from './find-config.ts'
 import { seconds, showProgress } from './progress.ts'
 import type { Terminal } from './terminal.ts'
 
@@ -16,7 +16,7 @@ const options = {
   config: {
     kind: 'text',
     value: 'FILE',
-    about: `the config (default: the first of ${configNames.join(', ')})`,
+    about: `the same as FILE: the config (default: the first of ${configNames.join(', ')})`,
   },
   host: { kind: 'text', value: 'HOST', about: 'where the data plane binds, whatever the config says' },
   port: {
@@ -34,7 +34,7 @@ const options = {
   },
 } as const
 
-const usage = `breakwater start [--config FILE]
+const usage = `breakwater start [FILE]
 
   Runs the gateway until SIGTERM or SIGINT; SIGHUP reads its config again, SIGUSR2 stops all faults.
 
@@ -45,13 +45,14 @@ const BANNER_MS = 10_000
 
 /** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
 export function start(args: readonly string[], out: Terminal, env: Env): Promise<number> {
-  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
-    const config = values.config ?? (await findConfig(process.cwd()))
+  return runCommand(args, { usage, options }, out, async (values, positionals) => {
+    const named = namedConfig(values.config, positionals)
+    const config = named ?? (await findConfig(process.cwd()))
     if (config === undefined) {
       out.stderr(`breakwater: ${noConfig}`)
       return 1
     }
-    if (values.config === undefined) out.stderr(`breakwater: the config is ${config}`)
+    if (named === undefined) out.stderr(`breakwater: the config is ${config}`)
     return serve(config, values, out, env)
   })
 }

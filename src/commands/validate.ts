@@ -7,9 +7,9 @@ import type { Config } from '../config/schema/schema.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { plain } from '../telemetry/colours.ts'
-import { Misuse, optionLines, type Output, runCommand } from './arguments.ts'
+import { optionLines, type Output, runCommand } from './arguments.ts'
 import { controlAt } from './chaos/control.ts'
-import { configNames, findConfig, noConfig } from './find-config.ts'
+import { configNames, findConfig, namedConfig, noConfig } from './find-config.ts'
 
 const options = {
   config: { kind: 'text', value: 'FILE', about: 'the same' },
@@ -25,10 +25,8 @@ ${optionLines(options)}`
 
 /** `breakwater validate [FILE]`: checks a config and prints all that is wrong with it. Resolves to the exit code. */
 export function validate(args: readonly string[], out: Output, env: Env): Promise<number> {
-  return runCommand(args, { usage, options }, out, async (values, [named, ...rest]) => {
-    const [extra] = named !== undefined && values.config !== undefined ? [named] : rest
-    if (extra !== undefined) throw new Misuse(`one config at a time: what is "${extra}"?`)
-    const file = named ?? values.config ?? (await findConfig(process.cwd()))
+  return runCommand(args, { usage, options }, out, async (values, positionals) => {
+    const file = namedConfig(values.config, positionals) ?? (await findConfig(process.cwd()))
     if (file !== undefined) return check(file, out, env)
     out.stderr(`breakwater: ${noConfig}`)
     return 1

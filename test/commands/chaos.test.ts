@@ -213,11 +213,19 @@ test('a token that is missing or wrong is named as the reason', async (context) 
 })
 
 test('a port where nothing listens, or something else does, is told apart', async () => {
-  const other = createServer((_, response) => response.setHeader('connection', 'close').end('hello'))
+  let [status, text] = [200, 'hello']
+  const other = createServer((_, response) => {
+    response.writeHead(status, { connection: 'close' }).end(text)
+  })
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
   const control = `http://127.0.0.1:${(other.address() as { port: number }).port}`
   const foreign = await run(['status', '--control', control])
   assert.deepEqual([foreign.code, /does not answer as the control port/.test(foreign.stderr)], [1, true])
+  ;[status, text] = [404, '{"error":"no route GET /admin/chaos"}']
+  assert.match(
+    (await run(['status', '--control', control])).stderr,
+    /is not the control port .*\(--control URL\)/,
+  )
   other.closeAllConnections()
   await new Promise((resolve) => other.close(resolve))
   const nobody = await run(['status', '--control', control])

@@ -63,8 +63,9 @@ test('help comes before all else that is asked for', () => {
 })
 
 test('arguments that make no sense are named', () => {
-  for (const args of [[], ['list', 'all'], ['run'], ['play', 'one']])
+  for (const args of [[], ['list', 'all'], ['play', 'one']])
     assert.throws(() => readScenarioArguments(args), misuse(/^expected list, or run NAME$/), args.join(' '))
+  assert.throws(() => readScenarioArguments(['run']), misuse(/^NAME is missing/))
   assert.throws(() => readScenarioArguments(['run', 'one', '--loud']), misuse(/--loud/))
   assert.throws(
     () => readScenarioArguments(['run', 'one', '--control', '8081']),
