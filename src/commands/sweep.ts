@@ -6,6 +6,7 @@ import { Misuse, optionLines, type Output, runCommand, UnusableInput, type Value
 import { showProgress } from './progress.ts'
 import { choiceOf, policyOptions } from './simulated/inputs.ts'
 import { cellOf, percentage, sweepPage } from './simulated/sweep-page.ts'
+import { numbered } from '../units/numbered.ts'
 
 const formats = ['table', 'json', 'csv', 'html'] as const
 
@@ -108,7 +109,7 @@ function* written(cells: readonly SweepCell[], options: SweepOptions, format: st
 /** One table for the prediction and one for each of the policies: a line for each rate, a column for each fan-out. */
 export function* tables(cells: readonly SweepCell[], options: SweepOptions): Generator<string> {
   const { rates, fanOuts, tasks, seeds, choices } = options
-  yield `share of ${tasks} tasks that meet a failure, by errors (lines) and calls a task (columns); mean of ${seeds} seeds, ± sd where they differ`
+  yield `share of ${numbered(tasks, 'task')} with a failure, by errors (lines) and calls a task (columns); mean of ${numbered(seeds, 'seed')}, ± sd where they differ`
   const table = (show: (cell: SweepCell) => string, policies: string): string[] => [
     lineOf('', fanOuts.map(String)),
     ...rates.map((rate) =>
@@ -121,7 +122,7 @@ export function* tables(cells: readonly SweepCell[], options: SweepOptions): Gen
   yield '\npredicted: 1 - (1 - rate)^calls'
   yield* table(({ predicted }) => predicted.toFixed(3), choices[0]!.name)
   const measured = ({ measured: mean, sd }: SweepCell) =>
-    sd === 0 ? mean.toFixed(3) : `${mean.toFixed(3)} ± ${sd.toFixed(3)}`
+    sd === null || sd === 0 ? mean.toFixed(3) : `${mean.toFixed(3)} ± ${sd.toFixed(3)}`
   const told = new Map<string, string[]>()
   for (const { name } of choices) {
     const text = table(measured, name).join('\n')

@@ -27,7 +27,7 @@ export interface SweepCell {
   readonly predicted: number
   /** The mean over all seeds, and the standard deviation between them; 0 of one seed. */
   readonly measured: number
-  readonly sd: number
+  readonly sd: number | null
 }
 
 /** Measures every cell, policies by policies; hears of each when it is done. */
@@ -53,7 +53,7 @@ export async function sweep(
           policies: choice.name,
           predicted: rounded(predictedRadius(rate, fanOut)),
           measured: rounded(mean(radii)),
-          sd: rounded(deviation(radii)),
+          sd: seeds < 2 ? null : rounded(deviation(radii)),
         }
         cells.push(cell)
         onCell(cell)

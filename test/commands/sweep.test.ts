@@ -70,3 +70,11 @@ test('lists that make no sense are refused in words', async () => {
     assert.match(result.errors, said)
   }
 })
+
+test('one run has no standard deviation, and is told in the singular', async () => {
+  const one = ['--seeds', '1', '--tasks', '1', '--rates', '0.02', '--fan-outs', '2', '--only', 'none']
+  assert.match((await run(...one)).text, /^share of 1 task with a failure, .*; mean of 1 seed, /)
+  assert.match((await run(...one, '--format', 'csv')).text, /^0\.02,2,none,0\.0396,[01],$/m)
+  const { cells } = JSON.parse((await run(...one, '--json')).text) as { cells: SweepCell[] }
+  assert.equal(cells[0]?.sd, null)
+})

@@ -2,6 +2,7 @@ import { markup, type Markup } from '../../experiments/html/markup.ts'
 import { blockMarkup, pageOf } from '../../experiments/html/page.ts'
 import type { SweepCell, SweepOptions } from '../../sim/sweep.ts'
 import { curves, heatMap } from './pictures.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** A ratio in percent, with no more digits than it has. */
 export const percentage = (rate: number): string => `${Number((rate * 100).toPrecision(6))} %`
@@ -45,7 +46,7 @@ export function radiusCurves(
       return {
         name: `${percentage(rate)} errors`,
         points: found.map(({ fanOut, measured, sd }) => {
-          return { x: fanOut, y: measured, low: measured - sd, high: measured + sd }
+          return { x: fanOut, y: measured, low: measured - (sd ?? 0), high: measured + (sd ?? 0) }
         }),
         dashed: found.map(({ fanOut, predicted }) => ({ x: fanOut, y: predicted })),
       }
@@ -65,13 +66,13 @@ export function sweepPage(cells: readonly SweepCell[], options: SweepOptions): s
     String(fanOut),
     predicted.toFixed(3),
     measured.toFixed(3),
-    sd.toFixed(3),
+    sd?.toFixed(3) ?? '–',
   ])
   return pageOf({
     title: 'Blast radius',
     charts: undefined,
     body: markup`<h1><b>Blast radius</b>: share of the tasks that meet a failure</h1>
-<p>${tasks} tasks in each run, ${seeds} runs of each cell (seeds ${seed} to ${seed + seeds - 1}), simulated. Bands: one standard
+<p>${numbered(tasks, 'task')} in each run, ${numbered(seeds, 'run')} of each cell (seeds ${seed} to ${seed + seeds - 1}), simulated. Bands: one standard
 deviation between runs. Dashed: 1 − (1 − rate)^calls, which holds if failures are independent and nobody tries again.</p>
 ${choices.map(({ name }) => section(name))}
 <h2>All cells</h2>

@@ -103,7 +103,7 @@ export const correlated: Study = {
         radii,
         radius: mean(radii),
         se: isConstant(radii) ? NaN : standardError(radii),
-        sd: deviation(radii),
+        sd: radii.length < 2 ? NaN : deviation(radii),
         lockIn: mean(radii.map((radius) => (radius > LOCKED_IN ? 1 : 0))),
         p95: quantile(radii, 0.95),
         max: Math.max(...radii),
