@@ -30,6 +30,7 @@ import {
   validate,
   verify,
 } from './experiment/guarded.ts'
+import { numbered } from '../units/numbered.ts'
 
 const format = {
   format: {
@@ -84,7 +85,7 @@ const rowOf = ({ name, state, endedAt, arms, metric, verdict }: Shown) => [
   minuteOf(endedAt),
   armsIn(arms),
   metric,
-  verdict?.result ?? '-',
+  state === 'running' && verdict?.result === 'inconclusive' ? 'not decided yet' : (verdict?.result ?? '-'),
 ]
 
 const guardedRow = ({ name, state, endedAt, arms, reason }: ShownRun) => [
@@ -112,7 +113,9 @@ const stateLines = (shown: Shown | ShownRun): string[] =>
 function comparisonLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
   return [
     `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
-    ...Object.entries(arms).map(([arm, { set, units }]) => `${arm}: policy set ${set}, ${units} units`),
+    ...Object.entries(arms).map(
+      ([arm, { set, units }]) => `${arm}: policy set ${set}, ${numbered(units, 'unit')}`,
+    ),
     `decided by ${metric}`,
     ...(verdict === undefined ? [] : [verdict.sentence]),
   ]

@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict'
+import { createServer } from 'node:http'
+import { type AddressInfo } from 'node:net'
+import { test, type TestContext } from 'node:test'
+import { experiment } from '../../src/commands/experiment.ts'
+
+/** Lists one comparison whose verdict is `inconclusive`, and shows its status. */
+async function told(t: TestContext, state: 'running' | 'ended') {
+  const shown = {
+    kind: 'comparison',
+    name: 'one',
+    state,
+    arms: { control: { set: 'default', units: 1 }, treatment: { set: 'other', units: 2 } },
+    metric: 'tcsr',
+    verdict: { result: 'inconclusive', sentence: 'a sentence' },
+  }
+  const server = createServer(({ url }, response) => {
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify(url === '/admin/experiments' ? { experiments: [shown] } : shown))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  const control = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const said: string[] = []
+  const out = { stdout: (line: string) => said.push(line), stderr: (line: string) => said.push(line) }
+  for (const args of [['list'], ['status', 'one']])
+    await experiment([...args, '--control', control, '--token', 'any'], out, {})
+  return said.join('\n')
+}
+
+test('a comparison that goes on is not decided yet; one that has ended has its verdict', async (t) => {
+  const running = await told(t, 'running')
+  assert.match(running, /^one +running .* tcsr +not decided yet$/m)
+  assert.match(running, /^control: policy set default, 1 unit$/m)
+  assert.match(running, /^treatment: policy set other, 2 units$/m)
+  assert.match(await told(t, 'ended'), /^one +ended .* tcsr +inconclusive$/m)
+})
