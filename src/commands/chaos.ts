@@ -32,6 +32,7 @@ import { inject } from './chaos/inject.ts'
 import { replay } from './chaos/replay.ts'
 import { verify } from './chaos/verify.ts'
 import { table } from './chaos/table.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** How `breakwater chaos` is used; each option is told with the commands that have it, unless all do. */
 export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
@@ -67,7 +68,8 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
   ]
   if (refusal !== undefined) lines.push(`"chaos arm" would be refused: ${refusal.replace(/^refused: /, '')}`)
   if (leaseRemainingMs !== undefined) lines.push(`ends in ${left(leaseRemainingMs)} unless it is renewed`)
-  if (engineErrors > 0) lines.push(`the engine failed ${engineErrors} times: this run is not valid`)
+  if (engineErrors > 0)
+    lines.push(`the engine failed ${numbered(engineErrors, 'time')}: this run is not valid`)
   if (status.faults.length === 0) return [...lines, 'no faults']
   const head = ['FAULT', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
   const counts = ['DECIDED', 'HITS', 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
@@ -89,7 +91,7 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
   const notes = status.faults.flatMap(({ name, overflow, notReached, config }) => [
     ...(overflow > 0
       ? [
-          `${printable(name)} left out ${overflow} calls, because it held as many as maxConcurrent allows (${config.maxConcurrent})`,
+          `${printable(name)} left out ${numbered(overflow, 'call')}, because it held as many as maxConcurrent allows (${config.maxConcurrent})`,
         ]
       : []),
     ...(notReached > 0

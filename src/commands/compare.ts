@@ -29,6 +29,7 @@ import {
 } from './compare/workload.ts'
 import { showProgress } from './progress.ts'
 import { onSignals } from './wrap/signals.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** Exit codes: what could not run, and what ran and proves nothing. */
 const FAILED = 1
@@ -302,12 +303,14 @@ async function playPairs(
     over.abort('over')
     await following
     await follow()
-    if (stop.aborted) flaws.push(`it was stopped after ${twins.length} of ${tasks} pairs`)
+    if (stop.aborted) flaws.push(`it was stopped after ${twins.length} of ${numbered(tasks, 'pair')}`)
     const after = await stateOf(control)
     const ended = before.names.filter((name) => !after.names.includes(name))
     if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
     if (after.engineErrors > before.engineErrors)
-      flaws.push(`the engine of the faults failed ${after.engineErrors - before.engineErrors} times`)
+      flaws.push(
+        `the engine of the faults failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`,
+      )
     return { twins, names: before.names, flaws, startedAt: began.wall, ranMs: clock.now() - began.now }
   } finally {
     over.abort('over')
@@ -409,7 +412,9 @@ function withAttempts(
     return { task, kind, control: twin('control'), treatment: twin('treatment') }
   })
   if (differing > 0)
-    flaws.push(`of ${differing} tasks the gateway counted other calls in their arm than their agents made`)
+    flaws.push(
+      `of ${numbered(differing, 'task')} the gateway counted other calls in their arm than their agents made`,
+    )
   return pairs
 }
 

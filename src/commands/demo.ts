@@ -11,6 +11,7 @@ import type { Fault } from '../chaos/plan/common.ts'
 import { optionLines, type Output, runCommand, UnusableInput, type Values } from './arguments.ts'
 import { liveOptions } from './demo/options.ts'
 import { choiceOf, idleIn, planOf, policyOptions } from './simulated/inputs.ts'
+import { numbered } from '../units/numbered.ts'
 
 const options = {
   tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '200', about: 'tasks of the agent' },
@@ -128,5 +129,5 @@ function* textOf({ predicted, rows }: DemoResult, values: Values<typeof options>
     ]
     yield `${(labels[policies] ?? policies).padEnd(16)}${numbers.join('  ')}`
   }
-  yield `(${tasks} tasks of ${fanOut} calls, simulated, seed ${seed})`
+  yield `(${numbered(tasks, 'task')} of ${numbered(fanOut, 'call')}, simulated, seed ${seed})`
 }

@@ -229,7 +229,10 @@ export class Experiments {
       .flatMap((run) => armNames([run.experiment]))
       .reduce((sum, arm) => sum + (this.#underWay.get(arm) ?? 0), 0)
     if (left > 0)
-      return { ok: false, why: `${left} calls of an earlier run are under way: try again when they are over` }
+      return {
+        ok: false,
+        why: `calls of an earlier run are under way (${left}): try again when they are over`,
+      }
     this.#started.add(name)
     try {
       this.#parts.refresh()

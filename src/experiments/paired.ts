@@ -7,6 +7,7 @@ import { newcombePairedInterval, type PairCounts } from './statistics/proportion
 import { differenceInWords, pInWords, sizeInWords } from './statistics/sentences.ts'
 import type { Interval } from './statistics/unit-estimates.ts'
 import type { VerdictResult } from './statistics/verdict.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** What is known of a task in one arm. */
 export interface Twin {
@@ -115,7 +116,7 @@ function verdictOf(
 ): Pick<Comparison, 'result' | 'sentence'> {
   const metric = metricOf('task_success')
   if (pairs === 0) return { result: 'invalid', sentence: 'invalid: no pair was played to its end' }
-  const found = differenceInWords(metric, difference, ALPHA, `${pairs} pairs, ${pInWords(p)}`)
+  const found = differenceInWords(metric, difference, ALPHA, `${numbered(pairs, 'pair')}, ${pInWords(p)}`)
   if (flaws.length > 0) return { result: 'invalid', sentence: `invalid: ${flaws[0]}; ${treatment}: ${found}` }
   const { low, high } = difference
   // The interval and the test go by different approximations: both have to agree.

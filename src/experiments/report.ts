@@ -19,6 +19,7 @@ import { holm, pOf, sampleRatioSequence } from './statistics/significance.ts'
 import { sizeInWords } from './statistics/sentences.ts'
 import { type Interval, type UnitEstimate, welchInterval } from './statistics/unit-estimates.ts'
 import type { Verdict } from './statistics/verdict.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** A setting in which arms differ: what each of them has, as a config writes it (`2s`); undefined where it has none. */
 export interface SettingDifference {
@@ -385,7 +386,7 @@ function nextOf(
     return 'Quantiles are judged at the end only: more units make their interval narrower.'
   const [c, t] = [estimateOf(metric, control), estimateOf(metric, treatment)]
   const inWords = (size: number) => sizeInWords(metricOf(metric), size)
-  if (c.units < 2 || t.units < 2) return `Each arm needs ${minimumUnits} units.`
+  if (c.units < 2 || t.units < 2) return `Each arm needs ${numbered(minimumUnits, 'unit')}.`
   const names = {
     control: armInWords(experiment, controlOf(experiment)),
     treatment: armInWords(experiment, decided),
@@ -398,7 +399,7 @@ function nextOf(
   const found = detectableIn(metric, c, t, wanted)
   const there = `With the ${c.units} and ${t.units} that there are, ${found === undefined ? 'none would be' : `one of ${inWords(found)} is`} found as surely.`
   const needed = minimumEffect === 0 ? undefined : neededIn(metric, c, t, minimumEffect, wanted)
-  if (needed === undefined) return `Each arm needs ${minimumUnits} units.`
+  if (needed === undefined) return `Each arm needs ${numbered(minimumUnits, 'unit')}.`
   return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment}, looked at once, and about twice as many with looks all along. ${there}`
 }
 

@@ -12,6 +12,7 @@ import {
 import { isObject } from '../protocol/jsonrpc.ts'
 import type { Overlong } from '../protocol/overlong.ts'
 import { readLines } from '../upstreams/stdio/lines.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** Why a file cannot be played again, in words. */
 export class RecordingError extends Error {}
@@ -150,16 +151,20 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
     const read = `${calls.length} ${calls.length === 1 ? 'call was' : 'calls were'} read`
     if (more.length === 0)
       notes.push(`${file}: line ${first} ${isCut ? 'is cut off' : 'holds no call'}: ${read}`)
-    else notes.push(`${file}: ${damaged.length} lines hold no call, the first is line ${first}: ${read}`)
+    else
+      notes.push(
+        `${file}: ${numbered(damaged.length, 'line')} without a call, the first is line ${first}: ${read}`,
+      )
   }
   const inArms = calls.filter(({ arm }) => arm !== undefined).length
-  if (inArms > 0) notes.push(`${inArms} calls ran in arms of experiments, under policies of these`)
+  if (inArms > 0)
+    notes.push(`${numbered(inArms, 'call')} ran in arms of experiments, under policies of these`)
   const stored = calls.filter(({ attempts, result }) => attempts.length === 0 && result === 'returned').length
   if (stored > 0)
     notes.push(
       `${stored} ${stored === 1 ? 'call was' : 'calls were'} answered without an attempt, such as by an idempotency key, which is not recorded: here ${stored === 1 ? 'it is' : 'they are'} tried`,
     )
   const cut = calls.filter(({ moreAttempts }) => moreAttempts !== undefined).length
-  if (cut > 0) notes.push(`of ${cut} calls not all attempts were recorded`)
+  if (cut > 0) notes.push(`of ${numbered(cut, 'call')} not all attempts were recorded`)
   return notes
 }

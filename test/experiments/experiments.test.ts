@@ -250,7 +250,7 @@ test('a run begins with nothing of the one before it, and not before the calls o
   const before = forgotten.length
   assert.deepEqual(experiments.start('one'), {
     ok: false,
-    why: '1 calls of an earlier run are under way: try again when they are over',
+    why: 'calls of an earlier run are under way (1): try again when they are over',
   })
   underWay.end()
   assert.deepEqual(experiments.start('one'), { ok: true })

@@ -16,6 +16,7 @@ import { printablePainted } from '../../telemetry/printable.ts'
 import { Misuse } from '../arguments.ts'
 import { type Command, type Given, paintOf, textOf } from './command.ts'
 import { table } from './table.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** Most differences that are printed one by one. */
 const MAX_PRINTED = 50
@@ -83,7 +84,9 @@ function told(
 ): string[] {
   const dropped = lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0)
   const chain = isChecked ? 'the chain is whole' : 'the chain is not checked (there is no key)'
-  const said = [`${lines.length} lines, ${chain}; ${same} of ${decisions} decisions come out the same`]
+  const said = [
+    `${numbered(lines.length, 'line')}, ${chain}; ${same} of ${decisions} decisions come out the same`,
+  ]
   if (dropped > 0)
     said.push(`${dropped} entries were never written: there were too many, or the disk refused`)
   if (differing.length === 0) return said

@@ -3,6 +3,7 @@ import type { Paint } from '../../telemetry/colours.ts'
 import { seconds } from '../progress.ts'
 import type { Tally } from './load.ts'
 import { type FaultCount, fates, type Gates, type Reading, totalOf } from './reading.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** One part of the run, from its beginning to now. */
 export interface PhaseView {
@@ -132,7 +133,7 @@ export function line({ title, elapsedMs, phases, reading, gates }: View): string
   const { ofServers, ofAgents } = now?.reading ?? reading
   return [
     `${seconds(elapsedMs)} ${title}`,
-    `${reading.calls} calls, ${reading.calls - reading.answered} errors`,
+    `${numbered(reading.calls, 'call')}, ${numbered(reading.calls - reading.answered, 'error')}`,
     `ETA ${now?.name ?? ''}: servers ${percent(etaOf(ofServers))}, agents ${percent(etaOf(ofAgents))}`,
     `tasks ${reading.succeeded} / ${reading.succeeded + reading.failed}`,
     `${open} gates open`,

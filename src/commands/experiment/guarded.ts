@@ -17,6 +17,7 @@ import { ask, type Command, type Given, textOf } from '../chaos/command.ts'
 import { table } from '../chaos/table.ts'
 import { seconds } from '../progress.ts'
 import { readExperiment } from './file.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** A guarded run, as `/admin/experiments` shows it. */
 export type ShownRun = ReturnType<typeof guardedInShort>
@@ -66,7 +67,7 @@ export const validate: Command = {
     }
     const { name, stages, gate } = read.spec
     out.stdout(
-      `${file}: experiment ${name}, ${stages.length} stages, ${gate.rollbackOn.length} rules of its gate`,
+      `${file}: experiment ${name}, ${numbered(stages.length, 'stage')}, ${numbered(gate.rollbackOn.length, 'rule')} of its gate`,
     )
     return 0
   },
@@ -96,7 +97,7 @@ function planLines(plan: Plan, width: number): string[] {
   const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
   const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
   return [
-    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; ${completedBefore} runs of its shape were completed`}`,
+    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; completed of its shape: ${numbered(completedBefore, 'run')}`}`,
     ...table(['TARGET', 'TOOLS', 'HIT BY FAULTS'], servers, width),
     ...stages.map(
       ({ share, duration, isSkipped }, at) =>
@@ -171,7 +172,9 @@ export const verify: Command = {
         problems.map(({ file, why }) => `${file} ${why}`),
       )
     else
-      out.stdout(`the journal is whole: ${runs} runs${open === 0 ? '' : `, and ${open} that are not over`}`)
+      out.stdout(
+        `the journal is whole: ${numbered(runs, 'run')}${open === 0 ? '' : `, and ${open} that are not over`}`,
+      )
     return problems.length === 0 ? 0 : 1
   },
 }
@@ -282,7 +285,8 @@ function progressLine(shown: ShownRun, width: number): string {
   const done = Math.min(1, elapsedMs / lengthMs)
   const filled = Math.round(done * BAR)
   const arms = Object.entries(latest?.arms ?? {}).map(
-    ([arm, { calls, failed }]) => `${arm} ${calls} calls${failed > 0 ? `, ${failed} failed` : ''}`,
+    ([arm, { calls, failed }]) =>
+      `${arm} ${numbered(calls, 'call')}${failed > 0 ? `, ${failed} failed` : ''}`,
   )
   const line = `[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[placeOf(shown), ...arms].join('  ')}`
   return printable(line).slice(0, width)

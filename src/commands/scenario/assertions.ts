@@ -12,6 +12,7 @@ import {
   type ShareRange,
   successShare,
 } from './evidence.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** What came of an assertion. `undecided`: it might have been decided; `skipped`: there is nothing that it is about. */
 export interface Judged {
@@ -120,7 +121,7 @@ function breakerAssertions(written: WrittenAssertions['breaker']): Assertion[] {
     const { withinCalls, within, notBefore } = opens
     if (withinCalls !== undefined)
       found.push({
-        name: `breaker opens within ${withinCalls} calls of a tool`,
+        name: `breaker opens within ${numbered(withinCalls, 'call')} of a tool`,
         judge: (evidence) => openedWithin(evidence, withinCalls),
       })
     const first = (name: string, isMet: (at: number) => boolean): Assertion => ({
@@ -160,7 +161,8 @@ function openedWithin(evidence: Evidence, most: number): Judged {
     return passIf(false, `${missing.tool} is not stopped after ${callsOf(evidence, missing.tool)} calls`)
   const opened = all.filter(({ at }) => at !== undefined)
   const last = opened.toSorted((a, b) => b.calls - a.calls)[0]
-  if (last === undefined) return undecided(`not decided: no tool was called more than ${most} times`)
+  if (last === undefined)
+    return undecided(`not decided: no tool was called more than ${numbered(most, 'time')}`)
   return passIf(last.calls <= most, `${last.calls} (${last.tool})`)
 }
 
@@ -246,7 +248,7 @@ function errorAssertions(written: WrittenAssertions['errors']): Assertion[] {
     }
     return judge(seen)
   }
-  const times = (seen: ReadonlyMap<string, number>, name: string) => `${seen.get(name) ?? 0} times`
+  const times = (seen: ReadonlyMap<string, number>, name: string) => numbered(seen.get(name) ?? 0, 'time')
   return [
     ...must.map((name) => ({
       name: `agents see ${name}`,

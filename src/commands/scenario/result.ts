@@ -8,6 +8,7 @@ import type { ChaosState } from './gateway.ts'
 import type { Scenario } from './library.ts'
 import { type Injected, type ScenarioRun, withoutEffect } from './run.ts'
 import type { TrafficReport } from './traffic.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** An assertion, and what came of it. */
 export interface Checked extends Judged {
@@ -78,7 +79,8 @@ export function introduce(
   { server, durationMs, rate }: { server: string; durationMs: Millis; rate: number | undefined },
   out: Output,
 ): void {
-  const calls = rate === undefined ? 'with the calls of others' : `with ${rate} calls a second of its own`
+  const calls =
+    rate === undefined ? 'with the calls of others' : `with ${numbered(rate, 'call')} a second of its own`
   out.stdout(`${name}: ${description}`)
   out.stdout(
     `Faults for ${formatDuration(durationMs)} at ${server}, ${calls}.${expect.length > 0 ? ' What to expect:' : ''}`,
@@ -101,11 +103,13 @@ export function report(result: Result, out: Output): void {
       counts === undefined ? `${name} (${id}): nothing is known` : faultLine({ ...counts, name }, width),
     )
     if (counts !== undefined && counts.hits > 0 && counts.concurrent > 0)
-      out.stdout(`${' '.repeat(width)}  ${counts.concurrent} calls were still held when it was cleared`)
+      out.stdout(
+        `${' '.repeat(width)}  still held when it was cleared: ${numbered(counts.concurrent, 'call')}`,
+      )
   }
   if (traffic !== undefined && traffic.calls > 0) {
     const endings = Object.entries(traffic.endings).map(([word, count]) => `${word} ${count}`)
-    out.stdout(`${traffic.calls} calls were made: ${endings.join(', ')}`)
+    out.stdout(`${numbered(traffic.calls, 'call')} made: ${endings.join(', ')}`)
   }
   for (const { verdict, name, measured } of checks) {
     const word = verdict === 'fail' ? paint('bad', words.fail) : words[verdict]
@@ -124,7 +128,9 @@ function summaryOf(result: Result): string {
   )
   const { checks } = result
   const of =
-    checks.length === 0 ? '' : `, ${count('pass')} of ${checks.length} assertions hold${rest.join('')}`
+    checks.length === 0
+      ? ''
+      : `, ${count('pass')} of ${numbered(checks.length, 'assertion')} hold${rest.join('')}`
   return `${result.scenario}: ${statusOf(result)}${of}`
 }
 

@@ -15,6 +15,7 @@ import {
 } from './evidence.ts'
 import { type ChaosState, ControlError, type FaultCounts, type Faults } from './gateway.ts'
 import { type Aim, aimed, faultsEnd, type Scenario } from './library.ts'
+import { numbered } from '../../units/numbered.ts'
 
 export interface RunOptions extends Aim {
   readonly durationMs: Millis
@@ -153,7 +154,7 @@ export async function runScenario(
   // Nothing more is asked of a run that is invalid already: the gateway may not answer at all.
   const after = stop.aborted ? before : await gateway.state()
   if (after.engineErrors > before.engineErrors)
-    flaws.push(`the engine failed ${after.engineErrors - before.engineErrors} times`)
+    flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
   if (!stop.aborted) flaws.push(...without(faults, after.mode))
   // The run shows something all the same: of the others.
   if (flaws.length === 0)
@@ -188,7 +189,7 @@ const MAX_NAMED = 4
 
 function leftOut(unfit: readonly string[]): string {
   const more = unfit.length > MAX_NAMED ? ', …' : ''
-  return `not called, as they give no good answer to made-up arguments: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${unfit.length} tools)`
+  return `not called, as they give no good answer to made-up arguments: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${numbered(unfit.length, 'tool')})`
 }
 
 async function injectAll(
@@ -366,7 +367,7 @@ export function withoutEffect(faults: readonly Injected[]): string | undefined {
       delayed + surfaced + escaped + resent + rejections + concurrent,
   )
   if (masked === 0 || effects > 0) return undefined
-  return `the faults hit ${masked} calls and changed neither the outcome nor the time of any`
+  return `the faults hit ${numbered(masked, 'call')} and changed neither the outcome nor the time of any`
 }
 
 const summing = (faults: readonly Injected[]) => (count: (counts: FaultCounts) => number) =>
@@ -394,8 +395,8 @@ function without(faults: readonly Injected[], mode: string): string[] {
   const unfit = sum(({ notApplicable }) => notApplicable)
   if (unfit > 0)
     return [
-      `nothing was injected: in ${unfit} of ${decided} calls that matched there was nothing for the fault to do, such as no text that is long enough`,
+      `nothing was injected: in ${unfit} of ${numbered(decided, 'call')} that matched there was nothing for the fault to do, such as no text that is long enough`,
     ]
   const reasons = 'none was drawn while the faults were active, or the tools may write (--allow-writes)'
-  return [`nothing was injected into ${decided} calls that matched: ${reasons}`]
+  return [`nothing was injected into ${numbered(decided, 'call')} that matched: ${reasons}`]
 }

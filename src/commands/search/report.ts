@@ -6,6 +6,7 @@ import type { SearchResult } from '../../sim/search/search.ts'
 import { type Measured, OUTAGE, type Slo, slis } from '../../sim/search/slo.ts'
 import { meanInWords } from '../../sim/statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** The rule by which a plan is reported, in words. */
 const RULE = `a finding: the mean of its runs lies beyond the SLO by more than its standard error, and is no outage (${OUTAGE + 1} times what the SLO allows), under each of three sets of seeds; its figure is of the third, which is used once, after shrinking`
@@ -27,7 +28,7 @@ export function inText(result: SearchResult, slo: Slo): string {
     `SLO ${objective(slo)}; without faults ${valueOf(slo, baseline.mean)}`,
     findings.length === 0 ? 'No plan violates it by a little.' : found.join('\n'),
     '',
-    `${evaluated} plans: ${Object.entries(counts)
+    `${numbered(evaluated, 'plan')}: ${Object.entries(counts)
       .map(([name, count]) => `${count} ${name}`)
       .join(', ')}; ${cacheHits} came up again`,
     `${refuted} that violated in the search did not in the check, ${unconfirmed} shrunk forms were not confirmed under the third set of seeds, ${alike} were like what was found already`,

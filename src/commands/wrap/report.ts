@@ -1,6 +1,7 @@
 import type { FaultStatus, Status } from '../../chaos/control/status.ts'
 import { roundedDuration } from '../../units/duration.ts'
 import type { Output } from '../arguments.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** Counts of a fault that say what it did, and what became of it. */
 export type Counted = Pick<
@@ -52,8 +53,8 @@ export function reportFaults(
     const hint = config.allowWrites
       ? ''
       : '; tools that are not known to be read-only are hit only with allowWrites: true'
-    out.stderr(`breakwater: warning: ${name} hit none of ${decided} calls${hint}`)
+    out.stderr(`breakwater: warning: ${name} hit none of ${numbered(decided, 'call')}${hint}`)
   }
   if (engineErrors > 0)
-    out.stderr(`breakwater: warning: the engine failed ${engineErrors} times: not a valid test`)
+    out.stderr(`breakwater: warning: the engine failed ${numbered(engineErrors, 'time')}: not a valid test`)
 }

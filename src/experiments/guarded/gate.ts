@@ -2,6 +2,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
 import type { Figures } from './meter.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** What ends a run: a metric of an arm, or of the difference between the arms, above a number for some time. */
 export interface Rule {
@@ -103,5 +104,5 @@ export class Gate {
 export function breachInWords({ rule, value, calls }: Breach): string {
   const { unit } = subjects[rule.metric]
   const whose = rule.of === 'difference' ? 'treatment minus control' : rule.of
-  return `${rule.metric} of ${whose} was ${valueInWords(unit, value)} over ${calls} calls, above ${valueInWords(unit, rule.above)}`
+  return `${rule.metric} of ${whose} was ${valueInWords(unit, value)} over ${numbered(calls, 'call')}, above ${valueInWords(unit, rule.above)}`
 }

@@ -6,6 +6,7 @@ import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { isOver, type RunRecord } from './record.ts'
 import { isRunId, isRunRecord } from './record-shape.ts'
 import { makeFolder } from '../../units/folder.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** What the first run takes for the hash of the run before it. */
 const ROOT = '0'.repeat(64)
@@ -282,9 +283,9 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
       `it ${NO_HEAD.replace('is ', 'was ')}: there may have been more runs than the ${sealed.length} up to run ${last?.seq ?? 0}`,
     )
   } else if (head !== undefined && last !== undefined && last.seq > head.seq + 1) {
-    wrong(HEAD, `knows of ${head.seq} runs, and there is run ${last.seq}: it is an older one`)
+    wrong(HEAD, `knows of ${numbered(head.seq, 'run')}, and there is run ${last.seq}: it is an older one`)
     damage.push(
-      `it was an older one, of ${head.seq} runs: there may have been more than the ${last.seq} that there were`,
+      `it was an older one, of ${numbered(head.seq, 'run')}: there may have been more than the ${last.seq} that there were`,
     )
   }
   const gone = await goneIn(folder, head?.open ?? [], sealed)

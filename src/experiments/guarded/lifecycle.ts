@@ -17,6 +17,7 @@ import {
 } from './record.ts'
 import { Samples } from './samples.ts'
 import { claimsDuring, type EndState } from './spec.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** What a stage puts into force. */
 export interface StageOrder {
@@ -271,7 +272,10 @@ export class Lifecycle {
     if (figures.calls === 0)
       return this.#giveUp('invalid', 'no call to the targets ended in the baseline: is there any traffic?')
     if (figures.calls < minimum)
-      return this.#giveUp('inconclusive', `the baseline has ${figures.calls} calls and needs ${minimum}`)
+      return this.#giveUp(
+        'inconclusive',
+        `the baseline has ${numbered(figures.calls, 'call')} and needs ${minimum}`,
+      )
     if (allHold(before) !== true)
       return this.#giveUp(
         'failed',
@@ -297,7 +301,7 @@ export class Lifecycle {
     }
     this.#gate = new Gate({ rules, minimum: spec.gate.minimum })
     this.#change({ rules })
-    this.#decide('steady state', `it holds over ${figures.calls} calls`)
+    this.#decide('steady state', `it holds over ${numbered(figures.calls, 'call')}`)
     for (const rule of rules.filter(({ learned }) => learned !== undefined))
       this.#decide('learned', ruleInWords(rule))
     this.#enter(firstStage, now)
@@ -353,7 +357,7 @@ export class Lifecycle {
     if (engineErrors > 0)
       return this.#leave({
         state: 'invalid',
-        reason: `the engine of the faults failed ${engineErrors} times`,
+        reason: `the engine of the faults failed ${numbered(engineErrors, 'time')}`,
       })
     const arms = { control: meter.over('control', over), treatment: meter.over('treatment', over) }
     const breach = this.#gate?.look(now, arms)
@@ -380,7 +384,7 @@ export class Lifecycle {
     if (treated < minimum)
       return this.#leave({
         state: 'inconclusive',
-        reason: `the treatment had ${treated} calls in stage ${stage + 1}, and the gate needs ${minimum}`,
+        reason: `the treatment had ${numbered(treated, 'call')} in stage ${stage + 1}, and the gate needs ${minimum}`,
       })
     const [blind] = this.#gate?.unmeasuredSince(this.#phaseAt) ?? []
     if (blind !== undefined)
@@ -468,7 +472,7 @@ export class Lifecycle {
     const injected = faults.reduce((sum, fault) => sum + fault.injected, 0)
     if (spec.faults.length > 0 && injected === 0) {
       const decided = faults.reduce((sum, fault) => sum + fault.decided, 0)
-      const why = decided === 0 ? 'no call matched' : `${decided} calls matched, and none was hit`
+      const why = decided === 0 ? 'no call matched' : `${numbered(decided, 'call')} matched, and none was hit`
       return { state: 'invalid', reason: `nothing was injected: ${why}` }
     }
     if (recovery?.steadyAfterMs === undefined) {

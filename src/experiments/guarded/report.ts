@@ -4,6 +4,7 @@ import { type Judged, valueInWords } from './claims.ts'
 import { breachInWords, ruleInWords } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { RunRecord } from './record.ts'
+import { numbered } from '../../units/numbered.ts'
 
 export interface RunSection {
   readonly title: string
@@ -64,7 +65,9 @@ function who(run: RunRecord): Block {
       `asked for by ${actor} at ${time(requestedAt)}`,
       approver === undefined ? 'approved by nobody: it needs no approval' : `approved by ${approver}`,
       `ran from ${time(beganAt)} to ${time(endedAt)}`,
-      ...(firstStage > 0 ? [`the first ${firstStage} stages were skipped, by leave of ${approver}`] : []),
+      ...(firstStage > 0
+        ? [`stages before stage ${firstStage + 1} were skipped, by leave of ${approver}`]
+        : []),
     ],
   }
 }
@@ -117,13 +120,13 @@ function faultBlocks({ spec, faults, engineErrors, rollback }: RunRecord): Block
     ...(rollback !== undefined && rollback.atMs === undefined
       ? ['These are the counts that were written down last, a few seconds before the gateway ended.']
       : []),
-    ...(engineErrors === 0 ? [] : [`The engine failed ${engineErrors} times.`]),
+    ...(engineErrors === 0 ? [] : [`The engine failed ${numbered(engineErrors, 'time')}.`]),
   ]
 }
 
 function gateBlocks(run: RunRecord): Block[] {
   const { rules, spec } = run
-  const measured = `Measured over ${formatDuration(spec.gate.over)}, from ${spec.gate.minimum} calls of an arm on.`
+  const measured = `Measured over ${formatDuration(spec.gate.over)}, from ${numbered(spec.gate.minimum, 'call')} of an arm on.`
   return [{ list: rules.map(ruleInWords) }, `${gateInWords(run)} ${measured}`]
 }
 

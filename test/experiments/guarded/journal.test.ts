@@ -234,11 +234,11 @@ test('a head that is older than the runs is damage, and kept in mind', async (t)
   for (const id of ['b', 'c', 'd']) await journal.write(run(id))
   await unlink(join(folder, 'run-000004.json'))
   await writeFile(join(folder, 'head.json'), old)
-  assert.deepEqual(await why(folder), ['head.json knows of 1 runs, and there is run 3: it is an older one'])
+  assert.deepEqual(await why(folder), ['head.json knows of 1 run, and there is run 3: it is an older one'])
   const again = await RunJournal.open(folder, key)
   await again.journal.write(run('e'))
   assert.deepEqual(await why(folder), [
-    'head.json keeps in mind: it was an older one, of 1 runs: there may have been more than the 3 that there were',
+    'head.json keeps in mind: it was an older one, of 1 run: there may have been more than the 3 that there were',
   ])
 })
 

@@ -153,7 +153,7 @@ test('an error of the engine makes a run invalid', async () => {
   await until('stage')
   rules.engineErrors = 1
   const run = await until('over')
-  assert.deepEqual([run.state, run.reason], ['invalid', 'the engine of the faults failed 1 times'])
+  assert.deepEqual([run.state, run.reason], ['invalid', 'the engine of the faults failed 1 time'])
 })
 
 test('a hypothesis that does not hold though the gate does is a deviation', async () => {
