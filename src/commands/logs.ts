@@ -194,11 +194,13 @@ function ofBreaker(breaker: Readonly<Record<string, unknown>>): Event[] {
   const { set, server, tool, replica, state, since, why, generation } = breaker
   // One that has never changed has nothing to tell.
   if (generation === 0) return []
+  // The gate of a server stands among its breakers, for all tools.
+  const what = tool === '*' ? 'gate' : `breaker of ${wordOf(tool, 'other requests')}`
   const entry = {
     time: since,
     level: state === 'open' ? 40 : 30,
     server,
-    msg: `breaker of ${wordOf(tool, 'other requests')} is ${String(state)}`,
+    msg: `${what} is ${String(state)}`,
     why,
   }
   return [{ key: ['breaker', set, server, tool, replica, generation, state].map(String).join(' '), entry }]

@@ -91,7 +91,7 @@ test('it asks for an endpoint, and for a port that is one', async () => {
   for (const [args, why] of [
     [[], /--upstream is missing/],
     [['--upstream', 'http://127.0.0.1:1/mcp', '--port', '70000'], /--port must be/],
-    [['--upstream', 'ftp://x'], /url: expected an http/],
+    [['--upstream', 'ftp://x'], /--upstream must be a URL/],
   ] as const) {
     const program = new Program([main, 'http', ...args])
     assert.notEqual((await program.ended).code, 0)

@@ -93,7 +93,7 @@ test('lines that hold no call are counted, and so are calls that the disk was to
   assert.deepEqual(notes, [
     '50 % of the tasks were recorded',
     `${file}: 3 calls are missing, because the disk was too slow`,
-    `${file}: 2 lines hold no call, the first is line 2: 2 calls were read`,
+    `${file}: 2 lines without a call, the first is line 2: 2 calls were read`,
   ])
 })
 
@@ -126,7 +126,7 @@ test('lines with numbers that no clock shows hold no call', async (t) => {
   const file = await setUp(t, [header(), ...wrong, call({ attempts }), call()])
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 1)
-  assert.deepEqual(notes, [`${file}: 6 lines hold no call, the first is line 2: 1 call was read`])
+  assert.deepEqual(notes, [`${file}: 6 lines without a call, the first is line 2: 1 call was read`])
 })
 
 test('what is no recording is refused, with words that say what it is', async (t) => {

@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto'
 import { type Chain, type Line, readChain } from './chain.ts'
 import { type Head, headPath, lostAfter, readHead, readKey, readOrNothing } from './head.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** Something that is wrong with a journal. */
 export interface JournalProblem {
@@ -146,7 +147,7 @@ function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalP
   const afterSeq = lines.findLast((entry) => 'seq' in entry)?.seq
   const why =
     hashes.length < line
-      ? `ends after line ${hashes.length}: ${line - hashes.length} lines are missing at its end`
+      ? `ends after line ${hashes.length}: ${numbered(line - hashes.length, 'line')} missing at its end`
       : `line ${line} is not the one that the head knows of: the file was exchanged`
   return [
     {

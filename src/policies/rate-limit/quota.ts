@@ -9,6 +9,7 @@ import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
 import { StatesBySettings } from '../state/states-by-settings.ts'
 import { bottleneckOn } from './clocked-bottleneck.ts'
+import { numbered } from '../../units/numbered.ts'
 
 /** How calls wait for what a server grants. */
 interface LineSettings {
@@ -224,7 +225,7 @@ function waitedInVain(quota: Quota, waitMs: Millis): Outcome {
 }
 
 function reject({ server, settings }: Quota, what: string, waitMs: Millis): Outcome {
-  const quota = `quota of ${settings.calls} calls in ${formatDuration(settings.per)} for ${server}`
+  const quota = `quota of ${numbered(settings.calls, 'call')} in ${formatDuration(settings.per)} for ${server}`
   const error = gatewayError('rate_limited', `${quota} ${what}`, {
     retryAfterMs: Math.max(1, Math.ceil(waitMs)),
   })

@@ -114,12 +114,12 @@ const damages: readonly Damage[] = [
   {
     title: 'the end of the newest file cut off',
     does: async ({ path, linesOf, put }) => put(path, (await linesOf(path)).slice(0, -1)),
-    told: /^chaos\.jsonl:\d ends after line \d: 1 lines are missing at its end/,
+    told: /^chaos\.jsonl:\d ends after line \d: 1 line missing at its end/,
   },
   {
     title: 'the same within a line',
     does: async ({ path }) => writeFile(path, (await readFile(path, 'utf8')).slice(0, -9)),
-    told: /^chaos\.jsonl:\d ends after line \d: 1 lines are missing at its end/,
+    told: /^chaos\.jsonl:\d ends after line \d: 1 line missing at its end/,
   },
   {
     title: 'the end of an older file cut off',

@@ -80,7 +80,7 @@ test('a run whose hypothesis holds goes through all stages and is completed', as
   assert.equal((await journalOf(folder)).length, 1)
   const verified = new Program([main, 'experiment', 'verify', '--state', join(folder, 'state')])
   assert.equal((await verified.ended).code, 0)
-  assert.match(verified.lines.join('\n'), /the journal is whole: 1 runs/)
+  assert.match(verified.lines.join('\n'), /the journal is whole: 1 run\b/)
 })
 
 test('the kill switch ends a run as aborted, and so does an operator', async () => {

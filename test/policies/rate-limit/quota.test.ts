@@ -116,7 +116,7 @@ test('a full line rejects, and tells when a turn would come', async () => {
   const waiting = send('b')
   const error = errorOf(await send('c'))
   assert.equal(error?.reason, 'rate_limited')
-  assert.equal(error?.message, 'quota of 1 calls in 50ms for search is used up (1 of 1 waiting)')
+  assert.equal(error?.message, 'quota of 1 call in 50ms for search is used up (1 of 1 waiting)')
   assert.ok((error?.retryAfterMs ?? 0) > 50)
   assert.equal(await waiting, answer)
 })
@@ -127,7 +127,7 @@ test('a call whose turn cannot come in time is told so at once', async () => {
   await send('a')
   await clock.advance(20_000)
   const error = errorOf(await send('b'))
-  assert.equal(error?.message, 'quota of 1 calls in 1m for search is used up for 40s')
+  assert.equal(error?.message, 'quota of 1 call in 1m for search is used up for 40s')
   assert.equal(error?.retryAfterMs, 40_000)
   await clock.advance(31_000)
   const hurried = await send('c', { deadline: { at: 58_000, reserveMs: undefined } })
@@ -175,7 +175,7 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
   await send('a')
   const waiting = send('b')
   await clock.advance(1_000)
-  const message = 'quota of 1 calls in 1s for search is used up (waited 1s)'
+  const message = 'quota of 1 call in 1s for search is used up (waited 1s)'
   assert.equal(errorOf(await waiting)?.message, message)
   assert.equal(started.length, 1)
   assert.equal(clock.pending, 0)
