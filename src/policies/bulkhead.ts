@@ -162,7 +162,7 @@ export class Pool {
   readonly #clock: Clock
   readonly #tools = new Tools()
   readonly #tenants = new Tenants()
-  readonly #queue = new WaitQueue(this.#tenants, (tool, tenant) => this.#hasSlot(tool, tenant))
+  readonly #queue = new WaitQueue(this.#tenants, (tool, tenant) => this.#mayStart(tool, tenant))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
   /** Looks after slots that are held for long. */
@@ -221,7 +221,7 @@ export class Pool {
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
     const tenant = this.#tenants.of(call.countsAs, call.countsAs !== call.tenant)
-    if (this.#hasSlot(tool, tenant)) return this.#start(call, tool, tenant, next)
+    if (this.#mayStart(tool, tenant)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))
     const since = this.#clock.now()
@@ -359,15 +359,21 @@ export class Pool {
     return new Promise((resolve) => (slot.settle = resolve))
   }
 
-  /** Without a `tenant`: whether a call that is half done may go on. */
-  #hasSlot(tool: ToolSlots, tenant?: Tenant): boolean {
+  #hasSlot(tool: ToolSlots): boolean {
+    return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
+  }
+
+  /** Whether a tenant may take one more slot; apart from `#hasSlot`, by which a call that is half done goes on. */
+  #mayStart(tool: ToolSlots, { overdue }: Tenant): boolean {
+    return this.#hasSlot(tool) && (overdue === 0 || this.#leavesEnough(tool))
+  }
+
+  /** Whether others find slots when a tenant whose calls hang takes one more. */
+  #leavesEnough(tool: ToolSlots): boolean {
     const { concurrent } = this.settings
-    const { running } = this
     const limit = this.limitOf(tool)
-    if (running >= concurrent || tool.holds.running >= limit) return false
-    if (tenant === undefined || tenant.overdue === 0) return true
     return (
-      concurrent - running > Math.floor(concurrent * LEFT_BY_HANGING) &&
+      concurrent - this.running > Math.floor(concurrent * LEFT_BY_HANGING) &&
       limit - tool.holds.running > Math.floor(limit * LEFT_BY_HANGING)
     )
   }
