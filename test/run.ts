@@ -180,7 +180,7 @@ function failedFiles(item: Item, { tests }: Ending): Item[] {
 async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
   const failed = new Map<Item, Ending>()
   const left = [...items]
-  // One half of the workers begins with files that wait, the other half with files that compute: so neither core is idle.
+  // Half of the workers take waiting files first, the other half computing files: neither core is idle.
   const worker = async (_: unknown, index: number) => {
     const next = () => (index % 2 === 0 ? left.shift() : left.pop())
     for (let item = next(); item !== undefined; item = next()) {

@@ -23,7 +23,7 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     const prometheus = await Prometheus.start(new URL(stage.control).host, folder)
     started(prometheus)
     const began = performance.now()
-    // Chance decides which calls fail in all attempts, so that a set answer stands in for them.
+    // Only a call that fails in all attempts gets the static answer, and chance decides which calls do.
     const tasks = await drive(stage, async (played) => played >= TASKS && (await hasPartial(stage)))
     await command(stage, '/admin/reload')
     await command(stage, '/admin/chaos/disarm')

@@ -6,8 +6,8 @@ import type { World } from './world.ts'
 export const tagged = (intent: string) => ({ 'dev.breakwater/intent': intent })
 
 /**
- * Plays tasks of agents one after the other, until `isEnough` of the number of tasks: each task meets another way to go well or wrong.
- * Returns that number.
+ * Plays tasks of agents one after the other until `isEnough` returns true for the number of played tasks. Tasks differ in how they go
+ * wrong. Returns the number of played tasks.
  */
 export async function drive(
   stage: World,

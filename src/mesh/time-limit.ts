@@ -14,13 +14,13 @@ export type Extension = 'silence' | 'longest'
 
 const PROGRESS = 'notifications/progress'
 
-/** The token under which the server may report progress; undefined where the agent has not asked for any. */
+/** The progress token of a call; undefined when its agent has asked for no progress. */
 function tokenOf({ message: { value } }: Call): unknown {
   const { params } = value as { readonly params?: { readonly _meta?: { readonly progressToken?: unknown } } }
   return params?._meta?.progressToken
 }
 
-/** Whether a message is progress under a token, which some servers send back as text. */
+/** Whether a message is progress under a token. Some servers send a number back as text. */
 function isProgress({ value }: Message, token: unknown): boolean {
   if (value.method !== PROGRESS) return false
   const { params } = value as { readonly params?: { readonly progressToken?: unknown } }
@@ -28,7 +28,7 @@ function isProgress({ value }: Message, token: unknown): boolean {
   return told === token || (typeof token === 'number' && told === String(token))
 }
 
-/** A channel that tells of progress under the token of its call which passes. */
+/** Returns a channel that calls `progressed` for each progress message under the call's token. */
 function watched(channel: Channel, token: unknown, progressed: () => void): Channel {
   return {
     open: () => channel.open(),

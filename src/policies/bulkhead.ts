@@ -97,7 +97,7 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
 
-/** Share of the slots that a tenant whose calls hang leaves to others: it would take all that is given back, for more calls that hang. */
+/** Share of the slots that a tenant with hanging calls leaves to others. Otherwise each freed slot would go to its next hanging call. */
 const LEFT_BY_HANGING = 1 / 8
 
 /** Most of such slots, in times of those that count. */
@@ -363,12 +363,12 @@ export class Pool {
     return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
   }
 
-  /** Whether a tenant may take one more slot; apart from `#hasSlot`, by which a call that is half done goes on. */
+  /** Whether a tenant may start one more call. Calls that resume after a question need only `#hasSlot`. */
   #mayStart(tool: ToolSlots, { overdue }: Tenant): boolean {
     return this.#hasSlot(tool) && (overdue === 0 || this.#leavesEnough(tool))
   }
 
-  /** Whether others find slots when a tenant whose calls hang takes one more. */
+  /** Whether others still find slots after a tenant with hanging calls has taken one more. */
   #leavesEnough(tool: ToolSlots): boolean {
     const { concurrent } = this.settings
     const limit = this.limitOf(tool)

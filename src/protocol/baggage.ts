@@ -39,7 +39,7 @@ function read(text: unknown, keys: ReadonlySet<string>, found: Map<string, strin
   if (typeof text !== 'string' || text.length > MOST_BYTES || Buffer.byteLength(text) > MOST_BYTES) return
   for (const entry of text.split(',')) {
     const member = entry.split(';', 1)[0]!
-    // A value may hold further ones, as base64 does.
+    // A value may hold more equals signs, as base64 does.
     const at = member.indexOf('=')
     const key = member.slice(0, Math.max(0, at)).trim()
     if (!keys.has(key) || found.has(key)) continue

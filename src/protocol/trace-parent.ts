@@ -24,8 +24,8 @@ const TRACESTATE = /^[\x20-\x7e]{1,512}$/
 const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['baggage', 'traceparent', 'tracestate'])
 
 /**
- * Whether a header, as its server gets it, tells of one request and of nobody: it differs from request to request of one agent,
- * and is no credential.
+ * Whether a header describes one request and no caller: the header changes with each request of an agent, and is no credential.
+ * `header`: its name at the server, lower case.
  */
 export const isOfOneRequest = (header: string): boolean => OF_ONE_REQUEST.has(header)
 

@@ -36,7 +36,7 @@ export interface MetricsParts {
   readonly incidents: Pick<Incidents, 'openOf'>
 }
 
-/** The header by which Prometheus, and those that scrape like it, say that they scrape. */
+/** Prometheus and compatible scrapers send this header with each scrape. */
 const OF_PROMETHEUS = 'x-prometheus-scrape-timeout-seconds'
 
 /** `/metrics` for Prometheus, in the format that it asks for. */

@@ -88,7 +88,7 @@ test('where a thread cannot even be made, the config is read here', async (t) =>
   assert.deepEqual(await loadApart(path, unsendable, many), await loadConfig(path, env))
 })
 
-/** A measurement goes again so often: what else the machine does holds up some of them. */
+/** Most rounds of a measurement: other work on the machine may hold a round up. */
 const ROUNDS = 3
 
 /** The longest turn of the event loop while something is done, in milliseconds. */

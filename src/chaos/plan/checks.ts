@@ -164,7 +164,7 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 
-/** A fault that spares writes, and matches no tool that is known to be read-only, as far as all tools are known. */
+/** Warns about a fault without `allowWrites` that matches no read-only tool. Silent while the tools of a matched server are unknown. */
 function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: FaultRegistry): PlanFinding[] {
   const type = registry[fault.type]
   if (fault.allowWrites || type?.withholds === true || !methodsOf(type).includes('tools/call')) return []

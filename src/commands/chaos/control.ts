@@ -164,7 +164,7 @@ function understood(access: Access, status: number, value: unknown): Answered {
   if (status < 400 && value !== undefined) return { ok: true, value }
   if (!isObject(value) || typeof value.error !== 'string')
     return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
-  // Each port of a gateway says so of what belongs to the other.
+  // Both ports of a gateway answer unknown paths like this.
   if (status === 404 && value.error.startsWith('no route '))
     return failed(
       `${access.base} is not the control port of a gateway that knows this command: ${printable(value.error)} (--control URL)`,

@@ -44,7 +44,7 @@ export interface KnownServer {
 
 export interface InjectedFault {
   readonly id: string
-  /** Parts of it that do nothing as things are, in words. */
+  /** Why parts of the fault do nothing at present, in words. */
   readonly warnings: readonly string[]
 }
 

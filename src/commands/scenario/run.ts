@@ -156,7 +156,7 @@ export async function runScenario(
   if (after.engineErrors > before.engineErrors)
     flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
   if (!stop.aborted) flaws.push(...without(faults, after.mode))
-  // The run shows something all the same: of the others.
+  // The other faults hit calls, so the run still shows something.
   if (flaws.length === 0)
     for (const fault of faults)
       for (const why of without([fault], after.mode)) parts.say(`${fault.name}: ${why}`)

@@ -56,7 +56,7 @@ export class Holds {
 export interface ToolSlots {
   /** Undefined: all requests that are for no listed tool, or all lists. */
   readonly tool: string | undefined
-  /** Whether they are for requests of lists, which everybody needs. */
+  /** Whether these slots are for list requests; every agent needs lists, so lists share no slots with reads. */
   readonly forLists: boolean
   /** How many slots it may hold at most, whatever is free; undefined: what `limitOf` grants it. */
   readonly perTool: number | undefined

@@ -142,7 +142,7 @@ export interface Tenant {
   readonly isShared: boolean
   running: number
   waiting: number
-  /** How many of its calls hang: their slots do not count any more. */
+  /** Hanging calls of the tenant. Their slots are given back already. */
   overdue: number
   /** Where its calls wait, by tool. */
   readonly lanes: Map<ToolSlots, Lane>

@@ -10,8 +10,8 @@ const TURN_MS = 4
 const CHUNK = 32_768
 
 /**
- * How long after the last scrape of Prometheus, or the start, what was counted since is still news, in milliseconds: after five minutes
- * Prometheus holds series for gone, and what has happened is over for rates of five minutes.
+ * A new series begins with 0 only when the last scrape, or the start, was at most this long ago, in milliseconds. After five minutes
+ * without a scrape Prometheus treats series as stale, and old counts would look like an increase of now.
  */
 const NEWS_MS: Millis = 300_000
 
@@ -37,9 +37,9 @@ interface ExpositionParts {
 /** Writes metrics down for Prometheus: not more often in each format than it has to, in many turns of the event loop. */
 export class Exposition {
   readonly #parts: ExpositionParts
-  /** By format, those for Prometheus apart. */
+  /** The latest text, by format and by whether a scraper asked. */
   readonly #latest = new Map<string, Written>()
-  /** When Prometheus had the latest text, or this began. */
+  /** When a scraper asked last, or when the gateway started. */
   #scrapedAt: Millis
   /** About as many bytes as the last time. */
   #expected = ROOM
@@ -49,7 +49,7 @@ export class Exposition {
     this.#scrapedAt = parts.clock.now()
   }
 
-  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago; `isScrape`: Prometheus asks, which gets series that are new with 0 first. */
+  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago; `isScrape`: a scraper asks, which reads new series as 0 first. */
   write(format: Format, isScrape = false): Promise<Buffer> {
     const now = this.#parts.clock.now()
     const key = `${format} ${isScrape}`

@@ -7,13 +7,13 @@ export interface Series {
   value: number
   /** What its line begins with; made when it is written first. */
   head: string | undefined
-  /** Whether a scrape of Prometheus has had it. */
+  /** Whether a scraper has read the series. */
   isScraped: boolean
 }
 
 /**
- * How a scrape of Prometheus gets counts of series that none had before. An increase takes two readings, so that all that a series
- * had counted until its first one would be in no rate: `as_zero` has it in the second one. `as_is` is for counts of long ago.
+ * How a scraper reads a series for the first time. Prometheus computes an increase from two readings, so counts before the first
+ * reading would be in no rate. `as_zero`: the first reading is 0, and the second has the counts. `as_is`: the counts, because they are old.
  */
 export type News = 'as_zero' | 'as_is'
 

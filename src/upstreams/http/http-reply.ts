@@ -492,7 +492,7 @@ const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
 
 const UNTRUSTED = ': nobody who is trusted has signed its certificate; tls.ca may name who has'
 
-/** Hints to the mistakes of a config that are known by the code of the error. */
+/** Hints at likely mistakes in a config, by error code. */
 const hints: ReadonlyMap<string, string> = new Map([
   ['DEPTH_ZERO_SELF_SIGNED_CERT', UNTRUSTED],
   ['SELF_SIGNED_CERT_IN_CHAIN', UNTRUSTED],

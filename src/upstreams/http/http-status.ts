@@ -179,7 +179,7 @@ function adopt(id: RequestId, { text, value }: Envelope): Envelope {
   return { text: named, value: { ...value, id } }
 }
 
-/** Puts an id in the place of the one that stands in a message. */
+/** Returns the edit that replaces the id of a message. */
 function idAt(text: string, id: RequestId): Edit[] {
   const span = locate(text, ['id'])
   return span === undefined ? [] : [edit(span, JSON.stringify(id))]

@@ -89,7 +89,7 @@ export class Inflation {
   }
 }
 
-/** What decompresses a reply. A stream of events is never at its end, and one that breaks off has its last event all the same. */
+/** Returns the decompressor of a reply. It flushes each chunk, so a stream that breaks off loses no event that has arrived. */
 function opened(coding: Coding, first: Buffer): Gunzip | Inflate | BrotliDecompress {
   if (coding === 'br') {
     const { BROTLI_OPERATION_FLUSH: flush } = constants

@@ -58,7 +58,7 @@ interface Abandoned {
   readonly method: string
 }
 
-/** A number of ours, which some servers send back as text; undefined for anything else. */
+/** Reads an id or token that the gateway gave out as a number. Some servers send it back as text. Undefined for anything else. */
 function ourNumber(id: unknown): number | undefined {
   if (typeof id === 'number') return id
   return typeof id === 'string' && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined

@@ -284,7 +284,7 @@ before(async () => {
       const name = `${kind}_${era}`
       const server = await startServer(era, kind === 'real')
       servers.set(name, server)
-      // A regular ping would be taken for one that a suspicion caused.
+      // The test would take a regular ping for a ping after a suspicion.
       entries.push([name, { url: server.url, era, trusted: true, health: { every: '1h' } }])
     }
     const common = { rate: 1, ttl: '15m' }

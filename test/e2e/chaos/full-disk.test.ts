@@ -85,7 +85,7 @@ test('a full disk under the journal stops no call; it is said once, counted, and
 
     execFileSync('mount', ['-o', 'remount,size=16m', disk])
     let lost = 0
-    // The gap alone may be a part of a batch that the full disk refused, and then the end of faults has no room yet.
+    // A gap line alone proves nothing: the full disk may refuse the batch that holds it.
     await until('the journal has all that is not lost, and says what is missing', async () => {
       lost = (await gateway.metric(DROPPED)) ?? 0
       const text = await readFile(journal, 'utf8')

@@ -163,7 +163,7 @@ export const handshakeEntries: Entries = {
         return first !== undefined || stage.seen.got(probeOf(stage.place)).length > 0
       })
       if (first !== undefined) {
-        // One that was sent before the fault was armed may have come behind it.
+        // A ping sent before the fault was armed may arrive after it.
         stage.server.clear()
         await until('the next one is hit', async () => (await hit()) !== first)
       }
