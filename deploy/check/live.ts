@@ -1,4 +1,5 @@
 import { OtlpReceiver } from '../../test/support/otlp-receiver.ts'
+import { until } from '../../test/support/until.ts'
 import { ask } from './ask.ts'
 import { astray } from './exemplars.ts'
 import { drive } from './load.ts'
@@ -27,15 +28,19 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     const tasks = await drive(stage, async (played) => played >= TASKS && (await hasPartial(stage)))
     await command(stage, '/admin/reload')
     await command(stage, '/admin/chaos/disarm')
-    const isSeen = async () => void (await prometheus.scrapedAfter(Date.now() / 1_000))
+    // A scrape may get a text that was made a moment before.
+    const isSeen = (what: string) =>
+      until(`Prometheus reads ${what}`, async () => (await prometheus.instant(what)).length > 0)
+    await isSeen('breakwater_chaos_armed == 0')
     await stage.shaky.behave({ read: { failing: 1 } })
     await drive(stage, () => isIll(stage, 'shaky'))
-    await isSeen()
+    await isSeen('breakwater_incidents_open{server="shaky"} == 1')
     await stage.shaky.behave({ read: {} })
     await drive(stage, async () => !(await isIll(stage, 'shaky')))
-    await isSeen()
+    await isSeen('breakwater_incidents_open{server="shaky"} == 0')
     await command(stage, '/admin/chaos/arm')
     await drive(stage, (played) => played >= LAST_TASKS)
+    await isSeen('breakwater_chaos_armed == 1')
     const seconds = Math.ceil((performance.now() - began) / 1_000)
     const { asked, problems } = await ask(prometheus, seconds)
     console.log(
