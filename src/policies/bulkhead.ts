@@ -125,6 +125,8 @@ class Slot implements Holding {
   outer: Holding | undefined
   readonly tool: ToolSlots
   readonly tenant: Tenant
+  /** The name of its agent. */
+  readonly agent: string
   /**
    * `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. `overdue`: the call has held it for
    * so long that it does not count any more.
@@ -137,10 +139,11 @@ class Slot implements Holding {
   settle: (() => void) | undefined
   readonly #lending: Lending
 
-  constructor(lending: Lending, tool: ToolSlots, tenant: Tenant) {
+  constructor(lending: Lending, tool: ToolSlots, tenant: Tenant, agent: string) {
     this.#lending = lending
     this.tool = tool
     this.tenant = tenant
+    this.agent = agent
   }
 
   lend(): void {
@@ -263,7 +266,7 @@ export class Pool {
   }
 
   #start(call: Call, tool: ToolSlots, tenant: Tenant, next: Service): Promise<Outcome> {
-    const slot = new Slot(this.#lending, tool, tenant)
+    const slot = new Slot(this.#lending, tool, tenant, call.tenant)
     this.#take(slot)
     hold(call.record, slot)
     const broke = (cause: unknown): never => {
@@ -300,13 +303,13 @@ export class Pool {
     slot.since = now
     this.#holds.started(now)
     slot.tool.holds.started(now)
-    this.#tenants.started(slot.tenant)
+    this.#tenants.started(slot.tenant, slot.agent)
     slot.expiry = this.#overdueLooks.add(() => this.#lookAt(slot))
   }
 
   /**
    * A slot that is held far longer than usual is no measure of what its server does: it hangs, and others may run. As long as nobody knows
-   * what is usual for the tool, it is slow; then a tenant that holds several only gives way to one that has nothing under way.
+   * what is usual for the tool, it is slow; then a tenant that holds several only gives way to an agent that has nothing under way.
    */
   #lookAt(slot: Slot): void {
     const heldMs = this.#clock.now() - slot.since
@@ -320,22 +323,23 @@ export class Pool {
       slot.tenant.overdue++
       this.#holds.left(slot.since)
       slot.tool.holds.left(slot.since)
-      this.#givenBack(slot.tenant)
+      this.#givenBack(slot)
     } else slot.expiry = this.#overdueLooks.add(() => this.#lookAt(slot))
   }
 
-  #free({ tool, tenant, since, expiry }: Slot): void {
+  #free(slot: Slot): void {
+    const { tool, since, expiry } = slot
     const now = this.#clock.now()
     if (expiry !== undefined) this.#overdueLooks.remove(expiry)
     this.#holds.ended(since, now)
     tool.holds.ended(since, now)
-    this.#givenBack(tenant)
+    this.#givenBack(slot)
   }
 
-  #givenBack(tenant: Tenant): void {
+  #givenBack({ tenant, agent }: Slot): void {
     // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
     if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
-    this.#tenants.ended(tenant)
+    this.#tenants.ended(tenant, agent)
   }
 
   /** While an agent is asked, its call uses no slot: people may take minutes, and others would be locked out for as long. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { TENANT_HEADER } from '../../src/policies/state/sameness.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
@@ -35,6 +36,23 @@ test('a hung tool with a hundred callers does not slow down the tool of another 
   // The noise of a busy machine moves some slices one way and some the other; a queue behind stuck calls moves all.
   assert.ok(unmoved.length >= SLICES / 4, `p99 beside the hung tool, and alone: ${slices.join('; ')}`)
   await besides.program.kill()
+  await stuck
+})
+
+test('calls of a new agent that hang keep no other new agent out of the same tool', async () => {
+  const server = await FlakyServer.start()
+  await server.behave({ read: { hang: true } })
+  const gateway = await Gateway.start({ servers: { tools: { url: server.url } } })
+  await gateway.waitFor('up', 'tools')
+  const open = (name: string) =>
+    RawClient.open(gateway.mcp('tools'), { headers: { [TENANT_HEADER]: name } })
+  const greedy = await open('greedy')
+  const stuck = Promise.allSettled(Array.from({ length: STUCK_CALLERS }, () => greedy.call('read')))
+  await gateway.waitForCalls(STUCK_CALLERS)
+  await server.behave({ read: {} })
+  const others = await Promise.all(['one', 'two', 'three', 'four', 'five'].map(open))
+  for (const said of await Promise.all(others.map((other) => other.say('read')))) assert.match(said, /read/)
+  await gateway.program.kill()
   await stuck
 })
 

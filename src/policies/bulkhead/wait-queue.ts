@@ -8,6 +8,8 @@ import type { ToolSlots } from './slots.ts'
 interface Waiter {
   readonly tool: ToolSlots
   readonly tenant: Tenant
+  /** The name of its agent. */
+  readonly agent: string
   /** When it came, on the monotonic clock. */
   readonly since: Millis
   /** It has a slot now. */
@@ -33,8 +35,9 @@ const LATE_MS: Millis = 300
 /**
  * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. Within a lane the oldest call goes first, until it has
  * waited for too long: then the newest does, whose agent surely waits still (adaptive LIFO; B. Maurer, "Fail at Scale", ACM
- * Queue 13(8), 2015). Where many agents count as one tenant, every second turn goes to the oldest then: else one with new calls all the
- * time would keep another's single call waiting for as long.
+ * Queue 13(8), 2015). Where many agents count as one tenant, the newest call of an agent with nothing under way goes before all other
+ * new ones then, and every second turn goes to the oldest: else one agent with new calls all the time would keep another's single call
+ * waiting for as long.
  */
 export class WaitQueue {
   readonly #tenants: Tenants
@@ -95,12 +98,13 @@ export class WaitQueue {
     if (best === undefined) return undefined
     best.servedAt = ++this.#served
     const isOldestsTurn = !isLate(best, now) || (best.tenant.isShared && ++best.lateTurns % 2 === 0)
-    return isOldestsTurn ? best.waiters[0] : best.waiters.at(-1)
+    if (isOldestsTurn) return best.waiters[0]
+    return newestIdle(best) ?? best.waiters.at(-1)
   }
 
-  /** Whether a tenant that has nothing under way waits for a tool. */
+  /** Whether an agent that has nothing under way waits for a tool. */
   isWaitedForByIdle(tool: ToolSlots): boolean {
-    for (const lane of this.#lanes) if (lane.tool === tool && lane.tenant.running === 0) return true
+    for (const lane of this.#lanes) if (lane.tool === tool && hasIdle(lane)) return true
     return false
   }
 
@@ -126,6 +130,13 @@ export class WaitQueue {
   }
 }
 
+const hasIdle = (lane: Lane): boolean => lane.tenant.running === 0 || newestIdle(lane) !== undefined
+
+/** The newest call of an agent that has nothing under way, where many agents count as one. */
+function newestIdle({ tenant, waiters }: Lane): Waiter | undefined {
+  return tenant.isShared ? waiters.findLast(({ agent }) => !tenant.runningOf.has(agent)) : undefined
+}
+
 const isLate = ({ waiters }: Lane, now: Millis): boolean => now - (waiters[0]?.since ?? now) >= LATE_MS
 
 function comesBefore(one: Lane, other: Lane, share: number): boolean {
@@ -141,6 +152,8 @@ export interface Tenant {
   /** Many agents count as this one. */
   readonly isShared: boolean
   running: number
+  /** How many of them are of each agent, where many count as this one. */
+  readonly runningOf: Map<string, number>
   waiting: number
   /** Hanging calls of the tenant. Their slots are given back already. */
   overdue: number
@@ -164,17 +177,23 @@ export class Tenants {
     const known = this.#known.get(name)
     if (known !== undefined) return known
     if (this.#known.size >= this.#sweepAt) this.#sweep()
-    const tenant: Tenant = { name, isShared, running: 0, waiting: 0, overdue: 0, lanes: new Map() }
+    const none = { running: 0, runningOf: new Map(), waiting: 0, overdue: 0, lanes: new Map() }
+    const tenant: Tenant = { name, isShared, ...none }
     this.#known.set(name, tenant)
     return tenant
   }
 
-  started(tenant: Tenant): void {
+  started(tenant: Tenant, agent: string): void {
     if (tenant.running++ + tenant.waiting === 0) this.#active++
+    if (tenant.isShared) tenant.runningOf.set(agent, (tenant.runningOf.get(agent) ?? 0) + 1)
   }
 
-  ended(tenant: Tenant): void {
+  ended(tenant: Tenant, agent: string): void {
     if (--tenant.running + tenant.waiting === 0) this.#active--
+    if (!tenant.isShared) return
+    const left = (tenant.runningOf.get(agent) ?? 0) - 1
+    if (left > 0) tenant.runningOf.set(agent, left)
+    else tenant.runningOf.delete(agent)
   }
 
   queued(tenant: Tenant): void {
@@ -223,6 +242,7 @@ export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Wa
       since,
       tool,
       tenant,
+      agent: call.tenant,
       start() {
         leave()
         // In a promise, so that a defect further in meets this call and not the one that gave its slot back.

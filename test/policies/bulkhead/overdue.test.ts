@@ -109,6 +109,26 @@ test('who holds several slots for long gives way to a tenant with none, also whe
   assert.deepEqual([stage.started.at(-1), facts(stage)], ['other', { running: 4, overdue: 1, waiting: 2 }])
 })
 
+test('an agent with a new name gives way to others with new names, though all of these count as one tenant', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 100, maxWait: '10m' })
+  const newcomer = (tenant: string) => ({ tenant, countsAs: 'newcomers' })
+  const send = (from: number, to: number) => {
+    for (let i = from; i < to; i++) stage.send(`hung ${i}`, newcomer('greedy'))
+  }
+  send(0, 10)
+  for (const id of ['one', 'two']) stage.send(id, newcomer(id))
+  send(10, 20)
+  await stage.clock.advance(4_999)
+  assert.equal(stage.started.length, 4)
+  await stage.clock.advance(1)
+  const [first, second, third] = stage.started.slice(4)
+  assert.deepEqual([first, second, third], ['two', 'hung 4', 'one'])
+  assert.deepEqual(facts(stage), { running: 4, overdue: 3, waiting: 15 })
+  for (const id of stage.started) await stage.end(String(id))
+  assert.deepEqual(facts(stage), { running: 0, overdue: 0, waiting: 0 })
+  assert.equal(stage.pools()[0]!.tenants, 0)
+})
+
 test('who has calls that hang leaves the last eighth of the slots to others', async () => {
   const stage = await usual(100, { concurrent: 16, perTool: 8 })
   hanging(stage, 40)
