@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { ArmSettings } from '../mesh/settings.ts'
 import { taskOf } from '../protocol/task.ts'
@@ -257,16 +257,16 @@ export class Experiments {
   }
 
   /** A tool call has ended; which was in an arm, its record says. */
-  end(call: Call, outcome: Outcome): void {
-    const { arm, fates, unit } = call.record
+  end(record: CallRecord, outcome: Outcome): void {
+    const { arm, fates, unit } = record
     if (arm === '') return
     this.#left(arm)
     const sample = unit as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
     // What was sampled of a run that has ended stays as it was, and is no part of the one after it.
     if (sample === undefined || run?.samples.has(sample) !== true) return
-    endIn(sample, call, outcome, this.#parts.clock.now())
-    if (fates !== undefined) run.samples.noteFates(sample.arm, call)
+    endIn(sample, record, outcome, this.#parts.clock.now())
+    if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
   }
 
   /** Somebody reports how a task ended. */

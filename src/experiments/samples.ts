@@ -1,4 +1,4 @@
-import type { Call, Fate, Outcome } from '../mesh/call.ts'
+import type { CallRecord, Fate, FaultFate, Outcome } from '../mesh/call.ts'
 import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
@@ -147,8 +147,8 @@ export class Samples {
   }
 
   /** A call of an arm has ended, and this is what became of its faults. */
-  noteFates(arm: string, { record }: Call): void {
-    for (const { fate, isKept } of record.fates ?? []) {
+  noteFates(arm: string, fates: readonly FaultFate[]): void {
+    for (const { fate, isKept } of fates) {
       if (isKept === true) continue
       let ofArm = this.fates.get(arm)
       if (ofArm === undefined) this.fates.set(arm, (ofArm = new Map<Fate, number>()))
@@ -276,7 +276,7 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
 }
 
 /** A call of a unit has ended at `now`, on the monotonic clock. */
-export function endIn(sample: UnitSample, { record }: Call, outcome: Outcome, now: Millis): void {
+export function endIn(sample: UnitSample, record: CallRecord, outcome: Outcome, now: Millis): void {
   const result = resultOfCall(outcome, record)
   sample.underWay--
   sample.lastAt = now

@@ -26,6 +26,7 @@ import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../routes/bodies.ts'
 import type { DirectRoute } from '../routes/mcp.ts'
 import { Intents } from '../telemetry/intents.ts'
+import { TaskCalls } from '../telemetry/task-calls.ts'
 import { noteExperiments } from '../telemetry/events.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Effects } from '../telemetry/recording/format.ts'
@@ -168,7 +169,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     effects: () => effectsOf(live.current),
     onDropped: (count) => metrics.recordingDropped.inc({}, count),
   })
-  const common = { clock, log, metrics, tracing, intents, experiments, recorder }
+  const taskCalls = new TaskCalls(clock)
+  const common = { clock, log, metrics, tracing, intents, taskCalls, experiments, recorder }
   const tune = (config: Config) => {
     const { telemetry, experiments } = config
     metrics.arms.follow([...armNames(experiments), ...arms.names])

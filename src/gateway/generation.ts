@@ -20,6 +20,7 @@ import { readdress } from '../registry/readdress.ts'
 import { Server, type ServerParts } from '../registry/server.ts'
 import { createAccessLog } from '../telemetry/access-log.ts'
 import type { Intents } from '../telemetry/intents.ts'
+import type { TaskCalls } from '../telemetry/task-calls.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { observeAttempt } from '../telemetry/observe-attempt.ts'
@@ -41,6 +42,7 @@ export interface GenerationParts
   /** Outlives all generations. */
   readonly context: GatewayPolicyContext
   readonly intents: Intents
+  readonly taskCalls: TaskCalls
   readonly tracing: Tracing
   readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'account' | 'clientFaults'>

@@ -41,6 +41,8 @@ export interface ShutdownParts {
   readonly durable: { close(): Promise<void> } | undefined
   /** What incidents there are is written down, and nobody is told any more. */
   readonly health: { close(): Promise<void> }
+  /** Calls that became MCP tasks count by what is known of them. */
+  readonly taskCalls: { closeAll(): void }
   /** Tasks of agents end with the process, and so do experiments. */
   readonly intents: { closeAll(): void }
   readonly experiments: { close(): void }
@@ -121,6 +123,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   // Spans and answers of the calls that were ended come first.
   const answered = drained(parts, ANSWER_GRACE_MS, ANSWER_LOOKS).then(nextTurn)
   const spans = answered.then(() => {
+    parts.taskCalls.closeAll()
     parts.intents.closeAll()
     parts.experiments.close()
     return Promise.all([

@@ -74,6 +74,8 @@ export interface CallRecord {
   requestId: string | number | undefined
   /** Tries at an upstream. */
   attempts: number
+  /** Tries that a server accepted as MCP tasks: each counts when the task is over. */
+  acceptedAttempts: number
   /** Whether any byte of the request was handed to an upstream. */
   sent: boolean
   /** When the first message reached the caller; from then on nothing may be retried. */
@@ -152,6 +154,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     startedAt,
     requestId: undefined,
     attempts: 0,
+    acceptedAttempts: 0,
     sent: false,
     firstByteAt: undefined,
     replica: undefined,

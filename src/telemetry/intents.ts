@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
 import { wentWrong } from '../mesh/classify.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CallIntent } from '../mesh/record.ts'
@@ -78,7 +78,7 @@ export class Intents {
   }
 
   /** A tool call that began here has ended. */
-  end({ record }: Call, outcome: Outcome): void {
+  end(record: CallRecord, outcome: Outcome): void {
     const intent = record.intent as KnownIntent | undefined
     if (intent === undefined) return
     if (wentWrong(outcome, record)) intent.failed++

@@ -4,6 +4,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
 import type { Recorder } from './recording/recorder.ts'
+import { acceptedTask } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
 
@@ -35,8 +36,13 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
       const lanes = series?.operations ?? operations.of(outgoing)
       operations.attempted(lanes, outgoing, outcome, (clock.now() - startedAt) / 1_000)
     }
+    if (series === undefined) return
+    if (!record.isOver && acceptedTask(outgoing, outcome) !== undefined) {
+      record.acceptedAttempts++
+      return
+    }
     const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-    series?.countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
+    series.countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
   }
 
   return (next) => (call) => {

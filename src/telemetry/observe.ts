@@ -1,15 +1,16 @@
 import type { Call, CallRecord, FaultFate, Layer, Outcome } from '../mesh/call.ts'
-import { resultOfCall } from '../mesh/classify.ts'
-import type { Clock } from '../mesh/clock.ts'
+import { attemptOutcomeOf, resultOfCall } from '../mesh/classify.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { AccessLog } from './access-log.ts'
 import type { Intents } from './intents.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import type { IsListed } from './metrics/tool-series.ts'
+import type { IsListed, OneTool } from './metrics/tool-series.ts'
 import { upstreamMsOf } from './observe-attempt.ts'
 import { countedFacts, noteFaults, notePolicies } from './observe-policies.ts'
 import type { Recorder } from './recording/recorder.ts'
+import { acceptedTask, type TaskCalls } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 
 export interface ObserveParts {
@@ -20,10 +21,12 @@ export interface ObserveParts {
   readonly isListed: IsListed
   /** Says what became of each fault that was aimed at a call. Asked once per call, at its very end. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
-  /** The tasks that calls belong to. */
+  /** The tasks of agents that calls belong to. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
   /** Hears of tool calls that have ended. */
-  readonly experiments: { end(call: Call, outcome: Outcome): void }
+  readonly experiments: { end(record: CallRecord, outcome: Outcome): void }
+  /** Tool calls that go on as MCP tasks. */
+  readonly taskCalls: Pick<TaskCalls, 'hold' | 'told'>
   readonly tracing: Pick<Tracing, 'begin' | 'end'>
   readonly accessLog: AccessLog
   readonly recorder: Pick<Recorder, 'begin' | 'end'>
@@ -35,7 +38,8 @@ export interface ObserveParts {
  * trace it is found.
  */
 export function observe(parts: ObserveParts): Layer {
-  const { clock, metrics, log, isListed, account, intents, experiments, tracing, accessLog, recorder } = parts
+  const { clock, metrics, log, isListed, account, intents, experiments, taskCalls } = parts
+  const { tracing, accessLog, recorder } = parts
   const { inFlight, operations } = metrics
   const overhead = metrics.overhead.series({})
   const counted = countedFacts(metrics)
@@ -55,21 +59,37 @@ export function observe(parts: ObserveParts): Layer {
     noteFaults(metrics, record)
     const series = tool === undefined ? undefined : metrics.tools.of(server, tool, isListed)
     notePolicies(metrics, counted, call, outcome, series?.labels.tool)
-    const { arm, traceId } = record
+    const { traceId } = record
     const wallMs = traceId === undefined ? 0 : clock.wall()
     if (operations !== undefined) {
       const lanes = series?.operations ?? operations.of(call)
       operations.served(lanes, call, outcome, tookMs / 1_000, wallMs)
     }
-    if (series === undefined) metrics.requests.inc({ server, result })
-    else {
-      const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
-      series.countCall(result, verdict, arm, tookMs / 1_000, traceId, wallMs)
-      intents.end(call, outcome)
-      experiments.end(call, outcome)
+    if (series === undefined) {
+      metrics.requests.inc({ server, result })
+      taskCalls.told(call, outcome)
+    } else {
+      const task = acceptedTask(call, outcome)
+      if (task === undefined) count(series, record, outcome, now, wallMs)
+      else taskCalls.hold(call, task, laterCount(server, tool!, record))
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
     if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
+  }
+
+  /** Counts a tool call for all who measure tools, agents' tasks and arms. */
+  function count(series: OneTool, record: CallRecord, outcome: Outcome, now: Millis, wallMs: Millis): void {
+    const { arm, traceId, startedAt } = record
+    const verdict = verdictIn(outcome)
+    countAccepted(series, record, outcome, verdict)
+    series.countCall(resultOfCall(outcome, record), verdict, arm, (now - startedAt) / 1_000, traceId, wallMs)
+    intents.end(record, outcome)
+    experiments.end(record, outcome)
+  }
+
+  /** Counts a call that became a task when that is over. Holds on to nothing else of the call. */
+  function laterCount(server: string, tool: string, record: CallRecord): (end: Outcome) => void {
+    return (end) => count(metrics.tools.of(server, tool, isListed), record, end, clock.now(), clock.wall())
   }
 
   function defect(call: Call, cause: unknown): Outcome {
@@ -95,6 +115,18 @@ export function observe(parts: ObserveParts): Layer {
       return Promise.resolve(broke(cause))
     }
   }
+}
+
+/** Empty when no reply came. */
+const verdictIn = (outcome: Outcome): string => (outcome.kind === 'answered' ? outcome.verdict : '')
+
+/** Counts the tries that servers accepted as tasks; of several, only the task of the last one is known to its agent. */
+function countAccepted(series: OneTool, record: CallRecord, end: Outcome, verdict: string): void {
+  const { acceptedAttempts, arm } = record
+  if (acceptedAttempts === 0) return
+  record.acceptedAttempts = 0
+  for (let more = 1; more < acceptedAttempts; more++) series.countAttempt('returned', 'unchecked', arm)
+  series.countAttempt(attemptOutcomeOf(end, record), verdict, arm)
 }
 
 /** Whether it waited where nobody notes how long: for the call that it joined, or for a fault above all policies. */

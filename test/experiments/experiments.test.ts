@@ -95,7 +95,10 @@ function stage() {
       params: { name: 't', _meta: { 'dev.breakwater/intent': task } },
     })
     assign?.(call)
-    return { arm: call.record.arm, end: (outcome: Outcome = answered) => experiments.end(call, outcome) }
+    return {
+      arm: call.record.arm,
+      end: (outcome: Outcome = answered) => experiments.end(call.record, outcome),
+    }
   }
 }
 

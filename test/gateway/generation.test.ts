@@ -6,6 +6,7 @@ import { Live } from '../../src/mesh/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { Intents } from '../../src/telemetry/intents.ts'
+import { TaskCalls } from '../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { untraced } from '../../src/telemetry/tracing.ts'
 import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
@@ -45,6 +46,7 @@ function setUp() {
     experiments: noExperiments,
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
+    taskCalls: new TaskCalls(clock),
     tracing: untraced,
     recorder: noRecorder,
     context,

@@ -44,6 +44,7 @@ function ending(over: { sessions?: Promise<void>; servers?: Record<string, () =>
     durable: { close: closing('durable') },
     health: { close: closing('incidents') },
     recorder: { close: closing('recording') },
+    taskCalls: { closeAll: () => void ended.push('tasks') },
     intents: { closeAll: () => void ended.push('intents') },
     experiments: { close: () => undefined },
     endStallWatch: () => undefined,
@@ -105,6 +106,7 @@ test('the store on disk is closed after everything that may still write to it, a
   await shutDown(parts)
   assert.equal(ended.at(-1), 'durable')
   assert.ok(ended.indexOf('sessions') < ended.indexOf('journal of faults'))
+  assert.ok(ended.indexOf('tasks') < ended.indexOf('intents'))
   assert.ok(ended.indexOf('intents') < ended.indexOf('tracing'))
   assert.ok(ended.indexOf('token') < ended.indexOf('control'))
   assert.equal(clock.pending, 0)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, Outcome, Partial, Service } from '../../src/mesh/call.ts'
+import type { Call, CallRecord, Outcome, Partial, Service } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { newCall, toolCall } from '../support/caller.ts'
@@ -220,7 +220,7 @@ test('the trace of a call is the exemplar of its bucket', async () => {
 
 test('experiments hear of every tool call that is over, also of one in an arm that had no room for its unit', async () => {
   const ended: string[] = []
-  const experiments = { end: ({ record }: Call) => void ended.push(record.arm) }
+  const experiments = { end: ({ arm }: CallRecord) => void ended.push(arm) }
   const { service } = observed(() => Promise.resolve(fine), undefined, {}, undefined, {}, { experiments })
   for (const arm of ['', 'one/control']) {
     const call = toolCall('t', {}, { server: 's' })

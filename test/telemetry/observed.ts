@@ -1,6 +1,7 @@
 import type { Service } from '../../src/mesh/call.ts'
 import { createAccessLog } from '../../src/telemetry/access-log.ts'
 import { Intents } from '../../src/telemetry/intents.ts'
+import { TaskCalls } from '../../src/telemetry/task-calls.ts'
 import { collectInFlight } from '../../src/telemetry/scrape.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
@@ -46,6 +47,7 @@ export function observed(
     isListed,
     account,
     intents,
+    taskCalls: new TaskCalls(clock),
     tracing: { ...untraced, ...tracing },
     recorder,
     experiments,

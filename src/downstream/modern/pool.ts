@@ -9,7 +9,7 @@ import { isListChange } from '../../protocol/list-changes.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { fanOut } from '../../upstreams/fan-out.ts'
 import { Owners } from '../../upstreams/shared/owners.ts'
-import { toldTask } from '../../upstreams/shared/tasks.ts'
+import { toldTask } from '../../protocol/mcp-task.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
 

@@ -1,4 +1,4 @@
-import type { Call, Outcome } from '../../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
 import { resultOfCall, wentWrong } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { createKeyedRandom } from '../../mesh/keyed-random.ts'
@@ -123,9 +123,8 @@ export class GuardedArms implements Assigning {
   }
 
   /** A tool call has ended: it may have been measured, or in an arm. */
-  end(call: Call, outcome: Outcome): void {
-    const { record } = call
-    if (!(record.unit instanceof Measured)) return this.#others.end(call, outcome)
+  end(record: CallRecord, outcome: Outcome): void {
+    if (!(record.unit instanceof Measured)) return this.#others.end(record, outcome)
     const { unit } = record
     const hit = record.faults?.some(({ status }) => status === 'applied') === true
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)

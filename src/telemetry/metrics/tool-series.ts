@@ -143,7 +143,7 @@ const ATTEMPTS_BORN_TOGETHER = [
 const CALLS_BORN_TOGETHER = [...ATTEMPTS_BORN_TOGETHER, ['rejected', '']] as const
 
 /** The series of one tool: those of calls in no arm, and those of each arm. */
-class OneTool {
+export class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
   /** Its durations by OpenTelemetry's conventions; undefined where these are not counted. */
   readonly operations: ReturnType<Operations['ofTool']> | undefined

@@ -1,8 +1,9 @@
 import type { Call, Caller, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { createdTask, keptMs, namesTask } from '../../protocol/mcp-task.ts'
 import { Owners } from '../shared/owners.ts'
-import { createdTask, keptMs, namesTask, taskNotFound } from '../shared/tasks.ts'
+import { taskNotFound } from '../shared/tasks.ts'
 
 /**
  * Whose the tasks of a server are that has no sessions, and so cannot tell callers apart which it knows by the credentials of
@@ -18,7 +19,7 @@ export class TaskBinding {
 
   /** The answer to a request that names another caller's task: as if there were none. */
   refusal(call: Call): Outcome | undefined {
-    if (!namesTask(call)) return undefined
+    if (!namesTask(call.method)) return undefined
     const owner = this.#owners.of(paramsOf(call.message.value).taskId)
     return owner === undefined || owner === call.caller.id ? undefined : taskNotFound(call.id)
   }

@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { shortId } from '../../units/short-id.ts'
 
 /**
  * Most ids that are remembered, of all callers and of one of them. A caller that has its most loses its own oldest. Where all
@@ -44,13 +44,6 @@ interface Share {
   forgottenUntil: Millis
 }
 
-/** From this length on an id is remembered by its hash, in characters: servers make them as long as they like. */
-const LONG_ID = 128
-
-function shortened(id: string): string {
-  return id.length < LONG_ID ? id : `sha256 ${createHash('sha256').update(id).digest('base64')}`
-}
-
 /** Whose the things are that a server named in its answers: tasks, elicitations. An id that is not known is nobody's. */
 export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
@@ -76,7 +69,7 @@ export class Owners<Owner> {
    * `open`: whether the server goes on working for it.
    */
   add(given: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
-    const id = shortened(given)
+    const id = shortId(given)
     const known = this.#ownOrFree(id, owner)
     if (known === 'taken') return
     const now = this.#clock.now()
@@ -108,13 +101,13 @@ export class Owners<Owner> {
 
   /** Whose an id is; undefined when that is not known, or its caller has left. */
   of(id: unknown): Owner | undefined {
-    return typeof id === 'string' ? this.#find(shortened(id))?.owner : undefined
+    return typeof id === 'string' ? this.#find(shortId(id))?.owner : undefined
   }
 
   /** The server is done with what has this id, which stays its caller's. */
   over(given: unknown): void {
     if (typeof given !== 'string') return
-    const id = shortened(given)
+    const id = shortId(given)
     const known = this.#find(id)
     if (known !== undefined) this.#mark(id, known, false)
   }

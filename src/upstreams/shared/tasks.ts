@@ -2,61 +2,8 @@ import type { Call, CallResult, Caller, Message, Outcome, RequestId } from '../.
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { elements, locate } from '../../protocol/json-span.ts'
 import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { namesTask, RELATED_TASK, terminal, toldTask } from '../../protocol/mcp-task.ts'
 import { Owners, type Work } from './owners.ts'
-
-/** Where a message says that it belongs to a task. */
-export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
-
-/** Requests that name a task. */
-const naming: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])
-
-/** States of a task that no other follows. */
-const terminal: ReadonlySet<unknown> = new Set(['completed', 'failed', 'cancelled'])
-
-/** Whether a request names a task. */
-export const namesTask = ({ method }: Call): boolean => naming.has(method)
-
-/** The task that a tool call became, by the word of either era for it. */
-export function createdTask(
-  result: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> | undefined {
-  if (isObject(result.task)) return result.task
-  return result.resultType === 'task' ? result : undefined
-}
-
-/** For how long its server keeps a task, in milliseconds, by the word of either era for it; undefined when it does not say. */
-export function keptMs({ ttlMs, ttl }: Readonly<Record<string, unknown>>): number | undefined {
-  const said = ttlMs ?? ttl
-  return typeof said === 'number' ? said : undefined
-}
-
-/** A task as an answer tells of it. */
-export interface ToldTask {
-  readonly id: string
-  /** Whether the answer is the first word of it. */
-  readonly isNew: boolean
-  /** Whether the server may still be at work for it. */
-  readonly isOpen: boolean
-  readonly keepMs: number | undefined
-}
-
-/** Returns the task that an answer tells of; undefined when it tells of no task, or nothing new. */
-export function toldTask(method: string, result: Readonly<Record<string, unknown>>): ToldTask | undefined {
-  const isNew = method === 'tools/call'
-  if (!isNew && !naming.has(method)) return undefined
-  const task = isNew ? createdTask(result) : isObject(result.task) ? result.task : result
-  // The result of a task is all that is left to come of it.
-  const named = method === 'tasks/result' ? relatedTask(result) : task?.taskId
-  const isOpen = method !== 'tasks/result' && !terminal.has(task?.status)
-  if (task === undefined || typeof named !== 'string' || !(isNew || !isOpen)) return undefined
-  return { id: named, isNew, isOpen, keepMs: keptMs(task) }
-}
-
-/** The task that a message belongs to, by its own word. */
-function relatedTask({ _meta: meta }: Readonly<Record<string, unknown>>): unknown {
-  const related = isObject(meta) ? meta[RELATED_TASK] : undefined
-  return isObject(related) ? related.taskId : undefined
-}
 
 /** What a server says of a task that it does not have. */
 export function taskNotFound(id: RequestId): Outcome {
@@ -85,7 +32,7 @@ export class Tasks {
 
   /** The refusal of a request that names a task which is not its caller's: as if there were none. */
   refusal({ id, method, caller, message }: Call): Outcome | undefined {
-    const isOwn = !naming.has(method) || this.#owners.of(paramsOf(message.value).taskId) === caller
+    const isOwn = !namesTask(method) || this.#owners.of(paramsOf(message.value).taskId) === caller
     return isOwn ? undefined : taskNotFound(id)
   }
 

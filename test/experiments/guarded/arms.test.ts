@@ -44,7 +44,7 @@ function stage() {
         params: { name: 't', _meta: { 'dev.breakwater/intent': task } },
       })
       assign?.(call)
-      arms.end(call, answered)
+      arms.end(call.record, answered)
       return call.record.arm
     })
   }
@@ -158,7 +158,7 @@ test('a call that its agent gave up counts as long as it was waited for, and as 
     if (call.record.arm === 'drill/treatment')
       call.record.faults = [{ name: 'f', type: 'conn.half_open', status: 'applied' } as never]
     await clock.advance(1)
-    arms.end(call, given)
+    arms.end(call.record, given)
   }
   const [treatment, control] = [meter.since('treatment'), meter.since('control')]
   assert.equal(treatment.failed, treatment.calls)

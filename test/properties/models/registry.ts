@@ -8,6 +8,7 @@ import { applyConfig } from '../../../src/gateway/reload.ts'
 import { Live } from '../../../src/mesh/live.ts'
 import { faultOfName, Names } from '../../../src/registry/names.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'
+import { TaskCalls } from '../../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
 import { untraced } from '../../../src/telemetry/tracing.ts'
 import { UnfinishedReplies } from '../../../src/upstreams/unfinished-replies.ts'
@@ -97,6 +98,7 @@ function setUp() {
     experiments: noExperiments,
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
+    taskCalls: new TaskCalls(clock),
     tracing: untraced,
     recorder: noRecorder,
     context,

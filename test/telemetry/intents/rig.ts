@@ -27,7 +27,7 @@ export function intentsRig() {
     const call = toolCall('t', {}, { caller: modern, tenant, inbound, params: { name: 't', _meta } })
     call.record.arm = arm
     intents.begin(call)
-    return (outcome: Outcome = answered()) => intents.end(call, outcome)
+    return (outcome: Outcome = answered()) => intents.end(call.record, outcome)
   }
 
   return { clock, metrics, intents, heard, begin, exposed: (name: string) => exposedBy(metrics, name) }

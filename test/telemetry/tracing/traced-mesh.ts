@@ -5,6 +5,7 @@ import { gatewayError } from '../../../src/mesh/errors.ts'
 import type { PolicySettings } from '../../../src/mesh/settings.ts'
 import { policies } from '../../../src/policies/index.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'
+import { TaskCalls } from '../../../src/telemetry/task-calls.ts'
 import type { Log } from '../../../src/telemetry/log.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
 import { observeAttempt } from '../../../src/telemetry/observe-attempt.ts'
@@ -108,7 +109,12 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
         effectOf: () => 'read_only',
       }),
     readdress: () => undefined,
-    observe: observe({ ...watching, intents: new Intents(watching), experiments: noExperiments }),
+    observe: observe({
+      ...watching,
+      intents: new Intents(watching),
+      taskCalls: new TaskCalls(watching.clock),
+      experiments: noExperiments,
+    }),
     attempt: observeAttempt(watching),
     faults: {
       client: (next) => next,

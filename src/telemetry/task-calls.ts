@@ -1,0 +1,139 @@
+import type { Call, Outcome } from '../mesh/call.ts'
+import { verdictOf } from '../mesh/classify.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import { type Expiry, ExpiryQueue } from '../mesh/expiry.ts'
+import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
+import { createdTask, namesTask } from '../protocol/mcp-task.ts'
+import { shortId } from '../units/short-id.ts'
+
+/** Most calls whose MCP tasks are waited for; where these are too many, the tenant with the most gives up its oldest. */
+const MAX_HELD = 2_000
+
+/** After so long without a question about its task, in milliseconds, nobody is taken to wait for it any more. */
+const FORGOTTEN_MS: Millis = 10 * 60_000
+
+/** The id of the MCP task that a tool call became; undefined when its answer is its result. */
+export function acceptedTask({ message }: Pick<Call, 'message'>, outcome: Outcome): string | undefined {
+  if (outcome.kind !== 'answered') return undefined
+  const { result } = outcome.result.value
+  if (!isObject(result)) return undefined
+  // In the legacy era only a call that asks for a task becomes one.
+  if (result.resultType !== 'task' && (result.task === undefined || !isObject(paramsOf(message.value).task)))
+    return undefined
+  const id = createdTask(result)?.taskId
+  return typeof id === 'string' ? id : undefined
+}
+
+/** The outcome of a call of whose task no more is known. */
+const accepted: Outcome = {
+  kind: 'answered',
+  result: { text: '', value: {}, status: 200 },
+  verdict: 'unchecked',
+}
+
+/** A call whose server has accepted it as an MCP task. */
+interface Held {
+  readonly tenant: string
+  readonly settle: (outcome: Outcome) => void
+  expiry: Expiry
+}
+
+/**
+ * Calls that became MCP tasks. Such a call ends with its task: when the agent fetches the result, or hears that the task failed or
+ * was cancelled. A call whose agent has not asked for 10 minutes counts as the server's acceptance does: returned, and unchecked.
+ */
+export class TaskCalls {
+  /** By caller, server and task; the one that was asked for the longest ago comes first. */
+  readonly #held = new Map<string, Held>()
+  readonly #countOf = new Map<string, number>()
+  readonly #expiries: ExpiryQueue
+
+  constructor(clock: Clock) {
+    this.#expiries = new ExpiryQueue(clock, FORGOTTEN_MS)
+  }
+
+  /** A tool call became a task; `settle` hears once how that has ended. */
+  hold(call: Call, id: string, settle: Held['settle']): void {
+    const key = keyOf(call, id)
+    // A server that gives an id twice has lost the first task.
+    this.#giveUp(key)
+    if (this.#held.size >= MAX_HELD) this.#makeRoom()
+    const tenant = call.countsAs
+    this.#held.set(key, { tenant, settle, expiry: this.#expiryOf(key) })
+    this.#countOf.set(tenant, (this.#countOf.get(tenant) ?? 0) + 1)
+  }
+
+  /** A request that may be about a task is over. */
+  told(call: Call, outcome: Outcome): void {
+    if (this.#held.size === 0 || outcome.kind !== 'answered' || !namesTask(call.method)) return
+    const { taskId } = paramsOf(call.message.value)
+    const key = typeof taskId === 'string' ? keyOf(call, taskId) : ''
+    const held = this.#held.get(key)
+    if (held === undefined) return
+    const end = endOf(call, outcome)
+    if (end !== undefined) return this.#end(key, held, end)
+    this.#expiries.remove(held.expiry)
+    held.expiry = this.#expiryOf(key)
+    this.#held.delete(key)
+    this.#held.set(key, held)
+  }
+
+  /** Nobody is waited for any more. */
+  closeAll(): void {
+    for (const key of this.#held.keys()) this.#giveUp(key)
+  }
+
+  #expiryOf(key: string): Expiry {
+    return this.#expiries.add(() => this.#giveUp(key))
+  }
+
+  #giveUp(key: string): void {
+    const held = this.#held.get(key)
+    if (held !== undefined) this.#end(key, held, accepted)
+  }
+
+  #end(key: string, { tenant, settle, expiry }: Held, outcome: Outcome): void {
+    this.#held.delete(key)
+    this.#expiries.remove(expiry)
+    const left = (this.#countOf.get(tenant) ?? 0) - 1
+    if (left > 0) this.#countOf.set(tenant, left)
+    else this.#countOf.delete(tenant)
+    settle(outcome)
+  }
+
+  #makeRoom(): void {
+    const most = Math.max(...this.#countOf.values())
+    for (const [key, { tenant }] of this.#held)
+      if (this.#countOf.get(tenant) === most) return this.#giveUp(key)
+  }
+}
+
+const keyOf = ({ caller, server }: Call, id: string) => `${caller.id}\n${server}\n${shortId(id)}`
+
+/** How a task ended, by the answer to a request about it; undefined when the answer does not tell. */
+function endOf({ method }: Call, outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
+  if (method === 'tasks/result') return outcome
+  const { result } = outcome.result.value
+  if (!isObject(result)) return undefined
+  const task = isObject(result.task) ? result.task : result
+  switch (task.status) {
+    case 'cancelled':
+      return { kind: 'failed', error: gatewayError('cancelled', 'the task was cancelled', { sent: true }) }
+    case 'failed':
+      return 'error' in task
+        ? answered(outcome, { error: task.error })
+        : { ...outcome, verdict: 'tool_error' }
+    case 'completed':
+      // In the legacy era the result is to be fetched.
+      return 'result' in task ? answered(outcome, { result: task.result }) : undefined
+    default:
+      return undefined
+  }
+}
+
+/** What a task came to, as if the call itself had been answered so. */
+function answered({ result }: Outcome & { kind: 'answered' }, response: object): Outcome {
+  const value = { jsonrpc: '2.0', ...response }
+  return { kind: 'answered', result: { ...result, value }, verdict: verdictOf(value) }
+}

@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { Call, Outcome } from '../../src/mesh/call.ts'
+import { verdictOf } from '../../src/mesh/classify.ts'
+import { newCall, TestCaller } from '../support/caller.ts'
+import { observed } from './observed.ts'
+
+const server = 's'
+const MINUTE_MS = 60_000
+
+/** Tool calls that become tasks, and requests about them. A request is answered with what it says under `reply`. */
+function rig() {
+  const seen = observed((call) => {
+    const { reply } = call.message.value.params as { reply: object }
+    const value = { jsonrpc: '2.0', id: call.id, ...reply }
+    const outcome: Outcome = {
+      kind: 'answered',
+      result: { text: '', value, status: 200 },
+      verdict: verdictOf(value),
+    }
+    return Promise.resolve(outcome)
+  })
+  const caller = new TestCaller()
+  const send = (method: string, params: object, from: Partial<Pick<Call, 'caller' | 'tenant'>> = {}) =>
+    seen.service(newCall({ method, server, caller, params: { ...params }, ...from }))
+  return {
+    ...seen,
+    caller,
+    begin: (taskId: string, from: { tenant?: string; caller?: TestCaller } = {}) =>
+      send(
+        'tools/call',
+        { name: 't', task: {}, reply: { result: { task: { taskId, status: 'working' } } } },
+        from,
+      ),
+    beginModern: (taskId: string) =>
+      send('tools/call', {
+        name: 't',
+        reply: { result: { resultType: 'task', taskId, status: 'working', ttlMs: 60_000 } },
+      }),
+    ask: (method: string, taskId: string, reply: object, from: { caller?: TestCaller } = {}) =>
+      send(method, { taskId, reply }, from),
+    counts: async () => ({
+      calls: (await seen.exposed('breakwater_tool_call_verdicts_total')).map(labelsOf),
+      attempts: (await seen.exposed('breakwater_upstream_attempts_total')).map(labelsOf),
+    }),
+  }
+}
+
+const labelsOf = (line: string) => line.replace(/^\w+\{server="s",tool="t",|"|outcome=|verdict=|\}/g, '')
+
+/** What is counted of a single call and its only attempt. */
+const once = (outcome: string) => ({ calls: [`${outcome} 1`], attempts: [`${outcome} 1`] })
+const nothing = { calls: [], attempts: [] }
+
+const isError = { result: { content: [], isError: true } }
+
+for (const [how, method, reply, counted] of [
+  ['its result is good', 'tasks/result', { result: { content: [] } }, 'returned,unchecked'],
+  ['its result is an error of the tool', 'tasks/result', isError, 'returned,tool_error'],
+  ['its result is an error', 'tasks/result', { error: { code: -32603 } }, 'rpc_error,rpc_error'],
+  ['it failed', 'tasks/get', { result: { status: 'failed' } }, 'returned,tool_error'],
+  ['it was cancelled', 'tasks/cancel', { result: { status: 'cancelled' } }, 'cancelled'],
+  [
+    'its answer holds a good result',
+    'tasks/get',
+    { result: { status: 'completed', result: { content: [] } } },
+    'returned,unchecked',
+  ],
+  [
+    'its answer holds an error of the tool',
+    'tasks/get',
+    { result: { status: 'completed', ...isError } },
+    'returned,tool_error',
+  ],
+  [
+    'its answer holds an error',
+    'tasks/get',
+    { result: { status: 'failed', error: { code: -32603 } } },
+    'rpc_error,rpc_error',
+  ],
+] as const)
+  test(`a call that became a task counts once, by how the task ended: ${how}`, async () => {
+    for (const begin of ['begin', 'beginModern'] as const) {
+      const stage = rig()
+      await stage[begin]('one')
+      assert.deepEqual(await stage.counts(), nothing)
+      await stage.ask('tasks/get', 'one', { result: { taskId: 'one', status: 'working' } })
+      await stage.ask('tasks/get', 'another', { result: { taskId: 'another', status: 'failed' } })
+      assert.deepEqual(await stage.counts(), nothing)
+      await stage.ask(method, 'one', reply)
+      await stage.ask('tasks/result', 'one', isError)
+      assert.deepEqual(await stage.counts(), once(counted))
+      await stage.clock.advance(60 * MINUTE_MS)
+      assert.deepEqual(await stage.counts(), once(counted))
+      assert.equal(stage.clock.pending, 0)
+    }
+  })
+
+test('a task whose result is still to be fetched counts by the result', async () => {
+  const stage = rig()
+  await stage.begin('one')
+  await stage.ask('tasks/get', 'one', { result: { taskId: 'one', status: 'completed' } })
+  assert.deepEqual(await stage.counts(), nothing)
+  await stage.ask('tasks/result', 'one', isError)
+  assert.deepEqual(await stage.counts(), once('returned,tool_error'))
+})
+
+test('a task that nobody has asked for in 10 minutes counts as accepted', async () => {
+  const stage = rig()
+  await stage.begin('one')
+  await stage.clock.advance(9 * MINUTE_MS)
+  await stage.ask('tasks/get', 'one', { result: { taskId: 'one', status: 'working' } })
+  await stage.clock.advance(10 * MINUTE_MS - 1)
+  assert.deepEqual(await stage.counts(), nothing)
+  await stage.clock.advance(1)
+  assert.deepEqual(await stage.counts(), once('returned,unchecked'))
+})
+
+test('a word about a task ends no call of another caller', async () => {
+  const stage = rig()
+  await stage.begin('one')
+  await stage.ask('tasks/result', 'one', isError, { caller: new TestCaller() })
+  assert.deepEqual(await stage.counts(), nothing)
+  stage.taskCalls.closeAll()
+  assert.deepEqual(await stage.counts(), once('returned,unchecked'))
+})
+
+test('a tool that says "task" in a plain result has answered', async () => {
+  const stage = rig()
+  await stage.service(
+    newCall({
+      method: 'tools/call',
+      server,
+      params: { name: 't', reply: { result: { task: { taskId: 'one' } } } },
+    }),
+  )
+  assert.deepEqual(await stage.counts(), once('returned,unchecked'))
+})
+
+test('a tenant with very many tasks keeps no task of others from counting by its end', async () => {
+  const stage = rig()
+  const other = new TestCaller()
+  await stage.begin('mine', { tenant: 'modest', caller: other })
+  for (let i = 0; i < 2_100; i++) await stage.begin(`task ${i}`, { tenant: 'greedy' })
+  assert.deepEqual((await stage.counts()).calls, ['returned,unchecked 101'])
+  await stage.ask('tasks/result', 'mine', isError, { caller: other })
+  assert.deepEqual((await stage.counts()).calls, ['returned,unchecked 101', 'returned,tool_error 1'])
+})
+
+test('the agent task of a call that became a task is open until that ends, and has failed with it', async () => {
+  const stage = rig()
+  await stage.service(
+    newCall({
+      method: 'tools/call',
+      server,
+      params: {
+        name: 't',
+        task: {},
+        _meta: { 'dev.breakwater/intent': 'report' },
+        reply: { result: { task: { taskId: 'one', status: 'working' } } },
+      },
+      caller: stage.caller,
+    }),
+  )
+  await stage.clock.advance(5 * MINUTE_MS)
+  assert.deepEqual(await stage.exposed('breakwater_intents_total'), [])
+  await stage.ask('tasks/result', 'one', isError)
+  await stage.clock.advance(MINUTE_MS)
+  assert.deepEqual(await stage.exposed('breakwater_intents_total'), [
+    'breakwater_intents_total{outcome="failed",source="meta"} 1',
+  ])
+})
