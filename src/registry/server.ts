@@ -155,6 +155,7 @@ export class Server extends KnownServer {
     this.#discovery = discover('modern', {
       onUp: (catalog, initializeResult) => {
         this.cameUp(catalog, initializeResult)
+        this.upstreamSessions.restore()
         const replica = this.upstreamSessions.current(this.#discovery)?.replica
         if (replica !== undefined) this.#reachability.found(replica)
       },

@@ -69,6 +69,8 @@ export class UpstreamSessions {
   readonly #atHome: number[]
   /** Whether the server was found to keep something of callers that speak an era themselves. */
   readonly #keepsState = { legacy: false, modern: false }
+  /** Callers that listen, and whose session has ended although the server was to remember something of them. */
+  readonly #bereft = new Set<Caller>()
   #next = 0
 
   constructor(options: UpstreamSessionsOptions) {
@@ -154,11 +156,27 @@ export class UpstreamSessions {
     return this.#options.replicas[0]?.starting !== undefined
   }
 
+  /** Begins sessions for those that lost one and only listen: else they would hear nothing more. */
+  restore(): void {
+    for (const caller of this.#bereft) this.#restore(caller)
+  }
+
+  #restore(caller: Caller): void {
+    const over = () => this.#bereft.delete(caller)
+    if (!caller.listening || this.#open.has(caller)) return void over()
+    const again = () => this.#bereft.has(caller) && this.#restore(caller)
+    const failed = ({ retryAfterMs }: GatewayError) => {
+      if (retryAfterMs !== undefined) this.#options.clock.after(retryAfterMs, again)
+    }
+    this.of(caller).then(over, failed)
+  }
+
   /** Ends a caller's upstream sessions, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
   async drop(caller: Caller): Promise<void> {
     const unwanted = gatewayError('cancelled', 'the upstream session is not needed any more')
     for (const attempts of [...(this.#opening.get(caller)?.values() ?? [])]) attempts.abort(unwanted)
     const ending = this.#open.get(caller) ?? []
+    this.#bereft.delete(caller)
     this.#set(caller, [])
     await Promise.all(ending.map(({ upstreamSession }) => upstreamSession.close()))
   }
@@ -314,7 +332,12 @@ export class UpstreamSessions {
     const { clock, onEnd } = this.#options
     const beganAt = clock.now()
     const over = () => {
+      const isLost = this.current(caller, replica) === bound && upstreamSession.isAskedToRemember === true
       this.#forget(caller, bound)
+      if (isLost && caller.listening) {
+        this.#bereft.add(caller)
+        this.#restore(caller)
+      }
       onEnd?.(bound, clock.now() - beganAt, upstreamSession.ended.reason as GatewayError)
     }
     upstreamSession.ended.addEventListener('abort', over, { once: true })

@@ -92,6 +92,11 @@ export interface UpstreamSession {
   readonly initializeResult: Message
   /** Whether the endpoint may remember something of this upstream session, so that no other can go on with it. */
   readonly keepsState: boolean
+  /**
+   * Whether its caller has asked the server for something that the next session has to be told, and that a caller which only listens
+   * would miss; absent where the session itself begins anew.
+   */
+  readonly isAskedToRemember?: boolean
   /** Sends one request and follows its stream up to the answer. Never rejects. */
   exchange(call: Call): Promise<Outcome>
   /** Sends a notification, or the answer to a request of the server. Rejects with a `GatewayError`. */

@@ -1,7 +1,7 @@
 import { httpServer } from '../../src/config/schema/server-schema.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
-import { SessionStates } from '../../src/upstreams/http/session-state.ts'
+import { SessionStates } from '../../src/upstreams/shared/session-state.ts'
 import { startFixture } from '../support/fixture.ts'
 import { contract } from './contract.ts'
 import { MAX_REPLY } from './subject.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { SessionState } from '../../src/upstreams/http/session-state.ts'
+import { SessionState } from '../../src/upstreams/shared/session-state.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 
 /** What a new session would be told after these calls. */

@@ -6,7 +6,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { connectorOf } from './connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import { OneWayPosts } from './one-way-posts.ts'
-import type { SessionStates } from './session-state.ts'
+import type { SessionStates } from '../shared/session-state.ts'
 import { ShapedCalls } from './shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
 

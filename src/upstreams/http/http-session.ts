@@ -14,7 +14,7 @@ import type { ReplyHeaders } from './http-headers.ts'
 import { leave, postAway } from './http-post.ts'
 import type { Reading } from './http-status.ts'
 import type { HttpWire } from './http-wire.ts'
-import type { SessionState } from './session-state.ts'
+import type { SessionState } from '../shared/session-state.ts'
 
 /** What all sessions with one endpoint share. */
 export interface HttpSessionTerms {

@@ -22,7 +22,7 @@ import {
 import { HttpWire } from './http-wire.ts'
 import type { LossProof, SuspectedLoss } from './http-status.ts'
 import { StandingStreams } from './standing-stream.ts'
-import type { SessionState } from './session-state.ts'
+import type { SessionState } from '../shared/session-state.ts'
 
 /** A server behind Streamable HTTP: an upstream session per caller, over one pool of sockets per replica. */
 export class HttpUpstream implements Upstream {

@@ -27,6 +27,8 @@ import type { Connect, Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
 import { type Conceal, concealing } from '../server-words.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { soloAudience } from '../shared/audience.ts'
+import { RememberedSession } from '../shared/remembered-session.ts'
+import { SessionStates } from '../shared/session-state.ts'
 import type { ServerReplies } from '../unfinished-replies.ts'
 import { Unread } from '../unread.ts'
 import type { UpstreamSession, Upstream } from '../upstream.ts'
@@ -54,6 +56,7 @@ export class SseUpstream implements Upstream {
   readonly #oneWay: OneWayPosts
   readonly #streams: StreamConnections
   readonly #upstreamSessions = new Set<MessageSession>()
+  readonly #states = new SessionStates()
   #closed = false
 
   constructor(options: SseOptions) {
@@ -88,7 +91,8 @@ export class SseUpstream implements Upstream {
     const upstreamSession = await MessageSession.open(this.#connectFor(caller), terms, signal)
     this.#upstreamSessions.add(upstreamSession)
     whenAborted(upstreamSession.ended, () => this.#upstreamSessions.delete(upstreamSession))
-    return upstreamSession
+    const told = { server, clock, limitMs: this.#options.config.timeouts.discovery }
+    return RememberedSession.tell(upstreamSession, this.#states.of(caller), told, signal)
   }
 
   /** Whether the address is that of an event stream which begins by naming an endpoint. Never rejects. */

@@ -15,6 +15,8 @@ import { openError } from '../pipe/handshake.ts'
 import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect } from '../pipe/pipe.ts'
 import { soloAudience } from '../shared/audience.ts'
+import { RememberedSession } from '../shared/remembered-session.ts'
+import { SessionStates } from '../shared/session-state.ts'
 import { SharedConnection } from '../shared/shared-connection.ts'
 import { type Conceal, concealing } from '../server-words.ts'
 import type { Eras, Starting, StartLimits, UpstreamSession, Upstream } from '../upstream.ts'
@@ -48,6 +50,7 @@ export class StdioUpstream implements Upstream {
   readonly #tools = new ToolCallRules()
   readonly #spoken: ProgramEra
   readonly #experience = new Experience()
+  readonly #states = new SessionStates()
   readonly #conceal: Conceal
   /** Up, or on the way: a start goes on when nobody waits for it any more, since it may be installing something. */
   #shared: Promise<SharedConnection> | undefined
@@ -89,9 +92,13 @@ export class StdioUpstream implements Upstream {
   ): Promise<UpstreamSession> {
     if (signal.aborted) throw abortError(signal)
     this.#children.assertOpen()
-    return this.#config.sharing === 'shared'
-      ? this.#join(caller, signal, limits)
-      : this.#openFor(caller, signal, limits)
+    const session =
+      this.#config.sharing === 'shared'
+        ? await this.#join(caller, signal, limits)
+        : await this.#openFor(caller, signal, limits)
+    const { server, clock } = this.#options
+    const terms = { server, clock, limitMs: limits.handshakeMs }
+    return RememberedSession.tell(session, this.#states.of(caller), terms, signal)
   }
 
   starting(caller: Caller): Starting | undefined {

@@ -21,6 +21,11 @@ export class SessionState {
     }
   }
 
+  /** Whether a new session need not be told anything. */
+  get isEmpty(): boolean {
+    return this.#level === undefined && (this.#subscriptions?.size ?? 0) === 0
+  }
+
   #subscribe(uri: unknown, on: boolean): void {
     if (typeof uri !== 'string') return
     this.#subscriptions?.delete(uri)

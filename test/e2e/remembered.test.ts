@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { extname } from 'node:path'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js'
+import { httpWithSse } from '../fixtures/contract/serve.ts'
+import { createContractServer } from '../fixtures/contract/server.ts'
+import { until } from '../support/until.ts'
+import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { closeClients, connect, textOf } from './support/sdk-client.ts'
+
+after(async () => {
+  await closeClients()
+  await cleanUp()
+})
+
+const uri = 'file:///a'
+const path = fileURLToPath(new URL(`../fixtures/contract-server${extname(import.meta.url)}`, import.meta.url))
+/** A server that says when it starts. */
+const entry = { command: 'sh', args: ['-c', `echo started >&2; exec "${process.execPath}" "${path}"`] }
+
+/** An agent that has subscribed to a resource of a server. */
+async function subscriber(server: Json) {
+  const gateway = await Gateway.start({ servers: { box: server } })
+  await gateway.waitFor('up', 'box')
+  const updates: string[] = []
+  const open = () =>
+    connect(gateway.mcp('box'), {}, (one) =>
+      one.setNotificationHandler(
+        ResourceUpdatedNotificationSchema,
+        ({ params }) => void updates.push(params.uri),
+      ),
+    )
+  const client = await open()
+  const call = async (name: string, args: Json = {}, by = client) =>
+    JSON.parse(textOf(await by.callTool({ name, arguments: args }))) as unknown
+  await client.subscribeResource({ uri })
+  assert.equal(await call('touch', { uri }), true)
+  await until('the agent hears of the resource', () => updates.length > 0)
+  updates.length = 0
+  return { gateway, updates, open, call }
+}
+
+test('an agent that only listens hears of its resource after the shared process was killed', async () => {
+  const { updates, open, call } = await subscriber(entry)
+  const other = await open()
+  process.kill(Number(await call('pid')), 'SIGKILL')
+  await until('the new process knows of the subscription', async () => {
+    const touched = await call('touch', { uri }, other).catch(() => false)
+    return touched === true
+  })
+  await until('the agent hears of the resource', () => updates.length > 0)
+})
+
+test('a process of one agent that was killed is started again for its subscriptions, and told of these', async () => {
+  const { gateway, call } = await subscriber({ ...entry, sharing: 'per_session' })
+  const started = () => gateway.log.filter(({ stderr }) => stderr === 'started').length
+  const before = started()
+  process.kill(Number(await call('pid')), 'SIGKILL')
+  await until('the process is started again', () => started() > before)
+  assert.equal(await call('touch', { uri }), true)
+})
+
+test('a subscription over HTTP+SSE outlives the event stream', async (t) => {
+  const server = httpWithSse(createContractServer).listen(0, '127.0.0.1')
+  t.after(() => server.close().closeAllConnections())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const { updates, call } = await subscriber({ url: `http://127.0.0.1:${port}/sse`, type: 'sse' })
+  server.closeAllConnections()
+  await until('the server knows of the subscription', async () => {
+    const touched = await call('touch', { uri }).catch(() => false)
+    return touched === true
+  })
+  await until('the agent hears of the resource', () => updates.length > 0)
+})
