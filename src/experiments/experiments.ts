@@ -450,8 +450,10 @@ export class Experiments {
     }
   }
 
-  #take(run: OpenRun, { all, cohort }: KnownUnits, { judgement, isOfAll }: Judged): void {
-    run.samples.mark(isOfAll ? all : cohort.map((at) => all[at]!))
+  #take(run: OpenRun, { all, cohort, open }: KnownUnits, { judgement, isOfAll }: Judged): void {
+    // Nobody knows the figures of open units, whatever a verdict assumes of them.
+    const isOpen = new Set(open)
+    run.samples.mark(isOfAll ? all.filter((_, at) => !isOpen.has(at)) : cohort.map((at) => all[at]!))
     run.judgement = judgement
   }
 }

@@ -134,7 +134,7 @@ function endedAs(
  */
 function hedged(
   experiment: Experiment,
-  { treatment, verdict, units: counts }: Judgement,
+  { treatment, verdict }: Judgement,
   judged: Judgement,
   {
     failing,
@@ -163,6 +163,7 @@ function hedged(
     `${succeeds} all succeed; measured of the ${compared.control.length + compared.treatment.length} ${words} that are over: ` +
     amountInWords(metricOf(experiment.metric), valueIn('treatment') - valueIn('control'))
   const told: Verdict = { ...verdict, sentence, assumed: open.size }
+  const counts = Object.fromEntries(Object.keys(experiment.arms).map((arm) => [arm, inArm(arm).length]))
   return { treatment, verdict: told, units: counts, verdicts: { ...judged.verdicts, [treatment]: told } }
 }
 

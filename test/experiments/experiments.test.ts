@@ -298,10 +298,16 @@ test('a run that is stopped while units hang says what is sure however they end,
       if (arm === 'one/control' && task % 3 === 0) call(`task ${task}`, rejected)
     }
     experiments.stop('one')
-    const { verdict } = experiments.get('one')!.run!.judgement
+    const { judgement, samples } = experiments.get('one')!.run!
+    const { verdict, units } = judgement
     assert.equal(verdict.result, open === 4 ? 'better' : 'invalid', verdict.sentence)
     if (open !== 4) continue
     assert.equal(verdict.assumed, 4)
+    assert.equal(
+      Object.values(units).reduce((sum, count) => sum + count, 0),
+      400,
+    )
+    assert.equal(samples.all().filter(({ isJudged }) => isJudged).length, 400)
     assert.match(
       verdict.sentence,
       /^cautious wins, however the 4 open tasks end: at least [\d.]+ points more tasks go without a failed call \(.*404 tasks\), if those in cautious all fail and those in default all succeed; measured of the 400 tasks that are over: [\d.]+ points more tasks go without a failed call$/,
