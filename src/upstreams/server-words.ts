@@ -19,6 +19,9 @@ const LONGEST_WORD = 1024
 /** What is shorter is a word of any text, unless its name says that it is a secret. In characters. */
 const SHORTEST_SECRET = 4
 
+/** What is shorter is not looked for in base64 and hexadecimal digits. In characters. */
+const SHORTEST_ENCODED = 8
+
 /** Takes secrets out of a text. */
 export type Conceal = (text: string) => string
 
@@ -97,7 +100,13 @@ function spellingsOf(secret: string): string[] {
   const inJson = JSON.stringify(secret).slice(1, -1)
   // As Go writes it, so that it may stand in HTML.
   const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
-  return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted]
+  const bytes = Buffer.from(secret)
+  // Of a short one these are words of any text.
+  const inBase64 =
+    secret.length < SHORTEST_ENCODED
+      ? []
+      : [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex')]
+  return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...inBase64]
 }
 
 /** With all that RFC 3986 reserves, and which `encodeURIComponent` leaves as it is. */

@@ -140,8 +140,23 @@ chaos: { enabled: true }`,
     'main.yaml:8:26  policies.overrides[0].match.server  warning: "search" matches no server',
     'main.yaml:9:7  policies.overrides[1]  warning: sets no policy',
     'main.yaml:9:48  policies.overrides[1].match.method  warning: never matches: only calls of the method tools/call have a tool',
-    'main.yaml:10:10  chaos.enabled  warning: has no effect: gateway.environment is not set, which counts as production',
+    'main.yaml:10:10  chaos.enabled  warning: has no effect: gateway.environment is not set, which counts as production; set it to the name of a test environment',
   ])
+})
+
+test('faults in an environment that is not known to be for tests are a warning, unless the config names it', async (t) => {
+  const servers = 'mcpServers: { a: { url: "http://h/mcp" } }'
+  const warned = async (gateway: string) =>
+    (await loadGood(t, `${servers}\ngateway: { ${gateway} }\nchaos: { enabled: true }`)).warnings
+  const [stage, ...more] = await warned('environment: stage')
+  assert.match(
+    stage!,
+    /chaos\.enabled {2}warning: has no effect: gateway\.environment is "stage", which is none of dev/,
+  )
+  assert.deepEqual(more, [])
+  assert.match((await warned('environment: prod'))[0]!, /has no effect: gateway\.environment is "prod"$/)
+  assert.deepEqual(await warned('environment: stage, chaosEnvironments: [stage]'), [])
+  assert.deepEqual(await warned('environment: staging'), [])
 })
 
 test('a config without servers is usable, with a warning', async (t) => {

@@ -99,6 +99,18 @@ test('a secret is known in the spellings of URLs, JSON and HTML', () => {
     assert.doesNotMatch(conceal(said), /part/, said)
 })
 
+test('a secret is known in base64 and hexadecimal digits', () => {
+  const conceal = concealing(
+    httpServer.parse({ url: 'http://host/mcp', headers: { 'X-Key': 's3cret-key~?' } }),
+  )
+  const secret = Buffer.from('s3cret-key~?')
+  for (const encoding of ['base64', 'base64url', 'hex'] as const)
+    assert.equal(
+      conceal(`got ${secret.toString(encoding)}.`).includes(secret.toString(encoding).slice(0, 8)),
+      false,
+    )
+})
+
 test('of a word in which a long text is cut nothing is told', () => {
   const conceal = concealing(stdioServer.parse({ command: 'x', env: { K: 'secret-that-is-cut' } }))
   for (const blanks of [8 * 1024 - 10, 8 * 1024 - 30])

@@ -1,3 +1,4 @@
+import { environmentLock } from '../../chaos/control/guard.ts'
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
@@ -282,9 +283,10 @@ function leftOut({ mcpServers }: Config): ConfigFinding[] {
 }
 
 /** Faults that may be armed, in an environment that is not known to be for tests. */
-function idleChaos({ chaos, gateway: { environment } }: Config): ConfigFinding[] {
-  if (!chaos.enabled || environment !== undefined) return []
-  const message = 'has no effect: gateway.environment is not set, which counts as production'
+function idleChaos({ chaos, gateway: { environment, chaosEnvironments } }: Config): ConfigFinding[] {
+  const lock = environmentLock({ environment, chaosEnvironments, variables: {} })
+  if (!chaos.enabled || lock === undefined) return []
+  const message = `has no effect: ${lock}`
   return [{ path: ['chaos', 'enabled'], at: 'key', message }]
 }
 

@@ -120,12 +120,18 @@ export function valueInWords(unit: Unit, value: number): string {
     case 'ms':
       return value < 0 ? `-${roundedDuration(-value)}` : roundedDuration(value)
     case 'share':
-      return `${Number((value * 100).toPrecision(3))}%`
+      return `${percentOf(value)}%`
     case 'count':
       return String(Number(value.toPrecision(3)))
     case 'state':
       return value === 1 ? 'up' : 'down'
   }
+}
+
+/** With three digits, and with more where a share below the whole would look like the whole. */
+function percentOf(share: number): number {
+  const rounded = Number((share * 100).toPrecision(3))
+  return rounded === 100 && share < 1 ? Math.floor(share * 1e7) / 1e5 : rounded
 }
 
 /** What calls came to in a metric; undefined where there is nothing to measure it by. */

@@ -12,6 +12,7 @@ import {
   parseClaim,
   type Subject,
   subjects,
+  type Unit,
 } from './claims.ts'
 import type { Learning } from './baseline.ts'
 import type { Rule } from './gate.ts'
@@ -127,6 +128,12 @@ const stage = z.strictObject({
   duration: duration({ min: 1_000, max: 3_600_000 }).describe('How long, 1s to 1h.'),
 })
 
+/** From which number on a rule can never be broken, by its unit. Retries and hedges make far less than 100 attempts of a call. */
+const unreachable: Partial<Record<Unit, { readonly from: number; readonly told: string }>> = {
+  share: { from: 1, told: 'a share below 100%' },
+  count: { from: 100, told: 'less than 100 attempts' },
+}
+
 const rule = z
   .strictObject({
     metric: z.enum(callMetrics as [CallMetric, ...CallMetric[]]).describe('What is measured.'),
@@ -142,12 +149,10 @@ const rule = z
   .transform((given, context): Rule => {
     const { unit } = subjects[given.metric]
     const above = numberIn(unit, given.above)
-    const isReachable = above !== undefined && (unit !== 'share' || above < 1)
-    if (isReachable) return { ...given, above }
+    const { from = Infinity, told = '' } = unreachable[unit] ?? {}
+    if (above !== undefined && above < from) return { ...given, above }
     const message =
-      above === undefined
-        ? `expected ${examples[unit]}`
-        : 'expected a share below 100%: more is never reached'
+      above === undefined ? `expected ${examples[unit]}` : `expected ${told}: more is never reached`
     context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
     return z.NEVER
   })

@@ -76,8 +76,8 @@ function isNoAnswer(outcome: Outcome): boolean {
 export function readStreamed(id: RequestId, response: Envelope, hasSession: boolean): Reading {
   const otherwise = answered(id, response, 200)
   if (!hasSession || isResult(otherwise)) return otherwise
-  if (lossProof(200, response, id) === undefined && !isOrphanError(response)) return otherwise
-  return { kind: 'suspected_loss', proof: 'none', otherwise }
+  const proof = lossProof(200, response, id) ?? (isOrphanError(response) ? 'none' : undefined)
+  return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
 /** Whether a response is an error that names no request. */
@@ -192,6 +192,9 @@ function failed(error: GatewayError): Outcome {
 /** Words by which servers of many makes say that they know no such session, or none at all. */
 const ofSessions = /session|not initialized/i
 
+/** Words by which a server, under whatever status, says that a request was not run as the session has never begun. */
+const ofBeginning = /before initiali[sz]ation was complete/i
+
 /** Codes that servers give for an unknown session: of the reference servers, and "invalid request". */
 const codesOfSessions: ReadonlySet<unknown> = new Set([-32001, -32600])
 
@@ -211,7 +214,9 @@ export function lossProof(
   if (status >= 300 && status !== 400 && !isOfSessions) return undefined
   const value = response?.value
   const error = isObject(value?.error) ? value.error : undefined
-  const speaks = typeof error?.message === 'string' && ofSessions.test(error.message)
+  const words = typeof error?.message === 'string' ? error.message : ''
+  if (ofBeginning.test(words)) return 'says'
+  const speaks = ofSessions.test(words)
   if (status >= 300) {
     if (speaks) return 'says'
     if (id === undefined || !isIdOf(value?.id, id)) return isOfSessions ? 'implies' : 'none'

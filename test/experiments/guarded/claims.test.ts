@@ -6,6 +6,7 @@ import {
   failuresIn,
   judge,
   parseClaim,
+  valueInWords,
 } from '../../../src/experiments/guarded/claims.ts'
 import { figuresOf } from './figures.ts'
 
@@ -35,6 +36,11 @@ test('claims are read with their units', () => {
       ['attempts_per_call', '<=', 1.5],
     ],
   )
+})
+
+test('a share below the whole never reads as the whole', () => {
+  const said = [0, 0.05, 0.9994, 0.99999, 0.9999999, 1].map((share) => valueInWords('share', share))
+  assert.deepEqual(said, ['0%', '5%', '99.9%', '99.999%', '99.99999%', '100%'])
 })
 
 test('what is no claim is refused with what was meant', () => {

@@ -141,6 +141,10 @@ test('a gate that could never trigger, and a recovery without time, are refused'
   const rule = 'metric: error_ratio, above: 5%, for: 2s'
   const withGate = (rules: string) => problems(t, rule, rules)
   assert.match((await withGate('metric: error_ratio, above: 100%'))[0]!, /expected a share below 100%/)
+  assert.match(
+    (await withGate('metric: attempts_per_call, above: 900'))[0]!,
+    /expected less than 100 attempts/,
+  )
   assert.match((await withGate(`metric: p95, above: ${'9'.repeat(400)}`))[0]!, /expected a number/)
   assert.match((await withGate('metric: p95, above: 1s, for: 10m'))[0]!, /expected less than all stages take/)
   assert.match(
