@@ -147,7 +147,9 @@ test('a server that streams faster than a fault lets through has to wait', async
     await until('it pours', () => written > 0)
     // It has stopped when nothing more comes for a while.
     for (let before = -1; before !== written; await setTimeout(500)) before = written
-    assert.ok(written < 24 * 1024 ** 2, `${written} bytes (${side})`)
+    const { body: chaos } = await gateway.admin<{ faults: Json[] }>('/admin/chaos')
+    const seen = JSON.stringify({ written, side, read: socket.bytesRead, left: socket.destroyed, chaos })
+    assert.ok(written < 24 * 1024 ** 2, seen)
     socket.destroy()
     await gateway.program.kill()
   }
