@@ -1,6 +1,8 @@
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
+import type { Log } from '../../telemetry/log.ts'
 import { within } from '../failure.ts'
 import { ownCall } from '../own-call.ts'
 import type { UpstreamSession } from '../upstream.ts'
@@ -10,9 +12,11 @@ interface RememberedTerms {
   /** The server's name in the registry. */
   readonly server: string
   readonly clock: Clock
-  /** How long the server may take for what it is told again, in milliseconds. */
-  readonly limitMs: Millis
+  readonly log: Log
 }
+
+/** How long a server may take for all that it is told again, in milliseconds; calls wait for so long. */
+const TELLING_MS: Millis = 5_000
 
 /**
  * An upstream session that ends with its process or stream. The one after it is told which subscriptions and which log level its
@@ -22,26 +26,33 @@ export class RememberedSession implements UpstreamSession {
   readonly #session: UpstreamSession
   readonly #state: SessionState
 
-  /** Tells a session that was just begun. Rejects with a `GatewayError`, and has ended the session then. */
+  /**
+   * Tells a session that was just begun. One whose server does not take it goes on without. Rejects with a `GatewayError` when nobody
+   * waits any more, or the session is over.
+   */
   static async tell(
     session: UpstreamSession,
     state: SessionState,
-    { server, clock, limitMs }: RememberedTerms,
+    { server, clock, log }: RememberedTerms,
     signal: Signal,
   ): Promise<UpstreamSession> {
     // In the modern era each request says all of itself.
     if (!session.keepsState) return session
+    const tell = async (limit: Signal) => {
+      for (const { method, params } of state.requests()) {
+        const outcome = await session.exchange(ownCall(server, method, params, limit))
+        if (outcome.kind !== 'answered') throw outcome.error
+      }
+    }
     try {
-      await within(limitMs, clock, signal, async (limit) => {
-        for (const { method, params } of state.requests()) {
-          const outcome = await session.exchange(ownCall(server, method, params, limit))
-          if (limit.aborted || session.ended.aborted)
-            throw outcome.kind === 'answered' ? limit.reason : outcome.error
-        }
-      })
+      await within(TELLING_MS, clock, signal, tell)
     } catch (error) {
-      void session.close()
-      throw error
+      if (signal.aborted || session.ended.aborted) {
+        void session.close()
+        throw error
+      }
+      const { message } = error as GatewayError
+      log.warn({ why: message }, 'the server does not take again what an agent had asked it to remember')
     }
     return new RememberedSession(session, state)
   }

@@ -91,7 +91,7 @@ export class SseUpstream implements Upstream {
     const upstreamSession = await MessageSession.open(this.#connectFor(caller), terms, signal)
     this.#upstreamSessions.add(upstreamSession)
     whenAborted(upstreamSession.ended, () => this.#upstreamSessions.delete(upstreamSession))
-    const told = { server, clock, limitMs: this.#options.config.timeouts.discovery }
+    const told = { server, clock, log: this.#log }
     return RememberedSession.tell(upstreamSession, this.#states.of(caller), told, signal)
   }
 

@@ -97,7 +97,7 @@ export class StdioUpstream implements Upstream {
         ? await this.#join(caller, signal, limits)
         : await this.#openFor(caller, signal, limits)
     const { server, clock } = this.#options
-    const terms = { server, clock, limitMs: limits.handshakeMs }
+    const terms = { server, clock, log: this.#log }
     return RememberedSession.tell(session, this.#states.of(caller), terms, signal)
   }
 
