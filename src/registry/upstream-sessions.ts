@@ -69,7 +69,7 @@ export class UpstreamSessions {
   readonly #atHome: number[]
   /** Whether the server was found to keep something of callers that speak an era themselves. */
   readonly #keepsState = { legacy: false, modern: false }
-  /** Callers that listen, and whose session has ended although the server was to remember something of them. */
+  /** Callers whose session has ended although the server was to remember something of them. */
   readonly #bereft = new Set<Caller>()
   #next = 0
 
@@ -163,7 +163,8 @@ export class UpstreamSessions {
 
   #restore(caller: Caller): void {
     const over = () => this.#bereft.delete(caller)
-    if (!caller.listening || this.#open.has(caller)) return void over()
+    if (this.#open.has(caller)) return void over()
+    if (!caller.listening) return
     const again = () => this.#bereft.has(caller) && this.#restore(caller)
     const failed = ({ retryAfterMs }: GatewayError) => {
       if (retryAfterMs !== undefined) this.#options.clock.after(retryAfterMs, again)
@@ -228,6 +229,7 @@ export class UpstreamSessions {
   }
 
   async closeAll(): Promise<void> {
+    this.#bereft.clear()
     await Promise.all([
       ...[...this.#open.keys(), ...this.#opening.keys()].map((caller) => this.drop(caller)),
       ...[...this.#retired].map(({ upstreamSession }) => upstreamSession.close()),
@@ -334,7 +336,7 @@ export class UpstreamSessions {
     const over = () => {
       const isLost = this.current(caller, replica) === bound && upstreamSession.isAskedToRemember === true
       this.#forget(caller, bound)
-      if (isLost && caller.listening) {
+      if (isLost) {
         this.#bereft.add(caller)
         this.#restore(caller)
       }

@@ -70,8 +70,10 @@ export function observe(parts: ObserveParts): Layer {
       taskCalls.told(call, outcome)
     } else {
       const task = acceptedTask(call, outcome)
-      if (task === undefined) count(series, record, outcome, now, wallMs)
-      else taskCalls.hold(call, task, laterCount(server, tool!, record))
+      if (task === undefined) {
+        countAccepted(series, record)
+        count(series, record, outcome, now, wallMs)
+      } else taskCalls.hold(call, task, laterCount(server, tool!, record))
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
     if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
@@ -80,8 +82,7 @@ export function observe(parts: ObserveParts): Layer {
   /** Counts a tool call for all who measure tools, agents' tasks and arms. */
   function count(series: OneTool, record: CallRecord, outcome: Outcome, now: Millis, wallMs: Millis): void {
     const { arm, traceId, startedAt } = record
-    const verdict = verdictIn(outcome)
-    countAccepted(series, record, outcome, verdict)
+    const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
     series.countCall(resultOfCall(outcome, record), verdict, arm, (now - startedAt) / 1_000, traceId, wallMs)
     intents.end(record, outcome)
     experiments.end(record, outcome)
@@ -89,7 +90,11 @@ export function observe(parts: ObserveParts): Layer {
 
   /** Counts a call that became a task when that is over. Holds on to nothing else of the call. */
   function laterCount(server: string, tool: string, record: CallRecord): (end: Outcome) => void {
-    return (end) => count(metrics.tools.of(server, tool, isListed), record, end, clock.now(), clock.wall())
+    return (end) => {
+      const series = metrics.tools.of(server, tool, isListed)
+      countAccepted(series, record, end)
+      count(series, record, end, clock.now(), clock.wall())
+    }
   }
 
   function defect(call: Call, cause: unknown): Outcome {
@@ -117,16 +122,16 @@ export function observe(parts: ObserveParts): Layer {
   }
 }
 
-/** Empty when no reply came. */
-const verdictIn = (outcome: Outcome): string => (outcome.kind === 'answered' ? outcome.verdict : '')
-
-/** Counts the tries that servers accepted as tasks; of several, only the task of the last one is known to its agent. */
-function countAccepted(series: OneTool, record: CallRecord, end: Outcome, verdict: string): void {
-  const { acceptedAttempts, arm } = record
-  if (acceptedAttempts === 0) return
-  record.acceptedAttempts = 0
-  for (let more = 1; more < acceptedAttempts; more++) series.countAttempt('returned', 'unchecked', arm)
-  series.countAttempt(attemptOutcomeOf(end, record), verdict, arm)
+/**
+ * Counts the tries that servers accepted as tasks. Only the task of the last one is known to the agent; `end`: how it ended, where it
+ * was what the agent got.
+ */
+function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void {
+  for (; record.acceptedAttempts > 0; record.acceptedAttempts--) {
+    const isKnown = end !== undefined && record.acceptedAttempts === 1
+    const verdict = !isKnown ? 'unchecked' : end.kind === 'answered' ? end.verdict : ''
+    series.countAttempt(isKnown ? attemptOutcomeOf(end, record) : 'returned', verdict, record.arm)
+  }
 }
 
 /** Whether it waited where nobody notes how long: for the call that it joined, or for a fault above all policies. */

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
+import { gatewayError } from '../../src/mesh/errors.ts'
+import { observe } from '../../src/telemetry/observe.ts'
 import { newCall, TestCaller } from '../support/caller.ts'
 import { observed } from './observed.ts'
 
@@ -135,6 +137,15 @@ test('a tool that says "task" in a plain result has answered', async () => {
     }),
   )
   assert.deepEqual(await stage.counts(), once('returned,unchecked'))
+})
+
+test('a try that became a task counts as accepted where its agent got another answer', async () => {
+  const stage = rig()
+  const late: Outcome = { kind: 'failed', error: gatewayError('deadline_exceeded', 'late', { sent: true }) }
+  const service = observe(stage)((call) => stage.attempt(call).then(() => late))
+  const reply = { result: { task: { taskId: 'one', status: 'working' } } }
+  await service(newCall({ method: 'tools/call', server, params: { name: 't', task: {}, reply } }))
+  assert.deepEqual(await stage.counts(), { calls: ['timeout 1'], attempts: ['returned,unchecked 1'] })
 })
 
 test('a tenant with very many tasks keeps no task of others from counting by its end', async () => {
