@@ -309,14 +309,12 @@ export class Pool {
 
   /**
    * A slot that is held far longer than usual is no measure of what its server does: it hangs, and others may run. As long as nobody knows
-   * what is usual for the tool, it is slow; then a tenant that holds several only gives way to an agent that has nothing under way.
+   * what is usual for the tool, it is slow, and `#givesWay` decides.
    */
   #lookAt(slot: Slot): void {
     const heldMs = this.#clock.now() - slot.since
     const { usualMs } = slot.tool.holds
-    const isOverdue =
-      (usualMs !== undefined && heldMs >= OVERDUE_TIMES * usualMs) ||
-      (slot.tenant.running > 1 && this.#queue.isWaitedForByIdle(slot.tool))
+    const isOverdue = (usualMs !== undefined && heldMs >= OVERDUE_TIMES * usualMs) || this.#givesWay(slot)
     if (isOverdue && this.#overdue < MOST_OVERDUE_TIMES * this.settings.concurrent) {
       slot.state = 'overdue'
       this.#overdue++
@@ -325,6 +323,15 @@ export class Pool {
       slot.tool.holds.left(slot.since)
       this.#givenBack(slot)
     } else slot.expiry = this.#overdueLooks.add(() => this.#lookAt(slot))
+  }
+
+  /**
+   * A tenant that holds several slots gives way to one that has nothing under way; so does an agent among those that count as one tenant.
+   * Agents that hold one slot each keep it, else a tool that is merely slow would get more calls at once than it may.
+   */
+  #givesWay({ tenant, agent, tool }: Slot): boolean {
+    if (tenant.running > 1 && this.#queue.isWaitedForByIdle(tool)) return true
+    return (tenant.runningOf.get(agent) ?? 0) > 1 && this.#queue.isWaitedForByIdleOf(tenant, tool)
   }
 
   #free(slot: Slot): void {

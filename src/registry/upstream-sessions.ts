@@ -45,6 +45,9 @@ export interface UpstreamSessionsOptions {
 /** How long a caller waits for a process whose last start has failed, in milliseconds: it may be well again. */
 const PATIENCE_WITH_FAILED_MS: Millis = 500
 
+/** A session that has lived for so long is begun anew at once when it ends, in milliseconds. */
+const SETTLED_MS: Millis = 30_000
+
 /** When to ask again after a process that is being started, in milliseconds. */
 const ASK_AGAIN_MS: Millis = 1_000
 
@@ -156,20 +159,15 @@ export class UpstreamSessions {
     return this.#options.replicas[0]?.starting !== undefined
   }
 
-  /** Begins sessions for those that lost one and only listen: else they would hear nothing more. */
+  /** Begins sessions for those that lost one and only listen: else they would hear nothing more. For after each good probe. */
   restore(): void {
     for (const caller of this.#bereft) this.#restore(caller)
   }
 
   #restore(caller: Caller): void {
-    const over = () => this.#bereft.delete(caller)
-    if (this.#open.has(caller)) return void over()
-    if (!caller.listening) return
-    const again = () => this.#bereft.has(caller) && this.#restore(caller)
-    const failed = ({ retryAfterMs }: GatewayError) => {
-      if (retryAfterMs !== undefined) this.#options.clock.after(retryAfterMs, again)
-    }
-    this.of(caller).then(over, failed)
+    if (this.#open.has(caller)) this.#bereft.delete(caller)
+    // Where that fails, it is tried again after the next good probe.
+    else if (caller.listening) this.of(caller).then(() => this.#bereft.delete(caller), ignore)
   }
 
   /** Ends a caller's upstream sessions, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
@@ -338,7 +336,8 @@ export class UpstreamSessions {
       this.#forget(caller, bound)
       if (isLost) {
         this.#bereft.add(caller)
-        this.#restore(caller)
+        // One that ends again and again is begun no more often than the server is probed.
+        if (clock.now() - beganAt >= SETTLED_MS) this.#restore(caller)
       }
       onEnd?.(bound, clock.now() - beganAt, upstreamSession.ended.reason as GatewayError)
     }

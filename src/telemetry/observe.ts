@@ -73,7 +73,7 @@ export function observe(parts: ObserveParts): Layer {
       if (task === undefined) {
         countAccepted(series, record)
         count(series, record, outcome, now, wallMs)
-      } else taskCalls.hold(call, task, laterCount(server, tool!, record))
+      } else taskCalls.hold(call, task, outcome, laterCount(server, tool!, record))
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
     if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)

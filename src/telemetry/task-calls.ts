@@ -10,6 +10,9 @@ import { shortId } from '../units/short-id.ts'
 /** Most calls whose MCP tasks are waited for; where these are too many, the tenant with the most gives up its oldest. */
 const MAX_HELD = 2_000
 
+/** Most calls that one task may be the answer of. */
+const MAX_OF_TASK = 100
+
 /** After so long without a question about its task, in milliseconds, nobody is taken to wait for it any more. */
 const FORGOTTEN_MS: Millis = 10 * 60_000
 
@@ -17,7 +20,7 @@ const FORGOTTEN_MS: Millis = 10 * 60_000
 export function acceptedTask({ message }: Pick<Call, 'message'>, outcome: Outcome): string | undefined {
   if (outcome.kind !== 'answered') return undefined
   const { result } = outcome.result.value
-  if (!isObject(result)) return undefined
+  if (!isObject(result) || 'content' in result || 'isError' in result) return undefined
   // In the legacy era only a call that asks for a task becomes one.
   if (result.resultType !== 'task' && (result.task === undefined || !isObject(paramsOf(message.value).task)))
     return undefined
@@ -35,7 +38,7 @@ const accepted: Outcome = {
 /** A call whose server has accepted it as an MCP task. */
 interface Held {
   readonly tenant: string
-  readonly settle: (outcome: Outcome) => void
+  readonly settles: ((outcome: Outcome) => void)[]
   expiry: Expiry
 }
 
@@ -54,13 +57,17 @@ export class TaskCalls {
   }
 
   /** A tool call became a task; `settle` hears once how that has ended. */
-  hold(call: Call, id: string, settle: Held['settle']): void {
+  hold(call: Call, id: string, outcome: Outcome, settle: (outcome: Outcome) => void): void {
+    const end = outcome.kind === 'answered' ? toldEnd(outcome) : undefined
+    if (end !== undefined) return settle(end)
     const key = keyOf(call, id)
-    // A server that gives an id twice has lost the first task.
+    // A call that was joined, or whose answer was kept, has the same task.
+    const known = this.#held.get(key)
+    if (known !== undefined && known.settles.length < MAX_OF_TASK) return void known.settles.push(settle)
     this.#giveUp(key)
     if (this.#held.size >= MAX_HELD) this.#makeRoom()
     const tenant = call.countsAs
-    this.#held.set(key, { tenant, settle, expiry: this.#expiryOf(key) })
+    this.#held.set(key, { tenant, settles: [settle], expiry: this.#expiryOf(key) })
     this.#countOf.set(tenant, (this.#countOf.get(tenant) ?? 0) + 1)
   }
 
@@ -93,13 +100,13 @@ export class TaskCalls {
     if (held !== undefined) this.#end(key, held, accepted)
   }
 
-  #end(key: string, { tenant, settle, expiry }: Held, outcome: Outcome): void {
+  #end(key: string, { tenant, settles, expiry }: Held, outcome: Outcome): void {
     this.#held.delete(key)
     this.#expiries.remove(expiry)
     const left = (this.#countOf.get(tenant) ?? 0) - 1
     if (left > 0) this.#countOf.set(tenant, left)
     else this.#countOf.delete(tenant)
-    settle(outcome)
+    for (const settle of settles) settle(outcome)
   }
 
   #makeRoom(): void {
@@ -113,7 +120,11 @@ const keyOf = ({ caller, server }: Call, id: string) => `${caller.id}\n${server}
 
 /** How a task ended, by the answer to a request about it; undefined when the answer does not tell. */
 function endOf({ method }: Call, outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
-  if (method === 'tasks/result') return outcome
+  return method === 'tasks/result' ? outcome : toldEnd(outcome)
+}
+
+/** How a task ended, by what an answer says of its state; undefined when it goes on, or its result is still to be fetched. */
+function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   const { result } = outcome.result.value
   if (!isObject(result)) return undefined
   const task = isObject(result.task) ? result.task : result

@@ -23,7 +23,7 @@ const entry = { command: 'sh', args: ['-c', `echo started >&2; exec "${process.e
 
 /** An agent that has subscribed to a resource of a server. */
 async function subscriber(server: Json) {
-  const gateway = await Gateway.start({ servers: { box: server } })
+  const gateway = await Gateway.start({ servers: { box: { ...server, health: { every: '1s' } } } })
   await gateway.waitFor('up', 'box')
   const updates: string[] = []
   const open = () =>

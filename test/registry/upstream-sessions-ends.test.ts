@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setImmediate } from 'node:timers/promises'
+import { gatewayError } from '../../src/mesh/errors.ts'
 import { UpstreamSessions } from '../../src/registry/upstream-sessions.ts'
+import type { Upstream } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
@@ -88,4 +91,48 @@ test('all conversations can be ended at once, also those that are opening', asyn
   await Promise.all([opening, closed])
   assert.equal(upstreamSessions.size, 0)
   assert.ok(first.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
+})
+
+test('a session that ends again and again is begun no more often than the server is probed, or after 30 s of life', async () => {
+  const clock = new ManualClock()
+  const ends: AbortController[] = []
+  const upstream: Upstream = {
+    open: () => {
+      const end = new AbortController()
+      ends.push(end)
+      return Promise.resolve({
+        initializeResult: { text: '{}', value: {} },
+        keepsState: true,
+        isAskedToRemember: true,
+        ended: end.signal,
+        exchange: () => Promise.reject(new Error('nobody calls')),
+        post: () => Promise.resolve(),
+        listen: () => undefined,
+        close: () => Promise.resolve(),
+      })
+    },
+    close: () => Promise.resolve(),
+  }
+  const upstreamSessions = new UpstreamSessions({ replicas: [upstream], clock, timeoutMs: 1_000 })
+  const caller = new TestCaller()
+  const end = async () => {
+    ends.at(-1)!.abort(gatewayError('upstream_disconnected', 'cut'))
+    await setImmediate()
+  }
+  await upstreamSessions.of(caller)
+  for (let probe = 1; probe <= 3; probe++) {
+    await end()
+    assert.equal(ends.length, probe)
+    upstreamSessions.restore()
+    await setImmediate()
+    assert.equal(ends.length, probe + 1)
+  }
+  await clock.advance(30_000)
+  await end()
+  assert.equal(ends.length, 5)
+  await end()
+  await upstreamSessions.drop(caller)
+  upstreamSessions.restore()
+  await setImmediate()
+  assert.equal(ends.length, 5)
 })

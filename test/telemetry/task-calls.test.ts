@@ -118,6 +118,29 @@ test('a task that nobody has asked for in 10 minutes counts as accepted', async 
   assert.deepEqual(await stage.counts(), once('returned,unchecked'))
 })
 
+test('a task that had ended when its call was answered counts at once, and an answer with content is a result', async () => {
+  for (const result of [
+    { task: { taskId: 'one', status: 'failed' } },
+    { task: { taskId: 'one', status: 'working' }, content: [], isError: true },
+    { resultType: 'task', taskId: 'one', content: [], isError: true },
+  ]) {
+    const stage = rig()
+    await stage.service(
+      newCall({ method: 'tools/call', server, params: { name: 't', task: {}, reply: { result } } }),
+    )
+    assert.deepEqual(await stage.counts(), once('returned,tool_error'))
+  }
+})
+
+test('calls that got one task, as where they were joined, end together', async () => {
+  const stage = rig()
+  await stage.begin('one')
+  await stage.begin('one')
+  await stage.ask('tasks/result', 'one', isError)
+  assert.deepEqual((await stage.counts()).calls, ['returned,tool_error 2'])
+  assert.deepEqual((await stage.counts()).attempts, ['returned,tool_error 2'])
+})
+
 test('a word about a task ends no call of another caller', async () => {
   const stage = rig()
   await stage.begin('one')

@@ -67,9 +67,10 @@ test('a session that ends, or that nobody waits for any more, while it is told i
     const clock = new ManualClock()
     const { end, session } = silent()
     const gone = new AbortController()
+    const state = asked()
     const telling = RememberedSession.tell(
       session,
-      asked(),
+      state,
       { server: 's', clock, log: recordedLog().log },
       gone.signal,
     )
@@ -77,6 +78,8 @@ test('a session that ends, or that nobody waits for any more, while it is told i
     ;(cause === 'end' ? end : gone).abort(why)
     await assert.rejects(telling, (error) => error === why)
     assert.equal(session.ended.aborted, true)
+    // The process may have died of what it was told.
+    assert.equal(state.isEmpty, cause === 'end')
     assert.equal(clock.pending, 0)
   }
 })

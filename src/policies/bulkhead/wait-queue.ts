@@ -102,10 +102,16 @@ export class WaitQueue {
     return newestIdle(best) ?? best.waiters.at(-1)
   }
 
-  /** Whether an agent that has nothing under way waits for a tool. */
+  /** Whether a tenant that has nothing under way waits for a tool. */
   isWaitedForByIdle(tool: ToolSlots): boolean {
-    for (const lane of this.#lanes) if (lane.tool === tool && hasIdle(lane)) return true
+    for (const lane of this.#lanes) if (lane.tool === tool && lane.tenant.running === 0) return true
     return false
+  }
+
+  /** Whether an agent that has nothing under way waits for a tool, and counts as this tenant with others. */
+  isWaitedForByIdleOf({ lanes }: Tenant, tool: ToolSlots): boolean {
+    const lane = lanes.get(tool)
+    return lane !== undefined && newestIdle(lane) !== undefined
   }
 
   /**
@@ -129,8 +135,6 @@ export class WaitQueue {
     return own !== undefined && isLate(own, now) ? own.waiters[0] : undefined
   }
 }
-
-const hasIdle = (lane: Lane): boolean => lane.tenant.running === 0 || newestIdle(lane) !== undefined
 
 /** The newest call of an agent that has nothing under way, where many agents count as one. */
 function newestIdle({ tenant, waiters }: Lane): Waiter | undefined {

@@ -1,12 +1,13 @@
 import type { Call, Message, Outcome } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
+import { resultOf } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { within } from '../failure.ts'
 import { ownCall } from '../own-call.ts'
 import type { UpstreamSession } from '../upstream.ts'
-import type { SessionState } from './session-state.ts'
+import { SessionState } from './session-state.ts'
 
 interface RememberedTerms {
   /** The server's name in the registry. */
@@ -47,12 +48,15 @@ export class RememberedSession implements UpstreamSession {
     try {
       await within(TELLING_MS, clock, signal, tell)
     } catch (error) {
+      const { message } = error as GatewayError
+      if (!signal.aborted)
+        log.warn({ why: message }, 'the server does not take again what an agent had asked it to remember')
+      // It may have died of that, and others need it.
+      if (session.ended.aborted) state.forget()
       if (signal.aborted || session.ended.aborted) {
         void session.close()
         throw error
       }
-      const { message } = error as GatewayError
-      log.warn({ why: message }, 'the server does not take again what an agent had asked it to remember')
     }
     return new RememberedSession(session, state)
   }
@@ -79,8 +83,15 @@ export class RememberedSession implements UpstreamSession {
   }
 
   exchange(call: Call): Promise<Outcome> {
-    this.#state.note(call)
-    return this.#session.exchange(call)
+    const answer = this.#session.exchange(call)
+    return SessionState.isAbout(call) ? this.#noted(call, answer) : answer
+  }
+
+  /** What the server has not taken it is not told again; what an agent does not want any more neither. */
+  async #noted(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
+    const outcome = await answer
+    if (call.method === 'resources/unsubscribe' || resultOf(outcome) === 'returned') this.#state.note(call)
+    return outcome
   }
 
   post(text: string): Promise<void> {

@@ -9,6 +9,19 @@ export class SessionState {
   #subscriptions: Set<string> | undefined
   #level: unknown
 
+  /** Whether a call asks a server to keep something in mind, or not to any more. */
+  static isAbout({ method }: Call): boolean {
+    return (
+      method === 'logging/setLevel' || method === 'resources/subscribe' || method === 'resources/unsubscribe'
+    )
+  }
+
+  /** From now on a new session is told nothing. */
+  forget(): void {
+    this.#level = undefined
+    this.#subscriptions = undefined
+  }
+
   /** Watches the calls go by. */
   note(call: Call): void {
     switch (call.method) {

@@ -129,6 +129,13 @@ test('an agent with a new name gives way to others with new names, though all of
   assert.equal(stage.pools()[0]!.tenants, 0)
 })
 
+test('agents with new names and one slow call each keep the tool within its limit', async () => {
+  const stage = new Stage({ concurrent: 4, perTool: 4, queue: 100, maxWait: '10m' })
+  for (let i = 0; i < 12; i++) stage.send(`slow ${i}`, { tenant: `agent ${i}`, countsAs: 'newcomers' })
+  await stage.clock.advance(60_000)
+  assert.deepEqual([stage.started.length, facts(stage)], [4, { running: 4, overdue: 0, waiting: 8 }])
+})
+
 test('who has calls that hang leaves the last eighth of the slots to others', async () => {
   const stage = await usual(100, { concurrent: 16, perTool: 8 })
   hanging(stage, 40)
