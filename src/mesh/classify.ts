@@ -31,7 +31,7 @@ export function resultOf(outcome: Outcome): Result {
   switch (outcome.kind) {
     case 'answered':
       if (outcome.verdict !== 'rpc_error') return 'returned'
-      return blamesCaller(outcome.result) || isRefusal(outcome.result.status) ? 'caller_error' : 'rpc_error'
+      return isCallersFault(outcome.result) ? 'caller_error' : 'rpc_error'
     case 'rejected':
       return 'rejected'
     case 'failed':
@@ -93,6 +93,10 @@ function blamesCaller({ value }: CallResult): boolean {
   const error = value.error as { code?: unknown } | undefined
   return typeof error?.code === 'number' && callerErrors.has(error.code)
 }
+
+/** Whether the caller is to blame for an error; a server that says by its status that it failed has failed, whatever its code. */
+const isCallersFault = (result: CallResult) =>
+  result.status < 500 && (blamesCaller(result) || isRefusal(result.status))
 
 /** HTTP 4xx is about one request; but for a server that took too long (408), or limits the rate (429). */
 function isRefusal(status: number): boolean {

@@ -6,6 +6,7 @@ import { gatewayError, type GatewayError, isGatewayError, type Reason } from '..
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import type { Era } from '../protocol/modern.ts'
 import { printableWords } from '../telemetry/printable.ts'
+import type { Conceal } from '../upstreams/server-words.ts'
 import { orAborted, within } from '../upstreams/failure.ts'
 import type { UpstreamSession } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
@@ -28,6 +29,8 @@ export interface DiscoveryOptions {
   readonly upstreamSessions: UpstreamSessions
   /** The era in which it asks where the server speaks both; modern unless given. */
   readonly era?: Era
+  /** Takes secrets out of the server's words. */
+  readonly conceal: Conceal
   /** The `initialize` params of the gateway itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults stand in the way of what it asks, too. */
@@ -114,7 +117,7 @@ export class Discovery implements Caller {
     this.era = era
     this.initializeParams = initializeParams
     this.#options = options
-    this.#questions = new Questions(server, this, clock, faults)
+    this.#questions = new Questions(server, this, clock, faults, options.conceal)
     this.#probing = new Probing(clock, (probe) => {
       if (!this.#rounds.stopped) options.onProbe?.(probe)
     })
@@ -262,7 +265,7 @@ export class Discovery implements Caller {
     try {
       return await round.step('tool', () =>
         within(Math.min(pingMs, timeoutMs), clock, never, async (limit) =>
-          wrongIn(await this.#questions.tool(upstreamSession, tool, limit), tool),
+          wrongIn(await this.#questions.tool(upstreamSession, tool, limit), tool, this.#options.conceal),
         ),
       )
     } catch (error) {
@@ -456,13 +459,15 @@ class Questions {
   readonly #caller: Caller
   readonly #clock: Clock
   readonly #faults: Layer
+  readonly #conceal: Conceal
   #count = 0
   /** How many answers faults have done something to. */
   touched = 0
 
   /** `caller` hears what the server says in the course of an answer. */
-  constructor(server: string, caller: Caller, clock: Clock, faults: Layer) {
+  constructor(server: string, caller: Caller, clock: Clock, faults: Layer, conceal: Conceal) {
     this.#faults = faults
+    this.#conceal = conceal
     this.#server = server
     this.#caller = caller
     this.#clock = clock
@@ -473,7 +478,8 @@ class Questions {
     return async (method, params) => {
       const { text, value } = await this.#exchange(upstreamSession, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
-      const words = printableWords(value.error.message, 200)
+      const said = value.error.message
+      const words = printableWords(typeof said === 'string' ? this.#conceal(said) : said, 200)
       throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
     }
   }

@@ -11,6 +11,7 @@ import { type Era, MODERN_VERSION } from '../protocol/modern.ts'
 import { otherEra } from '../upstreams/known-eras.ts'
 import { orAborted } from '../upstreams/failure.ts'
 import { openPlainHttp, type PlainHttp } from '../upstreams/http/http-wire.ts'
+import { concealing } from '../upstreams/server-words.ts'
 import { Reachability } from '../upstreams/reachability.ts'
 import type { Eras, Starting, KnownTransport, Upstream } from '../upstreams/upstream.ts'
 import { formatDuration } from '../units/duration.ts'
@@ -127,6 +128,7 @@ export class Server extends KnownServer {
       new Discovery({
         ...hooks,
         server: name,
+        conceal: (text) => concealing(current())(text),
         upstreamSessions: this.upstreamSessions,
         era,
         initializeParams,

@@ -2,6 +2,7 @@ import type { Message } from '../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { isLegacyVersion } from '../protocol/versions.ts'
 import { printable, printableWords } from '../telemetry/printable.ts'
+import type { Conceal } from './server-words.ts'
 
 /** Largest `initialize` result of a server, in bytes: each upstream session keeps one, its instructions included. */
 const MAX_INITIALIZE_RESULT = 256 * 1024
@@ -21,9 +22,9 @@ export function initializeResultOf(text: string, value: Message['value']): Messa
 }
 
 /** The result is for a version of the legacy era; throws a `GatewayError` for any other. */
-export function assertLegacy({ protocolVersion: version }: Message['value']): void {
+export function assertLegacy({ protocolVersion: version }: Message['value'], conceal: Conceal): void {
   if (isLegacyVersion(version)) return
-  const named = typeof version === 'string' ? printable(version, EXCERPT) : '(none is named)'
+  const named = typeof version === 'string' ? printable(conceal(version), EXCERPT) : '(none is named)'
   throw gatewayError(
     'upstream_refused',
     `the server speaks version ${named} of the protocol, which we do not`,
@@ -34,7 +35,9 @@ export function assertLegacy({ protocolVersion: version }: Message['value']): vo
 export function refusedBy(
   what: string,
   { message }: Readonly<Record<string, unknown>>,
+  conceal: Conceal,
   status?: number,
 ): GatewayError {
-  return gatewayError('upstream_refused', `${what}: ${printableWords(message, EXCERPT)}`, { status })
+  const words = printableWords(typeof message === 'string' ? conceal(message) : message, EXCERPT)
+  return gatewayError('upstream_refused', `${what}: ${words}`, { status })
 }

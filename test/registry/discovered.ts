@@ -24,6 +24,7 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
   const discovery = new Discovery({
     server: 's',
     upstreamSessions,
+    conceal: (text) => text,
     initializeParams: {},
     clock,
     faults: noFaults.upstream,

@@ -9,11 +9,11 @@ import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 import { retries } from '../../src/policies/retry/tries.ts'
 
 /** A reply with this rest, judged; `partial`: what is missing of it. */
-function answered(rest: Readonly<Record<string, unknown>>, partial?: Partial): Outcome {
+function answered(rest: Readonly<Record<string, unknown>>, partial?: Partial, status = 200): Outcome {
   const value = { jsonrpc: '2.0', id: 1, ...rest }
   return {
     kind: 'answered',
-    result: { text: JSON.stringify(value), value, status: 200 },
+    result: { text: JSON.stringify(value), value, status },
     verdict: verdictOf(value),
     ...(partial !== undefined && { partial }),
   }
@@ -28,6 +28,8 @@ test('a tool call is counted by what became of it', async () => {
     [fine, 'returned'],
     [answered({ result: { isError: true } }), 'returned'],
     [answered({ error: { code: -32602 } }), 'caller_error'],
+    // A server that says by its status that it failed has failed.
+    [answered({ error: { code: -32602 } }, undefined, 500), 'rpc_error'],
     [answered({ error: { code: -32603 } }), 'rpc_error'],
     [{ kind: 'failed', error: gatewayError('attempt_timeout', 'x') }, 'timeout'],
     [{ kind: 'failed', error: gatewayError('upstream_disconnected', 'x') }, 'transport_error'],

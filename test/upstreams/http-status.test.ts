@@ -85,7 +85,7 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     ['says', 410, answer(-32001, 'Session terminated')],
     ['says', 400, complaint('Invalid session ID')],
     ['says', 400, complaint('Bad Request: Server not initialized')],
-    ['says', 200, answer(-32602, 'Received request before initialization was complete')],
+    ['unbegun', 200, answer(-32602, 'Received request before initialization was complete')],
     // Only the server can tell whether it means ours.
     ['says', 400, complaint('booking session 42 is full')],
     ['none', 400, ''],

@@ -22,6 +22,8 @@ interface Playing {
   isMute: boolean
   /** Replies to a request in a session that it does not know. */
   refuse: (response: ServerResponse, id: unknown) => void
+  /** Whether it answers pings in sessions that it does not know. */
+  takesPings: boolean
   /** Replies to `initialize`, if it is to be something else than a session; false leaves it to the server as usual. */
   greet: (response: ServerResponse, id: unknown) => boolean
 }
@@ -42,6 +44,7 @@ async function setUp(t: TestContext, tools: Tools, clock: Clock = systemClock, m
     known: new Set(),
     ran: [],
     isMute: false,
+    takesPings: false,
     refuse: bare(404),
     greet: () => false,
   }
@@ -56,7 +59,8 @@ async function setUp(t: TestContext, tools: Tools, clock: Clock = systemClock, m
       const result = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }
       return void json(response, { jsonrpc: '2.0', id: body.id, result })
     }
-    if (!playing.known.has(String(headers['mcp-session-id']))) return playing.refuse(response, body.id)
+    const isKnown = playing.known.has(String(headers['mcp-session-id']))
+    if (!isKnown && !(playing.takesPings && body.method === 'ping')) return playing.refuse(response, body.id)
     if (body.id === undefined) return playing.isMute ? undefined : void response.writeHead(202).end()
     if (body.method === 'ping') return void json(response, { jsonrpc: '2.0', id: body.id, result: {} })
     const name = String(body.params?.name)
@@ -193,6 +197,30 @@ for (const [told, refuse] of Object.entries(vague)) {
     assert.equal(initializes(), 2)
   })
 }
+
+const UNBEGUN = 'Received request before initialization was complete'
+
+for (const [told, refuse] of Object.entries<Playing['refuse']>({
+  'JSON under 200': error(200, -32602, UNBEGUN),
+  'JSON under 400': error(400, -32602, UNBEGUN),
+  'a stream': (response, id) => {
+    events(response)({ jsonrpc: '2.0', id, error: { code: -32602, message: UNBEGUN } })
+    response.end()
+  },
+}))
+  test(`a session that a server says has never begun is opened again though it takes pings: ${told}`, async (t) => {
+    const { playing, call, initializes } = await setUp(t, { work: wellDone })
+    assert.equal((await call('work')).kind, 'answered')
+    playing.known.clear()
+    playing.takesPings = true
+    playing.refuse = refuse
+    const lost = await call('work')
+    assert.ok(lost.kind === 'answered' && lost.result.value.error !== undefined, 'the call keeps its answer')
+    assert.deepEqual(playing.ran, ['work'])
+    const again = await call('work')
+    assert.ok(again.kind === 'answered' && again.result.value.error === undefined)
+    assert.deepEqual([playing.ran, initializes()], [['work', 'work'], 2])
+  })
 
 test('a session in which a server breaks each connection, and no other, is opened again', async (t) => {
   const { playing, call, initializes, count } = await setUp(t, { work: wellDone })

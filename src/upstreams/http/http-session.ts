@@ -8,6 +8,7 @@ import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import { orAborted, within } from '../failure.ts'
 import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-result.ts'
 import { ownCall } from '../own-call.ts'
+import type { Conceal } from '../server-words.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import { HttpExchange, UnderWay, type ExchangeOptions } from './http-exchange.ts'
 import type { ReplyHeaders } from './http-headers.ts'
@@ -189,6 +190,11 @@ export class HttpSession {
     return this.#asking.join().catch(unclear)
   }
 
+  /** The server says that the session of `used` has never begun: the next call opens a new one. A ping would be answered even then. */
+  forget(used: HttpWire): void {
+    if (used === this.#wire) this.#lost = true
+  }
+
   /**
    * Finds out whether the server still knows the session of `used`, in which it has given a reply that may mean much else:
    * a session is lost when the server refuses pings in it, and takes them in a new one, which then takes its place.
@@ -300,7 +306,7 @@ export class HttpSession {
     const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, own).then((reading) => {
       const sessionId = sessionIn(head)
       try {
-        const initializeResult = initializeResultIn(reading)
+        const initializeResult = initializeResultIn(reading, (text) => wire.concealing()(text))
         return { initializeResult, wire: wire.inSession(sessionId, versionOf(initializeResult)) }
       } catch (error) {
         // A session with which nothing can be begun is not left behind.
@@ -385,14 +391,14 @@ function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
 }
 
 /** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
-function initializeResultIn(reading: Reading): Message {
+function initializeResultIn(reading: Reading, conceal: Conceal): Message {
   const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
   if (outcome.kind !== 'answered') throw outcome.error
   const { error, result } = outcome.result.value
-  if (isObject(error)) throw refusedBy('initialize failed', error, outcome.result.status)
+  if (isObject(error)) throw refusedBy('initialize failed', error, conceal, outcome.result.status)
   const span = locate(outcome.result.text, ['result'])
   if (!isObject(result) || span === undefined) throw gatewayError('bad_reply', 'initialize has no result')
-  if (result.protocolVersion !== undefined) assertLegacy(result)
+  if (result.protocolVersion !== undefined) assertLegacy(result, conceal)
   return initializeResultOf(outcome.result.text.slice(span.start, span.end), result)
 }
 

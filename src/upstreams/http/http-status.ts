@@ -21,9 +21,10 @@ import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
  * Whether a server which has forgotten the session gives a reply only to a request that it did not run: it `says` that it
- * knows no such session, or `implies` it by the status; `none`: the server may have run the request.
+ * knows no such session, or `implies` it by the status; `unbegun`: it says that the session has never begun, which it would not say of
+ * one that it keeps; `none`: the server may have run the request.
  */
-export type LossProof = 'says' | 'implies' | 'none'
+export type LossProof = 'says' | 'implies' | 'unbegun' | 'none'
 
 /**
  * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
@@ -192,7 +193,7 @@ function failed(error: GatewayError): Outcome {
 /** Words by which servers of many makes say that they know no such session, or none at all. */
 const ofSessions = /session|not initialized/i
 
-/** Words by which a server, under whatever status, says that a request was not run as the session has never begun. */
+/** Words by which a server, under whatever status, says that the session has never begun. */
 const ofBeginning = /before initiali[sz]ation was complete/i
 
 /** Codes that servers give for an unknown session: of the reference servers, and "invalid request". */
@@ -215,7 +216,7 @@ export function lossProof(
   const value = response?.value
   const error = isObject(value?.error) ? value.error : undefined
   const words = typeof error?.message === 'string' ? error.message : ''
-  if (ofBeginning.test(words)) return 'says'
+  if (ofBeginning.test(words)) return 'unbegun'
   const speaks = ofSessions.test(words)
   if (status >= 300) {
     if (speaks) return 'says'

@@ -246,6 +246,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     recoveries: number,
   ): Promise<Outcome> {
     const session = this.#session
+    if (proof === 'unbegun') {
+      session.forget(wire)
+      return otherwise
+    }
     if (proof === 'none') {
       if (otherwise.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
       this.#noteGivenUp(otherwise.kind === 'failed' && otherwise.error.reason === 'upstream_disconnected')

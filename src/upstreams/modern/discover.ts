@@ -10,6 +10,7 @@ import { rawAt } from '../pipe/renumber.ts'
 import { orAborted, within } from '../failure.ts'
 import { initializeResultOf, refusedBy } from '../initialize-result.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
+import type { Conceal } from '../server-words.ts'
 
 /** Shortest and longest time for which one answer serves, in milliseconds. */
 const MIN_MS: Millis = 30_000
@@ -20,6 +21,8 @@ export type AskDiscover = (signal: Signal) => Promise<Message>
 
 export interface DiscoverOptions {
   readonly clock: Clock
+  /** Takes secrets out of the server's words. */
+  readonly conceal: Conceal
   /** How long the server may take to answer, whoever waits for it, in milliseconds. */
   readonly answerMs: Millis
   /** After how long it is asked once more beside a question without an answer, in milliseconds; Infinity: never. */
@@ -66,9 +69,9 @@ export class Discover {
   }
 
   async #fetch(end: Signal): Promise<Message> {
-    const { clock, answerMs } = this.#options
+    const { clock, answerMs, conceal } = this.#options
     const response = await within(answerMs, clock, end, this.#ask)
-    const initializeResult = initializeResultFrom(response)
+    const initializeResult = initializeResultFrom(response, conceal)
     const { ttlMs } = response.value.result as { ttlMs?: unknown }
     const ms = typeof ttlMs === 'number' ? Math.min(Math.max(ttlMs, MIN_MS), MAX_MS) : MIN_MS
     this.#known = { initializeResult, until: clock.now() + ms }
@@ -80,9 +83,9 @@ export class Discover {
 const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cacheScope', '_meta'])
 
 /** A discover response as an `initialize` result, each member as the server wrote it. */
-function initializeResultFrom({ text, value }: Message): Message {
+function initializeResultFrom({ text, value }: Message, conceal: Conceal): Message {
   const { result, error } = value
-  if (isObject(error)) throw refusedBy('server/discover failed', error)
+  if (isObject(error)) throw refusedBy('server/discover failed', error, conceal)
   const span = locate(text, ['result'])
   if (!isObject(result) || span === undefined)
     throw gatewayError('bad_reply', 'server/discover has no result')

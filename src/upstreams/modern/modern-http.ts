@@ -40,6 +40,7 @@ export class ModernHttpUpstream implements ModernUpstream {
     this.#wire = HttpWire.to({ url, headers, agent: undefined }, this.#pools)
     this.#discover = new Discover((signal) => this.#ask(signal), {
       clock: options.clock,
+      conceal: (text) => this.#wire.concealing()(text),
       answerMs: options.timeouts.discovery,
     })
   }

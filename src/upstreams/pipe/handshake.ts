@@ -14,16 +14,15 @@ import type { Terms } from './terms.ts'
 /** Sends `initialize`; resolves to its result. Rejects with a `GatewayError`. */
 async function handshake(
   exchange: (call: Call) => Promise<Outcome>,
-  server: string,
-  initializeParams: Readonly<Record<string, unknown>>,
+  { server, initializeParams, conceal }: Terms,
   signal: Signal,
 ): Promise<Message> {
   const outcome = await exchange(ownCall(server, 'initialize', initializeParams, signal))
   if (outcome.kind !== 'answered') throw outcome.error
   const { text, value } = outcome.result
-  if (isObject(value.error)) throw refusedBy('the server refused to initialize', value.error)
+  if (isObject(value.error)) throw refusedBy('the server refused to initialize', value.error, conceal)
   if (!isObject(value.result)) throw gatewayError('bad_reply', 'initialize has no result', { sent: true })
-  assertLegacy(value.result)
+  assertLegacy(value.result, conceal)
   return initializeResultOf(rawAt(text, ['result']), value.result)
 }
 
@@ -53,10 +52,10 @@ type Exchange = (call: Call) => Promise<Outcome>
 
 /** Begins an upstream session over a pipe in the era of the server. Rejects with a `GatewayError`. */
 export async function greet(exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
-  const { era = 'legacy', server, initializeParams } = terms
+  const { era = 'legacy' } = terms
   if (era === 'legacy') {
     return {
-      initializeResult: await handshake(exchange, server, initializeParams, signal),
+      initializeResult: await handshake(exchange, terms, signal),
       discover: undefined,
     }
   }
@@ -97,8 +96,8 @@ class Probe {
     this.#terms = terms
     this.#signal = signal
     signal.addEventListener('abort', this.#aborted)
-    const { clock } = terms
-    const options = { clock, answerMs: LONGEST_ANSWER_MS, patienceMs: Infinity }
+    const { clock, conceal } = terms
+    const options = { clock, conceal, answerMs: LONGEST_ANSWER_MS, patienceMs: Infinity }
     this.#discover = new Discover((asking) => ask(exchange, terms, asking), options)
     const discover = this.#discover
     this.initialized = discover

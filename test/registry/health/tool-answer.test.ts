@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { wrongIn } from '../../../src/registry/health/tool-answer.ts'
+import { wrongIn as judge } from '../../../src/registry/health/tool-answer.ts'
+
+const wrongIn = (message: Parameters<typeof judge>[0], tool: Parameters<typeof judge>[1]) =>
+  judge(message, tool, (said) => said.replace('s3cret', '[redacted]'))
 
 const text = (words: string, more: object = {}) => ({
   result: { content: [{ type: 'text', text: words }], ...more },
@@ -22,6 +25,7 @@ test('another text, other values, an error of the tool or of the protocol, and n
   const wrong = [
     [text('41'), asked('42'), 'tool ask did not answer with "42"'],
     [text('', { isError: true }), asked(), 'tool ask failed: '],
+    [text('bad s3cret', { isError: true }), asked(), 'tool ask failed: bad [redacted]'],
     [
       { error: { code: -32602, message: 'Unknown tool' } },
       asked(),
