@@ -63,7 +63,8 @@ const HARMLESS =
 function partsOf(value: string, isSecret: boolean): string[] {
   const isTold = (part: string) => part.length >= SHORTEST_SECRET && !HARMLESS.test(part)
   if (!isSecret) return [value, ...value.split(/[\r\n]+/)].filter(isTold)
-  return [value.trim(), ...value.split(/[\s,;:=]+/).filter(isTold)].filter((part) => part !== '')
+  const words = [...value.split(/\s+/), ...value.split(/[\s,;:=]+/)]
+  return [value.trim(), ...words.filter(isTold)].filter((part) => part !== '')
 }
 
 /** `--token s3cret`, `--token=s3cret`. */
@@ -105,7 +106,12 @@ function spellingsOf(secret: string): string[] {
   const inBase64 =
     secret.length < SHORTEST_ENCODED
       ? []
-      : [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url'), bytes.toString('hex')]
+      : [
+          bytes.toString('base64').replace(/=+$/, ''),
+          bytes.toString('base64url'),
+          bytes.toString('hex'),
+          bytes.toString('hex').toUpperCase(),
+        ]
   return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...inBase64]
 }
 

@@ -44,8 +44,7 @@ test('calls of a new agent that hang keep no other new agent out of the same too
   await server.behave({ read: { hang: true } })
   const gateway = await Gateway.start({ servers: { tools: { url: server.url } } })
   await gateway.waitFor('up', 'tools')
-  const open = (name: string) =>
-    RawClient.open(gateway.mcp('tools'), { headers: { [TENANT_HEADER]: name } })
+  const open = (name: string) => RawClient.open(gateway.mcp('tools'), { headers: { [TENANT_HEADER]: name } })
   const greedy = await open('greedy')
   const stuck = Promise.allSettled(Array.from({ length: STUCK_CALLERS }, () => greedy.call('read')))
   await gateway.waitForCalls(STUCK_CALLERS)
