@@ -114,10 +114,12 @@ const LARGE = 6 * MIB
 
 test('clients that never read a large reply cost at most 1 MB each when they have taken nothing for long enough, and others are served', async (t) => {
   const text = 'x'.repeat(LARGE)
+  let answered = 0
   const server = await RawServer.start(
     ({ message: { id, method } }, response) => {
       if (method !== 'tools/call') return false
       const result = { content: [{ type: 'text', text }] }
+      answered++
       response.writeHead(200, { 'content-type': 'application/json' })
       response.end(JSON.stringify({ jsonrpc: '2.0', id, result }))
       return true
@@ -149,8 +151,11 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
         deaf.push(await postDeaf(url, headers, call))
       }
       await until('all of them were given up', async () => {
-        most = Math.max(most, ((await gateway.metric('breakwater_unread_bytes')) ?? 0) / CLIENTS)
-        return (await closed()) === CLIENTS
+        // On a busy machine the first ones are given up before the last ones have their replies.
+        const bytes = (await gateway.metric('breakwater_unread_bytes')) ?? 0
+        const givenUp = await closed()
+        most = Math.max(most, bytes / Math.max(1, answered - givenUp))
+        return givenUp === CLIENTS
       })
     },
   )
