@@ -143,7 +143,7 @@ function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   }
 }
 
-/** What a task came to, as if the call itself had been answered so. */
+/** The end of a task as an answer to the call itself. */
 function answered({ result }: Outcome & { kind: 'answered' }, response: object): Outcome {
   const value = { jsonrpc: '2.0', ...response }
   return { kind: 'answered', result: { ...result, value }, verdict: verdictOf(value) }

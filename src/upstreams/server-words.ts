@@ -19,7 +19,7 @@ const LONGEST_WORD = 1024
 /** What is shorter is a word of any text, unless its name says that it is a secret. In characters. */
 const SHORTEST_SECRET = 4
 
-/** What is shorter is not looked for in base64 and hexadecimal digits. In characters. */
+/** Shortest secret that is looked for in base64 and in hexadecimal digits, in characters. */
 const SHORTEST_ENCODED = 8
 
 /** Takes secrets out of a text. */
@@ -102,7 +102,7 @@ function spellingsOf(secret: string): string[] {
   // As Go writes it, so that it may stand in HTML.
   const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
   const bytes = Buffer.from(secret)
-  // Of a short one these are words of any text.
+  // The codes of a short secret are parts of any text.
   const inBase64 =
     secret.length < SHORTEST_ENCODED
       ? []

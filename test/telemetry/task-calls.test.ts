@@ -50,7 +50,7 @@ function rig() {
 
 const labelsOf = (line: string) => line.replace(/^\w+\{server="s",tool="t",|"|outcome=|verdict=|\}/g, '')
 
-/** What is counted of a single call and its only attempt. */
+/** The counts of a single call and its only attempt. */
 const once = (outcome: string) => ({ calls: [`${outcome} 1`], attempts: [`${outcome} 1`] })
 const nothing = { calls: [], attempts: [] }
 

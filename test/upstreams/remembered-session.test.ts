@@ -35,7 +35,7 @@ function silent() {
   return { asked, end, session }
 }
 
-/** What an agent has asked for that its next session is told. */
+/** The state that the next session of an agent is told. */
 function asked(): SessionState {
   const state = new SessionState()
   state.note(newCall({ method: 'logging/setLevel', params: { level: 'debug' } }))

@@ -87,7 +87,7 @@ export class RememberedSession implements UpstreamSession {
     return SessionState.isAbout(call) ? this.#noted(call, answer) : answer
   }
 
-  /** What the server has not taken it is not told again; what an agent does not want any more neither. */
+  /** Notes a subscription or log level once the server has taken it, and the end of a subscription at once. */
   async #noted(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
     const outcome = await answer
     if (call.method === 'resources/unsubscribe' || resultOf(outcome) === 'returned') this.#state.note(call)
