@@ -56,13 +56,15 @@ async function setUp(t: TestContext, tools: Tools, clock: Clock = systemClock, m
       playing.known.add(id)
       response.setHeader('mcp-session-id', id)
       const serverInfo = { name: 's', version: '1' }
-      const result = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo }
+      const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo }
       return void json(response, { jsonrpc: '2.0', id: body.id, result })
     }
     const isKnown = playing.known.has(String(headers['mcp-session-id']))
     if (!isKnown && !(playing.takesPings && body.method === 'ping')) return playing.refuse(response, body.id)
     if (body.id === undefined) return playing.isMute ? undefined : void response.writeHead(202).end()
     if (body.method === 'ping') return void json(response, { jsonrpc: '2.0', id: body.id, result: {} })
+    if (body.method === 'tools/list')
+      return void json(response, { jsonrpc: '2.0', id: body.id, result: { tools: [] } })
     const name = String(body.params?.name)
     playing.ran.push(name)
     tools[name]?.(playing, response)
@@ -174,6 +176,20 @@ const vague: Readonly<Record<string, Playing['refuse']>> = {
   'an open stream with an error without an id': (response) => {
     events(response)({ jsonrpc: '2.0', id: null, error: { code: -32001, message: 'Session not found' } })
   },
+  'an open stream with an error of no request': (response) => {
+    events(response)({ jsonrpc: '2.0', id: 'server-error', error: { code: -32600, message: 'Bad Request' } })
+  },
+}
+
+/** Replies to all but pings, which these servers answer in any session. */
+const withPings: Readonly<Record<string, Playing['refuse']>> = {
+  '200 with -32000': error(200, -32000, 'Server not initialized'),
+  '200 with -32001': error(200, -32001, 'Session not found'),
+  'the words of invalid parameters': error(200, -32602, 'Invalid request parameters'),
+  'an unknown client': error(200, -32000, 'Unknown client'),
+  'an empty 404': bare(404),
+  404: error(404, -32001, 'Session not found'),
+  'an empty 406': bare(406),
 }
 
 for (const [told, refuse] of Object.entries(vague)) {
@@ -195,6 +211,21 @@ for (const [told, refuse] of Object.entries(vague)) {
     assert.ok(again.kind === 'answered' && again.result.value.error === undefined)
     assert.deepEqual(playing.ran, ['work', 'work'])
     assert.equal(initializes(), 2)
+  })
+}
+
+for (const [told, refuse] of Object.entries(withPings)) {
+  test(`a session of which a server tells the loss by ${told}, though it answers pings, is opened again`, async (t) => {
+    const { playing, call, initializes } = await setUp(t, { work: wellDone })
+    assert.equal((await call('work')).kind, 'answered')
+    playing.known.clear()
+    playing.takesPings = true
+    playing.refuse = refuse
+    await call('work')
+    assert.deepEqual(playing.ran, ['work'])
+    const again = await call('work')
+    assert.ok(again.kind === 'answered' && again.result.value.error === undefined)
+    assert.deepEqual([playing.ran, initializes()], [['work', 'work'], 2])
   })
 }
 
@@ -265,6 +296,29 @@ test('a write whose server fails after it ran is not sent again, though the sess
     assert.deepEqual(playing.ran, ['write', 'work'])
   }
 })
+
+for (const [told, refuse] of Object.entries<Playing['refuse']>({
+  404: error(404, -32001, 'Session not found'),
+  'an empty 410': bare(410),
+  400: error(400, -32000, 'Bad Request: No valid session ID provided'),
+}))
+  test(`a write that ran for longer than a refusal takes is not sent again, though its session ended: ${told}`, async (t) => {
+    const clock = new ManualClock()
+    const held: ServerResponse[] = []
+    const slow = (_: Playing, response: ServerResponse) => void held.push(response)
+    const { playing, call, initializes } = await setUp(t, { slow, work: wellDone }, clock)
+    const write = call('slow')
+    await until('the write runs', () => held.length === 1)
+    await clock.advance(1_500)
+    playing.known.clear()
+    playing.refuse = refuse
+    refuse(held[0] as ServerResponse, 1)
+    const outcome = await write
+    assert.ok(outcome.kind === 'failed')
+    assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
+    assert.equal((await call('work')).kind, 'answered')
+    assert.deepEqual([playing.ran, initializes()], [['slow', 'work'], 2])
+  })
 
 test('a tool that fails costs a healthy session a ping now and then, and nothing else', async (t) => {
   const clock = new ManualClock()

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test } from 'node:test'
+import { mayBeRepeated } from '../../src/mesh/classify.ts'
 import { newCall, TestCaller, TestChannel, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { discovered, events, json, modernServer, modernUpstream } from '../support/modern.ts'
@@ -208,6 +209,20 @@ test('a server that asks without end, for nothing or for too much at once is not
     assert.ok(outcome.kind === 'failed' && outcome.error.reason === 'bad_reply', name)
   }
   assert.equal(came.length, 1 + 11 + 1 + 1)
+})
+
+test('a call whose later round a server turns down may have run', async (t) => {
+  const { url } = await modernServer(t, ({ body }, response) => {
+    if (body.params?.inputResponses !== undefined) return void response.writeHead(429).end()
+    const inputRequests = { roots: { method: 'roots/list' } }
+    json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'input_required', inputRequests } })
+  })
+  const upstreamSession = await modernUpstream(t, url).open(new TestCaller(), never)
+  const channel = new TestChannel({ 'roots/list': '{"roots":[]}' })
+  const outcome = await upstreamSession.exchange(toolCall('write', {}, { channel }))
+  assert.ok(outcome.kind === 'failed')
+  assert.equal(mayBeRepeated(outcome.error, 'unknown'), false)
+  assert.match(outcome.error.message, /limits our rate .* after it had begun the call/)
 })
 
 test('a server that only wants more time gets its state back, byte for byte, under a new id', async (t) => {

@@ -197,44 +197,42 @@ export class HttpSession {
 
   /**
    * Finds out whether the server still knows the session of `used`, in which it has given a reply that may mean much else:
-   * a session is lost when the server refuses pings in it, and takes them in a new one, which then takes its place.
+   * a session is lost when the server refuses a question in it, and takes the question in a new one, which then takes its
+   * place. Servers answer a `ping` in sessions that they do not know, so after an answer the question is `tools/list`.
    * Undefined when no check is under way and none is due. Never rejects.
    */
-  check(used: HttpWire): Promise<void> | undefined {
+  check(used: HttpWire, question: Question = 'ping'): Promise<void> | undefined {
     if (used !== this.#wire || this.#lost) return undefined
-    return this.#checking ?? this.#beginCheck()
+    return this.#checking ?? this.#beginCheck(this.#hasTools ? question : 'ping')
   }
 
-  #beginCheck(): Promise<void> | undefined {
+  get #hasTools(): boolean {
+    const { capabilities } = this.#initializeResult.value
+    return isObject(capabilities) && isObject(capabilities.tools)
+  }
+
+  #beginCheck(question: Question): Promise<void> | undefined {
     const { handshakeMs, checks } = this.#terms
     const { clock, ended } = this.#owner
     const now = clock.now()
     if (now < this.#nextCheckAt || ended.aborted || !checks.take(now)) return undefined
     this.#nextCheckAt = now + CHECK_EVERY_MS
     const used = this.#wire
-    const checking = within(handshakeMs, clock, ended, (limit) => this.#replaceIfLost(used, limit))
+    const checking = within(handshakeMs, clock, ended, (limit) => this.#replaceIfLost(used, question, limit))
     return (this.#checking = checking.catch(ignore).finally(() => (this.#checking = undefined)))
   }
 
   /** Rejects when the server does not say. */
-  async #replaceIfLost(used: HttpWire, limit: Signal): Promise<void> {
-    if ((await this.#ping(used, limit)) === 'known') return
+  async #replaceIfLost(used: HttpWire, question: Question, limit: Signal): Promise<void> {
+    const isKnown = async (wire: HttpWire) => (await this.#askIn(wire, question, limit)) === 'known'
+    if (await isKnown(used)) return
     const opened = await this.#handshake(limit)
-    const isLost = await this.#isOnly(opened.wire, used, limit).catch(() => false)
+    const isLost = await isOnly(opened.wire, used, isKnown).catch(() => false)
     const isNeeded = isLost && used === this.#wire && !limit.aborted
     if (isLost) this.#terms.checks.giveBack()
     if (isNeeded && !this.#owner.surfaces) return this.#goOnIn(opened)
     if (isNeeded) this.#lost = true
     this.#terms.onFarewell(leave(opened.wire, this.#owner.clock, LATE_MS))
-  }
-
-  /** Whether the server takes each ping in the session of `fresh`, and none in that of `used`. Rejects when it does not say. */
-  async #isOnly(fresh: HttpWire, used: HttpWire, limit: Signal): Promise<boolean> {
-    for (let round = 0; round < CHECK_ROUNDS; round++) {
-      if ((await this.#ping(fresh, limit)) !== 'known') return false
-      if ((await this.#ping(used, limit)) === 'known') return false
-    }
-    return true
   }
 
   /** Ends what is under way for the sake of the session. */
@@ -257,7 +255,7 @@ export class HttpSession {
     await this.#untilDue(lost, end)
     const { opened, fate } = await within(handshakeMs, clock, end, async (limit) => {
       const opened = await this.#handshake(limit)
-      return { opened, fate: await this.#ping(opened.wire, limit).catch(unclear) }
+      return { opened, fate: await this.#askIn(opened.wire, 'ping', limit).catch(unclear) }
     })
     // Another attempt was faster, or nobody wants it any more.
     if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, clock, LATE_MS))
@@ -285,7 +283,7 @@ export class HttpSession {
   /** Asks about the session of now. Rejects when there is no telling. */
   async #ask(end: Signal): Promise<'known' | 'forgotten'> {
     const asked = this.#wire
-    const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#ping(asked, limit))
+    const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#askIn(asked, 'ping', limit))
     if (fate === 'refused')
       throw gatewayError('upstream_refused', 'the server refuses a ping', { sent: true })
     if (fate === 'forgotten' && asked === this.#wire) this.#lost = true
@@ -330,8 +328,12 @@ export class HttpSession {
   }
 
   /** `refused`: in a way that may mean much else. Rejects when the server does not say. */
-  async #ping(wire: HttpWire, signal: Signal): Promise<'known' | 'forgotten' | 'refused'> {
-    const reading = await this.#ownRequest(wire, 'ping', undefined, signal)
+  async #askIn(
+    wire: HttpWire,
+    question: Question,
+    signal: Signal,
+  ): Promise<'known' | 'forgotten' | 'refused'> {
+    const reading = await this.#ownRequest(wire, question, undefined, signal)
     if (reading.kind === 'suspected_loss') return reading.proof === 'none' ? 'refused' : 'forgotten'
     if (reading.kind === 'answered') return 'known'
     const { error } = reading
@@ -373,6 +375,22 @@ export class HttpSession {
     return HttpExchange.run(wire, { ...request, channel: this.#owner }, options)
   }
 }
+
+/** Whether the server takes each question in the session of `fresh`, and none in that of `used`. Rejects when it does not say. */
+async function isOnly(
+  fresh: HttpWire,
+  used: HttpWire,
+  isKnown: (wire: HttpWire) => Promise<boolean>,
+): Promise<boolean> {
+  for (let round = 0; round < CHECK_ROUNDS; round++) {
+    if (!(await isKnown(fresh))) return false
+    if (await isKnown(used)) return false
+  }
+  return true
+}
+
+/** A request by which a server shows whether it knows a session. */
+type Question = 'ping' | 'tools/list'
 
 interface Opened {
   readonly initializeResult: Message

@@ -86,8 +86,11 @@ export function isOrphanError({ value }: Envelope): boolean {
   return isOrphan(value) && isObject(value.error)
 }
 
+/** The official Python SDK names no request by this id, because its messages cannot have `null` for one. */
+const NO_REQUEST = 'server-error'
+
 function isOrphan({ id }: Envelope['value']): boolean {
-  return id === null || id === undefined
+  return id === null || id === undefined || id === NO_REQUEST
 }
 
 function isResult(outcome: Outcome): boolean {
@@ -191,7 +194,10 @@ function failed(error: GatewayError): Outcome {
 }
 
 /** Words by which servers of many makes say that they know no such session, or none at all. */
-const ofSessions = /session|not initialized/i
+const ofSessions = /session|not initialized|unknown client/i
+
+/** All that servers of the official Python SDK say of a request in a session that has not begun, and of malformed ones. */
+const ofParameters = /^invalid request parameters$/i
 
 /** Words by which a server, under whatever status, says that the session has never begun. */
 const ofBeginning = /before initiali[sz]ation was complete/i
@@ -222,7 +228,7 @@ export function lossProof(
     if (speaks) return 'says'
     if (id === undefined || !isIdOf(value?.id, id)) return isOfSessions ? 'implies' : 'none'
   }
-  return speaks || codesOfSessions.has(error?.code) ? 'none' : undefined
+  return speaks || ofParameters.test(words) || codesOfSessions.has(error?.code) ? 'none' : undefined
 }
 
 /** Whether a reply says that the server speaks no version of the era which the gateway chose for it. */

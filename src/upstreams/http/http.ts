@@ -105,6 +105,12 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
  */
 const MOST_RECOVERIES = 1
 
+/**
+ * A server refuses a session that it does not know as fast as it refuses a ping. A refusal that takes longer than this, in
+ * milliseconds, and than two such pings, may come after the call has run: the session may have ended meanwhile.
+ */
+const SLOW_REFUSAL_MS: Millis = 1_000
+
 /** How long a server may be at work on a call that was given up, in milliseconds: what it asks meanwhile may belong to that call. */
 const AFTER_GIVING_UP_MS = 5 * 60_000
 
@@ -200,11 +206,12 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   #send(call: Call, recoveries: number): Promise<Outcome> {
     const { wire } = this.#session
     const nth = ++this.#sent
+    const at = this.clock.now()
     const { id, message, headers, signal, channel, shapes, caller, record, onSent } = call
     const text = caller.era === 'modern' ? withoutEnvelope(message.text) : message.text
     const request = { id, text, headers, signal, channel, shapes, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
-      if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth }, reading, recoveries)
+      if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth, at }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
       else if (reading.kind === 'failed' && reading.error.sent) {
         const isBroken = reading.error.reason === 'upstream_disconnected'
@@ -234,14 +241,14 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. Only when the
-   * server says so of that session, and not of the new one, and has answered nothing in it that was sent later, the call
-   * certainly did not run, and is sent again, whatever it does. In all other cases `otherwise` is what the reply means; so it
-   * is of a reply that proves nothing, after which only the session is looked after.
+   * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. The call did not
+   * run, and is sent again whatever it does, only when the server says so of that session and not of the new one, says it
+   * promptly, and has answered nothing in the session that was sent later. In all other cases `otherwise` is what the reply
+   * means; so it is of a reply that proves nothing, after which only the session is looked after.
    */
   async #settle(
     call: Call,
-    { wire, nth }: Sending,
+    { wire, nth, at }: Sending,
     { otherwise, proof }: SuspectedLoss,
     recoveries: number,
   ): Promise<Outcome> {
@@ -255,15 +262,18 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
       this.#noteGivenUp(otherwise.kind === 'failed' && otherwise.error.reason === 'upstream_disconnected')
       return this.#afterCheck(otherwise, wire, call.signal)
     }
+    const refusedAt = this.clock.now()
     let fate: SessionFate
     try {
       fate = await orAborted(session.fateOf(wire), call.signal)
     } catch (error) {
       return failure(call, error as GatewayError)
     }
-    if (fate === 'known') return otherwise
+    if (fate === 'known') return this.#afterCheck(otherwise, wire, call.signal)
     if (fate === 'unclear') return this.#afterCheck(unclear(), wire, call.signal)
     if (nth < this.#lastAnswered(wire)) return unclear()
+    const pingMs = this.clock.now() - refusedAt
+    if (refusedAt - at > Math.max(SLOW_REFUSAL_MS, 2 * pingMs)) return unclear()
     if (this.surfaces) return forgotten()
     if (recoveries === MOST_RECOVERIES) return unclear()
     return this.#sendAgain(call, recoveries + 1, { wire, proof })
@@ -271,7 +281,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
 
   /** The outcome of a call that puts the session of `wire` in doubt, once it is checked, or the check takes too long. */
   async #afterCheck(outcome: Outcome, wire: HttpWire, signal: Signal): Promise<Outcome> {
-    const checking = this.#session.check(wire)
+    const isAnswer =
+      outcome.kind === 'answered' ||
+      (outcome.kind === 'failed' && outcome.error.reason === 'upstream_refused')
+    const checking = this.#session.check(wire, isAnswer ? 'tools/list' : 'ping')
     if (checking === undefined) return outcome
     await Promise.race([checking, this.clock.sleep(CHECK_PATIENCE_MS, signal)]).catch(() => undefined)
     return outcome
@@ -443,10 +456,11 @@ function canBeAsked(capabilities: unknown): boolean {
   return isObject(capabilities) && asked.some((name) => isObject(capabilities[name]))
 }
 
-/** In which session a call was sent, and its number in the order of sending. */
+/** In which session a call was sent, its number in the order of sending, and when, on the monotonic clock. */
 interface Sending {
   readonly wire: HttpWire
   readonly nth: number
+  readonly at: Millis
 }
 
 /** Waits for `event`, for as long as the call is wanted: then why it is not. */

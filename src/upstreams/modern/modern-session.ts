@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Call, Caller, Message, Outcome, RequestId } from '../../mesh/call.ts'
+import { wasTurnedDown } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
@@ -194,7 +195,7 @@ async function answerInputs(call: Call, text: string, first: Outcome, parts: Rou
     if ('kind' in answers) return answers
     const id = parts.newId()
     const state = stateOf(outcome.result.text)
-    outcome = await parts.send(withAnswers(withRawId(text, JSON.stringify(id)), answers, state), id)
+    outcome = begun(await parts.send(withAnswers(withRawId(text, JSON.stringify(id)), answers, state), id))
   }
   return underOwnId(call, outcome)
 }
@@ -237,6 +238,13 @@ function withAnswers(text: string, answers: Answers, state: string | undefined):
     ...(state === undefined ? [] : [`"requestState":${state}`]),
   ]
   return parts.length === 0 ? text : withMembers(text, params.start, parts.join())
+}
+
+/** The outcome of a later round: a server that turns the round down has run the rounds before it all the same. */
+function begun(outcome: Outcome): Outcome {
+  if (outcome.kind !== 'failed' || !wasTurnedDown(outcome.error)) return outcome
+  const message = `${outcome.error.message}, after it had begun the call`
+  return { kind: 'failed', error: gatewayError('upstream_refused', message, { sent: true }) }
 }
 
 /** The last round's outcome, as the answer to the call itself. */
