@@ -10,6 +10,11 @@ export interface Overlong {
 /** The same of a text that is there. */
 export const endsOf = (text: string): Overlong => ({ head: text.slice(0, ENDS), tail: text.slice(-ENDS) })
 
+/** Both ends without the words in which the text was cut: half of a secret is not known for one. */
+export function wholeWords({ head, tail }: Overlong): Overlong {
+  return { head: head.replace(/\S*$/, ''), tail: tail.replace(/^\S*/, '') }
+}
+
 const ID = '"id"\\s*:\\s*(\\d+)\\s*'
 
 /** A member that fits into one end of a text as a whole, and does not make the message a request. */

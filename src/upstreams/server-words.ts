@@ -42,7 +42,10 @@ export function concealing(config: ServerConfig): Conceal {
 /** The same for what is known of a server otherwise. */
 export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal {
   const secrets = [
-    ...Object.entries(named).flatMap(([name, value]) => partsOf(value, isSecretName(name))),
+    ...Object.entries(named).flatMap(([name, value]) => [
+      ...partsOf(value, isSecretName(name)),
+      ...passwordsIn(value),
+    ]),
     ...args.flatMap((arg, index) => secretOf(arg, args[index - 1])),
     ...urls.flatMap(secretsOfUrl),
   ]
@@ -75,6 +78,17 @@ function secretOf(arg: string, before: string | undefined): string[] {
   return option !== undefined && isSecretName(option) && !arg.startsWith('-') ? partsOf(arg, true) : []
 }
 
+/** The password in the URL of a database, and in a `Basic` header. */
+function passwordsIn(value: string): string[] {
+  if (URL.canParse(value)) {
+    const { password } = new URL(value)
+    return [password, decoded(password)].filter((part) => part !== '')
+  }
+  const [, login = ''] = /^basic\s+(\S+)$/i.exec(value.trim()) ?? []
+  const [, password = ''] = /:(.+)$/s.exec(Buffer.from(login, 'base64').toString()) ?? []
+  return password.length < SHORTEST_SECRET ? [] : [password]
+}
+
 /** Also as they stand in the URL: servers repeat the path that they do not know as it came. */
 function secretsOfUrl(text: string): string[] {
   if (!URL.canParse(text)) return []
@@ -101,18 +115,22 @@ function spellingsOf(secret: string): string[] {
   const inJson = JSON.stringify(secret).slice(1, -1)
   // As Go writes it, so that it may stand in HTML.
   const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
-  const bytes = Buffer.from(secret)
   // The codes of a short secret are parts of any text.
-  const inBase64 =
-    secret.length < SHORTEST_ENCODED
-      ? []
-      : [
-          bytes.toString('base64').replace(/=+$/, ''),
-          bytes.toString('base64url'),
-          bytes.toString('hex'),
-          bytes.toString('hex').toUpperCase(),
-        ]
-  return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...inBase64]
+  const encoded = secret.length < SHORTEST_ENCODED ? [] : encodingsOf(Buffer.from(secret))
+  return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...encoded]
+}
+
+/** A secret in hexadecimal digits, and in base64, alone and as a part of something else. */
+function encodingsOf(bytes: Buffer): string[] {
+  const hex = bytes.toString('hex')
+  const alone = [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url')]
+  // Three bytes are four digits: behind one or two others a secret has other digits, and shares the first and the last one.
+  const within = [0, 1, 2].flatMap((before) => {
+    const all = Buffer.concat([Buffer.alloc(before), bytes])
+    const [first, end] = [Math.ceil((before * 8) / 6), Math.floor((all.length * 8) / 6)]
+    return [all.toString('base64').slice(first, end), all.toString('base64url').slice(first, end)]
+  })
+  return [...alone, ...within, hex, hex.toUpperCase()]
 }
 
 /** With all that RFC 3986 reserves, and which `encodeURIComponent` leaves as it is. */
@@ -156,7 +174,7 @@ function wholeWordsOf(text: string): string {
 /** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */
 export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
   if (/^\s*</.test(text)) {
-    const [, title = ''] = /<title[^>]{0,200}>([^<]{0,1000})/i.exec(wholeWordsOf(text)) ?? []
+    const [, title = ''] = /<title[^>]{0,200}>([^<]*)/i.exec(wholeWordsOf(text)) ?? []
     return excerptOf(title, conceal)
   }
   return excerptOf(

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { endsOf, repliedId } from '../../src/protocol/overlong.ts'
+import { endsOf, repliedId, wholeWords } from '../../src/protocol/overlong.ts'
 
 const padding = 'x'.repeat(2_000)
 
@@ -39,4 +39,12 @@ test('what shows no id of a reply has none', () => {
   assert.equal(idOf(padding), undefined)
   assert.equal(idOf(`{"jsonrpc":"2.0","method":"notifications/message","params":"${padding}"}`), undefined)
   assert.equal(idOf(`{"jsonrpc":"2.0","id":"7","result":"${padding}"}`), undefined)
+})
+
+test('both ends of a text are told without the words in which it was cut', () => {
+  assert.deepEqual(wholeWords({ head: 'a first secr', tail: 'et and last' }), {
+    head: 'a first ',
+    tail: ' and last',
+  })
+  assert.deepEqual(wholeWords({ head: 'secret', tail: 'secret' }), { head: '', tail: '' })
 })

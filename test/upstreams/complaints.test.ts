@@ -22,3 +22,10 @@ test('an error of long ago is not the cause of a crash', () => {
   const since = Array.from({ length: 201 }, (_, n) => `call ${n} answered`)
   assert.equal(toldOf(['error: one call failed', ...since]), 'call 200 answered')
 })
+
+test('of a word in which a long line is cut nothing is kept', () => {
+  assert.equal(
+    toldOf([`error: ${'x '.repeat(495)}secret-that-is-cut`]),
+    `error: ${'x '.repeat(495)}`.trimEnd(),
+  )
+})

@@ -104,11 +104,40 @@ test('a secret is known in base64 and hexadecimal digits', () => {
   const conceal = concealing(httpServer.parse({ url: 'http://host/mcp', headers }))
   for (const secret of ['s3cret-key~?', 'Qm7x/tok+en8dFg=='])
     for (const encoding of ['base64', 'base64url', 'hex'] as const) {
+      const within = ['', 'a', 'ab', 'abc'].map((before) => `${before}${secret}, and more`)
+      for (const text of within) assert.match(conceal(Buffer.from(text).toString(encoding)), /\[redacted\]/)
       const said = Buffer.from(secret).toString(encoding)
       for (const written of encoding === 'hex' ? [said, said.toUpperCase()] : [said])
         assert.match(conceal(`got ${written}.`), /^got \[redacted\]=?=?\.$/)
     }
   assert.equal(conceal('no token Qm7x/tok+en8dFg== here'), 'no token [redacted] here')
+})
+
+test('a password is known without the URL or the header in which the config has it', () => {
+  const program = concealing(
+    stdioServer.parse({ command: 'x', env: { DATABASE_URL: 'postgres://postgres:p%40ss@db/x' } }),
+  )
+  assert.equal(
+    program('FATAL: postgres refuses p@ss (p%40ss)'),
+    'FATAL: postgres refuses [redacted] ([redacted])',
+  )
+  const basic = { Authorization: `Basic ${Buffer.from('me:hunter2:x').toString('base64')}` }
+  const server = concealing(httpServer.parse({ url: 'http://host/mcp', headers: basic }))
+  assert.equal(server('no user me with hunter2:x'), 'no user me with [redacted]')
+})
+
+test('a secret is taken out of a title and of a content type, however long they are', () => {
+  const conceal = concealing(
+    httpServer.parse({ url: 'http://host/mcp', headers: { 'X-Key': 'secret-key-of-it' } }),
+  )
+  const page = `<title>${' '.repeat(990)}secret-key-of-it</title>`
+  assert.equal(excerptOfBody(page, conceal), '"[redacted]"')
+  const headers = new ReplyHeaders(
+    ['content-type', `text/${'x'.repeat(50)}secret-key-of-it`].map((text) => Buffer.from(text)),
+  )
+  const reading = readReply(1, 200, headers, 'x', { hasSession: false, wallMs: 0, conceal })
+  assert.ok(reading.kind === 'failed')
+  assert.doesNotMatch(reading.error.message, /secret/)
 })
 
 test('of a word in which a long text is cut nothing is told', () => {

@@ -19,6 +19,7 @@ import {
   readStreamed,
   type Reading,
 } from './http-status.ts'
+import type { Conceal } from '../server-words.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'
 
@@ -246,7 +247,7 @@ export class HttpExchange implements ReplySink {
       hasSession: this.#wire.sessionId !== undefined,
       wallMs: this.#options.clock.wall(),
       isWithoutPath: this.#wire.path === '/',
-      conceal: (words: string) => this.#wire.concealing(this.#request.headers)(words),
+      conceal: this.#conceal,
     }
     const read = () => readReply(this.#request.id, status, headers, text, context)
     if (status !== 400) return this.#finish(read)
@@ -260,7 +261,12 @@ export class HttpExchange implements ReplySink {
     if (this.#end !== undefined) return
     if (this.#streaming) return this.#broken()
     this.#options.onHeaders?.(headers)
-    this.#finish(() => readLargeReply(this.#request.id, headers, message))
+    this.#finish(() => readLargeReply(this.#request.id, headers, message, this.#conceal))
+  }
+
+  /** Made when something of the server is to be told, which is seldom. */
+  get #conceal(): Conceal {
+    return (words) => this.#wire.concealing(this.#request.headers)(words)
   }
 
   ended(): void {

@@ -142,13 +142,18 @@ function outcomeOf(
   }
   const fault = sizeFault(text)
   if (fault !== undefined) return failed(gatewayError('bad_reply', fault, { sent }))
-  return failed(noResponse(status, headers))
+  return failed(noResponse(status, headers, conceal))
 }
 
 /** Reads a large reply with status 200 to the request `id`. */
-export function readLargeReply(id: RequestId, headers: ReplyHeaders, message: LargeMessage): Outcome {
+export function readLargeReply(
+  id: RequestId,
+  headers: ReplyHeaders,
+  message: LargeMessage,
+  conceal: Conceal,
+): Outcome {
   const { value } = message
-  if (kindOf(value) !== 'response') return failed(noResponse(message.status, headers))
+  if (kindOf(value) !== 'response') return failed(noResponse(message.status, headers, conceal))
   if (!isIdOf(value.id, id)) return failed(gatewayError('bad_reply', ANOTHER, { sent }))
   const result =
     value.id === id ? message : message.edited((text) => idAt(text, id), { value: { ...value, id } })
@@ -163,12 +168,12 @@ const addressIn = (location: string) =>
 
 const ANOTHER = 'the server answered another request than ours'
 
-function noResponse(status: number, headers: ReplyHeaders): GatewayError {
-  const what =
-    headers.mediaType === '' ? 'something without a content type' : printable(headers.mediaType, 64)
+function noResponse(status: number, headers: ReplyHeaders, conceal: Conceal): GatewayError {
+  const shown = (header: string) => printable(conceal(header), 64)
+  const what = headers.mediaType === '' ? 'something without a content type' : shown(headers.mediaType)
   // Requests name no coding that they take, and so anything may come.
   const coding = headers.get('content-encoding')
-  const how = coding === undefined ? what : `${what}, compressed with ${printable(coding, 64)}`
+  const how = coding === undefined ? what : `${what}, compressed with ${shown(coding)}`
   return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })
 }
 

@@ -4,7 +4,7 @@ import type { Signal } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { type Overlong, repliedId } from '../../protocol/overlong.ts'
+import { type Overlong, repliedId, wholeWords } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { AnswerShaper } from '../pipe/answer-shaper.ts'
@@ -343,8 +343,9 @@ class Child implements SpeakingPipe {
       this.#leader.stderr,
       () => STDERR_LINE_BYTES,
       (line) => {
-        const stderr = typeof line === 'string' ? line : `${line.head} … ${line.tail}`
-        this.#complaints.add(typeof line === 'string' ? line : line.head)
+        const { head, tail } = typeof line === 'string' ? { head: line } : wholeWords(line)
+        const stderr = tail === undefined ? head : `${head} … ${tail}`
+        this.#complaints.add(head)
         throttle.admit((dropped) => log.info({ stderr: conceal(stderr), ...(dropped > 0 && { dropped }) }))
       },
     )

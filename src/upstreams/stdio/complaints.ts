@@ -1,4 +1,4 @@
-import { clip } from '../../units/clip.ts'
+import { clipWords } from '../../units/clip.ts'
 
 /** How much of each line is kept, in characters. */
 const KEPT_CHARACTERS = 1_000
@@ -23,7 +23,7 @@ export class Complaints {
 
   add(line: string): void {
     if (line.trim() === '') return
-    this.#last = clip(line, KEPT_CHARACTERS)
+    this.#last = clipWords(line, KEPT_CHARACTERS)
     this.#sinceCause++
     if (POSTSCRIPT.test(line)) return
     this.#line = this.#last
