@@ -3,7 +3,7 @@ import { verdictOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { type Expiry, ExpiryQueue } from '../mesh/expiry.ts'
-import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
+import { INTERNAL_ERROR, INVALID_PARAMS, isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { createdTask, namesTask } from '../protocol/mcp-task.ts'
 import { shortId } from '../units/short-id.ts'
 
@@ -38,6 +38,8 @@ const accepted: Outcome = {
 /** A call whose server has accepted it as an MCP task. */
 interface Held {
   readonly tenant: string
+  /** Names the task for its tenant. */
+  readonly shared: string
   readonly settles: ((outcome: Outcome) => void)[]
   expiry: Expiry
 }
@@ -47,9 +49,15 @@ interface Held {
  * was cancelled. A call whose agent has not asked for 10 minutes counts as the server's acceptance does: returned, and unchecked.
  */
 export class TaskCalls {
-  /** By caller, server and task; the one that was asked for the longest ago comes first. */
+  /** By caller, server and task. */
   readonly #held = new Map<string, Held>()
-  readonly #countOf = new Map<string, number>()
+  /** The keys of each tenant; the one that was asked for the longest ago comes first. */
+  readonly #keysOf = new Map<string, Set<string>>()
+  /** Tenants by how many calls of theirs are held, and the most that one has. */
+  readonly #tenantsWith = new Map<number, Set<string>>()
+  #most = 0
+  /** The latest key by tenant, server and task: an agent comes back in another session. */
+  readonly #latest = new Map<string, string>()
   readonly #expiries: ExpiryQueue
 
   constructor(clock: Clock) {
@@ -67,23 +75,33 @@ export class TaskCalls {
     this.#giveUp(key)
     if (this.#held.size >= MAX_HELD) this.#makeRoom()
     const tenant = call.countsAs
-    this.#held.set(key, { tenant, settles: [settle], expiry: this.#expiryOf(key) })
-    this.#countOf.set(tenant, (this.#countOf.get(tenant) ?? 0) + 1)
+    const shared = sharedKeyOf(call, id)
+    this.#held.set(key, { tenant, shared, settles: [settle], expiry: this.#expiryOf(key) })
+    this.#latest.set(shared, key)
+    const keys = this.#keysOf.get(tenant) ?? new Set()
+    this.#keysOf.set(tenant, keys.add(key))
+    this.#moved(tenant, keys.size - 1, keys.size)
   }
 
   /** A request that may be about a task is over. */
   told(call: Call, outcome: Outcome): void {
-    if (this.#held.size === 0 || outcome.kind !== 'answered' || !namesTask(call.method)) return
+    if (this.#held.size === 0 || !namesTask(call.method)) return
     const { taskId } = paramsOf(call.message.value)
-    const key = typeof taskId === 'string' ? keyOf(call, taskId) : ''
+    if (typeof taskId !== 'string') return
+    const own = keyOf(call, taskId)
+    const isOwn = this.#held.has(own)
+    const key = isOwn || call.countsAs === '' ? own : (this.#latest.get(sharedKeyOf(call, taskId)) ?? own)
     const held = this.#held.get(key)
     if (held === undefined) return
-    const end = endOf(call, outcome)
-    if (end !== undefined) return this.#end(key, held, end)
+    const end = outcome.kind === 'answered' ? endOf(call, outcome) : undefined
+    // In another session a server may not know the task, which goes on.
+    if (end !== undefined && (isOwn || end.kind !== 'answered' || end.verdict !== 'rpc_error'))
+      return this.#end(key, held, end)
     this.#expiries.remove(held.expiry)
     held.expiry = this.#expiryOf(key)
-    this.#held.delete(key)
-    this.#held.set(key, held)
+    const keys = this.#keysOf.get(held.tenant)
+    keys?.delete(key)
+    keys?.add(key)
   }
 
   /** Nobody is waited for any more. */
@@ -100,26 +118,47 @@ export class TaskCalls {
     if (held !== undefined) this.#end(key, held, accepted)
   }
 
-  #end(key: string, { tenant, settles, expiry }: Held, outcome: Outcome): void {
+  #end(key: string, { tenant, shared, settles, expiry }: Held, outcome: Outcome): void {
     this.#held.delete(key)
     this.#expiries.remove(expiry)
-    const left = (this.#countOf.get(tenant) ?? 0) - 1
-    if (left > 0) this.#countOf.set(tenant, left)
-    else this.#countOf.delete(tenant)
+    if (this.#latest.get(shared) === key) this.#latest.delete(shared)
+    const keys = this.#keysOf.get(tenant)
+    keys?.delete(key)
+    const left = keys?.size ?? 0
+    if (left === 0) this.#keysOf.delete(tenant)
+    this.#moved(tenant, left + 1, left)
     for (const settle of settles) settle(outcome)
   }
 
+  /** A tenant has another number of calls now, which differs by one. */
+  #moved(tenant: string, before: number, now: number): void {
+    const former = this.#tenantsWith.get(before)
+    former?.delete(tenant)
+    if (former?.size === 0) this.#tenantsWith.delete(before)
+    if (now > 0) this.#tenantsWith.set(now, (this.#tenantsWith.get(now) ?? new Set()).add(tenant))
+    if (now > this.#most || !this.#tenantsWith.has(this.#most)) this.#most = now
+  }
+
   #makeRoom(): void {
-    const most = Math.max(...this.#countOf.values())
-    for (const [key, { tenant }] of this.#held)
-      if (this.#countOf.get(tenant) === most) return this.#giveUp(key)
+    const [tenant = ''] = this.#tenantsWith.get(this.#most) ?? []
+    const [oldest] = this.#keysOf.get(tenant) ?? []
+    if (oldest !== undefined) this.#giveUp(oldest)
   }
 }
 
 const keyOf = ({ caller, server }: Call, id: string) => `${caller.id}\n${server}\n${shortId(id)}`
 
+const sharedKeyOf = ({ countsAs, server }: Call, id: string) => `${countsAs}\n${server}\n${shortId(id)}`
+
+/** Words by which a server says that it does not know a task. */
+const ofTasks = /\btask\b/i
+
 /** How a task ended, by the answer to a request about it; undefined when the answer does not tell. */
 function endOf({ method }: Call, outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
+  const { error } = outcome.result.value
+  // The server has given out the id itself: it has lost the task, and its caller is not to blame.
+  if (isObject(error) && error.code === INVALID_PARAMS && ofTasks.test(String(error.message)))
+    return answered(outcome, { error: { ...error, code: INTERNAL_ERROR } })
   return method === 'tasks/result' ? outcome : toldEnd(outcome)
 }
 

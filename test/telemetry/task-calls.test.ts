@@ -39,8 +39,12 @@ function rig() {
         name: 't',
         reply: { result: { resultType: 'task', taskId, status: 'working', ttlMs: 60_000 } },
       }),
-    ask: (method: string, taskId: string, reply: object, from: { caller?: TestCaller } = {}) =>
-      send(method, { taskId, reply }, from),
+    ask: (
+      method: string,
+      taskId: string,
+      reply: object,
+      from: { tenant?: string; caller?: TestCaller } = {},
+    ) => send(method, { taskId, reply }, from),
     counts: async () => ({
       calls: (await seen.exposed('breakwater_tool_call_verdicts_total')).map(labelsOf),
       attempts: (await seen.exposed('breakwater_upstream_attempts_total')).map(labelsOf),
@@ -54,12 +58,15 @@ const labelsOf = (line: string) => line.replace(/^\w+\{server="s",tool="t",|"|ou
 const once = (outcome: string) => ({ calls: [`${outcome} 1`], attempts: [`${outcome} 1`] })
 const nothing = { calls: [], attempts: [] }
 
+const unknownTask = { error: { code: -32602, message: 'Failed to retrieve task: Task not found' } }
 const isError = { result: { content: [], isError: true } }
 
 for (const [how, method, reply, counted] of [
   ['its result is good', 'tasks/result', { result: { content: [] } }, 'returned,unchecked'],
   ['its result is an error of the tool', 'tasks/result', isError, 'returned,tool_error'],
   ['its result is an error', 'tasks/result', { error: { code: -32603 } }, 'rpc_error,rpc_error'],
+  ['the server has lost it', 'tasks/result', unknownTask, 'rpc_error,rpc_error'],
+  ['the server says that it has lost it', 'tasks/get', unknownTask, 'rpc_error,rpc_error'],
   ['it failed', 'tasks/get', { result: { status: 'failed' } }, 'returned,tool_error'],
   ['it was cancelled', 'tasks/cancel', { result: { status: 'cancelled' } }, 'cancelled'],
   [
@@ -141,13 +148,37 @@ test('calls that got one task, as where they were joined, end together', async (
   assert.deepEqual((await stage.counts()).attempts, ['returned,tool_error 2'])
 })
 
-test('a word about a task ends no call of another caller', async () => {
+test('a word about a task ends no call of another tenant', async () => {
   const stage = rig()
   await stage.begin('one')
-  await stage.ask('tasks/result', 'one', isError, { caller: new TestCaller() })
+  await stage.ask('tasks/result', 'one', isError, { caller: new TestCaller(), tenant: 'another' })
   assert.deepEqual(await stage.counts(), nothing)
   stage.taskCalls.closeAll()
   assert.deepEqual(await stage.counts(), once('returned,unchecked'))
+})
+
+test('the result of a task that its agent fetches in another session counts, and an error there does not', async () => {
+  const stage = rig()
+  const other = { tenant: 'team', caller: new TestCaller() }
+  await stage.begin('one', { tenant: 'team' })
+  await stage.ask('tasks/result', 'one', unknownTask, other)
+  assert.deepEqual(await stage.counts(), nothing)
+  await stage.ask('tasks/result', 'one', isError, other)
+  assert.deepEqual(await stage.counts(), once('returned,tool_error'))
+})
+
+test('a question about a task that fails on its way is a question', async () => {
+  const stage = rig()
+  await stage.begin('one')
+  const error = gatewayError('deadline_exceeded', 'late', { sent: true })
+  for (let i = 0; i < 3; i++) {
+    await stage.clock.advance(9 * MINUTE_MS)
+    const call = newCall({ method: 'tasks/result', server, caller: stage.caller, params: { taskId: 'one' } })
+    stage.taskCalls.told(call, { kind: 'failed', error })
+  }
+  assert.deepEqual(await stage.counts(), nothing)
+  await stage.ask('tasks/result', 'one', isError)
+  assert.deepEqual(await stage.counts(), once('returned,tool_error'))
 })
 
 test('a tool that says "task" in a plain result has answered', async () => {
