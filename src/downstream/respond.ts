@@ -56,7 +56,7 @@ export function onWire(response: Response, { wire }: Outcome, record: CallRecord
 }
 
 function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner): Response {
-  if (outcome.kind === 'answered') return notLost(withPartial(outcome))
+  if (outcome.kind === 'answered') return deliverable(withPartial(outcome))
   const uncertain = isUncertain(outcome.error, subject, manner)
   const error = uncertain ? { ...outcome.error, retryable: false, retryAfterMs: undefined } : outcome.error
   const by = outcome.kind === 'rejected' ? outcome.by : undefined
@@ -75,9 +75,13 @@ function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manne
   return error.retryable && tool !== undefined && !mayBeRepeated(error, effectOf?.() ?? 'unknown')
 }
 
-/** HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. */
-function notLost(result: CallResult): Response {
-  return result.status === 404 ? { ...result, status: 200 } : result
+/**
+ * HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. A result
+ * is one whatever the server's status: official clients throw it away unless the status is 200.
+ */
+function deliverable(result: CallResult): Response {
+  const isMisleading = result.status === 404 || (result.status !== 200 && !('error' in result.value))
+  return isMisleading ? { ...result, status: 200 } : result
 }
 
 /** The response to a request that got no further than its limits. */

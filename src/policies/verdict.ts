@@ -5,7 +5,14 @@ import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { sharedSchemas } from './state/schemas.ts'
 import type { Mismatch } from './state/schemas/mismatch.ts'
-import { breachOf, declaredPartial, type ReplyVerdict, look, type Looks } from './verdict/judge.ts'
+import {
+  breachOf,
+  declaredPartial,
+  type ReplyVerdict,
+  look,
+  type Looks,
+  malformedAt,
+} from './verdict/judge.ts'
 import { ToolMemories, type ToolMemory } from './verdict/memory.ts'
 
 const schema = z
@@ -14,7 +21,7 @@ const schema = z
       .enum(['off', 'report', 'enforce'])
       .default('report')
       .describe(
-        'Replies that break their outputSchema, and text that claims to be JSON: not looked for, counted, or ' +
+        'Replies that break their outputSchema or the form that the protocol gives them, and text that claims to be JSON: not looked for, counted, or ' +
           'turned into errors, which the breaker still counts as wrong answers.',
       ),
     shapes: z
@@ -49,7 +56,7 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
   perAttempt: true,
   events: {
     drift: { about: 'Results of a tool have another shape than all before.' },
-    schema_invalid: { about: "Results of a tool break the tool's outputSchema." },
+    schema_invalid: { about: "Results of a tool break the tool's outputSchema, or the protocol." },
     json_invalid: { about: 'Results of a tool claim to be JSON and are none.' },
   },
   build(config, context, scope): Layer {
@@ -105,9 +112,10 @@ function judgeFor({ output, shapes, partials }: Config, context: PolicyContext, 
     const finding =
       check && (result.structuredContent === undefined ? absent : check(result.structuredContent))
     const judgement =
-      typeof finding === 'object' && finding[0] !== undefined
+      (output === 'off' ? undefined : malformedAt(result)) ??
+      (typeof finding === 'object' && finding[0] !== undefined
         ? breachOf(finding[0], result.structuredContent)
-        : look(result, argumentsOf(call), memory, outputSchema === undefined ? looks : looksAtSchema)
+        : look(result, argumentsOf(call), memory, outputSchema === undefined ? looks : looksAtSchema))
     if (judgement === undefined)
       return finding === 'fits' ? { kind: 'answered', result: outcome.result, verdict: 'correct' } : outcome
     report(judgement, memory)

@@ -24,6 +24,8 @@ export interface CatalogEntry {
   readonly hasUi: boolean
   /** Whether it is a tool whose results may be more than objects. */
   readonly isWider: boolean
+  /** Whether its list has another entry of this key, which differs: nobody knows which of the two a call means. */
+  readonly isAmbiguous: boolean
 }
 
 /** What a server offered when it was asked last. */
@@ -161,10 +163,11 @@ class CollectedPages {
     if (shaped.mended !== undefined) this.#mended.add(named, shaped.mended)
     const key = shaped.value[kinds[this.#kind].key] as string
     const known = this.entries.get(key)
-    if (known !== undefined && known.text !== shaped.text) this.#twice ??= key
+    const differs = known !== undefined && known.text !== shaped.text
+    if (differs) this.#twice ??= key
     if (known === undefined && this.entries.size === MAX_ENTRIES)
       return this.stop(`more than ${MAX_ENTRIES} entries`)
-    this.entries.set(key, new Listed(key, shaped.text, shaped.value))
+    this.entries.set(key, new Listed(key, shaped.text, shaped.value, differs || known?.isAmbiguous === true))
   }
 }
 
@@ -205,13 +208,20 @@ class Listed implements CatalogEntry {
   readonly fingerprint: string
   readonly hasUi: boolean
   readonly isWider: boolean
+  readonly isAmbiguous: boolean
 
-  constructor(key: string, text: string, { _meta, outputSchema }: CatalogEntry['value']) {
+  constructor(
+    key: string,
+    text: string,
+    { _meta, outputSchema }: CatalogEntry['value'],
+    isAmbiguous = false,
+  ) {
     this.key = key
     this.text = text
     this.fingerprint = fingerprint(text)
     this.hasUi = isObject(_meta) && uiPaths.some(([, key]) => key in _meta)
     this.isWider = isWider(outputSchema)
+    this.isAmbiguous = isAmbiguous
   }
 
   get value(): CatalogEntry['value'] {

@@ -315,6 +315,7 @@ function withoutFaults({ lists }: Catalog): Catalog['lists'] {
 /** What is known of a tool of the catalog, its server's own word on its effect included. */
 interface KnownTool extends ToolDefinition {
   readonly annotated: Effect
+  readonly isAmbiguous: boolean
 }
 
 /** The tools of a catalog by name; what has not changed since `before` is the same object. */
@@ -325,7 +326,8 @@ export function knownTools(
   return new Map(
     lists.tools.map((entry) => {
       const known = before.get(entry.key)
-      return [entry.key, known?.fingerprint === entry.fingerprint ? known : new Known(entry)]
+      const isSame = known?.fingerprint === entry.fingerprint && known.isAmbiguous === entry.isAmbiguous
+      return [entry.key, isSame ? known : new Known(entry)]
     }),
   )
 }
@@ -334,13 +336,15 @@ export function knownTools(
 class Known implements KnownTool {
   readonly fingerprint: string
   readonly annotated: Effect
+  readonly isAmbiguous: boolean
   readonly #entry: CatalogEntry
   #schemas: Pick<ToolDefinition, 'inputSchema' | 'outputSchema'> | undefined
 
   constructor(entry: CatalogEntry) {
     this.#entry = entry
     this.fingerprint = entry.fingerprint
-    this.annotated = annotatedEffect(entry.value.annotations)
+    this.isAmbiguous = entry.isAmbiguous
+    this.annotated = entry.isAmbiguous ? 'unknown' : annotatedEffect(entry.value.annotations)
   }
 
   get inputSchema(): unknown {
@@ -358,10 +362,10 @@ class Known implements KnownTool {
   }
 }
 
-/** The protocol's hints; without any of them a tool may do anything. */
+/** The protocol's hints; without any of them a tool may do anything, and so may one that says to read only and to destroy. */
 function annotatedEffect(annotations: unknown): Effect {
   if (!isObject(annotations)) return 'unknown'
-  if (annotations.readOnlyHint === true) return 'read_only'
+  if (annotations.readOnlyHint === true) return annotations.destructiveHint === true ? 'unknown' : 'read_only'
   if (annotations.idempotentHint === true) return 'idempotent'
   return annotations.readOnlyHint === false ? 'write' : 'unknown'
 }

@@ -12,7 +12,7 @@ const errorOf = (text: string) =>
   (JSON.parse(text) as { error: { code: number; message: string; data: Record<string, unknown> } }).error
 
 test('a reply of the server passes as it came, status included', () => {
-  const result = { text: '{"x":1.0}', value: {}, status: 400 }
+  const result = { text: '{"x":1.0}', value: { error: {} }, status: 400 }
   const outcome: Outcome = { kind: 'answered', result, verdict: 'rpc_error' }
   assert.equal(respond(1, outcome, {}), result)
 })
@@ -20,6 +20,12 @@ test('a reply of the server passes as it came, status included', () => {
 test("a server's 404 reaches the agent as 200: as 404 it would end the agent's session", () => {
   const result = { text: '{"x":1.0}', value: {}, status: 404 }
   const outcome: Outcome = { kind: 'answered', result, verdict: 'rpc_error' }
+  assert.deepEqual(respond(1, outcome, {}), { ...result, status: 200 })
+})
+
+test('a result reaches the agent as 200 whatever the status of the server, or its client would throw it away', () => {
+  const result = { text: '{"result":{}}', value: { result: {} }, status: 500 }
+  const outcome: Outcome = { kind: 'answered', result, verdict: 'unchecked' }
   assert.deepEqual(respond(1, outcome, {}), { ...result, status: 200 })
 })
 

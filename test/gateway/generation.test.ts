@@ -72,6 +72,7 @@ const tool: ReturnType<Server['entries']>[number] = {
   fingerprint: '',
   hasUi: false,
   isWider: false,
+  isAmbiguous: false,
 }
 
 /** How often a server was closed from here on. */

@@ -67,6 +67,21 @@ test('too few items are reported as the part that is missing', async () => {
   })
 })
 
+test('a reply that official clients reject is invalid, with a schema and without', async () => {
+  const malformed: readonly [object, RegExp][] = [
+    [{ content: 'nope' }, /\/content: must be a list$/],
+    [{ content: [{ type: 'text', text: 'a' }, 'b'] }, /\/content\/1: must be an object with a type$/],
+    [{ content: [{ text: 'a' }] }, /\/content\/0: /],
+    [{ content: [], isError: 'true' }, /\/isError: must be true or false$/],
+  ]
+  for (const { judge } of [await compiled({ output: 'enforce' }), setUp({ output: 'enforce' }, {})])
+    for (const [result, where] of malformed) {
+      const outcome = await judge({ ...good, ...result })
+      assert.ok(outcome.kind === 'failed')
+      assert.match(outcome.error.message, where)
+    }
+})
+
 test('a breach is reported with its place, once in a while', async () => {
   const { clock, events, repeat } = await compiled()
   await repeat(50, bad)

@@ -24,7 +24,7 @@ async function effectOf(annotations: unknown): Promise<string | undefined> {
 test('what a tool does is what its annotations say, the safest word first', async () => {
   const effects: readonly [unknown, string][] = [
     [{ readOnlyHint: true }, 'read_only'],
-    [{ readOnlyHint: true, idempotentHint: true, destructiveHint: true }, 'read_only'],
+    [{ readOnlyHint: true, idempotentHint: true, destructiveHint: false }, 'read_only'],
     [{ readOnlyHint: false, idempotentHint: true }, 'idempotent'],
     [{ idempotentHint: true }, 'idempotent'],
     [{ readOnlyHint: false }, 'write'],
@@ -37,6 +37,22 @@ test('what a tool does is what its annotations say, the safest word first', asyn
 test('a tool that says nothing, or nothing that makes sense, may do anything', async () => {
   for (const annotations of [undefined, null, {}, [], 'read_only', { readOnlyHint: 'true' }, { title: 'x' }])
     assert.equal(await effectOf(annotations), 'unknown', JSON.stringify(annotations))
+})
+
+test('a tool whose hints contradict each other, or that is listed twice, may do anything', async () => {
+  const annotations = { readOnlyHint: true, destructiveHint: true }
+  assert.equal(await effectOf(annotations), 'unknown')
+  const reads = { name: 'a', annotations: { readOnlyHint: true } }
+  const writes = { name: 'a', annotations: { readOnlyHint: false } }
+  const once = knownTools(await catalogOf([reads]), new Map())
+  assert.equal(once.get('a')?.annotated, 'read_only')
+  for (const tools of [
+    [reads, writes],
+    [writes, reads],
+    [reads, writes, reads],
+  ])
+    assert.equal(knownTools(await catalogOf(tools), once).get('a')?.annotated, 'unknown')
+  assert.equal(knownTools(await catalogOf([reads, reads]), once).get('a')?.annotated, 'read_only')
 })
 
 test('schemas and fingerprint are those of the entry', async () => {

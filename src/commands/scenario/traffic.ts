@@ -452,7 +452,7 @@ async function targetsAt(
 type Entry = Readonly<Record<string, unknown>>
 
 const onlyReads = ({ annotations }: Entry): boolean =>
-  isObject(annotations) && annotations.readOnlyHint === true
+  isObject(annotations) && annotations.readOnlyHint === true && annotations.destructiveHint !== true
 
 function named(pattern: string): (entry: Entry) => boolean {
   const isOne = glob(pattern)

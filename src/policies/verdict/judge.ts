@@ -139,6 +139,22 @@ export function breachOf({ path, expected, keyword, limit }: Mismatch, structure
   return { verdict: 'schema_invalid', breach, partial }
 }
 
+/** The first place where a result breaks the form that the protocol gives it: official clients reject the reply for it. */
+export function malformedAt({
+  content,
+  isError,
+}: Readonly<Record<string, unknown>>): ReplyVerdict | undefined {
+  const breaks = (where: string): ReplyVerdict => ({
+    verdict: 'schema_invalid',
+    breach: `the reply breaks the protocol at ${where}`,
+  })
+  if (isError !== undefined && typeof isError !== 'boolean') return breaks('/isError: must be true or false')
+  if (content === undefined) return undefined
+  if (!Array.isArray(content)) return breaks('/content: must be a list')
+  const block = content.findIndex((block: unknown) => !isObject(block) || typeof block.type !== 'string')
+  return block === -1 ? undefined : breaks(`/content/${block}: must be an object with a type`)
+}
+
 /** What a reply shows without a schema; undefined when nothing is remarkable. */
 export function look(
   { content, structuredContent }: Readonly<Record<string, unknown>>,
