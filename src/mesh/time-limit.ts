@@ -14,15 +14,15 @@ export type Extension = 'silence' | 'longest'
 
 const PROGRESS = 'notifications/progress'
 
-/** The progress token of a call; undefined when its agent has asked for no progress. */
-function tokenOf({ message: { value } }: Call): unknown {
+/** The progress token of a request; undefined when its sender has asked for no progress. */
+export function progressTokenOf(value: Message['value']): unknown {
   const { params } = value as { readonly params?: { readonly _meta?: { readonly progressToken?: unknown } } }
   return params?._meta?.progressToken
 }
 
-/** Whether a message is progress under a token. Some servers send a number back as text. */
-function isProgress({ value }: Message, token: unknown): boolean {
-  if (value.method !== PROGRESS) return false
+/** Whether a message is progress under a token, which is none when it is undefined. Some servers send a number back as text. */
+export function isProgress({ value }: Pick<Message, 'value'>, token: unknown): boolean {
+  if (value.method !== PROGRESS || token === undefined) return false
   const { params } = value as { readonly params?: { readonly progressToken?: unknown } }
   const told = params?.progressToken
   return told === token || (typeof token === 'number' && told === String(token))
@@ -101,7 +101,7 @@ export class TimeLimit {
       dueAt = Math.max(dueAt, Math.min(now + ms, since + granted + longestMs))
       if (changes.deadline !== undefined) changes.deadline.at = dueAt - granted
     }
-    const token = longestMs > ms ? tokenOf(call) : undefined
+    const token = longestMs > ms ? progressTokenOf(call.message.value) : undefined
     if (token !== undefined) changes.channel = watched(call.channel, token, progressed)
     let expiry: Expiry | undefined
     let cancel: Cancel | undefined

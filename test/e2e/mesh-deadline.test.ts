@@ -17,18 +17,34 @@ const RESERVE_MS = 50
 /** The deadline of calls that report progress. */
 const STEADY_MS = 3_000
 
-/** Reports progress until the call has taken longer than its deadline, and then answers it. */
-function reportSteadily({ id, params }: Json, response: ServerResponse): true {
+/** The streams of sessions that are open, for what belongs to no call. */
+const standing = new Set<ServerResponse>()
+
+function openStream(response: ServerResponse): true {
+  response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
+  return true
+}
+
+const event = (stream: ServerResponse, body: Json) =>
+  stream.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
+
+/** Reports progress over `streams` until the call has taken longer than its deadline, and then answers it. */
+function reportSteadily(
+  { id, params }: Json,
+  response: ServerResponse,
+  streams: Iterable<ServerResponse>,
+): true {
   const { progressToken } = (params as { _meta: Json })._meta
-  const event = (body: Json) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)
   const startedAt = performance.now()
   let progress = 0
-  response.writeHead(200, { 'content-type': 'text/event-stream' })
   const timer = setInterval(() => {
-    event({ method: 'notifications/progress', params: { progressToken, progress: ++progress } })
+    const told = { method: 'notifications/progress', params: { progressToken, progress: ++progress } }
+    for (const stream of streams) event(stream, told)
     if (performance.now() - startedAt < STEADY_MS + 1_000) return
     clearInterval(timer)
-    event({ id, result: { content: [{ type: 'text', text: 'done' }] } })
+    const answer = { id, result: { content: [{ type: 'text', text: 'done' }] } }
+    if (response.headersSent) event(response, answer)
+    else sendJson(response, JSON.stringify({ jsonrpc: '2.0', ...answer }))
     response.end()
   }, 100)
   return true
@@ -39,18 +55,25 @@ let gateway: Gateway
 
 before(async () => {
   server = await RawServer.start(
-    ({ message }, response) => {
+    ({ verb, message }, response) => {
+      if (verb === 'GET') {
+        standing.add(response)
+        response.on('close', () => standing.delete(response))
+        return openStream(response)
+      }
       if (message.method !== 'tools/call') return false
       if ((message.params as Json).name === 'hung') return true
-      if ((message.params as Json).name === 'steady') return reportSteadily(message, response)
+      if ((message.params as Json).name === 'steady-apart') return reportSteadily(message, response, standing)
+      if ((message.params as Json).name === 'steady')
+        return openStream(response) && reportSteadily(message, response, [response])
       const result = { content: [{ type: 'text', text: 'ok' }] }
       sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
       return true
     },
-    ['quick', 'hung', 'steady'],
+    ['quick', 'hung', 'steady', 'steady-apart'],
   )
   const deadline = { total: `${STEADY_MS}ms`, onProgress: 'extend' }
-  const extended = { match: { tool: 'steady' }, deadline, attemptTimeout: { timeout: `${STEADY_MS}ms` } }
+  const extended = { match: { tool: 'steady*' }, deadline, attemptTimeout: { timeout: `${STEADY_MS}ms` } }
   gateway = await Gateway.start({
     servers: { raw: { url: server.url } },
     policies: { overrides: [extended] },
@@ -154,12 +177,16 @@ test('a client of the modern era has a deadline as well', async () => {
   await until('the server is told', () => server.of('notifications/cancelled').length > cancelled)
 })
 
-test('a call that goes on reporting progress outlasts its deadline and the timeout of its attempt', async () => {
-  const client = await connect(gateway.mcp('raw'))
-  let told = 0
-  const onprogress = () => void told++
-  const options = { onprogress, resetTimeoutOnProgress: true }
-  const result = await client.callTool({ name: 'steady', arguments: {} }, undefined, options)
-  assert.equal(toolText(result), 'done')
-  assert.ok(told > 1)
-})
+for (const [where, name] of [
+  ['in its own stream', 'steady'],
+  ["in its session's stream", 'steady-apart'],
+] as const)
+  test(`a call that goes on reporting progress ${where} outlasts its deadline and the timeout of its attempt`, async () => {
+    const client = await connect(gateway.mcp('raw'))
+    let told = 0
+    const onprogress = () => void told++
+    const options = { onprogress, resetTimeoutOnProgress: true }
+    const result = await client.callTool({ name, arguments: {} }, undefined, options)
+    assert.equal(toolText(result), 'done')
+    assert.ok(told > 1)
+  })

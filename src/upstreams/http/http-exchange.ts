@@ -1,7 +1,8 @@
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Channel } from '../../mesh/call.ts'
+import type { Channel, Message } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
+import { isProgress, progressTokenOf } from '../../mesh/time-limit.ts'
 import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-size.ts'
@@ -27,6 +28,8 @@ import type { Unread } from '../unread.ts'
 export interface Request {
   readonly id: RequestId
   readonly text: string
+  /** What the text says; absent where nothing of it is asked for. */
+  readonly message?: Message
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
@@ -103,6 +106,17 @@ export class UnderWay {
     return only
   }
 
+  /** The channel of the call that a message is progress of; undefined when it is of none, or of several. */
+  progressing(message: Pick<Message, 'value'>): Channel | undefined {
+    let found: Channel | undefined
+    for (const exchange of [this.#only, ...(this.#others ?? [])]) {
+      if (exchange === undefined || !isProgress(message, exchange.progressToken)) continue
+      if (found !== undefined) return undefined
+      found = exchange.channel
+    }
+    return found
+  }
+
   /** Ends all of them here. */
   abandon(cause: GatewayError): void {
     this.#only?.abandon(cause)
@@ -157,6 +171,11 @@ export class HttpExchange implements ReplySink {
 
   get channel(): Channel {
     return this.#request.channel
+  }
+
+  get progressToken(): unknown {
+    const { message } = this.#request
+    return message && progressTokenOf(message.value)
   }
 
   /** Ends the exchange here; the server may go on with it. */

@@ -209,7 +209,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const at = this.clock.now()
     const { id, message, headers, signal, channel, shapes, caller, record, onSent } = call
     const text = caller.era === 'modern' ? withoutEnvelope(message.text) : message.text
-    const request = { id, text, headers, signal, channel, shapes, record, onSent }
+    const request = { id, text, message, headers, signal, channel, shapes, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth, at }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
@@ -401,7 +401,9 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const kind = kindOf(message.value)
     if (kind === 'notification') {
       const isWithdrawal = message.value.method === 'notifications/cancelled'
-      return void (isWithdrawal ? this.#asker : this).send(message)
+      if (isWithdrawal) return void this.#asker.send(message)
+      // Some servers tell the progress of a call by the session's stream: it gives the call time, wherever it came.
+      return void (this.underWay.progressing(message) ?? this).send(message)
     }
     const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text)) : undefined
     if (answer !== undefined) void this.#asker.send(message, answer)
