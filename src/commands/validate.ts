@@ -1,6 +1,6 @@
 import type { Env } from '../config/files/interpolate.ts'
 import { formatIssue } from '../config/issues/issues.ts'
-import type { KnownTools } from '../config/issues/rules.ts'
+import type { KnownTools } from '../config/issues/idle.ts'
 import { loadConfig } from '../config/load.ts'
 import { isLoopback, parseAddress } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
@@ -79,11 +79,13 @@ async function knownTools(
   return tools.size === 0 ? undefined : { base, tools }
 }
 
-function summary({ mcpServers, policies }: Config): string {
+function summary({ mcpServers, policies, chaos }: Config): string {
   const servers = Object.values(mcpServers)
   const disabled = servers.filter((server) => server.disabled).length
   const parts = [count(servers.length, 'server') + (disabled === 0 ? '' : ` (${disabled} disabled)`)]
   if (policies.overrides.length > 0) parts.push(count(policies.overrides.length, 'policy override'))
+  const off = chaos.enabled ? '' : ' that cannot be armed (chaos.enabled is false)'
+  if (chaos.faults.length > 0) parts.push(count(chaos.faults.length, 'fault') + off)
   return parts.join(', ')
 }
 

@@ -53,6 +53,14 @@ const effects: ReadonlyMap<string, Effect> = new Map<string, Effect>(
   }),
 )
 
+/** Methods of the protocol that agents and the gateway send. */
+export const methods: readonly string[] = [
+  ...effects.keys(),
+  'tools/call',
+  'tasks/update',
+  'subscriptions/listen',
+]
+
 /** Stands for the endpoint of a server that is not there. */
 const nowhere: readonly string[] = ['']
 

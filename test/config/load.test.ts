@@ -144,6 +144,52 @@ chaos: { enabled: true }`,
   ])
 })
 
+test('what has no effect is a warning with its place', async (t) => {
+  const { warnings } = await loadGood(
+    t,
+    `mcpServers:
+  a: { command: run, tools: { exclude: [hidden] } }
+  b: { command: run, tools: { exclude: ["*"] } }
+  off: { command: run, disabled: true }
+policies:
+  overrides:
+    - { match: { server: a, tool: a__read }, retry: false }
+    - { match: { server: a, tool: hidden }, retry: false }
+    - { match: { method: tools/cal }, retry: false }
+    - { match: { server: "of*" }, retry: false }
+    - { match: { server: a, tool: read }, effect: read_only, retry: false }
+    - { match: { server: a, tool: "*" }, retry: false, hedge: false }
+    - { match: { server: "*" }, hedge: false }
+    - { match: {}, hedge: false, retry: {} }
+gateway: { environment: test }
+chaos: { faults: [{ name: f, type: rpc.error, rate: 0, ttl: 1m, match: { server: a, tool: hidden } }] }
+experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: default, treatment: default } }]`,
+  )
+  const later = (index: number) =>
+    `has no effect: overrides[${index}] comes later, and sets the same for all that it matches`
+  const left = '"hidden" is offered to no agent: tools.include or tools.exclude leaves the tool out'
+  assert.deepEqual(
+    warnings.map((warning) => warning.replace(/^main\.yaml:[\d:]+ +/, '')),
+    [
+      'mcpServers.b.tools.exclude  warning: leaves out all tools, so that no tool is offered',
+      'mcpServers.off  warning: is disabled, and left out',
+      `policies.overrides[0]  warning: ${later(5)}`,
+      'policies.overrides[0].match.tool  warning: "a__read" is its name on /mcp; write "read", as the server calls the tool',
+      `policies.overrides[1]  warning: ${later(5)}`,
+      `policies.overrides[1].match.tool  warning: ${left}`,
+      `policies.overrides[2]  warning: ${later(7)}`,
+      'policies.overrides[2].match.method  warning: "tools/cal" is no method of the protocol; did you mean tools/call?',
+      `policies.overrides[3]  warning: ${later(7)}`,
+      'policies.overrides[3].match.server  warning: "of*" matches disabled servers only',
+      `policies.overrides[5]  warning: ${later(7)}`,
+      `policies.overrides[6]  warning: ${later(7)}`,
+      'chaos.faults[0].rate  warning: a rate of 0 hits no call',
+      `chaos.faults[0].match.tool  warning: ${left}`,
+      `experiments[0].match.tool  warning: ${left}`,
+    ],
+  )
+})
+
 test('faults in an environment that is not known to be for tests are a warning, unless the config names it', async (t) => {
   const servers = 'mcpServers: { a: { url: "http://h/mcp" } }'
   const warned = async (gateway: string) =>

@@ -37,6 +37,17 @@ test('validate prints warnings and still succeeds', async (t) => {
   ])
 })
 
+test('validate says that faults stay off where nothing may arm them', async (t) => {
+  const servers = 'mcpServers: { a: { command: x } }\ngateway: { environment: test }'
+  const faults = 'faults: [{ name: f, type: rpc.error, rate: 1, ttl: 1m }]'
+  assert.deepEqual((await run(t, `${servers}\nchaos: { ${faults} }`)).stdout, [
+    'gw.yaml is valid: 1 server, 1 fault that cannot be armed (chaos.enabled is false)',
+  ])
+  assert.deepEqual((await run(t, `${servers}\nchaos: { enabled: true, ${faults} }`)).stdout, [
+    'gw.yaml is valid: 1 server, 1 fault',
+  ])
+})
+
 test('validate prints every error of a bad config and fails', async (t) => {
   assert.deepEqual(await run(t, 'gateway: { drain: x }\nweather: {}'), {
     code: 1,

@@ -14,9 +14,15 @@ const forTests: readonly string[] = ['dev', 'development', 'test', 'staging', 's
 /** Names of environments that nobody can mean for tests. */
 const neverForTests: readonly string[] = ['production', 'prod', 'prd', 'live']
 
-/** Whether faults may be armed in an environment of that name if a config says so. */
+/** Words before them that turn the meaning round: `pre-production`, `non_prod`. */
+const turning: readonly string[] = ['pre', 'non', 'not', 'no']
+
+/** Whether faults may be armed in an environment of that name if a config says so: `prod-eu` and `PROD1` are production, too. */
 export function mayBeForTests(environment: string): boolean {
-  return !neverForTests.includes(normalized(environment))
+  const words = normalized(environment).split(/[^a-z]+/)
+  return !words.some(
+    (word, index) => neverForTests.includes(word) && !turning.includes(words[index - 1] ?? ''),
+  )
 }
 
 /** Environment variables that say what a process is part of, by custom. */

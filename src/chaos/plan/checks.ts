@@ -138,7 +138,11 @@ export function targetFindings(
       if (matched.length > 0) return at(index, [onlyProtected(aim)])
       return aim === undefined ? [] : at(index, [error(['match', 'server'], `"${aim}" matches no server`)])
     }
-    const idle = at(index, [...unknownTool(fault.match?.tool, hit), ...onlyWrites(fault, hit, registry)])
+    const idle = at(index, [
+      ...neverDrawn(fault),
+      ...unknownTool(fault.match?.tool, hit),
+      ...onlyWrites(fault, hit, registry),
+    ])
     // Towards the agent it is the gateway that plays the server, whatever that is like.
     if (fault.side === 'client') return idle
     const refusals = hit.flatMap(({ name, kind }) => {
@@ -153,6 +157,11 @@ export function targetFindings(
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
   })
+}
+
+function neverDrawn({ rate, when }: Fault): PlanFinding[] {
+  if (rate > 0 || when?.ramp !== undefined) return []
+  return [{ severity: 'warning', path: ['rate'], message: 'a rate of 0 hits no call' }]
 }
 
 /** A tool that none of the servers has, as far as their tools are known. */

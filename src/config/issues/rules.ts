@@ -1,4 +1,3 @@
-import { environmentLock } from '../../chaos/control/guard.ts'
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
@@ -12,6 +11,7 @@ import { formatDuration } from '../../units/duration.ts'
 import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
 import type { Config } from '../schema/schema.ts'
+import { idleChaos, idleOverrides, idleServers, idleTools, type KnownTools } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
 /** What no schema of one key can see; each finding makes the config unusable. */
@@ -248,9 +248,6 @@ export function indivisible(
   return [...new Set(found)]
 }
 
-/** The names of the tools of servers, as far as these are known. */
-export type KnownTools = ReadonlyMap<string, readonly string[]>
-
 /** What is allowed and yet hardly meant. */
 export function warningsOf(config: Config, tools: KnownTools = new Map()): ConfigFinding[] {
   return [
@@ -259,7 +256,8 @@ export function warningsOf(config: Config, tools: KnownTools = new Map()): Confi
     ...renamed(config),
     ...bareVariables(config),
     ...idleOverrides(config, tools),
-    ...idleSettings(config),
+    ...idleServers(config),
+    ...idleTools(config),
     ...idleChaos(config),
     ...faultFindings(config, 'warning', tools),
   ]
@@ -282,14 +280,6 @@ function leftOut({ mcpServers }: Config): ConfigFinding[] {
   }))
 }
 
-/** Faults that may be armed, in an environment that is not known to be for tests. */
-function idleChaos({ chaos, gateway: { environment, chaosEnvironments } }: Config): ConfigFinding[] {
-  const lock = environmentLock({ environment, chaosEnvironments, variables: {} })
-  if (!chaos.enabled || lock === undefined) return []
-  const message = `has no effect: ${lock}`
-  return [{ path: ['chaos', 'enabled'], at: 'key', message }]
-}
-
 /** Servers whose names do not do here. */
 function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, { writtenName }]): ConfigFinding[] => {
@@ -308,64 +298,5 @@ function bareVariables({ mcpServers }: Config): ConfigFinding[] {
       const message = 'holds a $NAME, which is taken as it is; a variable is written ${NAME}'
       return [{ path: ['mcpServers', server, block, key], at: 'value', message }]
     })
-  })
-}
-
-function idleOverrides({ mcpServers, policies }: Config, tools: KnownTools): ConfigFinding[] {
-  const names = Object.keys(mcpServers)
-  return policies.overrides.flatMap(({ match, ...settings }, index) => {
-    const findings: ConfigFinding[] = []
-    const path = ['policies', 'overrides', index]
-    const { server, tool, method } = match
-    if (server !== undefined && !names.some(glob(server))) {
-      findings.push({
-        path: [...path, 'match', 'server'],
-        at: 'value',
-        message: `"${server}" matches no server`,
-      })
-    }
-    if (tool !== undefined && method !== undefined && !glob(method)('tools/call')) {
-      const message = 'never matches: only calls of the method tools/call have a tool'
-      findings.push({ path: [...path, 'match', 'method'], at: 'value', message })
-    }
-    const meant = names.filter(glob(server ?? '*'))
-    const known = meant.map((name) => tools.get(name) ?? [])
-    if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
-      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one`
-      if (!known.flat().some(glob(tool)))
-        findings.push({ path: [...path, 'match', 'tool'], at: 'value', message })
-    }
-    if (Object.keys(settings).length === 0) findings.push({ path, at: 'key', message: 'sets no policy' })
-    return findings
-  })
-}
-
-function idleSettings({ mcpServers }: Config): ConfigFinding[] {
-  return Object.entries(mcpServers).flatMap(([name, server]) => {
-    const findings: ConfigFinding[] = []
-    const path = ['mcpServers', name]
-    if (server.tools.include.length === 0) {
-      findings.push({
-        path: [...path, 'tools', 'include'],
-        at: 'key',
-        message: 'is empty, so that no tool is offered',
-      })
-    }
-    if (server.type === 'stdio') return findings
-    if (new Set(server.urls).size < server.urls.length) {
-      findings.push({ path: [...path, 'urls'], at: 'key', message: 'lists a replica more than once' })
-    }
-    if (server.tls !== undefined && !server.urls.some((url) => /^https:/i.test(url))) {
-      findings.push({
-        path: [...path, 'tls'],
-        at: 'key',
-        message: 'has no effect: no URL of this server is https://',
-      })
-    }
-    if (server.tls?.rejectUnauthorized === false) {
-      const message = 'anyone between here and the server can read and change every call'
-      findings.push({ path: [...path, 'tls', 'rejectUnauthorized'], at: 'value', message })
-    }
-    return findings
   })
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { mayBeForTests } from '../../../src/chaos/control/guard.ts'
 import { fault, parsedFault, rig } from '../rig.ts'
 
 const refused = (parts: Parameters<typeof rig>[0], more: object = {}) => {
@@ -15,9 +16,9 @@ const known = 'dev, development, test, staging, sandbox, qa, local'
 test('an environment that is not known to be for tests refuses, wherever it is said', () => {
   assert.match(refused({ environment: undefined }) ?? '', /not set, which counts as production/)
   assert.match(refused({ environment: '' }) ?? '', /not set/)
-  for (const environment of ['production', 'PROD', 'prd', 'Live'])
+  for (const environment of ['production', 'PROD', 'prd', 'Live', 'eu-prod', 'prod1', 'prod-eu'])
     assert.equal(refused({ environment }), `refused: gateway.environment is "${environment}"`)
-  for (const environment of ['eu-prod', 'prod1', 'prod-eu', 'staging-eu', 'main', 'tests'])
+  for (const environment of ['staging-eu', 'main', 'tests'])
     assert.equal(
       refused({ environment, chaosEnvironments: [] }),
       `refused: gateway.environment is "${environment}", which is none of ${known}; gateway.chaosEnvironments may name it`,
@@ -28,8 +29,8 @@ test('an environment that is not known to be for tests refuses, wherever it is s
       `refused: the environment variable ${name} is "production"`,
     )
     assert.match(
-      refused({ variables: { [name]: 'eu-live' } }) ?? '',
-      new RegExp(`^refused: the environment variable ${name} is "eu-live", which is none of ${known}$`),
+      refused({ variables: { [name]: 'eu-stage' } }) ?? '',
+      new RegExp(`^refused: the environment variable ${name} is "eu-stage", which is none of ${known}$`),
     )
   }
 })
@@ -45,6 +46,13 @@ test('an environment that is known to be for tests, or that the config names, do
     refused({ environment: 'staging-us', chaosEnvironments }) ?? '',
     /"staging-us", which is none of/,
   )
+})
+
+test('no config can name an environment of which a word is production', () => {
+  for (const name of ['prod-eu', 'production-us', 'PROD1', 'eu_prod', 'eu.live', 'prd'])
+    assert.equal(mayBeForTests(name), false, name)
+  for (const name of ['preprod', 'pre-prod', 'non_production', 'delivery', 'product', 'staging-eu'])
+    assert.equal(mayBeForTests(name), true, name)
 })
 
 test('the lock is what it was at boot', () => {

@@ -1,0 +1,135 @@
+import { environmentLock } from '../../chaos/control/guard.ts'
+import { glob, isGlob, type Match } from '../../mesh/match.ts'
+import { methods } from '../../mesh/scope.ts'
+import { suggest } from '../../units/suggest.ts'
+import type { ConfigPath } from '../files/path.ts'
+import type { Config } from '../schema/schema.ts'
+import type { ConfigFinding } from './issues.ts'
+
+// Parts of a config that are allowed, and do nothing.
+
+/** The names of the tools of servers, as far as these are known. */
+export type KnownTools = ReadonlyMap<string, readonly string[]>
+
+/** Faults that may be armed, in an environment that is not known to be for tests. */
+export function idleChaos({ chaos, gateway: { environment, chaosEnvironments } }: Config): ConfigFinding[] {
+  const lock = environmentLock({ environment, chaosEnvironments, variables: {} })
+  if (!chaos.enabled || lock === undefined) return []
+  const message = `has no effect: ${lock}`
+  return [{ path: ['chaos', 'enabled'], at: 'key', message }]
+}
+
+/** Overrides that hold for no call, or that a later one takes the place of. */
+export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTools): ConfigFinding[] {
+  const names = Object.keys(mcpServers)
+  return policies.overrides.flatMap(({ match, ...settings }, index) => {
+    const path = ['policies', 'overrides', index]
+    const { server, tool, method } = match
+    const find = (key: keyof Match, message: string): ConfigFinding => ({
+      path: [...path, 'match', key],
+      at: 'value',
+      message,
+    })
+    const findings: ConfigFinding[] = []
+    const meant = names.filter(glob(server ?? '*'))
+    if (server !== undefined && meant.length === 0)
+      findings.push(find('server', `"${server}" matches no server`))
+    else if (server !== undefined && meant.every((name) => mcpServers[name]?.disabled === true))
+      findings.push(find('server', `"${server}" matches disabled servers only`))
+    if (method !== undefined && !methods.some(glob(method))) {
+      const alike = suggest(method, methods)
+      if (alike !== undefined)
+        findings.push(find('method', `"${method}" is no method of the protocol; did you mean ${alike}?`))
+    }
+    if (tool !== undefined && method !== undefined && !glob(method)('tools/call'))
+      findings.push(find('method', 'never matches: only calls of the method tools/call have a tool'))
+    const known = meant.map((name) => tools.get(name) ?? [])
+    if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
+      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one`
+      if (!known.flat().some(glob(tool))) findings.push(find('tool', message))
+    }
+    const keys = Object.keys(settings)
+    if (keys.length === 0) findings.push({ path, at: 'key', message: 'sets no policy' })
+    const later = policies.overrides.findIndex(
+      (other, at) => at > index && keys.every((key) => key in other) && covers(other.match, match),
+    )
+    if (later !== -1 && keys.length > 0) {
+      const message = `has no effect: overrides[${later}] comes later, and sets the same for all that it matches`
+      findings.push({ path, at: 'key', message })
+    }
+    return findings
+  })
+}
+
+/** Whether one match certainly holds wherever another one does. */
+function covers(one: Match, other: Match): boolean {
+  return (['server', 'tool', 'method'] as const).every((key) => {
+    const pattern = one[key]
+    if (pattern === undefined || pattern === other[key]) return true
+    const name = other[key]
+    // A tool is named: calls of other methods have none.
+    if (key === 'tool')
+      return name !== undefined && (pattern === '*' || (!isGlob(name) && glob(pattern)(name)))
+    return pattern === '*' || (name !== undefined && !isGlob(name) && glob(pattern)(name))
+  })
+}
+
+/** Tools that overrides, faults and experiments name and that no agent is offered under that name. */
+export function idleTools({ mcpServers, policies, chaos, experiments, gateway }: Config): ConfigFinding[] {
+  const matches: readonly (readonly [ConfigPath, Match | undefined])[] = [
+    ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),
+    ...chaos.faults.map(({ match }, at) => [['chaos', 'faults', at], match] as const),
+    ...experiments.map(({ match }, at) => [['experiments', at], match] as const),
+  ]
+  return matches.flatMap(([path, match]): ConfigFinding[] => {
+    const { server = '*', tool } = match ?? {}
+    const meant = Object.entries(mcpServers).filter(([name]) => glob(server)(name))
+    if (tool === undefined || isGlob(tool) || meant.length === 0) return []
+    const own = meant.map(([name]) => name + gateway.separator).find((prefix) => tool.startsWith(prefix))
+    const isOffered = meant.some(
+      ([, { tools }]) =>
+        tools.include.some((pattern) => glob(pattern)(tool)) &&
+        !tools.exclude.some((pattern) => glob(pattern)(tool)),
+    )
+    const message =
+      own !== undefined
+        ? `"${tool}" is its name on /mcp; write "${tool.slice(own.length)}", as the server calls the tool`
+        : `"${tool}" is offered to no agent: tools.include or tools.exclude leaves the tool out`
+    return own === undefined && isOffered ? [] : [{ path: [...path, 'match', 'tool'], at: 'value', message }]
+  })
+}
+
+/** Servers of whose settings some do nothing, or more than is meant. */
+export function idleServers({ mcpServers }: Config): ConfigFinding[] {
+  return Object.entries(mcpServers).flatMap(([name, server]) => {
+    const findings: ConfigFinding[] = []
+    const path = ['mcpServers', name]
+    if (server.tools.include.length === 0) {
+      findings.push({
+        path: [...path, 'tools', 'include'],
+        at: 'key',
+        message: 'is empty, so that no tool is offered',
+      })
+    }
+    if (server.tools.exclude.includes('*')) {
+      const message = 'leaves out all tools, so that no tool is offered'
+      findings.push({ path: [...path, 'tools', 'exclude'], at: 'key', message })
+    }
+    if (server.type === 'stdio') return findings
+    if (new Set(server.urls).size < server.urls.length) {
+      findings.push({ path: [...path, 'urls'], at: 'key', message: 'lists a replica more than once' })
+    }
+    if (server.tls !== undefined && !server.urls.some((url) => /^https:/i.test(url))) {
+      findings.push({
+        path: [...path, 'tls'],
+        at: 'key',
+        message: 'has no effect: no URL of this server is https://',
+      })
+    }
+    if (server.tls?.rejectUnauthorized === false) {
+      const message = 'anyone between here and the server can read and change every call'
+      findings.push({ path: [...path, 'tls', 'rejectUnauthorized'], at: 'value', message })
+    }
+    return findings
+  })
+}
