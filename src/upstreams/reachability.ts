@@ -27,6 +27,9 @@ const LONGEST_PAUSE_MS: Millis = 500
 const LONG_OUTAGE_MS: Millis = 60_000
 const NIGHT_PAUSE_MS: Millis = 5_000
 
+/** How long an endpoint that a probe has found is not in doubt again, in milliseconds, unless somebody waits to hear of it. */
+const RESPITE_MS: Millis = 1_000
+
 /** One endpoint in doubt. */
 interface Watch {
   readonly since: Millis
@@ -48,11 +51,14 @@ export class Reachability {
   readonly #watched = new Map<number, Watch>()
   /** When each replica was found to be reachable again, on the monotonic clock. */
   readonly #backAt: Millis[]
+  /** When each replica was last found by a probe, on the monotonic clock. */
+  readonly #foundAt: Millis[]
   #stopped = false
 
   constructor(options: ReachabilityOptions) {
     this.#options = options
     this.#backAt = options.replicas.map(() => -Infinity)
+    this.#foundAt = options.replicas.map(() => -Infinity)
   }
 
   /** When a replica that could not be reached was last found to be reachable again; negative infinity: never. */
@@ -68,8 +74,9 @@ export class Reachability {
   /** A call could not reach a replica (`lost`), or got no answer of it: then a probe decides whether it can be reached. */
   suspect(replica: number, lost: boolean): void {
     const watch = this.#watched.get(replica)
+    const isFine = this.#options.clock.now() - (this.#foundAt[replica] ?? -Infinity) < RESPITE_MS
     if (watch !== undefined) watch.lost ||= lost
-    else this.#watch(replica, lost)
+    else if (lost || !isFine) this.#watch(replica, lost)
   }
 
   /**
@@ -118,6 +125,7 @@ export class Reachability {
       this.#probeIn(this.#pauseOf(watch), replica, watch)
       return
     }
+    this.#foundAt[replica] = this.#options.clock.now()
     this.#isBack(replica, watch)
     if (watch.lost) this.#options.onBack(replica)
   }

@@ -29,7 +29,7 @@ async function setUp(t: TestContext) {
     clock,
     wire: () => listened,
     maxReply: 1_000_000,
-    receive: (data) => received.push(data),
+    receive: (data) => void received.push(data),
     // A handshake takes some turns.
     ready: async () => {
       if (!stale) return

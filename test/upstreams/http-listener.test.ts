@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import { HttpListener } from '../../src/upstreams/http/http-listener.ts'
+import { pause } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { eventStream, wireTo } from '../support/wired.ts'
@@ -20,12 +21,20 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
   const listened = session ? wire.inSession('session-1', '2025-11-25') : wire
   const clock = new ManualClock()
   const received: string[] = []
-  const hooks = { ready: () => Promise.resolve(), asked: 0, lost: true }
+  const hooks = {
+    ready: () => Promise.resolve(),
+    asked: 0,
+    lost: true,
+    held: undefined as Promise<void> | undefined,
+  }
   const listener = new HttpListener({
     clock,
     maxReply: 1_000_000,
     wire: () => listened,
-    receive: (data) => received.push(data),
+    receive: (data) => {
+      received.push(data)
+      return hooks.held
+    },
     ready: () => hooks.ready(),
     isLost: () => {
       hooks.asked++
@@ -70,6 +79,20 @@ test('it asks for the events of the session, and passes on what comes', async (t
   await until('both have come', () => received.length === 2)
   assert.deepEqual(received, ['a', 'b'])
   assert.equal(listener.opening, undefined)
+})
+
+test('whoever takes the events holds back those that follow', async (t) => {
+  let release: () => void = () => undefined
+  const { asked, hooks, gets, received } = await setUp(t, (get) => stream(get))
+  await asked(1)
+  hooks.held = new Promise<void>((resolve) => (release = resolve))
+  gets[0]?.response.write('data: a\n\n')
+  await until('the first has come', () => received.length === 1)
+  gets[0]?.response.write('data: b\n\n')
+  await pause(20)
+  assert.deepEqual(received, ['a'])
+  release()
+  await until('both have come', () => received.length === 2)
 })
 
 test('a stream that ends is taken up again after a pause, behind the last event', async (t) => {

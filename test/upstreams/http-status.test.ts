@@ -85,7 +85,7 @@ test('a 404 may mean a lost session when there was one, and so may other replies
     ['says', 410, answer(-32001, 'Session terminated')],
     ['says', 400, complaint('Invalid session ID')],
     ['says', 400, complaint('Bad Request: Server not initialized')],
-    ['unbegun', 200, answer(-32602, 'Received request before initialization was complete')],
+    ['none', 200, answer(-32602, 'Received request before initialization was complete')],
     // Only the server can tell whether it means ours.
     ['says', 400, complaint('booking session 42 is full')],
     ['none', 400, ''],
@@ -195,4 +195,14 @@ test('an answer is judged', () => {
   assert.equal(verdictOf('"result":{}'), 'unchecked')
   assert.equal(verdictOf('"result":{"isError":true}'), 'tool_error')
   assert.equal(verdictOf('"error":{"code":1,"message":"x"}'), 'rpc_error')
+})
+
+test('a result is an answer whatever its status: the call has run', () => {
+  for (const status of [201, 302, 400, 401, 403, 404, 429, 500, 503]) {
+    const reading = readReply(1, status, headers(), '{"jsonrpc":"2.0","id":1,"result":{}}', {
+      hasSession: true,
+      wallMs: 0,
+    })
+    assert.ok(reading.kind === 'answered' && reading.verdict === 'unchecked', String(status))
+  }
 })

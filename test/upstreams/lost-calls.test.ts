@@ -190,6 +190,9 @@ const withPings: Readonly<Record<string, Playing['refuse']>> = {
   'an empty 404': bare(404),
   404: error(404, -32001, 'Session not found'),
   'an empty 406': bare(406),
+  401: error(401, -32001, 'Session expired'),
+  500: error(500, -32603, 'Session not found'),
+  'an empty 502': bare(502),
 }
 
 for (const [told, refuse] of Object.entries(vague)) {
@@ -261,8 +264,8 @@ test('a session in which a server breaks each connection, and no other, is opene
   assert.ok(outcome.kind === 'failed')
   assert.deepEqual([outcome.error.reason, outcome.error.sent], ['upstream_disconnected', true])
   assert.deepEqual(playing.ran, [])
-  // Three rounds of a ping in each session, behind the first.
-  await until('the session is checked', () => count('ping') === 7 && initializes() === 2)
+  // Three rounds of a list in each session, behind the first.
+  await until('the session is checked', () => count('tools/list') === 7 && initializes() === 2)
   await until('the next call is answered', async () => (await call('work')).kind === 'answered')
   assert.equal(initializes(), 2)
 })
@@ -320,14 +323,38 @@ for (const [told, refuse] of Object.entries<Playing['refuse']>({
     assert.deepEqual([playing.ran, initializes()], [['slow', 'work'], 2])
   })
 
-test('a tool that fails costs a healthy session a ping now and then, and nothing else', async (t) => {
+test('a tool that fails costs a healthy session a list now and then, and nothing else', async (t) => {
   const clock = new ManualClock()
   const { call, count } = await setUp(t, { broken: (_, response) => bare(500)(response) }, clock)
   for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'failed')
-  assert.deepEqual([count('ping'), count('initialize')], [1, 1])
+  assert.deepEqual([count('tools/list'), count('initialize')], [1, 1])
   await clock.advance(5_000)
   for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'failed')
-  assert.deepEqual([count('ping'), count('initialize')], [2, 1])
+  assert.deepEqual([count('tools/list'), count('initialize')], [2, 1])
+})
+
+test('a tool that fails as if the session were lost costs a healthy session a ping now and then', async (t) => {
+  const clock = new ManualClock()
+  const { call, count } = await setUp(
+    t,
+    { broken: (_, response) => error(404, -32001, 'Session not found')(response, 1) },
+    clock,
+  )
+  for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'answered')
+  assert.deepEqual([count('ping'), count('tools/list'), count('initialize')], [1, 1, 1])
+  await clock.advance(1_000)
+  for (let i = 0; i < 50; i++) assert.equal((await call('broken')).kind, 'answered')
+  assert.deepEqual([count('ping'), count('tools/list'), count('initialize')], [2, 1, 1])
+})
+
+test('a healthy session is kept, whatever a tool repeats of its backend', async (t) => {
+  const relayed = error(200, -32603, `backend: ${UNBEGUN}`)
+  const { call, count, playing } = await setUp(t, {
+    proxy: (_, response) => relayed(response, 1),
+    work: wellDone,
+  })
+  for (let i = 0; i < 5; i++) await Promise.all([call('proxy'), call('work')])
+  assert.deepEqual([count('initialize'), playing.ran.length], [1, 10])
 })
 
 test('a server that refuses everybody is asked for new sessions at a bounded rate, and loses no session', async (t) => {
@@ -344,12 +371,12 @@ test('a server that refuses everybody is asked for new sessions at a bounded rat
     return true
   }
   for (let i = 0; i < 10; i++) await work()
-  assert.ok(count('ping') <= 16, `${count('ping')} pings`)
-  assert.equal(count('initialize') - opened, count('ping'))
+  assert.ok(count('tools/list') <= 16, `${count('tools/list')} lists`)
+  assert.equal(count('initialize') - opened, count('tools/list'))
   await clock.advance(5_000)
   for (let i = 0; i < 10; i++) await work()
-  assert.ok(count('ping') <= 26, `${count('ping')} pings`)
-  assert.equal(count('initialize') - opened, count('ping'))
+  assert.ok(count('tools/list') <= 26, `${count('tools/list')} lists`)
+  assert.equal(count('initialize') - opened, count('tools/list'))
   // The credentials are taken again: nobody was moved elsewhere meanwhile.
   for (const id of known) playing.known.add(id)
   assert.ok((await work()).every(({ kind }) => kind === 'answered'))

@@ -159,3 +159,18 @@ test('replicas are watched each for itself, and nothing goes on after the end', 
   reachability.suspect(0, true)
   assert.equal(clock.pending, 0)
 })
+
+test('an endpoint that works is probed once a second, however often a tool of it fails', async () => {
+  const { clock, probes, reachability } = setUp()
+  for (let at = 0; at < 5_000; at += 10) {
+    reachability.suspect(0, false)
+    await clock.advance(10)
+  }
+  assert.equal(probes[0], 5)
+  // Whoever waits for a sign of life does not wait for that.
+  assert.equal(
+    await Promise.all([reachability.reached(0), clock.advance(0)]).then(([isThere]) => isThere),
+    true,
+  )
+  assert.equal(probes[0], 6)
+})

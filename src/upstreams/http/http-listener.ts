@@ -13,8 +13,8 @@ export interface ListenerOptions extends ReplyLimits {
   readonly clock: Clock
   /** The wire of the session to listen to; another one when it was opened again. */
   readonly wire: () => HttpWire
-  /** Takes the data of each event. */
-  readonly receive: (data: string) => void
+  /** Takes the data of each event; a promise holds back what follows until it resolves. */
+  readonly receive: (data: string) => Promise<void> | undefined | void
   /** A promise holds back what follows until it resolves. */
   readonly backpressure?: () => Promise<void> | undefined
   /** Resolves once there is a session to listen to. */
@@ -106,7 +106,7 @@ export class HttpListener implements ReplySink {
     return this.#options.backpressure?.()
   }
 
-  event(event: SseEvent): undefined {
+  event(event: SseEvent): Promise<void> | undefined {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined) {
       this.#firstMs = Math.max(LEAST_RETRY_MS, Math.min(event.retryMs, LAST_RETRY_MS))
@@ -114,8 +114,7 @@ export class HttpListener implements ReplySink {
     }
     if (event.data === '' || event.type !== 'message' || this.#closed) return undefined
     this.#retryMs = this.#firstMs
-    this.#options.receive(event.data)
-    return undefined
+    return this.#options.receive(event.data) ?? undefined
   }
 
   /** It is passed over, and not asked for again. */

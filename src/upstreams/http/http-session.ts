@@ -57,6 +57,9 @@ const INITIALIZED_MS: Millis = 1_000
 /** How long the server may take to say whether it knows a session, in milliseconds. */
 const PING_MS: Millis = 5_000
 
+/** How long a server that says that it knows a session is believed, in milliseconds: a tool may fail as if it did not, call by call. */
+const KNOWN_MS: Millis = 1_000
+
 /** How often one session may be checked, in milliseconds. */
 const CHECK_EVERY_MS: Millis = 5_000
 
@@ -110,6 +113,8 @@ export class HttpSession {
   #reopening: SharedAttempts<void> | undefined
   /** Whether the server still knows the session of now. */
   #asking: SharedAttempts<'known' | 'forgotten'> | undefined
+  /** When the server last said that it knows the session of now, on the monotonic clock. */
+  #knownAt: Millis = -Infinity
   /** A check that is under way, and when the next one may begin, on the monotonic clock. */
   #checking: Promise<void> | undefined
   #nextCheckAt: Millis = -Infinity
@@ -161,6 +166,7 @@ export class HttpSession {
   #adopt({ initializeResult, wire }: Opened): void {
     this.#initializeResult = this.#terms.shared(initializeResult)
     this.#wire = wire
+    this.#knownAt = -Infinity
   }
 
   async #handshake(signal: Signal): Promise<Opened> {
@@ -186,44 +192,41 @@ export class HttpSession {
     if (used !== this.#wire)
       return Promise.resolve(this.#unclear?.has(used) === true ? 'unclear' : 'forgotten')
     if (this.#lost) return Promise.resolve('forgotten')
+    if (this.#owner.clock.now() - this.#knownAt < KNOWN_MS) return Promise.resolve('known')
     this.#asking ??= new SharedAttempts(this.#owner.clock, (end) => this.#ask(end))
     return this.#asking.join().catch(unclear)
-  }
-
-  /** The server says that the session of `used` has never begun: the next call opens a new one. A ping would be answered even then. */
-  forget(used: HttpWire): void {
-    if (used === this.#wire) this.#lost = true
   }
 
   /**
    * Finds out whether the server still knows the session of `used`, in which it has given a reply that may mean much else:
    * a session is lost when the server refuses a question in it, and takes the question in a new one, which then takes its
-   * place. Servers answer a `ping` in sessions that they do not know, so after an answer the question is `tools/list`.
+   * place. The question is a list, if the server has one: many servers answer pings in sessions that they do not know.
    * Undefined when no check is under way and none is due. Never rejects.
    */
-  check(used: HttpWire, question: Question = 'ping'): Promise<void> | undefined {
+  check(used: HttpWire): Promise<void> | undefined {
     if (used !== this.#wire || this.#lost) return undefined
-    return this.#checking ?? this.#beginCheck(this.#hasTools ? question : 'ping')
+    return this.#checking ?? this.#beginCheck()
   }
 
-  get #hasTools(): boolean {
+  get #question(): Question {
     const { capabilities } = this.#initializeResult.value
-    return isObject(capabilities) && isObject(capabilities.tools)
+    return questions.find(([offer]) => isObject(capabilities) && isObject(capabilities[offer]))?.[1] ?? 'ping'
   }
 
-  #beginCheck(question: Question): Promise<void> | undefined {
+  #beginCheck(): Promise<void> | undefined {
     const { handshakeMs, checks } = this.#terms
     const { clock, ended } = this.#owner
     const now = clock.now()
     if (now < this.#nextCheckAt || ended.aborted || !checks.take(now)) return undefined
     this.#nextCheckAt = now + CHECK_EVERY_MS
     const used = this.#wire
-    const checking = within(handshakeMs, clock, ended, (limit) => this.#replaceIfLost(used, question, limit))
+    const checking = within(handshakeMs, clock, ended, (limit) => this.#replaceIfLost(used, limit))
     return (this.#checking = checking.catch(ignore).finally(() => (this.#checking = undefined)))
   }
 
   /** Rejects when the server does not say. */
-  async #replaceIfLost(used: HttpWire, question: Question, limit: Signal): Promise<void> {
+  async #replaceIfLost(used: HttpWire, limit: Signal): Promise<void> {
+    const question = this.#question
     const isKnown = async (wire: HttpWire) => (await this.#askIn(wire, question, limit)) === 'known'
     if (await isKnown(used)) return
     const opened = await this.#handshake(limit)
@@ -286,7 +289,9 @@ export class HttpSession {
     const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#askIn(asked, 'ping', limit))
     if (fate === 'refused')
       throw gatewayError('upstream_refused', 'the server refuses a ping', { sent: true })
-    if (fate === 'forgotten' && asked === this.#wire) this.#lost = true
+    if (asked !== this.#wire) return fate
+    if (fate === 'known') this.#knownAt = this.#owner.clock.now()
+    else this.#lost = true
     return fate
   }
 
@@ -390,7 +395,14 @@ async function isOnly(
 }
 
 /** A request by which a server shows whether it knows a session. */
-type Question = 'ping' | 'tools/list'
+type Question = 'ping' | 'tools/list' | 'prompts/list' | 'resources/list'
+
+/** By what a server has to offer for it. */
+const questions: readonly (readonly [string, Question])[] = [
+  ['tools', 'tools/list'],
+  ['prompts', 'prompts/list'],
+  ['resources', 'resources/list'],
+]
 
 interface Opened {
   readonly initializeResult: Message

@@ -21,10 +21,9 @@ import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
  * Whether a server which has forgotten the session gives a reply only to a request that it did not run: it `says` that it
- * knows no such session, or `implies` it by the status; `unbegun`: it says that the session has never begun, which it would not say of
- * one that it keeps; `none`: the server may have run the request.
+ * knows no such session, or `implies` it by the status; `none`: the server may have run the request.
  */
-export type LossProof = 'says' | 'implies' | 'unbegun' | 'none'
+export type LossProof = 'says' | 'implies' | 'none'
 
 /**
  * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
@@ -108,6 +107,11 @@ function outcomeOf(
     const words = excerptOfBody(text, conceal)
     return words === undefined ? `HTTP ${status}` : `HTTP ${status}: ${words}`
   }
+  const response = readMessage(text)
+  const isResponse = response !== undefined && kindOf(response.value) === 'response'
+  // Whatever its status: the call has run.
+  if (isResponse && 'result' in response.value && isIdOf(response.value.id, id))
+    return answered(id, response, status)
   if (status === 401) {
     return failed(
       gatewayError('upstream_unauthorized', `the server refused our credentials (${said()})`, { sent }),
@@ -122,8 +126,7 @@ function outcomeOf(
       gatewayError('upstream_rate_limited', `the server limits our rate (${said()})`, { sent, retryAfterMs }),
     )
   }
-  const response = readMessage(text)
-  if (response !== undefined && kindOf(response.value) === 'response') {
+  if (isResponse) {
     if (isIdOf(response.value.id, id) || (status >= 400 && isOrphan(response.value)))
       return answered(id, response, status)
     return failed(gatewayError('bad_reply', ANOTHER, { sent }))
@@ -199,13 +202,10 @@ function failed(error: GatewayError): Outcome {
 }
 
 /** Words by which servers of many makes say that they know no such session, or none at all. */
-const ofSessions = /session|not initialized|unknown client/i
+const ofSessions = /session|not initialized|unknown client|before initiali[sz]ation/i
 
 /** All that servers of the official Python SDK say of a request in a session that has not begun, and of malformed ones. */
 const ofParameters = /^invalid request parameters$/i
-
-/** Words by which a server, under whatever status, says that the session has never begun. */
-const ofBeginning = /before initiali[sz]ation was complete/i
 
 /** Codes that servers give for an unknown session: of the reference servers, and "invalid request". */
 const codesOfSessions: ReadonlySet<unknown> = new Set([-32001, -32600])
@@ -227,7 +227,6 @@ export function lossProof(
   const value = response?.value
   const error = isObject(value?.error) ? value.error : undefined
   const words = typeof error?.message === 'string' ? error.message : ''
-  if (ofBeginning.test(words)) return 'unbegun'
   const speaks = ofSessions.test(words)
   if (status >= 300) {
     if (speaks) return 'says'

@@ -106,8 +106,8 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
 const MOST_RECOVERIES = 1
 
 /**
- * A server refuses a session that it does not know as fast as it refuses a ping. A refusal that takes longer than this, in
- * milliseconds, and than two such pings, may come after the call has run: the session may have ended meanwhile.
+ * A server refuses a session that it does not know at once. A refusal that takes longer than this, in milliseconds, may come
+ * after the call has run: the session may have ended meanwhile.
  */
 const SLOW_REFUSAL_MS: Millis = 1_000
 
@@ -253,10 +253,6 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     recoveries: number,
   ): Promise<Outcome> {
     const session = this.#session
-    if (proof === 'unbegun') {
-      session.forget(wire)
-      return otherwise
-    }
     if (proof === 'none') {
       if (otherwise.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
       this.#noteGivenUp(otherwise.kind === 'failed' && otherwise.error.reason === 'upstream_disconnected')
@@ -272,8 +268,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     if (fate === 'known') return this.#afterCheck(otherwise, wire, call.signal)
     if (fate === 'unclear') return this.#afterCheck(unclear(), wire, call.signal)
     if (nth < this.#lastAnswered(wire)) return unclear()
-    const pingMs = this.clock.now() - refusedAt
-    if (refusedAt - at > Math.max(SLOW_REFUSAL_MS, 2 * pingMs)) return unclear()
+    if (refusedAt - at > SLOW_REFUSAL_MS) return unclear()
     if (this.surfaces) return forgotten()
     if (recoveries === MOST_RECOVERIES) return unclear()
     return this.#sendAgain(call, recoveries + 1, { wire, proof })
@@ -281,10 +276,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
 
   /** The outcome of a call that puts the session of `wire` in doubt, once it is checked, or the check takes too long. */
   async #afterCheck(outcome: Outcome, wire: HttpWire, signal: Signal): Promise<Outcome> {
-    const isAnswer =
-      outcome.kind === 'answered' ||
-      (outcome.kind === 'failed' && outcome.error.reason === 'upstream_refused')
-    const checking = this.#session.check(wire, isAnswer ? 'tools/list' : 'ping')
+    const checking = this.#session.check(wire)
     if (checking === undefined) return outcome
     await Promise.race([checking, this.clock.sleep(CHECK_PATIENCE_MS, signal)]).catch(() => undefined)
     return outcome
@@ -395,18 +387,21 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.unread.backpressure(this.#options.unfinished)
   }
 
-  receive(data: string): void {
+  receive(data: string): Promise<void> | undefined {
     const message = readMessage(data)
-    if (message === undefined) return
+    if (message === undefined) return undefined
     const kind = kindOf(message.value)
     if (kind === 'notification') {
       const isWithdrawal = message.value.method === 'notifications/cancelled'
       if (isWithdrawal) return void this.#asker.send(message)
       // Some servers tell the progress of a call by the session's stream: it gives the call time, wherever it came.
-      return void (this.underWay.progressing(message) ?? this).send(message)
+      const taken = (this.underWay.progressing(message) ?? this).send(message)
+      // Clients that share the stream do not wait for the one that does not read.
+      return this.caller.era === 'legacy' ? taken : undefined
     }
     const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text)) : undefined
     if (answer !== undefined) void this.#asker.send(message, answer)
+    return undefined
   }
 
   /**
