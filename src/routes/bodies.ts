@@ -196,12 +196,28 @@ export class Bodies {
     sender.bytes += bytes
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
-    const { total, perAddress } = this.#limits
-    if (sender.bytes > Math.max(perAddress, this.#maxBody))
-      return this.#refuse(body, 'per_address', sender.bytes, Math.max(perAddress, this.#maxBody), 'bytes of ')
-    if (this.#bytes > Math.max(total, this.#maxBody))
-      return this.#refuse(body, 'total', this.#bytes, Math.max(total, this.#maxBody), 'bytes of ')
+    const total = Math.max(this.#limits.total, this.#maxBody)
+    const perAddress = Math.max(this.#limits.perAddress, this.#maxBody)
+    while (body.isOpen && sender.bytes > perAddress)
+      this.#refuse(this.#lastingOf(sender, body), 'per_address', sender.bytes, perAddress, 'bytes of ')
+    while (body.isOpen && this.#bytes > total)
+      this.#refuse(this.#lastingOf(this.#largest(), body), 'total', this.#bytes, total, 'bytes of ')
     body.hasMoved = true
+  }
+
+  /**
+   * Which body of a sender has to go where one of them is too much: the oldest that is larger, or else that one. So whoever keeps
+   * large bodies unfinished leaves room to the small ones of others at the same address.
+   */
+  #lastingOf(sender: Sender, than: Body): Body {
+    let found = than
+    for (let body = this.#newest; body !== undefined; body = body.older)
+      if (body.sender === sender && body.bytes > than.bytes) found = body
+    return found
+  }
+
+  #largest(): Sender {
+    return [...this.#senders.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one))
   }
 
   /** A body is complete, and is kept until its request is over. `letGo` of it exactly once. */

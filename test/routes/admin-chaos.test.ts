@@ -176,7 +176,7 @@ test('production refuses to arm and says why, whatever is put', async () => {
   await ask('PUT', '/admin/chaos', { faults: [failing('a')] })
   const { status, body } = await ask('POST', '/admin/chaos/arm', {})
   assert.equal(status, 409)
-  assert.equal(body.error, 'refused: gateway.environment is "production"')
+  assert.equal(body.error, 'refused: gateway.environment is "production", which counts as production')
   assert.equal((await ask('GET', '/admin/chaos')).body.refusal, body.error)
 })
 

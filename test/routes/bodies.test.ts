@@ -153,6 +153,26 @@ test('all bodies that are on their way have a limit in bytes, and those of one a
   assert.equal((await fill('10.0.0.3', 90)).error, undefined)
 })
 
+test('large bodies that are never complete leave room to small ones of others at the same address', async () => {
+  const { bodies, begin, refused } = setUp({ perAddress: 200, total: 400 })
+  const large = [begin(), begin()]
+  for (const { payload } of large) payload.write('x'.repeat(95))
+  await until('they have come', () => bodies.bytes === 190)
+  const small = begin()
+  small.payload.end('{"jsonrpc":"2.0"}')
+  await until('the small one is complete', () => small.text !== undefined)
+  assert.deepEqual([large[0]?.error?.statusCode, large[1]?.error], [503, undefined])
+  assert.match(large[0]?.error?.text ?? '', /too many bytes of request bodies on their way from one address/)
+  const elsewhere = ['10.0.0.2', '10.0.0.3', '10.0.0.3'].map((address) => begin(address))
+  for (const { payload } of elsewhere) payload.write('x'.repeat(95))
+  await until('they have come', () => bodies.bytes === 4 * 95)
+  const other = begin('10.0.0.4')
+  other.payload.end('y'.repeat(40))
+  await until('the small one is complete', () => other.text !== undefined)
+  assert.deepEqual([elsewhere[0]?.error, elsewhere[1]?.error?.statusCode], [undefined, 503])
+  assert.deepEqual(refused, ['per_address', 'total'])
+})
+
 test('so has their number, and the largest body always fits', async () => {
   const { begin, bodies } = setUp({ count: 3, countPerAddress: 2, total: 10, perAddress: 10 })
   const [first] = [begin(), begin()]
