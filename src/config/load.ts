@@ -179,7 +179,9 @@ function loaded(path: string, sources: Sources, tools?: KnownTools): Loaded {
       report('warning', { path: at, at: 'key', message: 'is disabled, and left out' }, origins, {}),
     ),
     ...clientFindings(typed, settings).map((finding) => report('warning', finding, origins, {})),
-    ...warningsOf(config, tools).map((finding) => report('warning', finding, origins, config.mcpServers)),
+    ...warningsOf(config, { tools, variables: sources.env }).map((finding) =>
+      report('warning', finding, origins, config.mcpServers),
+    ),
   ]
   return { ok: true, config, warnings: shown(warnings, sources), files: watched, hash: configHash(config) }
 }

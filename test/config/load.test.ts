@@ -136,7 +136,6 @@ chaos: { enabled: true }`,
     'main.yaml:2:31  mcpServers.a.tools.include  warning: is empty, so that no tool is offered',
     'main.yaml:4:5  mcpServers.b.urls  warning: lists a replica more than once',
     'main.yaml:5:5  mcpServers.b.tls  warning: has no effect: no URL of this server is https://',
-    'main.yaml:5:32  mcpServers.b.tls.rejectUnauthorized  warning: anyone between here and the server can read and change every call',
     'main.yaml:8:26  policies.overrides[0].match.server  warning: "search" matches no server',
     'main.yaml:9:7  policies.overrides[1]  warning: sets no policy',
     'main.yaml:9:48  policies.overrides[1].match.method  warning: never matches: only calls of the method tools/call have a tool',
@@ -149,7 +148,7 @@ test('what has no effect is a warning with its place', async (t) => {
     t,
     `mcpServers:
   a: { command: run, tools: { exclude: [hidden] } }
-  b: { command: run, tools: { exclude: ["*"] } }
+  b: { command: run, tools: { exclude: ["*", b__x] } }
   off: { command: run, disabled: true }
 policies:
   overrides:
@@ -172,9 +171,10 @@ experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: de
     warnings.map((warning) => warning.replace(/^main\.yaml:[\d:]+ +/, '')),
     [
       'mcpServers.b.tools.exclude  warning: leaves out all tools, so that no tool is offered',
+      'mcpServers.b.tools.exclude[1]  warning: at /mcp the tool "x" of b is called "b__x"; if that tool is meant, write "x"',
       'mcpServers.off  warning: is disabled, and left out',
       `policies.overrides[0]  warning: ${later(5)}`,
-      'policies.overrides[0].match.tool  warning: "a__read" is its name on /mcp; write "read", as the server calls the tool',
+      'policies.overrides[0].match.tool  warning: at /mcp the tool "read" of a is called "a__read"; if that tool is meant, write "read"',
       `policies.overrides[1]  warning: ${later(5)}`,
       `policies.overrides[1].match.tool  warning: ${left}`,
       `policies.overrides[2]  warning: ${later(7)}`,
@@ -200,7 +200,10 @@ test('faults in an environment that is not known to be for tests are a warning, 
     /chaos\.enabled {2}warning: has no effect: gateway\.environment is "stage", which is none of dev/,
   )
   assert.deepEqual(more, [])
-  assert.match((await warned('environment: prod'))[0]!, /has no effect: gateway\.environment is "prod"$/)
+  assert.match(
+    (await warned('environment: prod'))[0]!,
+    /has no effect: gateway\.environment is "prod", which counts as production$/,
+  )
   assert.deepEqual(await warned('environment: stage, chaosEnvironments: [stage]'), [])
   assert.deepEqual(await warned('environment: staging'), [])
 })

@@ -8,7 +8,7 @@ import { JournalFile } from '../journal/file.ts'
 import { keptIn } from '../journal/head.ts'
 import { Journal } from '../journal/journal.ts'
 import { KillRecord } from '../kill/kill-record.ts'
-import { KillSwitch, watchKillFile } from '../kill/kill-switch.ts'
+import { exists, KillSwitch, watchKillFile } from '../kill/kill-switch.ts'
 import { diffPlans } from '../plan/diff.ts'
 import { chaos, type ChaosConfig } from '../plan/schema.ts'
 import { withoutSecrets } from '../plan/without-secrets.ts'
@@ -32,6 +32,8 @@ export class Controller {
   readonly #attachments: Attachments
   readonly #announcer: Announcer
   readonly #killRecord: KillRecord | undefined
+  /** Whether the process is about to end: nothing is armed any more. */
+  #isStopping = false
   #config: ChaosConfig = chaos.parse({})
   #booted = false
   /** What the config said last. */
@@ -135,6 +137,9 @@ export class Controller {
   /** Lifts the kill switch; nothing is armed by it. */
   unkill(by: string, why: string): Done {
     if (!this.killSwitch.on) return DONE
+    const file = this.#attachments.killFile
+    if (file !== undefined)
+      return { ok: false, why: `refused: the kill file ${file} exists; remove it first` }
     this.killSwitch.lift()
     this.#announcer.turned('unkilled', by, why)
     this.#tellUnrecorded()
@@ -178,6 +183,7 @@ export class Controller {
 
   /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
   stop(): Promise<void> {
+    this.#isStopping = true
     this.disarm('shutdown', 'the process ends')
     this.#killRecord?.close()
     return this.#attachments.stop()
@@ -190,6 +196,7 @@ export class Controller {
   }
 
   #refusal(faults: number): string | undefined {
+    if (this.#isStopping) return 'refused: the gateway is shutting down'
     if (this.killSwitch.on) return 'refused: the kill switch is on; unkill first'
     return refusalOf(this.#lock, this.#config.enabled, faults)
   }
@@ -367,6 +374,11 @@ class Attachments {
 
   constructor(parts: AttachmentParts) {
     this.#parts = parts
+  }
+
+  /** The kill file, if it is there now. */
+  get killFile(): string | undefined {
+    return this.#killFile !== undefined && exists(this.#killFile) ? this.#killFile : undefined
   }
 
   apply({ journal, killFile }: Pick<ChaosConfig, 'journal' | 'killFile'>): void {

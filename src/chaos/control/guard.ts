@@ -21,7 +21,9 @@ const turning: readonly string[] = ['pre', 'non', 'not', 'no']
 export function mayBeForTests(environment: string): boolean {
   const words = normalized(environment).split(/[^a-z]+/)
   return !words.some(
-    (word, index) => neverForTests.includes(word) && !turning.includes(words[index - 1] ?? ''),
+    (word, index) =>
+      (neverForTests.includes(word) || word.startsWith('production')) &&
+      !turning.includes(words[index - 1] ?? ''),
   )
 }
 
@@ -44,7 +46,7 @@ export function environmentLock({ environment, chaosEnvironments, variables }: L
   const refusing = said.find(({ name }) => name.trim() !== '' && !allowed.has(normalized(name)))
   if (refusing === undefined) return undefined
   const why = `${refusing.where} is "${refusing.name}"`
-  if (!mayBeForTests(refusing.name)) return why
+  if (!mayBeForTests(refusing.name)) return `${why}, which counts as production`
   const hint = chaosEnvironments === undefined ? '' : '; gateway.chaosEnvironments may name it'
   return `${why}, which is none of ${forTests.join(', ')}${hint}`
 }

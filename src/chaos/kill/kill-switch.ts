@@ -109,7 +109,7 @@ export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Can
 }
 
 /** A path that cannot be looked at counts as missing, here as in each look to come. */
-function exists(path: string): boolean {
+export function exists(path: string): boolean {
   try {
     lstatSync(path)
     return true

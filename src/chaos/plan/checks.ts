@@ -160,7 +160,7 @@ export function targetFindings(
 }
 
 function neverDrawn({ rate, when }: Fault): PlanFinding[] {
-  if (rate > 0 || when?.ramp !== undefined) return []
+  if (rate > 0 || (when?.ramp?.from ?? 0) > 0) return []
   return [{ severity: 'warning', path: ['rate'], message: 'a rate of 0 hits no call' }]
 }
 

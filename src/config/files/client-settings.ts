@@ -41,7 +41,7 @@ const known: ReadonlySet<string> = new Set([
 ])
 
 /** Blocks that no client has: a file with one of them is ours. */
-const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos', 'experiments'])
+export const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos', 'experiments'])
 
 /**
  * Which keys of a file are settings of a client, and not a mistake. `own`: the keys that a config may have. One that looks

@@ -1,4 +1,5 @@
 import { stringify } from 'yaml'
+import { ours } from '../files/client-settings.ts'
 import { parseSource } from '../files/document.ts'
 import type { Env } from '../files/interpolate.ts'
 import { Origins } from '../files/origins.ts'
@@ -11,6 +12,7 @@ import { type ConfigIssue, formatIssue } from '../issues/issues.ts'
 import { slugOf } from '../schema/server-names.ts'
 import { importEntry } from './client-entry.ts'
 import { isRegistryServer, registryServer } from './registry-server.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
 import { Variables } from './secret-values.ts'
 
 /** What came of the files: a config and what to know about it, or what keeps it from being written. All a line each. */
@@ -79,6 +81,10 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
         add(file, found.name, () => found.entry)
         notes.push(...found.notes.map((note) => `${file}: ${found.name}: ${note}`))
       }
+      continue
+    }
+    if (isObject(read.value) && Object.keys(read.value).some((key) => ours.has(key))) {
+      problems.push(`${file}: is a config of Breakwater already, which needs no import`)
       continue
     }
     const written = writtenServers(read.value)

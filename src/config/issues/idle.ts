@@ -1,4 +1,4 @@
-import { environmentLock } from '../../chaos/control/guard.ts'
+import { environmentLock, type Locks } from '../../chaos/control/guard.ts'
 import { glob, isGlob, type Match } from '../../mesh/match.ts'
 import { methods } from '../../mesh/scope.ts'
 import { suggest } from '../../units/suggest.ts'
@@ -12,8 +12,11 @@ import type { ConfigFinding } from './issues.ts'
 export type KnownTools = ReadonlyMap<string, readonly string[]>
 
 /** Faults that may be armed, in an environment that is not known to be for tests. */
-export function idleChaos({ chaos, gateway: { environment, chaosEnvironments } }: Config): ConfigFinding[] {
-  const lock = environmentLock({ environment, chaosEnvironments, variables: {} })
+export function idleChaos(
+  { chaos, gateway: { environment, chaosEnvironments } }: Config,
+  variables: Locks['variables'],
+): ConfigFinding[] {
+  const lock = environmentLock({ environment, chaosEnvironments, variables })
   if (!chaos.enabled || lock === undefined) return []
   const message = `has no effect: ${lock}`
   return [{ path: ['chaos', 'enabled'], at: 'key', message }]
@@ -74,29 +77,57 @@ function covers(one: Match, other: Match): boolean {
   })
 }
 
-/** Tools that overrides, faults and experiments name and that no agent is offered under that name. */
-export function idleTools({ mcpServers, policies, chaos, experiments, gateway }: Config): ConfigFinding[] {
+/** Tools that overrides, faults, experiments and health checks name and that no agent is offered under that name. */
+export function idleTools(
+  { mcpServers, policies, chaos, experiments, gateway: { separator } }: Config,
+  known: KnownTools,
+): ConfigFinding[] {
   const matches: readonly (readonly [ConfigPath, Match | undefined])[] = [
     ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),
     ...chaos.faults.map(({ match }, at) => [['chaos', 'faults', at], match] as const),
     ...experiments.map(({ match }, at) => [['experiments', at], match] as const),
   ]
-  return matches.flatMap(([path, match]): ConfigFinding[] => {
+  const matched = matches.flatMap(([path, match]): ConfigFinding[] => {
     const { server = '*', tool } = match ?? {}
     const meant = Object.entries(mcpServers).filter(([name]) => glob(server)(name))
-    if (tool === undefined || isGlob(tool) || meant.length === 0) return []
-    const own = meant.map(([name]) => name + gateway.separator).find((prefix) => tool.startsWith(prefix))
-    const isOffered = meant.some(
-      ([, { tools }]) =>
-        tools.include.some((pattern) => glob(pattern)(tool)) &&
-        !tools.exclude.some((pattern) => glob(pattern)(tool)),
+    if (tool === undefined || meant.length === 0) return []
+    const at = [...path, 'match', 'tool']
+    const exposed = meant.flatMap(([name]) => exposedName(name, tool, separator, known)).slice(0, 1)
+    if (exposed.length > 0) return exposed.map((message) => ({ path: at, at: 'value', message }))
+    // The gateway itself calls the tool of a health check.
+    const isUsed = meant.some(
+      ([, { health, tools }]) => (health && health.tool?.name === tool) || isOffered(tools, tool),
     )
-    const message =
-      own !== undefined
-        ? `"${tool}" is its name on /mcp; write "${tool.slice(own.length)}", as the server calls the tool`
-        : `"${tool}" is offered to no agent: tools.include or tools.exclude leaves the tool out`
-    return own === undefined && isOffered ? [] : [{ path: [...path, 'match', 'tool'], at: 'value', message }]
+    if (isGlob(tool) || isUsed) return []
+    const message = `"${tool}" is offered to no agent: tools.include or tools.exclude leaves the tool out`
+    return [{ path: at, at: 'value', message }]
   })
+  const named = Object.entries(mcpServers).flatMap(([name, { tools, health }]) => {
+    const places: readonly (readonly [ConfigPath, string])[] = [
+      ...tools.include.map((tool, at) => [['tools', 'include', at], tool] as const),
+      ...tools.exclude.map((tool, at) => [['tools', 'exclude', at], tool] as const),
+      ...(health && health.tool ? [[['health', 'tool', 'name'], health.tool.name] as const] : []),
+    ]
+    return places.flatMap(([path, tool]) =>
+      exposedName(name, tool, separator, known).map((message): ConfigFinding => ({
+        path: ['mcpServers', name, ...path],
+        at: 'value',
+        message,
+      })),
+    )
+  })
+  return [...named, ...matched]
+}
+
+const isOffered = ({ include, exclude }: Config['mcpServers'][string]['tools'], tool: string) =>
+  include.some((pattern) => glob(pattern)(tool)) && !exclude.some((pattern) => glob(pattern)(tool))
+
+/** Says that a tool has the name that it has at `/mcp`, unless its server is known to give it that name itself. */
+function exposedName(server: string, tool: string, separator: string, known: KnownTools): string[] {
+  const prefix = server + separator
+  if (!tool.startsWith(prefix) || known.get(server)?.some(glob(tool)) === true) return []
+  const own = tool.slice(prefix.length)
+  return [`at /mcp the tool "${own}" of ${server} is called "${tool}"; if that tool is meant, write "${own}"`]
 }
 
 /** Servers of whose settings some do nothing, or more than is meant. */
@@ -119,14 +150,15 @@ export function idleServers({ mcpServers }: Config): ConfigFinding[] {
     if (new Set(server.urls).size < server.urls.length) {
       findings.push({ path: [...path, 'urls'], at: 'key', message: 'lists a replica more than once' })
     }
-    if (server.tls !== undefined && !server.urls.some((url) => /^https:/i.test(url))) {
+    const isSecure = server.urls.some((url) => /^https:/i.test(url))
+    if (server.tls !== undefined && !isSecure) {
       findings.push({
         path: [...path, 'tls'],
         at: 'key',
         message: 'has no effect: no URL of this server is https://',
       })
     }
-    if (server.tls?.rejectUnauthorized === false) {
+    if (isSecure && server.tls?.rejectUnauthorized === false) {
       const message = 'anyone between here and the server can read and change every call'
       findings.push({ path: [...path, 'tls', 'rejectUnauthorized'], at: 'value', message })
     }

@@ -1,3 +1,4 @@
+import type { Locks } from '../../chaos/control/guard.ts'
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
@@ -93,8 +94,8 @@ function contradictions(config: Config): ConfigFinding[] {
   ]
   return [
     ...places.flatMap((place) => [
-      ...uselessTimeout(place, defaults),
-      ...uselessHedge(place, defaults),
+      ...uselessTimeout(place, config.policies),
+      ...uselessHedge(place, config.policies),
       ...unknownFallback(place, config),
     ]),
     ...overrides.flatMap((_, index) => fallbackCycle(index, config)),
@@ -104,18 +105,29 @@ function contradictions(config: Config): ConfigFinding[] {
 /** The timeout that is in force without a word about it gives way to any deadline. */
 const UNSAID_TIMEOUT_MS = 60_000
 
-function uselessTimeout({ path, settings }: Place, defaults: Settings): ConfigFinding[] {
+/** The settings of a policy that are in force at a place; undefined where another override may decide. */
+function inForce<Name extends 'deadline' | 'attemptTimeout'>(
+  name: Name,
+  settings: Settings,
+  { defaults, overrides }: Policies,
+): Settings[Name] {
+  if (settings[name] !== undefined || settings === defaults) return settings[name]
+  return overrides.some((other) => other[name] !== undefined) ? undefined : defaults[name]
+}
+
+function uselessTimeout({ path, settings }: Place, policies: Policies): ConfigFinding[] {
   const { attemptTimeout } = settings
-  const deadline = settings.deadline ?? defaults.deadline
+  const deadline = inForce('deadline', settings, policies)
   if (!attemptTimeout || !deadline || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
-  if (attemptTimeout.timeout <= deadline.total) return []
+  // Progress gives the call as much time again.
+  if (attemptTimeout.timeout <= deadline.total || deadline.onProgress === 'extend') return []
   const message = `expected at most the deadline of ${formatDuration(deadline.total)}, which covers all attempts, found ${formatDuration(attemptTimeout.timeout)}`
   return [{ path: [...path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
-function uselessHedge({ path, settings }: Place, defaults: Settings): ConfigFinding[] {
+function uselessHedge({ path, settings }: Place, policies: Policies): ConfigFinding[] {
   const { hedge } = settings
-  const timeout = settings.attemptTimeout ?? defaults.attemptTimeout
+  const timeout = inForce('attemptTimeout', settings, policies)
   if (!hedge || !timeout || typeof hedge.after !== 'number' || hedge.after < timeout.timeout) return []
   const message = `expected less than the attempt timeout of ${formatDuration(timeout.timeout)}, found ${formatDuration(hedge.after)}`
   return [{ path: [...path, 'hedge', 'after'], at: 'value', message }]
@@ -248,8 +260,14 @@ export function indivisible(
   return [...new Set(found)]
 }
 
-/** What is allowed and yet hardly meant. */
-export function warningsOf(config: Config, tools: KnownTools = new Map()): ConfigFinding[] {
+/** What is allowed and yet hardly meant. `variables`: the environment of the gateway. */
+export function warningsOf(
+  config: Config,
+  {
+    tools = new Map(),
+    variables = {},
+  }: { tools?: KnownTools | undefined; variables?: Locks['variables'] } = {},
+): ConfigFinding[] {
   return [
     ...noServers(config),
     ...leftOut(config),
@@ -257,8 +275,8 @@ export function warningsOf(config: Config, tools: KnownTools = new Map()): Confi
     ...bareVariables(config),
     ...idleOverrides(config, tools),
     ...idleServers(config),
-    ...idleTools(config),
-    ...idleChaos(config),
+    ...idleTools(config, tools),
+    ...idleChaos(config, variables),
     ...faultFindings(config, 'warning', tools),
   ]
 }

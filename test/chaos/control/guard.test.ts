@@ -17,7 +17,10 @@ test('an environment that is not known to be for tests refuses, wherever it is s
   assert.match(refused({ environment: undefined }) ?? '', /not set, which counts as production/)
   assert.match(refused({ environment: '' }) ?? '', /not set/)
   for (const environment of ['production', 'PROD', 'prd', 'Live', 'eu-prod', 'prod1', 'prod-eu'])
-    assert.equal(refused({ environment }), `refused: gateway.environment is "${environment}"`)
+    assert.equal(
+      refused({ environment }),
+      `refused: gateway.environment is "${environment}", which counts as production`,
+    )
   for (const environment of ['staging-eu', 'main', 'tests'])
     assert.equal(
       refused({ environment, chaosEnvironments: [] }),
@@ -26,7 +29,7 @@ test('an environment that is not known to be for tests refuses, wherever it is s
   for (const name of ['NODE_ENV', 'ENVIRONMENT']) {
     assert.equal(
       refused({ variables: { [name]: 'production' } }),
-      `refused: the environment variable ${name} is "production"`,
+      `refused: the environment variable ${name} is "production", which counts as production`,
     )
     assert.match(
       refused({ variables: { [name]: 'eu-stage' } }) ?? '',
@@ -49,7 +52,7 @@ test('an environment that is known to be for tests, or that the config names, do
 })
 
 test('no config can name an environment of which a word is production', () => {
-  for (const name of ['prod-eu', 'production-us', 'PROD1', 'eu_prod', 'eu.live', 'prd'])
+  for (const name of ['prod-eu', 'production-us', 'PROD1', 'productioneu', 'eu_prod', 'eu.live', 'prd'])
     assert.equal(mayBeForTests(name), false, name)
   for (const name of ['preprod', 'pre-prod', 'non_production', 'delivery', 'product', 'staging-eu'])
     assert.equal(mayBeForTests(name), true, name)
@@ -81,6 +84,6 @@ test('the runtime API has no key to the lock either', () => {
   apply({ enabled: true })
   assert.deepEqual(controller.runtime.inject(parsedFault(fault('a', 'test.spoil')), 'api'), {
     ok: false,
-    why: 'refused: gateway.environment is "production"',
+    why: 'refused: gateway.environment is "production", which counts as production',
   })
 })

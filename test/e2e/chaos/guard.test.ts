@@ -27,7 +27,7 @@ const cases: readonly Locked[] = [
     title: 'an environment that is production',
     gateway: { environment: 'production' },
     env: {},
-    why: /^refused: gateway\.environment is "production"$/,
+    why: /^refused: gateway\.environment is "production", which counts as production$/,
   },
   {
     title: 'an environment that is not set',
@@ -39,7 +39,7 @@ const cases: readonly Locked[] = [
     title: 'NODE_ENV=production',
     gateway: { environment: 'test' },
     env: { NODE_ENV: 'production' },
-    why: /^refused: the environment variable NODE_ENV is "production"$/,
+    why: /^refused: the environment variable NODE_ENV is "production", which counts as production$/,
   },
 ]
 
