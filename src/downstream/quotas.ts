@@ -206,7 +206,9 @@ export class PendingInputQuota {
     if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
       return this.#refuse('session', ofSession, 'a quarter')
     const own = this.#ofTenants.of(tenantKey(asked))
-    if (own >= ofTenant) return this.#refuse('tenant', ofTenant, 'half')
+    // Agents whose names have not settled count as one tenant: whoever among them has nothing open still gets a place.
+    const isNew = asked.tenant === '' && session !== undefined && this.#ofSessions.of(session) === 0
+    if (own >= ofTenant && !isNew) return this.#refuse('tenant', ofTenant, 'half')
     const full = this.#all.refusal(asked.client)
     if (full !== undefined) return full
     return this.#all.isKeptFrom(asked.client, own) ? this.#all.refuseTenant() : undefined

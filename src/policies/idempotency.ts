@@ -137,7 +137,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
           const retryAfterMs = Math.ceil(
             isNew ? Math.min(taken.retryAfterMs, NEWCOMER_MS) : taken.retryAfterMs,
           )
-          const message = `no place for a new idempotency key, so the call was not run: ${holders[full]} ${held} of ${maxKeys} (maxKeys)`
+          const message = `no place for a new idempotency key, so the call was not run: ${isNew ? 'all new tenants together have' : holders[full]} ${held} of ${maxKeys} (maxKeys)`
           return rejected(idempotencyFull, message, retryAfterMs)
         }
         const begun: Begun = { fingerprint, reader, share }

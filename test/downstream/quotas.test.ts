@@ -81,6 +81,11 @@ test('a tenant has half of the calls of its client that may wait for answers, a 
   assert.equal(takeAll(asked('one', 'fourth')), 0)
   const whose = refused.map((limit) => limit.replace('pendingInputs_per_', ''))
   assert.deepEqual(whose, ['session', 'session', 'tenant', 'tenant', 'tenant', 'client', 'client'])
+  // Those whose names have not settled have half together, and each session of theirs that has none gets one.
+  assert.equal(takeAll(asked('three', '', 'd')), 2)
+  assert.equal(takeAll(asked('three', '', 'e')), 2)
+  assert.equal(takeAll(asked('three', '', 'f')), 1)
+  refused.length = 0
   pendingInputs.release(asked('one', 'ours', 'a'))
   assert.equal(takeAll(asked('one', 'ours', 'c')), 0)
   assert.equal(takeAll(asked('one', 'fourth')), 1)

@@ -206,7 +206,7 @@ export class GuardedExperiments {
   /** Why somebody may not approve what somebody else asks for; empty when that is allowed. */
   #disapproved(by: string, approvedBy: string): string[] {
     const approvers = this.#parts.approvers()
-    const isSame = (name: string) => name.toLowerCase() === approvedBy.toLowerCase()
+    const isSame = (name: string) => asRead(name) === asRead(approvedBy)
     if (isSame(by)) return [`${approvedBy} asks for it, and so cannot approve it`]
     if (approvers === undefined || approvers.some(isSame)) return []
     return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
@@ -539,3 +539,11 @@ function proposalFor({ spec }: RunRecord, count: number): string {
   const other = types.length === 0 ? 'add faults' : `inject another fault than ${types.join(', ')}`
   return `${count} runs of the same shape were completed: one more shows nothing new. Either ${wider}, or ${other}.`
 }
+
+/** A name as a person reads it: without invisible characters, wide letters and case. Letters of other scripts that look alike differ. */
+const asRead = (name: string): string =>
+  name
+    .normalize('NFKC')
+    .replace(/\p{Cf}/gu, '')
+    .trim()
+    .toLowerCase()

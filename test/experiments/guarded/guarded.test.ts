@@ -190,6 +190,8 @@ test('nobody approves their own run, and where approvers are named nobody else d
     ok: false,
     refusals: ['tester asks for it, and so cannot approve it'],
   })
+  const alike = await guarded.approve('drill', ' ＴESTER\u200b')
+  assert.equal(alike.ok, false, 'a name that reads like theirs')
   rules.approvers = ['lead', 'tester']
   assert.deepEqual(await guarded.approve('drill', 'boss'), {
     ok: false,
