@@ -284,6 +284,15 @@ test('a file that cannot be read, is no JSON, or holds no servers says so', asyn
   assert.equal((await run(t, {})).code, 2)
 })
 
+test('a config of Breakwater is not imported: it would lose its environment and policies', async (t) => {
+  const own = { 'own.yaml': 'gateway: { environment: production }\nmcpServers: { a: { command: x } }' }
+  const { code, text, said } = await run(t, own, '@own.yaml')
+  assert.deepEqual(
+    [code, text, said],
+    [1, '', ['own.yaml: is a config of Breakwater already, which needs no import']],
+  )
+})
+
 const weather = {
   name: 'io.github.acme/weather',
   description: 'Tells the weather.',

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
 import { test } from 'node:test'
-import { loadGood } from './files.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { folder, loadGood } from './files.ts'
 
 test('an http server has one shape, however it was written', async (t) => {
   const { config } = await loadGood(
@@ -190,6 +192,23 @@ experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: de
   )
 })
 
+test('a tool that the gateway itself calls, or that is known by this name, is not idle', async (t) => {
+  const config = `mcpServers:
+  a: { command: run, tools: { exclude: [hidden] }, health: { tool: { name: hidden } } }
+gateway: { environment: test }
+chaos: { faults: [{ name: f, type: conn.latency, rate: 1, ttl: 1m, match: { server: a, tool: hidden }, distribution: { kind: fixed, delay: 1s } }] }
+policies: { overrides: [{ match: { server: a, tool: a__x }, retry: false }] }`
+  const path = join(await folder(t, { 'main.yaml': config }), 'main.yaml')
+  const warned = async (tools?: ReadonlyMap<string, readonly string[]>) => {
+    const loaded = await loadConfig(path, {}, tools)
+    return loaded.ok ? loaded.warnings.map(({ message }) => message) : loaded.errors
+  }
+  assert.deepEqual(await warned(), [
+    'at /mcp the tool "x" of a is called "a__x"; if that tool is meant, write "x"',
+  ])
+  assert.deepEqual(await warned(new Map([['a', ['a__x', 'hidden']]])), [])
+})
+
 test('faults in an environment that is not known to be for tests are a warning, unless the config names it', async (t) => {
   const servers = 'mcpServers: { a: { url: "http://h/mcp" } }'
   const warned = async (gateway: string) =>
@@ -206,6 +225,14 @@ test('faults in an environment that is not known to be for tests are a warning, 
   )
   assert.deepEqual(await warned('environment: stage, chaosEnvironments: [stage]'), [])
   assert.deepEqual(await warned('environment: staging'), [])
+  const { warnings } = await loadGood(
+    t,
+    `${servers}\ngateway: { environment: test }\nchaos: { enabled: true }`,
+    {
+      NODE_ENV: 'production',
+    },
+  )
+  assert.match(warnings[0]!, /has no effect: the environment variable NODE_ENV is "production"/)
 })
 
 test('a config without servers is usable, with a warning', async (t) => {

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { toolCall } from '../../support/caller.ts'
 import { fault, rig } from '../rig.ts'
@@ -108,6 +111,32 @@ test('disarming takes effect on calls in flight, and leaves no timer', async () 
   assert.equal((await held).kind, 'answered')
   assert.equal(controller.journal.decisions()[0]?.released, 'disarmed')
   assert.equal(clock.pending, 0)
+})
+
+test('nothing is armed once the process is about to end', async () => {
+  const { arm, controller } = rig()
+  await controller.stop()
+  assert.deepEqual(arm([fault('a', 'test.hold')]), {
+    ok: false,
+    why: 'refused: the gateway is shutting down',
+  })
+})
+
+test('the kill switch stays on while the kill file is there', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'kill-'))
+  t.after(() => rm(folder, { recursive: true }))
+  const killFile = join(folder, 'stop')
+  await writeFile(killFile, '')
+  const { apply, controller } = rig()
+  apply({ enabled: true, killFile })
+  assert.deepEqual(controller.unkill('me', 'a test'), {
+    ok: false,
+    why: `refused: the kill file ${killFile} exists; remove it first`,
+  })
+  assert.equal(controller.killSwitch.on, true)
+  await rm(killFile)
+  assert.deepEqual(controller.unkill('me', 'a test'), { ok: true })
+  await controller.close()
 })
 
 test('turning to shadow lets go of what is held, and keeps the plan armed', async () => {
