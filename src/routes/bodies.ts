@@ -131,6 +131,8 @@ export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
   readonly #maxFirst: number
+  /** Up to this size the limits in bytes refuse no body. */
+  readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
   /** The newest of those that are not complete; each knows its neighbours, for one comes and goes with each request. */
   #newest: Body | undefined
@@ -153,6 +155,7 @@ export class Bodies {
     this.#clock = clock
     this.#maxBody = maxBody
     this.#maxFirst = Math.min(maxFirst, maxBody)
+    this.#smallest = Math.min(HELD_FROM, maxBody / 4)
     this.#limits = limits
     this.#refused = refused
   }
@@ -182,9 +185,12 @@ export class Bodies {
     const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
+    // Bodies of usual calls are complete at once: the oldest is the one that somebody keeps unfinished.
     if (sender.count > countPerAddress)
-      return this.#refuse(body, 'per_address', sender.count - 1, countPerAddress)
-    if (this.#count > count) return this.#refuse(body, 'total', this.#count - 1, count)
+      this.#refuse(this.#oldestOf(sender, body), 'per_address', sender.count - 1, countPerAddress)
+    if (this.#count > count)
+      this.#refuse(this.#oldestOf(this.#largest('count'), body), 'total', this.#count - 1, count)
+    if (!body.isOpen) return
     if (!this.#looking) this.#lookLater()
     body.begin()
   }
@@ -196,28 +202,42 @@ export class Bodies {
     sender.bytes += bytes
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
+    body.hasMoved = true
+    // Their number bounds what is small: others may have filled the limits with bodies that are held for their calls.
+    if (body.bytes <= this.#smallest) return
     const total = Math.max(this.#limits.total, this.#maxBody)
     const perAddress = Math.max(this.#limits.perAddress, this.#maxBody)
     while (body.isOpen && sender.bytes > perAddress)
-      this.#refuse(this.#lastingOf(sender, body), 'per_address', sender.bytes, perAddress, 'bytes of ')
+      this.#refuse(
+        this.#oldestOf(sender, body, body.bytes),
+        'per_address',
+        sender.bytes,
+        perAddress,
+        'bytes of ',
+      )
     while (body.isOpen && this.#bytes > total)
-      this.#refuse(this.#lastingOf(this.#largest(), body), 'total', this.#bytes, total, 'bytes of ')
-    body.hasMoved = true
+      this.#refuse(
+        this.#oldestOf(this.#largest('bytes'), body, body.bytes),
+        'total',
+        this.#bytes,
+        total,
+        'bytes of ',
+      )
   }
 
   /**
-   * Which body of a sender has to go where one of them is too much: the oldest that is larger, or else that one. So whoever keeps
-   * large bodies unfinished leaves room to the small ones of others at the same address.
+   * Which unfinished body of a sender has to go where `body` is too much: the oldest with more than `bytes`, or else that one. So
+   * whoever keeps bodies unfinished leaves room to others at the same address.
    */
-  #lastingOf(sender: Sender, than: Body): Body {
-    let found = than
-    for (let body = this.#newest; body !== undefined; body = body.older)
-      if (body.sender === sender && body.bytes > than.bytes) found = body
+  #oldestOf(sender: Sender, body: Body, bytes = -1): Body {
+    let found = body
+    for (let other = this.#newest; other !== undefined; other = other.older)
+      if (other.sender === sender && other.bytes > bytes) found = other
     return found
   }
 
-  #largest(): Sender {
-    return [...this.#senders.values()].reduce((one, other) => (other.bytes > one.bytes ? other : one))
+  #largest(by: 'count' | 'bytes'): Sender {
+    return [...this.#senders.values()].reduce((one, other) => (other[by] > one[by] ? other : one))
   }
 
   /** A body is complete, and is kept until its request is over. `letGo` of it exactly once. */

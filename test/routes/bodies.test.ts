@@ -158,8 +158,15 @@ test('large bodies that are never complete leave room to small ones of others at
   const large = [begin(), begin()]
   for (const { payload } of large) payload.write('x'.repeat(95))
   await until('they have come', () => bodies.bytes === 190)
+  const smallest = begin()
+  smallest.payload.end('{"jsonrpc":"2.0"}')
+  await until('the smallest is complete', () => smallest.text !== undefined)
+  assert.deepEqual(
+    large.map(({ error }) => error),
+    [undefined, undefined],
+  )
   const small = begin()
-  small.payload.end('{"jsonrpc":"2.0"}')
+  small.payload.end('y'.repeat(40))
   await until('the small one is complete', () => small.text !== undefined)
   assert.deepEqual([large[0]?.error?.statusCode, large[1]?.error], [503, undefined])
   assert.match(large[0]?.error?.text ?? '', /too many bytes of request bodies on their way from one address/)
@@ -173,13 +180,14 @@ test('large bodies that are never complete leave room to small ones of others at
   assert.deepEqual(refused, ['per_address', 'total'])
 })
 
-test('so has their number, and the largest body always fits', async () => {
+test('so has their number, for which the oldest goes, and the largest body always fits', async () => {
   const { begin, bodies } = setUp({ count: 3, countPerAddress: 2, total: 10, perAddress: 10 })
-  const [first] = [begin(), begin()]
-  assert.match(begin().error?.message ?? '', /from one address \(2, limit 2\)/)
+  const [oldest, next, first] = [begin(), begin(), begin()]
+  assert.match(oldest.error?.message ?? '', /from one address \(2, limit 2\)/)
   begin('10.0.0.2')
-  assert.match(begin('10.0.0.3').error?.message ?? '', /way \(3, limit 3\)/)
-  assert.equal(bodies.count, 3)
+  const other = begin('10.0.0.3')
+  assert.match(next.error?.message ?? '', /way \(3, limit 3\)/)
+  assert.deepEqual([first.error, other.error, bodies.count], [undefined, undefined, 3])
   first.payload.end(Buffer.alloc(100, 'x'))
   await until('it is complete', () => first.text !== undefined)
 })

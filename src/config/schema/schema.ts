@@ -89,7 +89,7 @@ const bodies = z
   })
   .prefault({})
   .describe(
-    'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long.',
+    'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long. Beyond a limit in bytes the oldest unfinished body goes that is larger than the newcomer, or else the newcomer; up to 16 KiB a body is never refused for bytes, so that small requests pass. Beyond a number the oldest unfinished body goes.',
   )
 
 const replies = z
