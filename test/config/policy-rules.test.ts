@@ -25,10 +25,13 @@ test('an attempt that may take longer than the call is a contradiction', async (
   assert.equal((await wrongWith(t, '  sets: { slow: { attemptTimeout: { timeout: 90s } } }')).length, 1)
 })
 
-test('where another override may decide, nothing is known to contradict it', async (t) => {
+test('where an override or a set may decide, nothing is known to contradict it', async (t) => {
   const good = [
     '  defaults: { deadline: { total: 30s } }\n  overrides: [{ match: { server: a }, deadline: { total: 10m } }, { match: { server: a, tool: x }, attemptTimeout: { timeout: 2m } }]',
     '  defaults: { attemptTimeout: { timeout: 1s } }\n  overrides: [{ match: { server: a }, attemptTimeout: { timeout: 30s } }, { match: { server: a, tool: x }, hedge: { after: 5s } }]',
+    '  defaults: { attemptTimeout: { timeout: 5m } }\n  overrides: [{ match: { tool: slow }, deadline: { total: 10m } }]',
+    '  defaults: { attemptTimeout: { timeout: 5m } }\n  sets: { long: { deadline: { total: 10m } } }',
+    '  overrides: [{ match: { server: a }, deadline: { total: 10s }, attemptTimeout: { timeout: 30s } }, { match: { server: a, tool: x }, deadline: { total: 50s } }]',
     '  overrides: [{ match: { server: a }, deadline: { total: 30s, onProgress: extend }, attemptTimeout: { timeout: 2m } }]',
   ]
   for (const policies of good) assert.deepEqual(await wrongWith(t, policies), [], policies)

@@ -105,31 +105,38 @@ function contradictions(config: Config): ConfigFinding[] {
 /** The timeout that is in force without a word about it gives way to any deadline. */
 const UNSAID_TIMEOUT_MS = 60_000
 
-/** The settings of a policy that are in force at a place; undefined where another override may decide. */
-function inForce<Name extends 'deadline' | 'attemptTimeout'>(
+/** All settings of a policy in the file: which of them are in force for a call depends on its server, its tool and its arm. */
+function written<Name extends 'deadline' | 'attemptTimeout'>(
   name: Name,
-  settings: Settings,
-  { defaults, overrides }: Policies,
-): Settings[Name] {
-  if (settings[name] !== undefined || settings === defaults) return settings[name]
-  return overrides.some((other) => other[name] !== undefined) ? undefined : defaults[name]
+  { defaults, overrides, sets }: Policies,
+): NonNullable<Settings[Name]>[] {
+  return [defaults, ...overrides, ...Object.values(sets)].flatMap((settings) => settings[name] ?? [])
 }
 
+/** A timeout that no deadline of the file leaves time for. */
 function uselessTimeout({ path, settings }: Place, policies: Policies): ConfigFinding[] {
   const { attemptTimeout } = settings
-  const deadline = inForce('deadline', settings, policies)
-  if (!attemptTimeout || !deadline || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
+  if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
   // Progress gives the call as much time again.
-  if (attemptTimeout.timeout <= deadline.total || deadline.onProgress === 'extend') return []
-  const message = `expected at most the deadline of ${formatDuration(deadline.total)}, which covers all attempts, found ${formatDuration(attemptTimeout.timeout)}`
+  const longest = written('deadline', policies).map((deadline) =>
+    deadline === false || deadline.onProgress === 'extend' ? Infinity : deadline.total,
+  )
+  const total = longest.length === 0 ? Infinity : Math.max(...longest)
+  if (attemptTimeout.timeout <= total) return []
+  const message = `expected at most the deadline of ${formatDuration(total)}, which covers all attempts, found ${formatDuration(attemptTimeout.timeout)}`
   return [{ path: [...path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
+/** A hedge that comes later than each timeout of the file. */
 function uselessHedge({ path, settings }: Place, policies: Policies): ConfigFinding[] {
   const { hedge } = settings
-  const timeout = inForce('attemptTimeout', settings, policies)
-  if (!hedge || !timeout || typeof hedge.after !== 'number' || hedge.after < timeout.timeout) return []
-  const message = `expected less than the attempt timeout of ${formatDuration(timeout.timeout)}, found ${formatDuration(hedge.after)}`
+  if (!hedge || typeof hedge.after !== 'number') return []
+  const longest = written('attemptTimeout', policies).map((limit) =>
+    limit === false ? Infinity : limit.timeout,
+  )
+  const timeout = longest.length === 0 ? Infinity : Math.max(...longest)
+  if (hedge.after < timeout) return []
+  const message = `expected less than the attempt timeout of ${formatDuration(timeout)}, found ${formatDuration(hedge.after)}`
   return [{ path: [...path, 'hedge', 'after'], at: 'value', message }]
 }
 
