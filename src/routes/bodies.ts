@@ -185,7 +185,7 @@ export class Bodies {
     const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
-    // Bodies of usual calls are complete at once: the oldest is the one that somebody keeps unfinished.
+    // Bodies of usual calls are complete at once, so the oldest unfinished body is a slow one.
     if (sender.count > countPerAddress)
       this.#refuse(this.#oldestOf(sender, body), 'per_address', sender.count - 1, countPerAddress)
     if (this.#count > count)
@@ -203,7 +203,7 @@ export class Bodies {
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
     body.hasMoved = true
-    // Their number bounds what is small: others may have filled the limits with bodies that are held for their calls.
+    // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
     const total = Math.max(this.#limits.total, this.#maxBody)
     const perAddress = Math.max(this.#limits.perAddress, this.#maxBody)
@@ -226,8 +226,8 @@ export class Bodies {
   }
 
   /**
-   * Which unfinished body of a sender has to go where `body` is too much: the oldest with more than `bytes`, or else that one. So
-   * whoever keeps bodies unfinished leaves room to others at the same address.
+   * Returns the unfinished body that is refused when a limit is exceeded: the sender's oldest with more than `bytes`, or else `body`
+   * itself. So an agent that leaves bodies unfinished makes room for others at the same address.
    */
   #oldestOf(sender: Sender, body: Body, bytes = -1): Body {
     let found = body

@@ -159,6 +159,7 @@ export function targetFindings(
   })
 }
 
+/** Warns about a fault whose rate is 0 at all times. */
 function neverDrawn({ rate, when }: Fault): PlanFinding[] {
   if (rate > 0 || (when?.ramp?.from ?? 0) > 0) return []
   return [{ severity: 'warning', path: ['rate'], message: 'a rate of 0 hits no call' }]

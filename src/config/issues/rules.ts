@@ -267,7 +267,7 @@ export function indivisible(
   return [...new Set(found)]
 }
 
-/** What is allowed and yet hardly meant. `variables`: the environment of the gateway. */
+/** Returns settings that are allowed and hardly meant. `variables`: the environment variables of the gateway. */
 export function warningsOf(
   config: Config,
   {

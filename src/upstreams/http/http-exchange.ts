@@ -28,7 +28,7 @@ import type { Unread } from '../unread.ts'
 export interface Request {
   readonly id: RequestId
   readonly text: string
-  /** What the text says; absent where nothing of it is asked for. */
+  /** The parsed text; absent for requests of the gateway itself, which ask for no progress. */
   readonly message?: Message
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
