@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type { Guards } from '../downstream/guards.ts'
 import { LegacyHandler } from '../downstream/legacy-handler.ts'
 import { ModernHandler } from '../downstream/modern/handler.ts'
@@ -12,6 +13,8 @@ export interface Agents {
   readonly sessions: Sessions
   readonly legacy: LegacyHandler
   readonly modern: ModernHandler
+  /** Tells agents at one address apart before the body of a request is read: by an open session, or else by a header with a settled tenant. */
+  nameOf(headers: IncomingHttpHeaders): string
   /** What a server offers may have changed, or for undefined that of all: nothing that was kept of it is given out. */
   forgetLists(server?: string): void
   /** Tells those that look onto all servers that lists changed. */
@@ -36,6 +39,11 @@ export function createAgents(
     sessions,
     legacy: new LegacyHandler(live, sessions, clock, guards),
     modern,
+    nameOf(headers) {
+      const { 'mcp-session-id': id } = headers
+      if (typeof id === 'string' && sessions.find(id) !== undefined) return `session ${id}`
+      return `tenant ${guards.tenancies.of(headers, undefined, clock.now()).countsAs}`
+    },
     forgetLists: (server) => modern.forgetLists(server),
     tellChanged(lists) {
       sessions.tellChanged(lists)

@@ -281,8 +281,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     direct: (request, response) => direct(request, response),
   })
   for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
-  const bodies = new Bodies(clock, { maxBody, maxFirst: MAX_FIRST_BODY }, gateway.limits.bodies, (cause) =>
-    metrics.bodiesRefused.inc({ cause }),
+  const bodies = new Bodies(
+    clock,
+    { maxBody, maxFirst: MAX_FIRST_BODY, agentOf: agents.nameOf },
+    gateway.limits.bodies,
+    (cause) => metrics.bodiesRefused.inc({ cause }),
   )
   direct = await registerData(dataPlane, {
     ...common,

@@ -11,7 +11,7 @@ import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import { formatDuration } from '../units/duration.ts'
 
 export interface BodyLimits {
-  /** What may have come of all bodies whose requests are not over, in bytes; never less than one largest body. */
+  /** What may have come of all bodies whose requests are not over, in bytes; never less than two largest bodies. */
   readonly total: number
   /** The same for one address of clients. */
   readonly perAddress: number
@@ -22,6 +22,15 @@ export interface BodyLimits {
   readonly stalled: Millis
   /** How long a body may take as a whole, in milliseconds. */
   readonly whole: Millis
+}
+
+export interface BodyRules {
+  /** The largest body, in bytes. */
+  readonly maxBody: number
+  /** The largest of a request that names neither session nor version, in bytes; default `maxBody`. */
+  readonly maxFirst?: number
+  /** Tells agents at one address apart, by the headers of a request; by default they are one. */
+  readonly agentOf?: (headers: IncomingHttpHeaders) => string
 }
 
 /** Why a body was not read to its end: it took too long, or too much was on its way, over all or from one address. */
@@ -47,6 +56,15 @@ const BYTES_PER_TURN = 256 * 1024
 
 /** From this size on a body counts until its request is over, in bytes: what is smaller is bounded by the number of calls. */
 const HELD_FROM = 16 * 1024
+
+/**
+ * An agent may have so many times as much on its way as is free: four fifths of a limit where it is alone. So what one agent holds leaves
+ * room to the next. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches" (1998).
+ */
+const TIMES_FREE = 4
+
+/** From this part of a limit on agents are told apart: bodies of usual calls are complete at once, and few are unfinished. */
+const TOLD_APART_FROM = 1 / 8
 
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
@@ -116,11 +134,34 @@ const areTooSmall = (chunks: number, bytes: number) => chunks > FREE_CHUNKS && b
 
 type Done = (error: BodyRefusal | null, body?: string) => void
 
-/** What is on its way from one address. */
-interface Sender {
-  readonly address: string
+/** What bodies are counted by: their number, and their bytes. */
+type Measure = 'count' | 'bytes'
+
+/** What is on its way from one agent: of its bodies those that are large, or came while its address had many unfinished ones. */
+interface Share {
   count: number
   bytes: number
+}
+
+/** What is on its way from one address. */
+interface Sender extends Share {
+  readonly address: string
+  readonly shares: Map<string, Share>
+}
+
+/** Whether `own` of `all`, a newcomer included, is more than somebody may have. */
+const isBeyond = (limit: number, all: number, own: number) => own > TIMES_FREE * (limit - all + 1)
+
+/** Returns the one with the most of those that have unfinished bodies; `own` unless another one has more. */
+function largestOf<S extends Share>(
+  shares: Iterable<S>,
+  own: S | undefined,
+  measure: Measure,
+): S | undefined {
+  let largest = own
+  for (const share of shares)
+    if (share.count > 0 && share[measure] > (largest?.[measure] ?? 0)) largest = share
+  return largest
 }
 
 /**
@@ -131,30 +172,30 @@ export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
   readonly #maxFirst: number
+  readonly #agentOf: (headers: IncomingHttpHeaders) => string
   /** Up to this size the limits in bytes refuse no body. */
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
-  /** The newest of those that are not complete; each knows its neighbours, for one comes and goes with each request. */
+  /** Those that are not complete; each knows its neighbours, for one comes and goes with each request. */
   #newest: Body | undefined
+  #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
   #limits: BodyLimits
   #count = 0
   #bytes = 0
   #looking = false
 
-  /**
-   * `maxBody`: the largest body, in bytes; `maxFirst`: that of a request that names neither session nor version.
-   * `refused` is told of each that is not read to its end.
-   */
+  /** `refused` is told of each body that is not read to its end. */
   constructor(
     clock: Clock,
-    { maxBody, maxFirst = maxBody }: { readonly maxBody: number; readonly maxFirst?: number },
+    { maxBody, maxFirst = maxBody, agentOf = () => '' }: BodyRules,
     limits: BodyLimits,
     refused: (cause: BodyRefusalCause) => void,
   ) {
     this.#clock = clock
     this.#maxBody = maxBody
     this.#maxFirst = Math.min(maxFirst, maxBody)
+    this.#agentOf = agentOf
     this.#smallest = Math.min(HELD_FROM, maxBody / 4)
     this.#limits = limits
     this.#refused = refused
@@ -185,11 +226,8 @@ export class Bodies {
     const body = new Body(this, { payload, declared, max, sender, done })
     this.#enter(body)
     const { count, countPerAddress } = this.#limits
-    // Bodies of usual calls are complete at once, so the oldest unfinished body is a slow one.
-    if (sender.count > countPerAddress)
-      this.#refuse(this.#oldestOf(sender, body), 'per_address', sender.count - 1, countPerAddress)
-    if (this.#count > count)
-      this.#refuse(this.#oldestOf(this.#largest('count'), body), 'total', this.#count - 1, count)
+    if (sender.count > countPerAddress * TOLD_APART_FROM) this.#share(body)
+    this.#bound(body, 'count', countPerAddress, count)
     if (!body.isOpen) return
     if (!this.#looking) this.#lookLater()
     body.begin()
@@ -197,73 +235,98 @@ export class Bodies {
 
   /** More of a body has come. */
   came(body: Body, bytes: number): void {
-    const { sender } = body
+    const { sender, share } = body
     this.#bytes += bytes
     sender.bytes += bytes
+    if (share !== undefined) share.bytes += bytes
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
     body.hasMoved = true
     // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
-    const total = Math.max(this.#limits.total, this.#maxBody)
-    const perAddress = Math.max(this.#limits.perAddress, this.#maxBody)
-    while (body.isOpen && sender.bytes > perAddress)
-      this.#refuse(
-        this.#oldestOf(sender, body, body.bytes),
-        'per_address',
-        sender.bytes,
-        perAddress,
-        'bytes of ',
-      )
-    while (body.isOpen && this.#bytes > total)
-      this.#refuse(
-        this.#oldestOf(this.#largest('bytes'), body, body.bytes),
-        'total',
-        this.#bytes,
-        total,
-        'bytes of ',
-      )
+    if (share === undefined) this.#share(body)
+    const { total, perAddress } = this.#limits
+    this.#bound(body, 'bytes', Math.max(perAddress, 2 * this.#maxBody), Math.max(total, 2 * this.#maxBody))
+  }
+
+  /** From here on a body counts for its agent too. */
+  #share(body: Body): void {
+    const share = this.#shareOf(body.sender, body.headers)
+    share.count++
+    share.bytes += body.bytes
+    body.share = share
+  }
+
+  #shareOf({ shares }: Sender, headers: IncomingHttpHeaders): Share {
+    const agent = this.#agentOf(headers)
+    let share = shares.get(agent)
+    if (share === undefined) shares.set(agent, (share = { count: 0, bytes: 0 }))
+    return share
   }
 
   /**
-   * Returns the unfinished body that is refused when a limit is exceeded: the sender's oldest with more than `bytes`, or else `body`
-   * itself. So an agent that leaves bodies unfinished makes room for others at the same address.
+   * Refuses unfinished bodies until `body` fits, or `body` itself: of the agent that has the most at the address, or of the address that
+   * has the most. So nobody loses a body to somebody with more.
    */
-  #oldestOf(sender: Sender, body: Body, bytes = -1): Body {
-    let found = body
-    for (let other = this.#newest; other !== undefined; other = other.older)
-      if (other.sender === sender && other.bytes > bytes) found = other
-    return found
+  #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
+    const { sender, share } = body
+    if (share !== undefined)
+      while (body.isOpen && isBeyond(perAddress, sender[measure], share[measure]))
+        this.#refuse(
+          this.#oldestOf(sender, body, measure),
+          'per_address',
+          measure,
+          sender[measure],
+          perAddress,
+        )
+    for (;;) {
+      const all = measure === 'count' ? this.#count : this.#bytes
+      if (!body.isOpen || !isBeyond(total, all, sender[measure])) return
+      const largest = largestOf(this.#senders.values(), sender, measure) ?? sender
+      this.#refuse(this.#oldestOf(largest, body, measure), 'total', measure, all, total)
+    }
   }
 
-  #largest(by: 'count' | 'bytes'): Sender {
-    return [...this.#senders.values()].reduce((one, other) => (other[by] > one[by] ? other : one))
+  /**
+   * Returns the unfinished body that is refused at an address: the oldest of the agent that has the most, for bodies of usual calls are
+   * complete at once. Where bytes are too many, the oldest that is large. `body` itself where there is none, or none of its agent that is larger.
+   */
+  #oldestOf(sender: Sender, body: Body, measure: Measure): Body {
+    const own = body.sender === sender ? body.share : undefined
+    const share = largestOf(sender.shares.values(), own, measure)
+    const least = measure === 'count' ? -1 : share === own ? body.bytes : this.#smallest
+    for (let other = this.#oldest; other !== undefined; other = other.newer)
+      if (share !== undefined && other.share === share && other.bytes > least) return other
+    return body
   }
 
-  /** A body is complete, and is kept until its request is over. `letGo` of it exactly once. */
-  hold(client: string, bytes: number): void {
-    if (bytes < HELD_FROM) return
-    this.#senderOf(client).bytes += bytes
-    this.#bytes += bytes
+  /** A complete body counts until its request is over: then the function is called that this returns, exactly once. */
+  hold(client: string, headers: IncomingHttpHeaders, bytes: number): (() => void) | undefined {
+    if (bytes < HELD_FROM) return undefined
+    const sender = this.#senderOf(client)
+    const share = this.#shareOf(sender, headers)
+    const add = (amount: number) => {
+      share.bytes += amount
+      sender.bytes += amount
+      this.#bytes += amount
+    }
+    add(bytes)
     if (!this.#looking) this.#lookLater()
-  }
-
-  letGo(client: string, bytes: number): void {
-    if (bytes < HELD_FROM) return
-    this.#senderOf(client).bytes -= bytes
-    this.#bytes -= bytes
+    return () => add(-bytes)
   }
 
   #senderOf(address: string): Sender {
     let sender = this.#senders.get(address)
-    if (sender === undefined) this.#senders.set(address, (sender = { address, count: 0, bytes: 0 }))
+    if (sender === undefined)
+      this.#senders.set(address, (sender = { address, count: 0, bytes: 0, shares: new Map() }))
     return sender
   }
 
   #enter(body: Body): void {
     const newest = this.#newest
     body.older = newest
-    if (newest !== undefined) newest.newer = body
+    if (newest === undefined) this.#oldest = body
+    else newest.newer = body
     this.#newest = body
     body.isOpen = true
     body.sender.count++
@@ -273,8 +336,9 @@ export class Bodies {
   /** A body is not on its way any more. False when it was not before. */
   leave(body: Body): boolean {
     if (!body.isOpen) return false
-    const { older, newer, sender, bytes } = body
+    const { older, newer, sender, share, bytes } = body
     if (older !== undefined) older.newer = newer
+    else this.#oldest = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
     // What is kept of a body must not keep all that came after it.
@@ -282,6 +346,10 @@ export class Bodies {
     body.isOpen = false
     sender.count--
     sender.bytes -= bytes
+    if (share !== undefined) {
+      share.count--
+      share.bytes -= bytes
+    }
     this.#count--
     this.#bytes -= bytes
     return true
@@ -305,9 +373,10 @@ export class Bodies {
     body.fail(error)
   }
 
-  #refuse(body: Body, cause: 'total' | 'per_address', now: number, limit: number, what = ''): void {
-    const whose = cause === 'total' ? '' : ' from one address'
-    const message = `too many ${what}request bodies on their way${whose} (${now}, limit ${limit})`
+  #refuse(body: Body, cause: 'total' | 'per_address', measure: Measure, now: number, limit: number): void {
+    const what = measure === 'count' ? '' : 'bytes of '
+    const [whose, where] = cause === 'total' ? ['address', ''] : ['agent', ' from its address']
+    const message = `too many ${what}request bodies of this ${whose} (${now} of ${limit} are on their way${where}; one ${whose} may have four times what is free)`
     const text = gatewayErrorText(null, gatewayError('overloaded', message, { retryAfterMs: 1_000 }), {})
     this.#refused(cause)
     this.#fail(body, new BodyRefusal(503, message, text, { 'retry-after': '1' }))
@@ -323,8 +392,10 @@ export class Bodies {
     this.#clock.after(LOOK_MS, () => {
       this.#looking = false
       this.#look(this.#clock.now() - since)
-      for (const [address, { count, bytes }] of this.#senders)
-        if (count === 0 && bytes === 0) this.#senders.delete(address)
+      for (const [address, sender] of this.#senders) {
+        if (isEmpty(sender)) this.#senders.delete(address)
+        else for (const [agent, share] of sender.shares) if (isEmpty(share)) sender.shares.delete(agent)
+      }
       if (this.#senders.size > 0) this.#lookLater()
     })
   }
@@ -341,6 +412,8 @@ export class Bodies {
     }
   }
 }
+
+const isEmpty = ({ count, bytes }: Share) => count === 0 && bytes === 0
 
 function tooSmallChunks({ bytes, chunks }: Body): BodyRefusal {
   const average = (bytes / chunks).toFixed(1)
@@ -361,6 +434,8 @@ interface BodyParts {
 /** One body that is on its way. */
 class Body {
   readonly sender: Sender
+  /** Its agent's, once agents are told apart. */
+  share: Share | undefined
   readonly max: number
   /** Whether it is among those that are on their way, and between which. */
   isOpen = false
@@ -392,6 +467,10 @@ class Body {
 
   get bytes(): number {
     return this.#chunks.length
+  }
+
+  get headers(): IncomingHttpHeaders {
+    return this.#payload.headers
   }
 
   /** So much time has passed. Why it has taken too long, in words; undefined when it has not. */

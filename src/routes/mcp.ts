@@ -121,14 +121,14 @@ export function registerMcp(
       return defect(incoming, cause)
     }
     if (ending === undefined) return
-    const { client } = incoming
+    const { client, headers } = incoming
     load.inFlight++
     quotas.calls.take(client)
-    bodies.hold(client, size)
+    const letGo = bodies.hold(client, headers, size)
     const done = () => {
       load.inFlight--
       quotas.calls.release(client)
-      bodies.letGo(client, size)
+      letGo?.()
     }
     ending.then(done, (cause: unknown) => {
       done()

@@ -348,7 +348,13 @@ test('200 bodies that stop coming are told so and cut off, and nothing of them s
   await isServed()
 })
 
-test('more bodies than may be on their way get HTTP 503 and when to try again', async () => {
+test('more bodies than may be on their way get HTTP 503 and when to try again, and end no upload of another agent', async () => {
+  const upload = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping', params: { x: 'x'.repeat(2 * MIB) } })
+  const slow = await RawSocket.open(gateway.mcp(), {
+    ...bystander.headers,
+    'content-length': String(upload.length),
+  })
+  await slow.begin(upload.slice(0, MIB))
   const large = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"${'x'.repeat(3 * MIB)}`
   const sockets = await Promise.all(
     Array.from({ length: 8 }, () =>
@@ -360,9 +366,12 @@ test('more bodies than may be on their way get HTTP 503 and when to try again', 
   const { text = '' } = sockets.find((socket) => socket.text.includes('HTTP/1.1 503')) ?? {}
   assert.match(text, /retry-after: 1\r\n/i)
   assert.match(text, /BW_OVERLOADED/)
-  assert.match(text, /limit 16777216/)
+  assert.match(text, / of 16777216 are on their way/)
   await isServed()
-  for (const socket of sockets) socket.close()
+  await slow.write(upload.slice(MIB))
+  await until('the upload is answered', () => slow.text !== '')
+  assert.match(slow.text, /"result":\{\}/)
+  for (const socket of [slow, ...sockets]) socket.close()
   await until('none is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
 })
 

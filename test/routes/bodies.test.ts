@@ -24,7 +24,7 @@ function setUp(limits: Partial<BodyLimits> = {}) {
   const refused: BodyRefusalCause[] = []
   const bodies = new Bodies(
     clock,
-    { maxBody: 100, maxFirst: 80 },
+    { maxBody: 100, maxFirst: 80, agentOf: (headers) => String(headers['mcp-session-id']) },
     { ...generous, ...limits },
     (cause) => void refused.push(cause),
   )
@@ -129,35 +129,36 @@ test('a body of which nothing comes is not waited for, nor one that comes byte b
   assert.deepEqual([bodies.count, bodies.bytes, clock.pending], [0, 0, 0])
 })
 
-test('all bodies that are on their way have a limit in bytes, and those of one address another', async () => {
-  const { begin, bodies, refused } = setUp({ total: 250, perAddress: 150 })
-  const fill = async (address: string, size: number) => {
-    const body = begin(address)
-    const beforehand = bodies.bytes
-    body.payload.write(Buffer.alloc(size))
-    await until('it was taken or refused', () => bodies.bytes > beforehand || body.error !== undefined)
-    return body
-  }
-  const first = await fill('10.0.0.1', 90)
-  const second = await fill('10.0.0.1', 90)
-  assert.equal(first.error, undefined)
-  assert.equal(second.error?.statusCode, 503)
-  assert.match(second.error.message, /from one address \(180, limit 150\)/)
-  assert.deepEqual(second.error.headers, { 'retry-after': '1' })
-  await fill('10.0.0.2', 90)
-  const last = await fill('10.0.0.3', 90)
-  assert.match(last.error?.message ?? '', /\(270, limit 250\)/)
+/** So much of a body comes, or it is refused. */
+async function fill(bodies: Bodies, body: ReturnType<ReturnType<typeof setUp>['begin']>, size: number) {
+  const beforehand = bodies.bytes
+  body.payload.write(Buffer.alloc(size, 'x'))
+  await until('it was taken or refused', () => bodies.bytes !== beforehand || body.error !== undefined)
+  return body
+}
+
+test('bodies have a limit in bytes, in all and for one address, of which one may have four times what is free', async () => {
+  const { begin, bodies, refused } = setUp({ total: 400, perAddress: 250 })
+  const filled = (address: string, size: number) => fill(bodies, begin(address), size)
+  const first = await filled('10.0.0.1', 90)
+  await filled('10.0.0.1', 90)
+  const third = await filled('10.0.0.1', 90)
+  assert.deepEqual([first.error, third.error?.statusCode], [undefined, 503])
+  assert.match(third.error?.message ?? '', /of this agent \(270 of 250 are on their way from its address; /)
+  assert.deepEqual(third.error?.headers, { 'retry-after': '1' })
+  await filled('10.0.0.2', 90)
+  const last = await filled('10.0.0.2', 90)
+  assert.match(last.error?.message ?? '', /of this address \(360 of 400 are on their way; /)
   assert.deepEqual(refused, ['per_address', 'total'])
   first.payload.end()
   await until('the first is complete', () => first.text !== undefined)
-  assert.equal((await fill('10.0.0.3', 90)).error, undefined)
+  assert.equal((await filled('10.0.0.2', 90)).error, undefined)
 })
 
-test('large bodies that are never complete leave room to small ones of others at the same address', async () => {
-  const { bodies, begin, refused } = setUp({ perAddress: 200, total: 400 })
+test('large bodies that an agent leaves unfinished make room for its small ones', async () => {
+  const { bodies, begin, refused } = setUp({ perAddress: 250, total: 500 })
   const large = [begin(), begin()]
-  for (const { payload } of large) payload.write('x'.repeat(95))
-  await until('they have come', () => bodies.bytes === 190)
+  for (const body of large) await fill(bodies, body, 85)
   const smallest = begin()
   smallest.payload.end('{"jsonrpc":"2.0"}')
   await until('the smallest is complete', () => smallest.text !== undefined)
@@ -169,25 +170,44 @@ test('large bodies that are never complete leave room to small ones of others at
   small.payload.end('y'.repeat(40))
   await until('the small one is complete', () => small.text !== undefined)
   assert.deepEqual([large[0]?.error?.statusCode, large[1]?.error], [503, undefined])
-  assert.match(large[0]?.error?.text ?? '', /too many bytes of request bodies on their way from one address/)
-  const elsewhere = ['10.0.0.2', '10.0.0.3', '10.0.0.3'].map((address) => begin(address))
-  for (const { payload } of elsewhere) payload.write('x'.repeat(95))
-  await until('they have come', () => bodies.bytes === 4 * 95)
-  const other = begin('10.0.0.4')
-  other.payload.end('y'.repeat(40))
-  await until('the small one is complete', () => other.text !== undefined)
-  assert.deepEqual([elsewhere[0]?.error, elsewhere[1]?.error?.statusCode], [undefined, 503])
-  assert.deepEqual(refused, ['per_address', 'total'])
+  assert.deepEqual(refused, ['per_address'])
 })
 
-test('so has their number, for which the oldest goes, and the largest body always fits', async () => {
+const other = { 'mcp-session-id': 'other' }
+
+test('an agent ends no body of another one with less at its address, and leaves it room for its largest', async () => {
+  const { bodies, begin } = setUp({ perAddress: 800, total: 1_600, countPerAddress: 24 })
+  const upload = await fill(bodies, begin('10.0.0.1', other), 50)
+  for (let n = 0; n < 40; n++) await fill(bodies, begin(), 99)
+  for (let n = 0; n < 40; n++) begin()
+  const letGo = Array.from({ length: 8 }, () => bodies.hold('10.0.0.1', session, 100_000))
+  assert.equal(upload.error, undefined)
+  letGo.forEach((gone) => gone?.())
+  await fill(bodies, upload, 50)
+  upload.payload.end()
+  await until('the upload is complete', () => upload.text?.length === 100)
+  const next = begin('10.0.0.1', other)
+  next.payload.end(Buffer.alloc(100, 'x'))
+  await until('the next one is complete', () => next.text?.length === 100)
+})
+
+test('bodies that are held for slow calls of one agent leave room to another at its address', async () => {
+  const { bodies, begin } = setUp({ perAddress: 16 * 16_384, total: 32 * 16_384 })
+  const letGo = Array.from({ length: 14 }, () => bodies.hold('10.0.0.1', session, 16_384))
+  assert.equal((await fill(bodies, begin(), 50)).error?.statusCode, 503)
+  assert.equal((await fill(bodies, begin('10.0.0.1', other), 100)).error, undefined)
+  letGo.slice(0, 2).forEach((gone) => gone?.())
+  assert.equal((await fill(bodies, begin(), 100)).error, undefined)
+})
+
+test('bodies have a limit in number, for which the oldest of the agent with the most goes, and the largest body always fits', async () => {
   const { begin, bodies } = setUp({ count: 3, countPerAddress: 2, total: 10, perAddress: 10 })
   const [oldest, next, first] = [begin(), begin(), begin()]
-  assert.match(oldest.error?.message ?? '', /from one address \(2, limit 2\)/)
+  assert.match(oldest.error?.message ?? '', /of this agent \(3 of 2 are on their way from its address/)
   begin('10.0.0.2')
-  const other = begin('10.0.0.3')
-  assert.match(next.error?.message ?? '', /way \(3, limit 3\)/)
-  assert.deepEqual([first.error, other.error, bodies.count], [undefined, undefined, 3])
+  const newest = begin('10.0.0.3')
+  assert.match(next.error?.message ?? '', /of this address \(4 of 3 are on their way; /)
+  assert.deepEqual([first.error, newest.error, bodies.count], [undefined, undefined, 3])
   first.payload.end(Buffer.alloc(100, 'x'))
   await until('it is complete', () => first.text !== undefined)
 })
