@@ -1,4 +1,4 @@
-import { type Glob, glob } from '../mesh/match.ts'
+import { type Glob, glob, globsMeet } from '../mesh/match.ts'
 import type { ArmSettings } from '../mesh/settings.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
@@ -52,22 +52,23 @@ const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^
 
 /**
  * The shares by which the limits of a server are divided while these experiments run, those of all arms there and what is left for other
- * requests: for each server of which the experiment takes calls.
+ * requests: by the name of each server of which the experiment takes calls.
  */
 export function sharesAt(
   experiment: Experiment,
   together: readonly Experiment[],
   servers: readonly string[],
-): number[][] {
-  return servers.filter(takesServer(experiment)).map((name) => {
+): Map<string, number[]> {
+  const shares = servers.filter(takesServer(experiment)).map((name): [string, number[]] => {
     const arms = together
       .filter((other) => takesServer(other)(name))
       .flatMap((other) => {
         const portion = portionOf(other, together, servers)
         return [...splitOf(other).values()].map((part) => portion * part)
       })
-    return [...arms, arms.reduce((rest, share) => rest - share, 1)]
+    return [name, [...arms, arms.reduce((rest, share) => rest - share, 1)]]
   })
+  return new Map(shares)
 }
 
 /** Of which servers an experiment takes calls. */
@@ -80,11 +81,5 @@ export const meet = (one: Experiment, other: Experiment, servers: readonly strin
 /** Whether one call could be in two experiments. */
 export function overlap(one: Experiment, other: Experiment, servers: readonly string[]): boolean {
   const [a, b] = [one.match, other.match]
-  return meet(one, other, servers) && mayMeet(a.tool, b.tool) && mayMeet(a.tenant, b.tenant)
-}
-
-/** Whether a name could match both globs: certain only where one of them is a plain name. */
-function mayMeet(a = '*', b = '*'): boolean {
-  if (!/[*?]/.test(a)) return glob(b)(a)
-  return /[*?]/.test(b) || glob(a)(b)
+  return meet(one, other, servers) && globsMeet(a.tool, b.tool) && globsMeet(a.tenant, b.tenant)
 }

@@ -40,6 +40,23 @@ function holds(pattern: string, name: string): boolean {
   return at === pattern.length
 }
 
+/** Whether some name matches both globs, in pattern × pattern steps. */
+export function globsMeet(one = '*', other = '*'): boolean {
+  // Of each place of `other`, whether what follows it can meet what follows a place of `one`, which moves from its end to its beginning.
+  let follow: boolean[] = []
+  for (let i = one.length; i >= 0; i--) {
+    const before: boolean[] = []
+    for (let j = other.length; j >= 0; j--) {
+      const [a, b] = [one[i], other[j]]
+      if (a === '*' || b === '*') before[j] = before[j + 1] === true || follow[j] === true
+      else if (a === undefined || b === undefined) before[j] = a === b
+      else before[j] = (a === b || a === '?' || b === '?') && follow[j + 1] === true
+    }
+    follow = before
+  }
+  return follow[0] === true
+}
+
 /** What a policy applies to. A missing field matches everything. */
 export interface Match {
   readonly server?: string | undefined

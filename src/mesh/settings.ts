@@ -111,6 +111,7 @@ export function mayApply({ overrides }: MeshConfig, server: string, names: reado
   return names.every((name) => there.has(name)) && toAll.every(({ match }) => names.includes(nameOf(match)))
 }
 
-function isForAll({ tool, method, ...match }: Match, server: string): boolean {
+/** Whether all requests of a server match. */
+export function isForAll({ tool, method, ...match }: Match, server: string): boolean {
   return tool === undefined && method === undefined && matcher(match)(server, '', undefined)
 }

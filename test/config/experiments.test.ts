@@ -64,6 +64,8 @@ test('two experiments that take the same calls are refused, unless one of them d
   for (const [one, other] of [
     ['match: { server: search }', 'match: { server: mail }'],
     ['match: { tool: a }', 'match: { tool: b* }'],
+    ['match: { tool: a*b }', 'match: { tool: "b*" }'],
+    ['match: { tool: a?c }', 'match: { tool: "a*b" }'],
     ['match: { tenant: a }', 'match: { tenant: b }'],
     ['active: true', 'active: false'],
   ] as const)
@@ -84,6 +86,20 @@ test('a server that there is not is refused, and one with too few slots to divid
   assert.deepEqual(await errorsOf(t, few), [
     '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
   ])
+})
+
+test('limits are divided only where they are in force', async (t) => {
+  const config = (bulkhead: string, match: string) =>
+    `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, overrides: [${bulkhead}], sets: { cautious: {} } }\nexperiments:\n  - { name: a, arms: { control: default, treatment: cautious }, match: ${match} }`
+  const wide = '{ match: { server: "*" }, bulkhead: { concurrent: 20 } }'
+  await taken(t, config(wide, '{}'))
+  await taken(t, config(`{ match: {}, bulkhead: { concurrent: 2 } }, ${wide}`, '{}'))
+  const [unknown] = await errorsOf(t, config(`${wide.replace('"*"', 'mail')}`, '{ server: search }'))
+  assert.match(unknown ?? '', /a limit of 2 calls at once cannot be divided/)
+  const [some] = await errorsOf(t, config(wide.replace('server: "*"', 'tool: find'), '{}'))
+  assert.match(some ?? '', /a limit of 2 calls at once cannot be divided/)
+  const [last] = await errorsOf(t, config(`${wide}, { match: {}, bulkhead: { concurrent: 2 } }`, '{}'))
+  assert.match(last ?? '', /a limit of 2 calls at once cannot be divided/)
 })
 
 test('limits of each kind are refused where one call for each arm and for the rest would be more than they are', async (t) => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { glob, matcher } from '../../src/mesh/match.ts'
+import { glob, globsMeet, matcher } from '../../src/mesh/match.ts'
 import { pick, seeded } from '../support/random.ts'
 
 test('a star is any run of characters, also none', () => {
@@ -65,6 +65,25 @@ test('globs of any shape hold where their definition does', () => {
     if (expected) held++
   }
   assert.ok(held > 1_000, `${held} held`)
+})
+
+test('two globs meet where some name matches both', () => {
+  const texts = (alphabet: string, longest: number): string[] =>
+    longest === 0
+      ? ['']
+      : ['', ...texts(alphabet, longest - 1).flatMap((text) => [...alphabet].map((letter) => letter + text))]
+  const names = texts('ab', 6)
+  const matched = texts('ab*?', 3).map((pattern) => ({
+    pattern,
+    names: new Set(names.filter(glob(pattern))),
+  }))
+  for (const one of matched)
+    for (const other of matched) {
+      const meet = [...one.names].some((name) => other.names.has(name))
+      assert.equal(globsMeet(one.pattern, other.pattern), meet, `"${one.pattern}" and "${other.pattern}"`)
+    }
+  assert.ok(globsMeet(undefined, 'a'))
+  assert.equal(globsMeet('*a'.repeat(500), `${'*b'.repeat(500)}c`), false)
 })
 
 test('a name as long as a body is no trap', { timeout: 20_000 }, () => {

@@ -2,11 +2,11 @@ import type { Locks } from '../../chaos/control/guard.ts'
 import { serverAddress } from '../../chaos/fault.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
-import { overlap, sharesAt, takesServer } from '../../experiments/capacity.ts'
+import { overlap, sharesAt } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
 import { glob, matcher } from '../../mesh/match.ts'
 import type { Policy } from '../../mesh/policy.ts'
-import { DEFAULT_SET, type PolicySettings } from '../../mesh/settings.ts'
+import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../../mesh/settings.ts'
 import { policies as registered } from '../../policies/index.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { ConfigPath } from '../files/path.ts'
@@ -249,22 +249,37 @@ export function indivisible(
   together: readonly Experiment[],
   { policies: { defaults, overrides, sets }, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>,
 ): string[] {
-  const names = Object.keys(mcpServers)
-  const servers = names.filter(takesServer(experiment))
-  const divisions = sharesAt(experiment, together, names)
-  const places: readonly PolicySettings[] = [
-    ...overrides.filter(({ match }) => servers.some(glob(match.server ?? '*'))),
-    defaults,
-    ...Object.values(experiment.arms).flatMap((set) => (Object.hasOwn(sets, set) ? sets[set]! : [])),
-  ]
-  const found = places.flatMap((place) =>
-    Object.entries<Pick<Policy<never>, 'indivisible'>>(registered).flatMap(([name, policy]) => {
-      const settings = place[name]
-      if (settings === undefined || settings === false) return []
-      return divisions.flatMap((shares) => policy.indivisible?.(settings as never, shares) ?? [])
-    }),
+  const divisions = sharesAt(experiment, together, Object.keys(mcpServers))
+  const chosen: readonly PolicySettings[] = Object.values(experiment.arms).flatMap((set) =>
+    Object.hasOwn(sets, set) ? sets[set]! : [],
+  )
+  const found = Object.entries<Pick<Policy<never>, 'indivisible'>>(registered).flatMap(([name, policy]) =>
+    [...divisions].flatMap(([server, shares]) =>
+      [...settingsAt(server, name, defaults, overrides), ...chosen.map((set) => set[name])].flatMap(
+        (settings) =>
+          settings === undefined || settings === false
+            ? []
+            : (policy.indivisible?.(settings as never, shares) ?? []),
+      ),
+    ),
   )
   return [...new Set(found)]
+}
+
+/** The settings of a policy that are in force for some requests of a server, the last ones first. */
+function settingsAt(
+  server: string,
+  policy: string,
+  defaults: PolicySettings,
+  overrides: readonly Override[],
+): unknown[] {
+  const found: unknown[] = []
+  for (const override of overrides.toReversed()) {
+    if (!(policy in override) || !glob(override.match.server ?? '*')(server)) continue
+    found.push(override[policy])
+    if (isForAll(override.match, server)) return found
+  }
+  return [...found, defaults[policy]]
 }
 
 /** Returns settings that are allowed and hardly meant. `variables`: the environment variables of the gateway. */
