@@ -113,6 +113,8 @@ export interface Seen {
   readonly breakers: readonly SeenBreaker[]
   readonly chaos: Status
   readonly calls: Readonly<Record<string, Calls>>
+  /** Whether the last reload was refused, so that an older config is in force than the file. */
+  readonly reloadRefused: boolean
 }
 
 /** Asks for everything that is shown; in words why that cannot be. */
@@ -136,6 +138,7 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
     breakers: kept as SeenBreaker[],
     chaos: mesh as unknown as Status,
     calls: callsIn(String(valueOf(metrics))),
+    reloadRefused: /^breakwater_config_reload_success 0$/m.test(String(valueOf(metrics))),
   }
 }
 
@@ -168,7 +171,10 @@ const serverTones: Readonly<Record<SeenServer['state'], Tone>> = {
 
 /** What is shown of it; with what was seen `before` also the rates since then. */
 export function statusLines(seen: Seen, before: Seen | undefined, width: number, paint: Paint): string[] {
+  const refused =
+    'the last reload was refused, and the config before it goes on: breakwater validate says why'
   return [
+    ...(seen.reloadRefused ? [paint('bad', refused), ''] : []),
     ...serverLines(seen, before, width, paint),
     '',
     ...breakerLines(seen, width, paint),

@@ -46,16 +46,20 @@ async function check(file: string, out: Output, env: Env): Promise<number> {
 }
 
 /**
- * The tools of servers of this name that are up at the gateway which runs at the control port. Undefined when nothing matches tools,
+ * The tools of servers of this name that are up at the gateway which runs at the control port. Undefined when nothing names tools,
  * when the port is not on this machine, or when it does not answer within two seconds.
  */
 async function knownTools(
   { gateway, mcpServers, policies, chaos }: Config,
   env: Env,
 ): Promise<{ readonly base: string; readonly tools: KnownTools } | undefined> {
-  const matched = [...policies.overrides, ...chaos.faults].flatMap(({ match }) => match?.tool ?? [])
+  const named = [
+    ...[...policies.overrides, ...chaos.faults].map(({ match }) => match?.tool),
+    ...[policies.defaults, ...policies.overrides].map(({ degrade }) => degrade && degrade.fallback),
+    ...Object.values(mcpServers).map(({ health }) => health && health.tool),
+  ]
   const address = parseAddress(gateway.control)
-  if (matched.length === 0 || address === undefined || !isLoopback(address.host)) return undefined
+  if (!named.some(Boolean) || address === undefined || !isLoopback(address.host)) return undefined
   const base = `http://${gateway.control}`
   const hurry = new Cancellation()
   hurry.abort('it may hang')
@@ -67,13 +71,14 @@ async function knownTools(
     const name = isObject(server) && server.state === 'up' ? server.name : undefined
     if (typeof name !== 'string' || !Object.hasOwn(mcpServers, name)) continue
     const one = await control({ method: 'GET', path: `/admin/servers/${encodeURIComponent(name)}` })
-    const entries: unknown = one.ok && isObject(one.value) ? one.value.tools : undefined
-    if (!Array.isArray(entries)) continue
+    if (!one.ok || !isObject(one.value) || !Array.isArray(one.value.tools)) continue
+    const { tools: offered, excluded } = one.value
+    // By the gateway's config: which of them the file offers is the file's to say.
+    const keys = offered.map((entry: unknown) => (isObject(entry) ? entry.key : undefined))
+    const all = [...keys, ...(Array.isArray(excluded) ? (excluded as unknown[]) : [])]
     tools.set(
       name,
-      entries.flatMap((entry: unknown) =>
-        isObject(entry) && typeof entry.key === 'string' ? [entry.key] : [],
-      ),
+      all.filter((tool) => typeof tool === 'string'),
     )
   }
   return tools.size === 0 ? undefined : { base, tools }

@@ -139,6 +139,11 @@ export class KnownServer {
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
   }
 
+  /** The tools that its config leaves out. */
+  get excluded(): readonly string[] {
+    return this.#listed.tools.flatMap(({ key }) => (this.#allows(key) ? [] : [key]))
+  }
+
   /** What agents do not see of any list, or not on every endpoint, because of its name. */
   get unlisted(): readonly Unlisted[] {
     return this.#unlisted

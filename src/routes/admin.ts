@@ -311,6 +311,7 @@ function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | unde
       exposed: server.exposedName(tool.key),
       ...uncheckedOf(server.facts(tool.key), schemas),
     })),
+    excluded: server.excluded,
     prompts: entries('prompts'),
     resources: entries('resources'),
     resourceTemplates: entries('resourceTemplates'),

@@ -7,10 +7,14 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { validate } from '../../src/commands/validate.ts'
 
-/** A control port of a gateway with these servers, by name; those without tools are down. Resolves to its address. */
+/**
+ * A control port of a gateway with these servers, by name; those without tools are down. `excluded`: what its config leaves out of each.
+ * Resolves to its address.
+ */
 async function controlPort(
   t: TestContext,
   servers: Readonly<Record<string, readonly string[]>>,
+  excluded: readonly string[] = [],
 ): Promise<string> {
   const answers: Record<string, unknown> = {
     '/admin/servers': Object.entries(servers).map(([name, tools]) => ({
@@ -19,7 +23,7 @@ async function controlPort(
     })),
   }
   for (const [name, tools] of Object.entries(servers))
-    answers[`/admin/servers/${name}`] = { name, tools: tools.map((key) => ({ key })) }
+    answers[`/admin/servers/${name}`] = { name, tools: tools.map((key) => ({ key })), excluded }
   const server = createServer((request, response) => {
     response.setHeader('content-type', 'application/json')
     response.end(JSON.stringify(answers[request.url ?? ''] ?? {}))
@@ -32,26 +36,26 @@ async function controlPort(
   return `127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** Validates a config whose policies and faults match the tool `reed`. Resolves to the exit code and all lines. */
-async function validating(t: TestContext, control: string) {
+const lines = [
+  'mcpServers: { files: { command: files }, away: { command: away } }',
+  'policies:',
+  '  overrides:',
+  '    - match: { server: files, tool: reed }',
+  '      effect: read_only',
+  '    - match: { tool: reed }',
+  '      effect: read_only',
+  'chaos:',
+  '  faults:',
+  '    - { name: typo, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: reed } }',
+  '    - { name: fits, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: re* } }',
+]
+
+/** Validates a config, by default one whose policies and faults match the tool `reed`. Resolves to the exit code and all lines. */
+async function validating(t: TestContext, control: string, config = lines) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const file = join(folder, 'breakwater.yaml')
-  const lines = [
-    `gateway: { environment: test, control: '${control}' }`,
-    'mcpServers: { files: { command: files }, away: { command: away } }',
-    'policies:',
-    '  overrides:',
-    '    - match: { server: files, tool: reed }',
-    '      effect: read_only',
-    '    - match: { tool: reed }',
-    '      effect: read_only',
-    'chaos:',
-    '  faults:',
-    '    - { name: typo, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: reed } }',
-    '    - { name: fits, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: re* } }',
-  ]
-  await writeFile(file, lines.join('\n'))
+  await writeFile(file, [`gateway: { environment: test, control: '${control}' }`, ...config].join('\n'))
   const said: string[] = []
   const hear = (line: string) => void said.push(line)
   const code = await validate([file], { stdout: hear, stderr: hear }, { BREAKWATER_TOKEN: 'a-token' })
@@ -68,6 +72,29 @@ test('where a gateway runs, matches of tools that its servers do not have are to
     /^FILE:5:\d+ +policies\.overrides\[0\]\.match\.tool.*"reed" matches no tool of files/,
   )
   assert.match(idle[1]!, /^FILE:11:\d+ +chaos\.faults\[0\]\.match\.tool.*"reed" matches no tool of files/)
+})
+
+test('which tools are offered is for the file to say, and checks and fallbacks name any tool of their server', async (t) => {
+  const control = await controlPort(t, { files: ['read'], mail: ['send'] }, ['old', 'kept'])
+  const { said } = await validating(t, control, [
+    'mcpServers:',
+    '  files: { command: files, tools: { exclude: [old] }, health: { tool: { name: old } } }',
+    '  mail: { command: mail, health: { tool: { name: gone } } }',
+    'policies:',
+    '  overrides:',
+    '    - { match: { server: files, tool: "ke*" }, retry: false }',
+    '    - { match: { server: files, tool: "ol*" }, retry: false }',
+    '    - { match: { server: mail }, degrade: { fallback: { tool: none, server: files } } }',
+    '    - { match: { server: files, tool: read }, degrade: { fallback: { tool: kept } } }',
+  ])
+  assert.deepEqual(
+    said.slice(0, -2).map((line) => line.replace(/^FILE:\d+:\d+ +/, '')),
+    [
+      'mcpServers.mail.health.tool.name  warning: "gone" is no tool of mail',
+      'policies.overrides[1].match.tool  warning: "ol*" matches no tool of files: it holds for nothing until there is one',
+      'policies.overrides[2].degrade.fallback.tool  warning: "none" is no tool of files',
+    ],
+  )
 })
 
 test('without a gateway, or where its servers are down, nothing is said of tools', async (t) => {

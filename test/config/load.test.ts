@@ -163,7 +163,10 @@ policies:
     - { match: { server: "*" }, hedge: false }
     - { match: {}, hedge: false, retry: {} }
 gateway: { environment: test }
-chaos: { faults: [{ name: f, type: rpc.error, rate: 0, ttl: 1m, match: { server: a, tool: hidden } }] }
+chaos:
+  faults:
+    - { name: f, type: rpc.error, rate: 0, ttl: 1m, match: { server: a, tool: hidden } }
+    - { name: g, type: rpc.error, rate: 1, ttl: 1m, match: { server: off } }
 experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: default, treatment: default } }]`,
   )
   const later = (index: number) =>
@@ -187,6 +190,7 @@ experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: de
       `policies.overrides[6]  warning: ${later(7)}`,
       'chaos.faults[0].rate  warning: a rate of 0 hits no call',
       `chaos.faults[0].match.tool  warning: ${left}`,
+      'chaos.faults[1].match.server  warning: "off" matches disabled servers only',
       `experiments[0].match.tool  warning: ${left}`,
     ],
   )

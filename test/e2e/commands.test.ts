@@ -266,6 +266,14 @@ test('status tells of servers, breakers that are not closed, armed faults and ca
   assert.match(stdout, /^fault-1 +rpc\.error +tools\/echo +1 +\S+ +1$/m)
   assert.doesNotMatch(stdout, /\u001b/)
 
+  const before = await readFile(gateway.file, 'utf8')
+  await writeFile(gateway.file, 'mcpServers: 7\n')
+  assert.equal((await gateway.post('/admin/reload')).status, 422)
+  assert.match((await run(['status', ...access])).stdout, /^the last reload was refused, .*\n\nSERVER /)
+  await writeFile(gateway.file, before)
+  assert.equal((await gateway.post('/admin/reload')).status, 200)
+  assert.match((await run(['status', ...access])).stdout, /^SERVER /)
+
   const told = await run(['logs', ...access])
   assert.equal(told.code, 0)
   assert.match(told.stdout, /info {3}tools {2}server is up$/m)

@@ -59,7 +59,7 @@ export function contradictions(
 export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): PlanFinding[] {
   const findings: PlanFinding[] = []
   if (fault.ttl > maxTtl) {
-    const message = `expected at most chaos.maxTtl (${formatDuration(maxTtl)}), found ${formatDuration(fault.ttl)}`
+    const message = `${formatDuration(fault.ttl)} is more than chaos.maxTtl (${formatDuration(maxTtl)})`
     findings.push(error(['ttl'], message))
   }
   const methods = methodsOf(registry[fault.type])
@@ -78,6 +78,15 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
         findings.push(
           error(['match', field], 'never matches: the gateway asks this by itself, and for no agent'),
         )
+  }
+  const { onCall, afterCalls = 0, everyNth = 1, window } = fault.when ?? {}
+  if (onCall !== undefined && (onCall <= afterCalls || onCall % everyNth !== 0)) {
+    const other = onCall <= afterCalls ? `afterCalls ${afterCalls}` : `everyNth ${everyNth}`
+    findings.push(error(['when', 'onCall'], `never holds: call ${onCall} is none of those of ${other}`))
+  }
+  if (window !== undefined && window.from >= fault.ttl) {
+    const message = `never holds: the fault ends before, after its ttl of ${formatDuration(fault.ttl)}`
+    findings.push(error(['when', 'window', 'from'], message))
   }
   if (fault.when?.burst !== undefined && fault.when.ramp !== undefined) {
     const message = 'not together with when.burst, whose bursts are as frequent as `rate` says all the time'

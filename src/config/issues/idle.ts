@@ -8,8 +8,18 @@ import type { ConfigFinding } from './issues.ts'
 
 // Parts of a config that are allowed, and do nothing.
 
-/** The names of the tools of servers, as far as these are known. */
+/** The names of the tools of servers, as far as these are known, whether a config offers them or not. */
 export type KnownTools = ReadonlyMap<string, readonly string[]>
+
+/** Those that the config offers to agents. */
+export function offeredTools({ mcpServers }: Config, known: KnownTools): KnownTools {
+  return new Map(
+    [...known].map(([server, tools]) => [
+      server,
+      tools.filter((tool) => isOffered(mcpServers[server]!.tools, tool)),
+    ]),
+  )
+}
 
 /** Faults that may be armed, in an environment that is not known to be for tests. */
 export function idleChaos(
@@ -37,8 +47,6 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
     const meant = names.filter(glob(server ?? '*'))
     if (server !== undefined && meant.length === 0)
       findings.push(find('server', `"${server}" matches no server`))
-    else if (server !== undefined && meant.every((name) => mcpServers[name]?.disabled === true))
-      findings.push(find('server', `"${server}" matches disabled servers only`))
     if (method !== undefined && !methods.some(glob(method))) {
       const alike = suggest(method, methods)
       if (alike !== undefined)
@@ -64,6 +72,54 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
   })
 }
 
+/** Overrides, faults and experiments that match disabled servers only. */
+export function disabledOnly(config: Config): ConfigFinding[] {
+  const { mcpServers } = config
+  return matchesOf(config).flatMap(([path, match]): ConfigFinding[] => {
+    const { server } = match ?? {}
+    if (server === undefined) return []
+    const meant = Object.entries(mcpServers).filter(([name]) => glob(server)(name))
+    if (meant.length === 0 || meant.some(([, { disabled }]) => !disabled)) return []
+    const message = `"${server}" matches disabled servers only`
+    return [{ path: [...path, 'match', 'server'], at: 'value', message }]
+  })
+}
+
+/** What overrides, faults and experiments match, and where. */
+function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigPath, Match | undefined])[] {
+  return [
+    ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),
+    ...chaos.faults.map(({ match }, at) => [['chaos', 'faults', at], match] as const),
+    ...experiments.map(({ match }, at) => [['experiments', at], match] as const),
+  ]
+}
+
+/** Tools of health checks and fallbacks that servers do not have, as far as their tools are known. */
+export function absentTools({ mcpServers, policies }: Config, known: KnownTools): ConfigFinding[] {
+  const absent = (servers: readonly string[], tool: string, path: ConfigPath): ConfigFinding[] => {
+    if (servers.length === 0 || servers.some((name) => known.get(name)?.includes(tool) !== false)) return []
+    return [{ path, at: 'value', message: `"${tool}" is no tool of ${servers.join(', ')}` }]
+  }
+  const names = Object.keys(mcpServers)
+  const checks = Object.entries(mcpServers).flatMap(([name, { health }]) =>
+    health && health.tool
+      ? absent([name], health.tool.name, ['mcpServers', name, 'health', 'tool', 'name'])
+      : [],
+  )
+  const places = [
+    { path: ['policies', 'defaults'], match: undefined, degrade: policies.defaults.degrade },
+    ...policies.overrides.map((override, at) => ({ path: ['policies', 'overrides', at], ...override })),
+  ]
+  const fallbacks = places.flatMap(({ path, match, degrade }) => {
+    const fallback = degrade && degrade.fallback
+    if (!fallback) return []
+    const servers =
+      fallback.server === undefined ? names.filter(glob(match?.server ?? '*')) : [fallback.server]
+    return absent(servers, fallback.tool, [...path, 'degrade', 'fallback', 'tool'])
+  })
+  return [...checks, ...fallbacks]
+}
+
 /** Whether one match certainly holds wherever another one does. */
 function covers(one: Match, other: Match): boolean {
   return (['server', 'tool', 'method'] as const).every((key) => {
@@ -78,16 +134,12 @@ function covers(one: Match, other: Match): boolean {
 }
 
 /** Tools that overrides, faults, experiments and health checks name and that no agent is offered under that name. */
-export function idleTools(
-  { mcpServers, policies, chaos, experiments, gateway: { separator } }: Config,
-  known: KnownTools,
-): ConfigFinding[] {
-  const matches: readonly (readonly [ConfigPath, Match | undefined])[] = [
-    ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),
-    ...chaos.faults.map(({ match }, at) => [['chaos', 'faults', at], match] as const),
-    ...experiments.map(({ match }, at) => [['experiments', at], match] as const),
-  ]
-  const matched = matches.flatMap(([path, match]): ConfigFinding[] => {
+export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
+  const {
+    mcpServers,
+    gateway: { separator },
+  } = config
+  const matched = matchesOf(config).flatMap(([path, match]): ConfigFinding[] => {
     const { server = '*', tool } = match ?? {}
     const meant = Object.entries(mcpServers).filter(([name]) => glob(server)(name))
     if (tool === undefined || meant.length === 0) return []

@@ -12,7 +12,16 @@ import { formatDuration } from '../../units/duration.ts'
 import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
 import type { Config } from '../schema/schema.ts'
-import { idleChaos, idleOverrides, idleServers, idleTools, type KnownTools } from './idle.ts'
+import {
+  absentTools,
+  disabledOnly,
+  idleChaos,
+  idleOverrides,
+  idleServers,
+  idleTools,
+  type KnownTools,
+  offeredTools,
+} from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
 /** What no schema of one key can see; each finding makes the config unusable. */
@@ -290,14 +299,17 @@ export function warningsOf(
     variables = {},
   }: { tools?: KnownTools | undefined; variables?: Locks['variables'] } = {},
 ): ConfigFinding[] {
+  const offered = offeredTools(config, tools)
   return [
     ...noServers(config),
     ...leftOut(config),
     ...renamed(config),
     ...bareVariables(config),
-    ...idleOverrides(config, tools),
+    ...idleOverrides(config, offered),
     ...idleServers(config),
     ...idleTools(config, tools),
+    ...absentTools(config, tools),
+    ...disabledOnly(config),
     ...idleChaos(config, variables),
     ...faultFindings(config, 'warning', tools),
   ]

@@ -121,8 +121,22 @@ test('a name stands for one fault only', () => {
 
 test('a ttl is at most the longest that the plan allows', () => {
   assert.deepEqual(issues([fault('a', 'test.hold', { ttl: '16m' })], { maxTtl: '15m' }), [
-    'faults.0.ttl: expected at most chaos.maxTtl (15m), found 16m',
+    'faults.0.ttl: 16m is more than chaos.maxTtl (15m)',
   ])
+})
+
+test('what can never hold is refused: a window behind the end of its fault, a call that its conditions leave out', () => {
+  const found = (when: Record<string, unknown>) => issues([fault('a', 'test.hold', { ttl: '1m', when })])
+  assert.deepEqual(found({ window: { from: '1m' } }), [
+    'faults.0.when.window.from: never holds: the fault ends before, after its ttl of 1m',
+  ])
+  assert.deepEqual(found({ onCall: 10, afterCalls: 10 }), [
+    'faults.0.when.onCall: never holds: call 10 is none of those of afterCalls 10',
+  ])
+  assert.deepEqual(found({ onCall: 10, everyNth: 3 }), [
+    'faults.0.when.onCall: never holds: call 10 is none of those of everyNth 3',
+  ])
+  assert.deepEqual(found({ onCall: 9, everyNth: 3, afterCalls: 8, window: { from: '59s' } }), [])
 })
 
 test('a window ends after it begins, and a burst leaves room for its pauses', () => {
