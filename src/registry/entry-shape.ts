@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Effect } from '../mesh/policy.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import {
   type JsonPath,
@@ -155,4 +156,15 @@ function at(value: unknown, path: JsonPath): unknown {
     found =
       isObject(found) || Array.isArray(found) ? (found as Record<string | number, unknown>)[step] : undefined
   return found
+}
+
+/**
+ * What a tool does by its annotations, the hints of the protocol. Without any of them it may do anything, and so may one that says to read only
+ * and to destroy.
+ */
+export function annotatedEffect(annotations: unknown): Effect {
+  if (!isObject(annotations)) return 'unknown'
+  if (annotations.readOnlyHint === true) return annotations.destructiveHint === true ? 'unknown' : 'read_only'
+  if (annotations.idempotentHint === true) return 'idempotent'
+  return annotations.readOnlyHint === false ? 'write' : 'unknown'
 }

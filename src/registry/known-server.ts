@@ -5,8 +5,8 @@ import type { GatewayError } from '../mesh/errors.ts'
 import { glob, type Glob } from '../mesh/match.ts'
 import type { Effect, ToolDefinition } from '../mesh/policy.ts'
 import { during } from '../mesh/work.ts'
-import { isObject } from '../protocol/jsonrpc.ts'
 import type { Era } from '../protocol/modern.ts'
+import { annotatedEffect } from './entry-shape.ts'
 import { type Catalog, changedKinds, emptyCatalog, type CatalogEntry } from './catalog.ts'
 import { failureReasonOf } from './health/probe.ts'
 import { type ListKind, listKinds } from './kinds.ts'
@@ -365,12 +365,4 @@ class Known implements KnownTool {
     const { inputSchema, outputSchema } = this.#entry.value
     return (this.#schemas = { inputSchema, outputSchema })
   }
-}
-
-/** The protocol's hints; without any of them a tool may do anything, and so may one that says to read only and to destroy. */
-function annotatedEffect(annotations: unknown): Effect {
-  if (!isObject(annotations)) return 'unknown'
-  if (annotations.readOnlyHint === true) return annotations.destructiveHint === true ? 'unknown' : 'read_only'
-  if (annotations.idempotentHint === true) return 'idempotent'
-  return annotations.readOnlyHint === false ? 'write' : 'unknown'
 }

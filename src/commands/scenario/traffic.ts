@@ -11,6 +11,7 @@ import {
   PROTOCOL_VERSION_KEY,
 } from '../../protocol/modern.ts'
 import { INTENT_KEY } from '../../protocol/task.ts'
+import { annotatedEffect } from '../../registry/entry-shape.ts'
 import { bodyText } from '../body-text.ts'
 import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
 
@@ -451,8 +452,7 @@ async function targetsAt(
 
 type Entry = Readonly<Record<string, unknown>>
 
-const onlyReads = ({ annotations }: Entry): boolean =>
-  isObject(annotations) && annotations.readOnlyHint === true && annotations.destructiveHint !== true
+const onlyReads = ({ annotations }: Entry): boolean => annotatedEffect(annotations) === 'read_only'
 
 function named(pattern: string): (entry: Entry) => boolean {
   const isOne = glob(pattern)
