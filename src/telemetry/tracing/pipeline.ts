@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { Agent as HttpAgent } from 'node:http'
 import { type AgentOptions, Agent as HttpsAgent } from 'node:https'
+import { setImmediate } from 'node:timers/promises'
 import { type ContextManager, diag, DiagLogLevel, ROOT_CONTEXT, trace } from '@opentelemetry/api'
 import { core, NodeSDK, type NodeSDKConfiguration, resources, tracing } from '@opentelemetry/sdk-node'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -73,8 +74,10 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     take: (span) => bounded.onEnd(span),
     async close(limitMs) {
       const limit = new Promise<void>((resolve) => clock.after(limitMs, resolve))
-      // What goes wrong is counted where it does.
-      await Promise.race([sdk.shutdown().catch(() => undefined), limit])
+      // The SDK does not wait for a batch that itself waits for the host's id. What goes wrong is counted where it does.
+      const complete = Promise.resolve(resource.waitForAsyncAttributes?.()).then(() => setImmediate())
+      const sent = complete.then(() => sdk.shutdown()).catch(() => undefined)
+      await Promise.race([sent, limit])
       ledger.close(bounded.waiting)
       exporter.disconnect()
     },

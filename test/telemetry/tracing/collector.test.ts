@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { pbkdf2 } from 'node:crypto'
+import { promisify } from 'node:util'
 import { afterEach, beforeEach, test } from 'node:test'
 import { recordedLog } from '../../support/log.ts'
 import { until } from '../../support/until.ts'
@@ -159,6 +161,21 @@ test('the end sends what waits', async (t) => {
   assert.equal(sum(mesh.exported), 600)
 })
 
+test('the end sends a batch that still waits for the name of its host, which the SDK reads meanwhile', async (t) => {
+  process.env[DELAY] = '0'
+  // Its modules have been read by then.
+  await tracedMesh(t)
+  // What reads files waits for one of four threads.
+  const threads = Array.from({ length: 4 }, () => promisify(pbkdf2)('x', 'y', 1_000_000, 64, 'sha512'))
+  const mesh = await tracedMesh(t)
+  await sendAll(mesh, 1)
+  // The SDK takes the batch when its timer is due.
+  await new Promise((resolve) => setTimeout(resolve, 20))
+  await mesh.tracing.close()
+  await Promise.all(threads)
+  assert.deepEqual([sum(mesh.exported), mesh.dropped], [2, []])
+})
+
 test('the end waits for a collector that hangs no longer than three seconds, and counts each span once', async (t) => {
   const { log, lines } = recordedLog()
   const mesh = await tracedMesh(t, { log })
@@ -167,7 +184,7 @@ test('the end waits for a collector that hangs no longer than three seconds, and
   let closed = false
   const closing = mesh.tracing.close().then(() => (closed = true))
   await mesh.clock.advance(2_999)
-  assert.equal(closed, false)
+  assert.deepEqual({ closed, dropped: mesh.dropped }, { closed: false, dropped: [] })
   await mesh.clock.advance(1)
   await closing
   assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
