@@ -66,6 +66,9 @@ const TIMES_FREE = 4
 /** From this part of a limit on agents are told apart: bodies of usual calls are complete at once, and few are unfinished. */
 const TOLD_APART_FROM = 1 / 8
 
+/** Where a limit is met, bodies that come slower go first, in bytes a second. */
+const SLOW = 4_096
+
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
@@ -101,23 +104,29 @@ export function refuseBody(
   text = refusal.text,
 ): void {
   const request = response.req
-  if (!request.complete) discard(request, clock)
   const length = Buffer.byteLength(text)
   const head = {
     ...refusal.headers,
     'content-type': 'application/json; charset=utf-8',
     'content-length': length,
   }
-  response.writeHead(refusal.statusCode, head).end(text)
+  response.writeHead(refusal.statusCode, head)
+  if (request.complete) return void response.end(text)
+  // Its length tells the client where it ends. At its end Node would close a connection that is not kept alive, whatever still comes.
+  response.write(text)
+  discard(request, clock, () => response.end())
 }
 
-/** Has what is left of a body come, for a while, and unless it comes in chunks that are dear. */
-function discard(request: IncomingMessage, clock: Clock): void {
+/** Has what is left of a body come, for a while, and unless it comes in chunks that are dear. `complete` is called when it has come. */
+function discard(request: IncomingMessage, clock: Clock, complete: () => void): void {
   let [chunks, bytes] = [0, 0]
   const end = () => void request.socket.destroy()
   const cancel = clock.after(LINGER_MS, end)
   request
-    .once('end', cancel)
+    .once('end', () => {
+      cancel()
+      complete()
+    })
     .once('close', cancel)
     .on('data', (chunk: Buffer) => {
       bytes += chunk.length
@@ -241,7 +250,7 @@ export class Bodies {
     if (share !== undefined) share.bytes += bytes
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
-    body.hasMoved = true
+    body.moved += bytes
     // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
     if (share === undefined) this.#share(body)
@@ -266,14 +275,14 @@ export class Bodies {
 
   /**
    * Refuses unfinished bodies until `body` fits, or `body` itself: of the agent that has the most at the address, or of the address that
-   * has the most. So nobody loses a body to somebody with more.
+   * has the most. So nobody loses one that goes on to somebody with more.
    */
   #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
     const { sender, share } = body
     if (share !== undefined)
       while (body.isOpen && isBeyond(perAddress, sender[measure], share[measure]))
         this.#refuse(
-          this.#oldestOf(sender, body, measure),
+          this.#refusable(sender, body, measure),
           'per_address',
           measure,
           sender[measure],
@@ -283,21 +292,26 @@ export class Bodies {
       const all = measure === 'count' ? this.#count : this.#bytes
       if (!body.isOpen || !isBeyond(total, all, sender[measure])) return
       const largest = largestOf(this.#senders.values(), sender, measure) ?? sender
-      this.#refuse(this.#oldestOf(largest, body, measure), 'total', measure, all, total)
+      this.#refuse(this.#refusable(largest, body, measure), 'total', measure, all, total)
     }
   }
 
   /**
-   * Returns the unfinished body that is refused at an address: the oldest of the agent that has the most, for bodies of usual calls are
-   * complete at once. Where bytes are too many, the oldest that is large. `body` itself where there is none, or none of its agent that is larger.
+   * Returns the unfinished body that is refused at an address. The oldest that hardly moves goes first, whoever sends it: many agents with little
+   * each keep no other out by it. Else it is the oldest of the agent that has the most, and where bytes are too many, the oldest that is
+   * large; `body` itself where that agent has none that is larger.
    */
-  #oldestOf(sender: Sender, body: Body, measure: Measure): Body {
+  #refusable(sender: Sender, body: Body, measure: Measure): Body {
     const own = body.sender === sender ? body.share : undefined
     const share = largestOf(sender.shares.values(), own, measure)
     const least = measure === 'count' ? -1 : share === own ? body.bytes : this.#smallest
-    for (let other = this.#oldest; other !== undefined; other = other.newer)
-      if (share !== undefined && other.share === share && other.bytes > least) return other
-    return body
+    let found: Body | undefined
+    for (let other = this.#oldest; other !== undefined; other = other.newer) {
+      if (other.sender !== sender) continue
+      if (other.isSlow && (measure === 'count' || other.bytes > this.#smallest)) return other
+      if (share !== undefined && other.share === share && other.bytes > least) found ??= other
+    }
+    return found ?? body
   }
 
   /** A complete body counts until its request is over: then the function is called that this returns, exactly once. */
@@ -443,11 +457,15 @@ class Body {
   newer: Body | undefined
   /** How many chunks have come. */
   chunks = 0
-  /** Whether any of it came since it was looked at last. */
-  hasMoved = true
-  /** From the first look on, so that nobody is cut off too early. */
+  /** How much of it came since it was looked at last, in bytes; at first as if some had come, so that nobody is cut off too early. */
+  moved = 1
+  /** Whether too little of it came between the last two looks. */
+  isSlow = false
+  /** From the first look on, for the same reason. */
   #ageMs: Millis = -LOOK_MS
   #stalledMs: Millis = 0
+  /** Whether nothing is read of it for the sake of others. */
+  #awaitsTurn = false
   /** How much was read since the last break, in bytes. */
   #sinceBreak = 0
   readonly #bodies: Bodies
@@ -475,9 +493,10 @@ class Body {
 
   /** So much time has passed. Why it has taken too long, in words; undefined when it has not. */
   age(passed: Millis, stalled: Millis, whole: Millis): string | undefined {
+    this.isSlow = this.#ageMs >= 0 && !this.#awaitsTurn && this.moved < (SLOW * passed) / 1_000
     this.#ageMs += passed
-    this.#stalledMs = this.hasMoved ? 0 : this.#stalledMs + passed
-    this.hasMoved = false
+    this.#stalledMs = this.moved > 0 ? 0 : this.#stalledMs + passed
+    this.moved = 0
     if (this.#stalledMs >= stalled) return `nothing of the body came for ${formatDuration(stalled)}`
     return this.#ageMs >= whole ? `the body took longer than ${formatDuration(whole)}` : undefined
   }
@@ -510,13 +529,18 @@ class Body {
     if (this.#sinceBreak < BYTES_PER_TURN) return
     this.#sinceBreak = 0
     this.#payload.pause()
-    void ownTurn(this.sender.address).then(() => this.#payload.resume())
+    this.#awaitsTurn = true
+    void ownTurn(this.sender.address).then(() => {
+      this.#awaitsTurn = false
+      this.#payload.resume()
+    })
   }
 
   readonly #onEnd = (): void => {
     // A large one becomes text in a turn of its own, until which it counts as one that is on its way.
-    if (this.bytes < LARGE_TEXT) this.#complete()
-    else void ownTurn(this.sender.address).then(() => during('request', () => this.#complete()))
+    if (this.bytes < LARGE_TEXT) return this.#complete()
+    this.#awaitsTurn = true
+    void ownTurn(this.sender.address).then(() => during('request', () => this.#complete()))
   }
 
   #complete(): void {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { request } from 'node:http'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
@@ -373,6 +374,19 @@ test('more bodies than may be on their way get HTTP 503 and when to try again, a
   assert.match(slow.text, /"result":\{\}/)
   for (const socket of [slow, ...sockets]) socket.close()
   await until('none is on its way', async () => (await gateway.metric('breakwater_request_bodies ')) === 0)
+})
+
+test('a client that sends a body which is refused reads why, also over a connection that it wants closed', async () => {
+  const large = Buffer.alloc(6 * MIB, ' ')
+  const refusal = () =>
+    new Promise<number | undefined>((resolve, reject) => {
+      const headers = { ...version, 'content-type': 'application/json', connection: 'close' }
+      const posted = request(gateway.mcp(), { method: 'POST', headers, agent: false }, (response) => {
+        response.resume().once('end', () => resolve(response.statusCode))
+      })
+      posted.once('error', reject).end(large)
+    })
+  for (let n = 0; n < 20; n++) assert.equal(await refusal(), 413)
 })
 
 test('a body that is no UTF-8 is refused: what it says would depend on who reads it', async () => {

@@ -191,6 +191,21 @@ test('an agent ends no body of another one with less at its address, and leaves 
   await until('the next one is complete', () => next.text?.length === 100)
 })
 
+test('where a limit is met, what hardly moves goes first: many agents with little each keep no other out', async () => {
+  const { clock, bodies, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 12 })
+  const each = (n: number) => ({ 'mcp-session-id': `attacker ${n}` })
+  const idle = await Promise.all(
+    Array.from({ length: 12 }, (_, n) => fill(bodies, begin('10.0.0.1', each(n)), 40)),
+  )
+  await clock.advance(2_000)
+  const upload = begin('10.0.0.1', other)
+  assert.deepEqual([upload.error, idle[0]?.error?.statusCode], [undefined, 503])
+  await fill(bodies, upload, 99)
+  upload.payload.end('x')
+  await until('the upload is complete', () => upload.text?.length === 100)
+  assert.equal(idle.filter(({ error }) => error === undefined).length, 9)
+})
+
 test('bodies that are held for slow calls of one agent leave room to another at its address', async () => {
   const { bodies, begin } = setUp({ perAddress: 16 * 16_384, total: 32 * 16_384 })
   const letGo = Array.from({ length: 14 }, () => bodies.hold('10.0.0.1', session, 16_384))
