@@ -63,7 +63,7 @@ async function knownTools(
   const base = `http://${gateway.control}`
   const hurry = new Cancellation()
   hurry.abort('it may hang')
-  const control = controlAt({ base, token: undefined, env, hurry })
+  const control = controlAt({ base, token: gateway.controlToken, env, hurry })
   const listed = await control({ method: 'GET', path: '/admin/servers' })
   if (!listed.ok || !Array.isArray(listed.value)) return undefined
   const tools = new Map<string, readonly string[]>()

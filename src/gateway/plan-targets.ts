@@ -7,7 +7,8 @@ export const serverTargets = (servers: GatewayGeneration['servers']): PlanTarget
   [...servers.values()].map((server) => ({
     name: server.name,
     protected: server.protected,
-    tools: server.entries('tools').map(({ key }) => key),
+    // The gateway itself calls the tool of a health check, whether agents see it or not.
+    tools: [...server.entries('tools').map(({ key }) => key), ...server.excluded],
     kind: {
       transport: server.transportAt(),
       era: server.onlyEra,

@@ -196,6 +196,39 @@ experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: de
   )
 })
 
+test('what a server says for itself, disabled servers, and limits that no arm meets make no config wrong', async (t) => {
+  const { warnings } = await loadGood(
+    t,
+    `mcpServers:
+  slow: {url: 'http://127.0.0.1:39001/mcp', timeout: 120s}
+  a1: { command: x }
+  b1: { command: x }
+  b-old: { command: x, disabled: true }
+policies:
+  defaults: {deadline: {total: 30s}, attemptTimeout: {timeout: 20s}, hedge: {after: 50s}}
+  overrides:
+    - {match: {tool: report_*}, attemptTimeout: {timeout: 100s}}
+    - {match: {server: b-old}, bulkhead: {concurrent: 1}}
+    - {match: {server: a1, tool: dump}, bulkhead: {concurrent: 1}}
+    - {match: {server: a1, method: 'resources/*'}, bulkhead: {concurrent: 1}}
+    - {match: {server: a1}, degrade: {fallback: {tool: x, server: b-old}}}
+  sets: { s: {} }
+experiments:
+  - { name: e2, match: { server: '?-old' }, arms: {control: default, treatment: s} }
+  - { name: e3, match: { server: 'b*' }, arms: {control: default, treatment: s} }
+  - { name: e4, match: { server: 'a1', tool: 'get_*' }, arms: {control: default, treatment: s} }`,
+  )
+  assert.deepEqual(
+    warnings.map((warning) => warning.replace(/^main\.yaml:[\d:]+ +/, '')),
+    [
+      'mcpServers.b-old  warning: is disabled, and left out',
+      'policies.overrides[1].match.server  warning: "b-old" matches disabled servers only',
+      'policies.overrides[4].degrade.fallback.server  warning: "b-old" is disabled: it answers nothing',
+      'experiments[0].match.server  warning: "?-old" matches disabled servers only',
+    ],
+  )
+})
+
 test('a tool that the gateway itself calls, or that is known by this name, is not idle', async (t) => {
   const config = `mcpServers:
   a: { command: run, tools: { exclude: [hidden] }, health: { tool: { name: hidden } } }

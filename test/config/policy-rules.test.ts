@@ -16,7 +16,7 @@ async function wrongWith(t: Parameters<typeof folder>[0], policies: string): Pro
 test('an attempt that may take longer than the call is a contradiction', async (t) => {
   const at = '  defaults: { deadline: { total: 5s }, attemptTimeout: { timeout: 6s } }'
   assert.deepEqual(await wrongWith(t, at), [
-    '3:67  policies.defaults.attemptTimeout.timeout  expected at most the deadline of 5s, which covers all attempts, found 6s',
+    '3:67  policies.defaults.attemptTimeout.timeout  expected at most 5s, the longest deadline of this config, which covers all attempts; found 6s',
   ])
   assert.equal(
     (await wrongWith(t, '  overrides: [{ match: { server: a }, attemptTimeout: { timeout: 90s } }]')).length,
@@ -45,7 +45,7 @@ test('a hedge that starts when the first try is given up is a contradiction', as
   const policies = '  defaults: { attemptTimeout: { timeout: 2s }, hedge: { after: 2s } }'
   assert.match(
     (await wrongWith(t, policies)).join(),
-    /hedge\.after {2}expected less than the attempt timeout of 2s/,
+    /hedge\.after {2}expected less than 2s, the longest attempt timeout of this config; found/,
   )
 })
 

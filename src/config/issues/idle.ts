@@ -44,9 +44,10 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
       message,
     })
     const findings: ConfigFinding[] = []
-    const meant = names.filter(glob(server ?? '*'))
-    if (server !== undefined && meant.length === 0)
+    const named = names.filter(glob(server ?? '*'))
+    if (server !== undefined && named.length === 0)
       findings.push(find('server', `"${server}" matches no server`))
+    const meant = named.filter((name) => mcpServers[name]?.disabled !== true)
     if (method !== undefined && !methods.some(glob(method))) {
       const alike = suggest(method, methods)
       if (alike !== undefined)
@@ -57,7 +58,8 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
     const known = meant.map((name) => tools.get(name) ?? [])
     if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
       const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one`
-      if (!known.flat().some(glob(tool))) findings.push(find('tool', message))
+      const leftOut = !isGlob(tool) && !meant.some((name) => isOffered(mcpServers[name]!.tools, tool))
+      if (!leftOut && !known.flat().some(glob(tool))) findings.push(find('tool', message))
     }
     const keys = Object.keys(settings)
     if (keys.length === 0) findings.push({ path, at: 'key', message: 'sets no policy' })
@@ -110,12 +112,21 @@ export function absentTools({ mcpServers, policies }: Config, known: KnownTools)
     { path: ['policies', 'defaults'], match: undefined, degrade: policies.defaults.degrade },
     ...policies.overrides.map((override, at) => ({ path: ['policies', 'overrides', at], ...override })),
   ]
-  const fallbacks = places.flatMap(({ path, match, degrade }) => {
+  const fallbacks = places.flatMap(({ path, match, degrade }): ConfigFinding[] => {
     const fallback = degrade && degrade.fallback
     if (!fallback) return []
-    const servers =
-      fallback.server === undefined ? names.filter(glob(match?.server ?? '*')) : [fallback.server]
-    return absent(servers, fallback.tool, [...path, 'degrade', 'fallback', 'tool'])
+    const { server, tool } = fallback
+    const at = [...path, 'degrade', 'fallback']
+    if (server !== undefined && mcpServers[server]?.disabled === true)
+      return [
+        { path: [...at, 'server'], at: 'value', message: `"${server}" is disabled: it answers nothing` },
+      ]
+    const servers = server === undefined ? names.filter(glob(match?.server ?? '*')) : [server]
+    if (servers.length > 0 && !servers.some((name) => isOffered(mcpServers[name]!.tools, tool))) {
+      const message = `"${tool}" answers nothing: tools.include or tools.exclude leaves the tool out`
+      return [{ path: [...at, 'tool'], at: 'value', message }]
+    }
+    return absent(servers, tool, [...at, 'tool'])
   })
   return [...checks, ...fallbacks]
 }

@@ -4,7 +4,7 @@ import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
 import { overlap, sharesAt } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
-import { glob, matcher } from '../../mesh/match.ts'
+import { glob, globsMeet, matcher } from '../../mesh/match.ts'
 import type { Policy } from '../../mesh/policy.ts'
 import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../../mesh/settings.ts'
 import { policies as registered } from '../../policies/index.ts'
@@ -103,8 +103,8 @@ function contradictions(config: Config): ConfigFinding[] {
   ]
   return [
     ...places.flatMap((place) => [
-      ...uselessTimeout(place, config.policies),
-      ...uselessHedge(place, config.policies),
+      ...uselessTimeout(place, config),
+      ...uselessHedge(place, config),
       ...unknownFallback(place, config),
     ]),
     ...overrides.flatMap((_, index) => fallbackCycle(index, config)),
@@ -122,30 +122,34 @@ function written<Name extends 'deadline' | 'attemptTimeout'>(
   return [defaults, ...overrides, ...Object.values(sets)].flatMap((settings) => settings[name] ?? [])
 }
 
+/** The timeouts that servers have of their own: as long an attempt may take there, and its call at least. */
+const ownTimeouts = ({ mcpServers }: Config) =>
+  Object.values(mcpServers).flatMap(({ timeout }) => timeout ?? [])
+
 /** A timeout that no deadline of the file leaves time for. */
-function uselessTimeout({ path, settings }: Place, policies: Policies): ConfigFinding[] {
+function uselessTimeout({ path, settings }: Place, config: Config): ConfigFinding[] {
   const { attemptTimeout } = settings
   if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
   // Progress gives the call as much time again.
-  const longest = written('deadline', policies).map((deadline) =>
+  const limits = written('deadline', config.policies).map((deadline) =>
     deadline === false || deadline.onProgress === 'extend' ? Infinity : deadline.total,
   )
-  const total = longest.length === 0 ? Infinity : Math.max(...longest)
+  const total = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(config))
   if (attemptTimeout.timeout <= total) return []
-  const message = `expected at most the deadline of ${formatDuration(total)}, which covers all attempts, found ${formatDuration(attemptTimeout.timeout)}`
+  const message = `expected at most ${formatDuration(total)}, the longest deadline of this config, which covers all attempts; found ${formatDuration(attemptTimeout.timeout)}`
   return [{ path: [...path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
 /** A hedge that comes later than each timeout of the file. */
-function uselessHedge({ path, settings }: Place, policies: Policies): ConfigFinding[] {
+function uselessHedge({ path, settings }: Place, config: Config): ConfigFinding[] {
   const { hedge } = settings
   if (!hedge || typeof hedge.after !== 'number') return []
-  const longest = written('attemptTimeout', policies).map((limit) =>
+  const limits = written('attemptTimeout', config.policies).map((limit) =>
     limit === false ? Infinity : limit.timeout,
   )
-  const timeout = longest.length === 0 ? Infinity : Math.max(...longest)
+  const timeout = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(config))
   if (hedge.after < timeout) return []
-  const message = `expected less than the attempt timeout of ${formatDuration(timeout)}, found ${formatDuration(hedge.after)}`
+  const message = `expected less than ${formatDuration(timeout)}, the longest attempt timeout of this config; found ${formatDuration(hedge.after)}`
   return [{ path: [...path, 'hedge', 'after'], at: 'value', message }]
 }
 
@@ -223,7 +227,8 @@ function experimentFindings(config: Config): ConfigFinding[] {
     const { name, arms, match, active } = experiment
     const before = experiments.slice(0, index)
     const twin = before.findIndex((other) => other.name === name)
-    const rival = active && before.find((other) => other.active && overlap(other, experiment, names))
+    const rival =
+      active && before.find((other) => other.active && overlap(other, experiment, enabled(mcpServers)))
     const isAbsent = match.server !== undefined && !names.some(glob(match.server))
     return [
       ...(twin === -1
@@ -246,6 +251,9 @@ function experimentFindings(config: Config): ConfigFinding[] {
   })
 }
 
+const enabled = (servers: Config['mcpServers']): string[] =>
+  Object.entries(servers).flatMap(([name, { disabled }]) => (disabled ? [] : [name]))
+
 /** The experiments that run at the same time as one of them. */
 function beside(experiment: Experiment, all: readonly Experiment[]): readonly Experiment[] {
   // One that is not active is started by hand, and then beside none at its servers.
@@ -258,35 +266,39 @@ export function indivisible(
   together: readonly Experiment[],
   { policies: { defaults, overrides, sets }, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>,
 ): string[] {
-  const divisions = sharesAt(experiment, together, Object.keys(mcpServers))
+  const divisions = sharesAt(experiment, together, enabled(mcpServers))
   const chosen: readonly PolicySettings[] = Object.values(experiment.arms).flatMap((set) =>
     Object.hasOwn(sets, set) ? sets[set]! : [],
   )
   const found = Object.entries<Pick<Policy<never>, 'indivisible'>>(registered).flatMap(([name, policy]) =>
     [...divisions].flatMap(([server, shares]) =>
-      [...settingsAt(server, name, defaults, overrides), ...chosen.map((set) => set[name])].flatMap(
-        (settings) =>
-          settings === undefined || settings === false
-            ? []
-            : (policy.indivisible?.(settings as never, shares) ?? []),
+      [
+        ...settingsAt({ ...experiment.match, server }, name, defaults, overrides),
+        ...chosen.map((set) => set[name]),
+      ].flatMap((settings) =>
+        settings === undefined || settings === false
+          ? []
+          : (policy.indivisible?.(settings as never, shares) ?? []),
       ),
     ),
   )
   return [...new Set(found)]
 }
 
-/** The settings of a policy that are in force for some requests of a server, the last ones first. */
+/** The settings of a policy that are in force for some tool calls of a server that match, the last ones first. */
 function settingsAt(
-  server: string,
+  { server, tool }: { readonly server: string; readonly tool?: string | undefined },
   policy: string,
   defaults: PolicySettings,
   overrides: readonly Override[],
 ): unknown[] {
   const found: unknown[] = []
   for (const override of overrides.toReversed()) {
-    if (!(policy in override) || !glob(override.match.server ?? '*')(server)) continue
+    const { match } = override
+    const isMet = glob(match.server ?? '*')(server) && glob(match.method ?? '*')('tools/call')
+    if (!(policy in override) || !isMet || !globsMeet(match.tool, tool)) continue
     found.push(override[policy])
-    if (isForAll(override.match, server)) return found
+    if (isForAll(match, server)) return found
   }
   return [...found, defaults[policy]]
 }
