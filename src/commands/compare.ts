@@ -38,6 +38,9 @@ const UNSOUND = 2
 /** Why a run is stopped: somebody interrupts it. */
 const INTERRUPTED = 'signal'
 
+/** Where a gateway takes calls unless its config says otherwise. */
+const DEFAULT_DATA = 'http://127.0.0.1:8080'
+
 const options = {
   sets: {
     kind: 'text',
@@ -88,8 +91,7 @@ const options = {
   url: {
     kind: 'url',
     value: 'URL',
-    default: 'http://127.0.0.1:8080',
-    about: "the running gateway's data port",
+    about: `with --control, that gateway's data port (default: ${DEFAULT_DATA})`,
   },
   token: {
     kind: 'text',
@@ -126,9 +128,10 @@ type Asked = Values<typeof options> & { readonly both: Sets }
 
 /** What the arguments ask for. Throws `Misuse`. */
 function asked(values: Values<typeof options>): Asked {
-  const { sets, workload, tasks, concurrency, config, control } = values
+  const { sets, workload, tasks, concurrency, config, control, url } = values
   const isDemo = config === undefined && control === undefined
   if (config !== undefined && control !== undefined) throw new Misuse('--config or --control, not both')
+  if (url !== undefined && control === undefined) throw new Misuse('--url goes with --control')
   if (!isDemo && sets === undefined) throw new Misuse('--sets A,B is missing')
   if (!isDemo && workload === undefined) throw new Misuse('--workload FILE is missing')
   if (tasks === 0) throw new Misuse('--tasks must be at least 1')
@@ -178,7 +181,7 @@ async function prepare(
   stop: Cancellation,
   env: Env,
 ): Promise<Stage> {
-  const { config, control, both: sets, tasks, url: data, token } = given
+  const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined
   const file = given.workload ?? shippedAt('orders.yaml')
   const read = await readWorkload(file)

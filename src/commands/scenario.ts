@@ -30,6 +30,7 @@ import {
 } from './scenario/result.ts'
 import { runScenario } from './scenario/run.ts'
 import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
+import { otherGateway } from './same-gateway.ts'
 import { onSignals } from './wrap/signals.ts'
 import { numbered } from '../units/numbered.ts'
 
@@ -97,7 +98,8 @@ async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number>
     return INVALID
   }
   const stop = new Cancellation()
-  const gateway = faultsAt(controlAt({ base: asked.control, token: asked.token, env, hurry: stop }))
+  const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
+  const gateway = faultsAt(control)
   // However often somebody asks: what was injected is taken away first, which takes a few seconds at most.
   const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
   // A reader that has gone is no reason either to leave faults behind.
@@ -107,6 +109,8 @@ async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number>
   const shown = asked.json ? withoutText(out) : out
   const results: Result[] = []
   try {
+    const other = asked.observesOnly ? undefined : await otherGateway(control, asked.data, stop)
+    if (other !== undefined) throw new ControlError(other)
     for (const one of read) {
       if (!one.ok) continue
       const result = await runOne(one.scenario, { ...asked, isAll }, { gateway, stop, out: shown })

@@ -228,6 +228,7 @@ describe('comparisons', { concurrency: 3 }, () => {
       [['--control', 'http://127.0.0.1:1', '--sets', 'a,b'], /--workload FILE is missing/],
       [['--config', config, '--control', 'http://127.0.0.1:1'], /--config or --control, not both/],
       [['--tasks', '0'], /--tasks must be at least 1/],
+      [['--url', 'http://127.0.0.1:1'], /--url goes with --control/],
     ] as const) {
       const { code, errors } = await said(wrong)
       assert.equal(code, 2)
@@ -279,6 +280,16 @@ describe('comparisons', { concurrency: 3 }, () => {
       short.errors,
       /"pairs" might end before 500 tasks are played: set its "minimumUnits" to 2004/,
     )
+  })
+
+  test('nothing is played at the data port of another gateway', async () => {
+    const [one, other] = await Promise.all([running([paired()]), running([paired()])])
+    const { code, errors } = await said([...one.args, '--url', other.gateway.data])
+    assert.equal(code, 1)
+    assert.match(errors, /is the data port of another gateway: nothing is called there/)
+    assert.equal(await other.server.count('read'), 0)
+    const { body } = await one.gateway.admin<{ state: string }>('/admin/experiments/pairs')
+    assert.equal(body.state, 'not_started')
   })
 
   test('Ctrl-C disarms the faults, ends the experiment, and reports the pairs that there are', async () => {
@@ -373,7 +384,10 @@ describe('comparisons', { concurrency: 3 }, () => {
     program.signal('SIGINT')
     assert.deepEqual(await program.ended, { code: 1, signal: null })
     assert.match(program.lines.join('\n'), /it was stopped before it began/)
-    assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
+    assert.equal(
+      (await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state,
+      'not_started',
+    )
   })
 
   test('a comparison that met a server which was down proves nothing, and says so', async () => {

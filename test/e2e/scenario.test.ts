@@ -145,6 +145,16 @@ describe('runs of scenarios', { concurrency: 4 }, () => {
     assert.equal(said(second), 'it was not run: the command was stopped')
   })
 
+  test('at the data port of another gateway nothing is called, and nothing is injected', async (t) => {
+    const [one, other] = await Promise.all([startCatalogue(t), startCatalogue(t)])
+    const program = run(one.control, 'upstream-503', '--data', other.data)
+    assert.equal((await program.ended).code, 2)
+    assert.match(program.lines.join('\n'), /is the data port of another gateway: nothing is called there/)
+    assert.deepEqual(await activeFaults(one.control), [])
+    assert.equal(await other.metric('breakwater_tool_calls_total'), undefined)
+    assert.equal((await other.admin<{ open: number }>('/admin/sessions')).body.open, 0)
+  })
+
   test('a gateway that goes during a run is told, in the report as well', async (t) => {
     const { control, data, program: gateway } = await startCatalogue(t)
     const file = join(await newFolder(), 'report.xml')

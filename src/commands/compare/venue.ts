@@ -20,6 +20,7 @@ import { suggest } from '../../units/suggest.ts'
 import { type Control, controlAt } from '../chaos/control.ts'
 import { startOrders } from '../demo/orders-server.ts'
 import { docsServer } from '../demo/stage.ts'
+import { otherGateway } from '../same-gateway.ts'
 import { CompareError, toolsAt } from './agents.ts'
 import { anything, ask } from './evidence.ts'
 import type { Arms } from './twins.ts'
@@ -231,18 +232,15 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
     throw new CompareError(
       `experiment "${name}" runs already: end it first (breakwater experiment stop ${name}), and give it "active: false"`,
     )
-  await ask(control, { method: 'POST', path: `${path}/start` }, anything)
+  const other = await otherGateway(control, options.data, stop)
+  if (other !== undefined) throw new CompareError(other)
   const url = `${options.data.replace(/\/+$/, '')}/mcp`
+  const tools = await knownTools(url, control, stop)
+  await ask(control, { method: 'POST', path: `${path}/start` }, anything)
   const close = async () => {
     await control({ method: 'POST', path: `${path}/stop` })
   }
-  try {
-    const tools = await knownTools(url, control, stop)
-    return { url, control, experiment: name, arms: armsFor(settings, sets)!, tools, close }
-  } catch (error) {
-    await close()
-    throw error
-  }
+  return { url, control, experiment: name, arms: armsFor(settings, sets)!, tools, close }
 }
 
 async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {

@@ -1,0 +1,64 @@
+import type { Cancellation } from '../mesh/cancel.ts'
+import { type Millis, systemClock } from '../mesh/clock.ts'
+import { implementation } from '../protocol/identity.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { LATEST_LEGACY } from '../protocol/versions.ts'
+import type { Control } from './chaos/control.ts'
+
+/** How long all requests together may take, in milliseconds. */
+const PATIENCE_MS: Millis = 10_000
+
+/**
+ * Why calls at a data port would reach another gateway than the one behind a control port, in words: a session that is opened there is
+ * not among its sessions. Undefined when it is, and where nobody can tell: then the calls themselves say what is wrong. Never rejects.
+ */
+export async function otherGateway(
+  control: Control,
+  data: string,
+  stop: Cancellation,
+): Promise<string | undefined> {
+  const url = `${data.replace(/\/+$/, '')}/mcp`
+  const patience = new AbortController()
+  const giveUp = () => patience.abort()
+  const cancel = systemClock.after(PATIENCE_MS, giveUp)
+  stop.addEventListener('abort', giveUp)
+  const { signal } = patience
+  let id: string | undefined
+  try {
+    id = await opened(url, signal).catch(() => undefined)
+    if (id === undefined) return undefined
+    const answered = await control({ method: 'GET', path: '/admin/sessions' })
+    const { open, sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
+    // Of very many sessions the gateway names the oldest.
+    if (!Array.isArray(sessions) || open !== sessions.length) return undefined
+    const shown = `${id.slice(0, 8)}…`
+    if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
+    return `${data} is the data port of another gateway: nothing is called there`
+  } finally {
+    if (id !== undefined) await left(url, id, signal).catch(ignore)
+    cancel()
+    stop.removeEventListener('abort', giveUp)
+  }
+}
+
+/** Opens a session. Resolves to its id. */
+async function opened(url: string, signal: AbortSignal): Promise<string | undefined> {
+  const params = { protocolVersion: LATEST_LEGACY, capabilities: {}, clientInfo: implementation }
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+    redirect: 'error',
+    signal,
+  })
+  await response.body?.cancel()
+  return response.ok ? (response.headers.get('mcp-session-id') ?? undefined) : undefined
+}
+
+async function left(url: string, id: string, signal: AbortSignal): Promise<void> {
+  const headers = { 'mcp-session-id': id, 'mcp-protocol-version': LATEST_LEGACY }
+  await fetch(url, { method: 'DELETE', headers, signal })
+}
+
+/** The session ends by itself. */
+function ignore(): void {}
