@@ -70,7 +70,13 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
           bulkhead: { concurrent: 4, queue: 0 },
           breaker: { consecutive: 3, open: '1s' },
         },
-        { match: { tool: 'typed' }, retry: { budget: { ratio: 0, floor: 0 } }, breaker: {} },
+        // Its server's word on it is not believed while its name is taken twice.
+        {
+          match: { tool: 'typed' },
+          effect: 'read_only',
+          retry: { budget: { ratio: 0, floor: 0 } },
+          breaker: {},
+        },
         { match: { tool: 'read' }, degrade: { static: { text: 'unknown' } } },
       ],
     },

@@ -22,6 +22,7 @@ export async function otherGateway(
   const giveUp = () => patience.abort()
   const cancel = systemClock.after(PATIENCE_MS, giveUp)
   stop.addEventListener('abort', giveUp)
+  if (stop.aborted) giveUp()
   const { signal } = patience
   let id: string | undefined
   try {
