@@ -62,8 +62,11 @@ test('a run whose hypothesis holds goes through all stages and is completed', as
     [0.25, 0.5],
   )
   for (const { share, treatment, control } of stages) {
-    const got = treatment.calls / (treatment.calls + control.calls)
-    assert.ok(Math.abs(got - share) < 0.12, `${got} of ${share}`)
+    // Each call is a task, and chance assigns tasks: how many there are depends on the machine.
+    const calls = treatment.calls + control.calls
+    const deviation = Math.sqrt((share * (1 - share)) / calls)
+    const got = treatment.calls / calls
+    assert.ok(Math.abs(got - share) < 4 * deviation, `${got} of ${share} over ${calls} calls`)
   }
   assert.ok((run.faults as { injected: number }[])[0]!.injected > 0)
   assert.ok((run.recovery as { steadyAfterMs: number }).steadyAfterMs < 5_000)
