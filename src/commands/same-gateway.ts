@@ -9,8 +9,8 @@ import type { Control } from './chaos/control.ts'
 const PATIENCE_MS: Millis = 10_000
 
 /**
- * Why calls at a data port would reach another gateway than the one behind a control port, in words: a session that is opened there is
- * not among its sessions. Undefined when it is, and where nobody can tell: then the calls themselves say what is wrong. Never rejects.
+ * Opens a session at a data port, and looks for it at a control port. Resolves to a message when the data port belongs to another gateway;
+ * undefined when both ports belong together, or when nobody can tell. Never rejects.
  */
 export async function otherGateway(
   control: Control,
@@ -30,7 +30,7 @@ export async function otherGateway(
     if (id === undefined) return undefined
     const answered = await control({ method: 'GET', path: '/admin/sessions' })
     const { open, sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
-    // Of very many sessions the gateway names the oldest.
+    // The gateway names 1,000 sessions at most, the oldest ones.
     if (!Array.isArray(sessions) || open !== sessions.length) return undefined
     const shown = `${id.slice(0, 8)}…`
     if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined

@@ -158,10 +158,7 @@ function at(value: unknown, path: JsonPath): unknown {
   return found
 }
 
-/**
- * What a tool does by its annotations, the hints of the protocol. Without any of them it may do anything, and so may one that says to read only
- * and to destroy.
- */
+/** The effect of a tool by its annotations, the protocol's hints. Without hints a tool may do anything; so may a tool with contradicting hints. */
 export function annotatedEffect(annotations: unknown): Effect {
   if (!isObject(annotations)) return 'unknown'
   if (annotations.readOnlyHint === true) return annotations.destructiveHint === true ? 'unknown' : 'read_only'

@@ -58,15 +58,15 @@ const BYTES_PER_TURN = 256 * 1024
 const HELD_FROM = 16 * 1024
 
 /**
- * An agent may have so many times as much on its way as is free: four fifths of a limit where it is alone. So what one agent holds leaves
- * room to the next. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches" (1998).
+ * An agent may have four times the free part of a limit: four fifths of the limit where it is alone. So an agent always leaves
+ * room to the next one. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches" (1998).
  */
 const TIMES_FREE = 4
 
 /** From this part of a limit on agents are told apart: bodies of usual calls are complete at once, and few are unfinished. */
 const TOLD_APART_FROM = 1 / 8
 
-/** Where a limit is met, bodies that come slower go first, in bytes a second. */
+/** Slower bodies are refused first where a limit is met, in bytes a second. */
 const SLOW = 4_096
 
 /** How often bodies that are not complete are looked at, in milliseconds. */
@@ -143,16 +143,16 @@ const areTooSmall = (chunks: number, bytes: number) => chunks > FREE_CHUNKS && b
 
 type Done = (error: BodyRefusal | null, body?: string) => void
 
-/** What bodies are counted by: their number, and their bytes. */
+/** Bodies have limits in number and in bytes. */
 type Measure = 'count' | 'bytes'
 
-/** What is on its way from one agent: of its bodies those that are large, or came while its address had many unfinished ones. */
+/** An agent's bodies on their way: its large bodies, and all bodies that began while its address had many unfinished ones. */
 interface Share {
   count: number
   bytes: number
 }
 
-/** What is on its way from one address. */
+/** An address's bodies on their way, with the shares of its agents by name. */
 interface Sender extends Share {
   readonly address: string
   readonly shares: Map<string, Share>
@@ -161,7 +161,7 @@ interface Sender extends Share {
 /** Whether `own` of `all`, a newcomer included, is more than somebody may have. */
 const isBeyond = (limit: number, all: number, own: number) => own > TIMES_FREE * (limit - all + 1)
 
-/** Returns the one with the most of those that have unfinished bodies; `own` unless another one has more. */
+/** Returns the share with the most, among shares with unfinished bodies; `own` unless another share has more. */
 function largestOf<S extends Share>(
   shares: Iterable<S>,
   own: S | undefined,
@@ -185,7 +185,7 @@ export class Bodies {
   /** Up to this size the limits in bytes refuse no body. */
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
-  /** Those that are not complete; each knows its neighbours, for one comes and goes with each request. */
+  /** Bodies that are not complete. Each body knows its neighbours, since a body comes and goes with each request. */
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
@@ -274,8 +274,8 @@ export class Bodies {
   }
 
   /**
-   * Refuses unfinished bodies until `body` fits, or `body` itself: of the agent that has the most at the address, or of the address that
-   * has the most. So nobody loses one that goes on to somebody with more.
+   * Refuses unfinished bodies until `body` fits, or `body` itself: at its address while its agent has too much, and at the address with the
+   * most while its address has too much.
    */
   #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
     const { sender, share } = body
@@ -297,9 +297,9 @@ export class Bodies {
   }
 
   /**
-   * Returns the unfinished body that is refused at an address. The oldest that hardly moves goes first, whoever sends it: many agents with little
-   * each keep no other out by it. Else it is the oldest of the agent that has the most, and where bytes are too many, the oldest that is
-   * large; `body` itself where that agent has none that is larger.
+   * Returns the unfinished body to refuse at an address: the oldest slow body of any agent, so that many agents with little each keep
+   * no other out; else the oldest body of the agent with the most; else `body`. Where bytes are too many, small bodies are passed over, and
+   * the agent of `body` loses only a larger one.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
     const own = body.sender === sender ? body.share : undefined

@@ -11,7 +11,7 @@ import type { ConfigFinding } from './issues.ts'
 /** The names of the tools of servers, as far as these are known, whether a config offers them or not. */
 export type KnownTools = ReadonlyMap<string, readonly string[]>
 
-/** Those that the config offers to agents. */
+/** The known tools that the config offers to agents. */
 export function offeredTools({ mcpServers }: Config, known: KnownTools): KnownTools {
   return new Map(
     [...known].map(([server, tools]) => [
@@ -87,7 +87,7 @@ export function disabledOnly(config: Config): ConfigFinding[] {
   })
 }
 
-/** What overrides, faults and experiments match, and where. */
+/** The matches of overrides, faults and experiments, with their paths. */
 function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigPath, Match | undefined])[] {
   return [
     ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),

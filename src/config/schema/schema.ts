@@ -89,7 +89,7 @@ const bodies = z
   })
   .prefault({})
   .describe(
-    'Bodies of requests that are on their way. Beyond these limits they are refused: HTTP 503, or 408 for those that take too long. An agent may have up to four times as much on its way as is free at its address, and an address four times as much as is free in all: so one alone gets four fifths. Beyond, an unfinished body is refused: one of which less than 4 KiB a second comes, or else the oldest of the agent with the most, or else the newcomer. Agents at one address are told apart by their sessions, and without sessions by settled tenants in a header. Up to 16 KiB no body is refused for bytes, so that small requests pass.',
+    'Bodies of requests that are on their way. Beyond these limits the gateway refuses a body: HTTP 503, or 408 for a body that takes too long. An agent may have four times the free part of `perAddress`, and an address four times the free part of `total`: four fifths where it is alone. Beyond, the gateway refuses an unfinished body: the oldest below 4 KiB a second, or else the oldest of the agent with the most, or else the newcomer. Sessions tell agents at one address apart; without sessions, settled tenants in a header do. The limits in bytes refuse no body up to 16 KiB, so small requests pass.',
   )
 
 const replies = z
