@@ -4,6 +4,7 @@ import type { KnownTools } from '../config/issues/idle.ts'
 import { loadConfig } from '../config/load.ts'
 import { isLoopback, parseAddress } from '../config/schema/address.ts'
 import type { Config } from '../config/schema/schema.ts'
+import { redact } from '../config/secrets/redact.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { plain } from '../telemetry/colours.ts'
@@ -19,7 +20,7 @@ const usage = `breakwater validate [FILE]
 
   Checks a config and prints all that is wrong with it, with lines; FILE is the first of
   ${configNames.join(', ')} unless given. Where a gateway runs at its control port on this
-  machine, its servers say whether there are the tools that policies and faults match. Exit code 0 when it can be used, else 1.
+  machine, its servers say whether there are the tools that the config names. Exit code 0 when it can be used, else 1.
 
 ${optionLines(options)}`
 
@@ -40,36 +41,40 @@ async function check(file: string, out: Output, env: Env): Promise<number> {
   for (const issue of loaded.ok ? loaded.warnings : loaded.errors) out.stderr(formatIssue(issue))
   if (loaded.ok) {
     out.stdout(`${file} is ${(out.paint ?? plain)('good', 'valid')}: ${summary(loaded.config)}`)
-    if (known !== undefined) out.stdout(`  tools are those that the gateway at ${known.base} knows`)
+    if (known !== undefined) out.stdout(`  ${known.note}`)
   } else out.stderr(`${file} is not valid: ${count(loaded.errors.length, 'error')}`)
   return loaded.ok ? 0 : 1
 }
 
+/** The tools of servers, and where they are from, or why there are none. */
+interface Known {
+  readonly tools: KnownTools
+  readonly note: string
+}
+
 /**
- * The tools of servers of this name that are up at the gateway which runs at the control port. Undefined when nothing names tools,
- * when the port is not on this machine, or when it does not answer within two seconds.
+ * The tools of servers that the gateway at the control port runs just as the config has them. Undefined when nothing names tools,
+ * when the port is not on this machine, or when nothing listens there. Waits two seconds at most for each answer.
  */
-async function knownTools(
-  { gateway, mcpServers, policies, chaos }: Config,
-  env: Env,
-): Promise<{ readonly base: string; readonly tools: KnownTools } | undefined> {
-  const named = [
-    ...[...policies.overrides, ...chaos.faults].map(({ match }) => match?.tool),
-    ...[policies.defaults, ...policies.overrides].map(({ degrade }) => degrade && degrade.fallback),
-    ...Object.values(mcpServers).map(({ health }) => health && health.tool),
-  ]
+async function knownTools(config: Config, env: Env): Promise<Known | undefined> {
+  const { gateway, mcpServers } = config
   const address = parseAddress(gateway.control)
-  if (!named.some(Boolean) || address === undefined || !isLoopback(address.host)) return undefined
+  if (!namesTools(config) || address === undefined || !isLoopback(address.host)) return undefined
   const base = `http://${gateway.control}`
   const hurry = new Cancellation()
   hurry.abort('it may hang')
   const control = controlAt({ base, token: gateway.controlToken, env, hurry })
-  const listed = await control({ method: 'GET', path: '/admin/servers' })
-  if (!listed.ok || !Array.isArray(listed.value)) return undefined
+  const inForce = await control({ method: 'GET', path: '/admin/config' })
+  const listed = inForce.ok ? await control({ method: 'GET', path: '/admin/servers' }) : inForce
+  if (!listed.ok) {
+    if (listed.isAbsent === true) return undefined
+    return { tools: new Map(), note: `tools were not checked: ${listed.message}` }
+  }
   const tools = new Map<string, readonly string[]>()
-  for (const server of listed.value as unknown[]) {
+  const same = sameServers(config, inForce.ok ? inForce.value : undefined)
+  for (const server of Array.isArray(listed.value) ? (listed.value as unknown[]) : []) {
     const name = isObject(server) && server.state === 'up' ? server.name : undefined
-    if (typeof name !== 'string' || !Object.hasOwn(mcpServers, name)) continue
+    if (typeof name !== 'string' || !same.includes(name)) continue
     const one = await control({ method: 'GET', path: `/admin/servers/${encodeURIComponent(name)}` })
     if (!one.ok || !isObject(one.value) || !Array.isArray(one.value.tools)) continue
     const { tools: offered, excluded } = one.value
@@ -81,7 +86,35 @@ async function knownTools(
       all.filter((tool) => typeof tool === 'string'),
     )
   }
-  return tools.size === 0 ? undefined : { base, tools }
+  const unknown = Object.keys(mcpServers).filter((name) => !mcpServers[name]!.disabled && !tools.has(name))
+  const except =
+    unknown.length === 0 ? '' : `, except those of ${unknown.join(', ')}: not up, or another entry there`
+  return { tools, note: `tools were checked against the gateway at ${base}${except}` }
+}
+
+function namesTools({ mcpServers, policies, chaos, experiments }: Config): boolean {
+  const { defaults, overrides, sets } = policies
+  const named = [
+    ...[...overrides, ...chaos.faults, ...experiments].map(({ match }) => match?.tool),
+    ...[defaults, ...overrides, ...Object.values(sets)].map(({ degrade }) => degrade && degrade.fallback),
+    ...Object.values(mcpServers).flatMap(({ health, tools: { include, exclude } }) => [
+      health && health.tool,
+      ...include.filter((pattern) => pattern !== '*'),
+      ...exclude,
+    ]),
+  ]
+  return named.some(Boolean)
+}
+
+/** The servers that a gateway in force runs by the same command or at the same URLs. */
+function sameServers(config: Config, inForce: unknown): string[] {
+  const there = isObject(inForce) && isObject(inForce.config) ? inForce.config.mcpServers : undefined
+  const here = (redact(config) as Config).mcpServers
+  const place = (server: unknown) => {
+    const { type, command, args, cwd, urls } = isObject(server) ? server : {}
+    return JSON.stringify([type, command, args, cwd, urls])
+  }
+  return isObject(there) ? Object.keys(here).filter((name) => place(here[name]) === place(there[name])) : []
 }
 
 function summary({ mcpServers, policies, chaos }: Config): string {

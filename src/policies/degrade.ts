@@ -25,7 +25,9 @@ const fallback = z
       .describe('The other tool, as its server knows it. It gets the same arguments.'),
     server: z.string().min(1).optional().describe('Its server, if it is another one.'),
   })
-  .describe('Another tool that answers instead.')
+  .describe(
+    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it.',
+  )
 
 const lastKnownGood = z
   .strictObject({
@@ -161,11 +163,11 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
 /** A way to another answer: asks for it, and says why it was needed. Undefined when there is none. */
 type Fallback = (call: Call, failure: string) => Promise<Outcome | undefined>
 
-/** Most fallbacks in a row: one whose own fallback leads back to it would go on for ever. */
+/** Most fallbacks in a row. */
 const MOST_IN_A_ROW = 3
 
-/** How many fallbacks led to a call. */
-const fallbackDepth = new WeakMap<CallRecord, number>()
+/** The tools, as SERVER/TOOL, whose fallbacks led to a call: none of these tools is asked again, so that two may back each other up. */
+const failedBefore = new WeakMap<CallRecord, readonly string[]>()
 
 const nothing = Promise.resolve(undefined)
 
@@ -179,13 +181,15 @@ function toFallback(
   const name = server === scope.server ? tool : `${server}/${tool}`
   return (call, failure) => {
     const { record } = call
-    const before = fallbackDepth.get(record) ?? 0
+    const before = failedBefore.get(record) ?? []
+    const tools = [...before, `${call.server}/${call.tool}`]
+    if (tools.length > MOST_IN_A_ROW || tools.includes(`${server}/${tool}`)) return nothing
     // A call that goes on where the server had left off means nothing to another tool.
-    if (before >= MOST_IN_A_ROW || paramsOf(call.message.value).requestState !== undefined) return nothing
+    if (paramsOf(call.message.value).requestState !== undefined) return nothing
     const fallback = scope.fallbackCall(call, server, tool)
     if (fallback === undefined) return nothing
-    fallbackDepth.set(record, before + 1)
-    const ended = () => fallbackDepth.set(record, before)
+    failedBefore.set(record, tools)
+    const ended = () => failedBefore.set(record, before)
     const asked = fallback.service(server === call.server ? asAnother(fallback.call) : fallback.call)
     asked.then(ended, ended)
     return asked.then((outcome) => {

@@ -8,7 +8,8 @@ import { type TestContext, test } from 'node:test'
 import { validate } from '../../src/commands/validate.ts'
 
 /**
- * A control port of a gateway with these servers, by name; those without tools are down. `excluded`: what its config leaves out of each.
+ * A control port of a gateway with these servers, each run by the command of its name; servers without tools are down. `excluded`: the
+ * tools of each that the config leaves out.
  * Resolves to its address.
  */
 async function controlPort(
@@ -16,7 +17,9 @@ async function controlPort(
   servers: Readonly<Record<string, readonly string[]>>,
   excluded: readonly string[] = [],
 ): Promise<string> {
+  const run = Object.keys(servers).map((name) => [name, { type: 'stdio', command: name, args: [] }] as const)
   const answers: Record<string, unknown> = {
+    '/admin/config': { config: { mcpServers: Object.fromEntries(run) } },
     '/admin/servers': Object.entries(servers).map(([name, tools]) => ({
       name,
       state: tools.length > 0 ? 'up' : 'down',
@@ -97,12 +100,52 @@ test('which tools are offered is for the file to say, and checks and fallbacks n
   )
 })
 
-test('without a gateway, or where its servers are down, nothing is said of tools', async (t) => {
-  for (const control of [await controlPort(t, { files: [], away: [] }), '127.0.0.1:9']) {
-    const { code, said } = await validating(t, control)
-    assert.equal(code, 0)
-    assert.doesNotMatch(said.join('\n'), /tool/)
-  }
+test('every place that names a tool is held against the tools that servers have', async (t) => {
+  const control = await controlPort(t, { files: ['read_file'] })
+  const { said } = await validating(t, control, [
+    'mcpServers:',
+    '  files: { command: files, tools: { include: ["re*", raed_file], exclude: ["old*"] } }',
+    'policies:',
+    '  sets: { b: { degrade: { fallback: { tool: rest, server: files } } } }',
+    'experiments:',
+    '  - { name: e, match: { tool: reed_file }, arms: { a: default, b: b } }',
+  ])
+  assert.deepEqual(
+    said.slice(0, -2).map((line) => line.replace(/^FILE:\d+:\d+ +/, '')),
+    [
+      'mcpServers.files.tools.include[1]  warning: "raed_file" is no tool of files; did you mean read_file?',
+      'mcpServers.files.tools.exclude[0]  warning: "old*" matches no tool of files',
+      'policies.sets.b.degrade.fallback.tool  warning: "rest" is no tool of files',
+      'experiments[0].match.tool  warning: "reed_file" is no tool of files; did you mean read_file?',
+    ],
+  )
+})
+
+test('tools of another entry than the one that runs are not judged', async (t) => {
+  const control = await controlPort(t, { files: ['read'] })
+  const { code, said } = await validating(t, control, [
+    'mcpServers: { files: { command: newer, health: { tool: { name: stat } } } }',
+  ])
+  assert.equal(code, 0)
+  assert.equal(
+    said.at(-1),
+    `  tools were checked against the gateway at http://${control}, except those of files: not up, or another entry there`,
+  )
+  assert.equal(said.length, 2, said.join('\n'))
+})
+
+test('a port that answers and is no control port is told; one where nothing listens is not', async (t) => {
+  const other = createServer((_, response) => response.writeHead(418).end())
+  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+  const control = `127.0.0.1:${(other.address() as AddressInfo).port}`
+  const { code, said } = await validating(t, control)
+  assert.equal(code, 0)
+  const why = 'does not answer as the control port of a gateway does (status 418)'
+  assert.equal(said.at(-1), `  tools were not checked: http://${control} ${why}`)
+  other.closeAllConnections()
+  await new Promise((resolve) => other.close(resolve))
+  const { said: alone } = await validating(t, control)
+  assert.doesNotMatch(alone.join('\n'), /tool/)
 })
 
 test('a mistake that the parser finds for each map that lacks its end is told once', async (t) => {

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
-import { writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { validate } from '../../src/commands/validate.ts'
 import { FlakyServer } from './support/flaky.ts'
 import { cleanUp, configText, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
 import { until } from '../support/until.ts'
@@ -110,4 +113,24 @@ test('an override whose tool nobody has is a warning in the log, once it is know
   await until('the warning', () => gateway.log.some(({ msg }) => msg === '"raed" matches no tool'))
   const warning = gateway.log.find(({ msg }) => msg === '"raed" matches no tool')
   assert.deepEqual([warning?.path, warning?.servers], ['policies.overrides[0].match.tool', ['flaky']])
+})
+
+test('validate holds a file against the servers that the gateway runs as the file has them', async () => {
+  const text = JSON.stringify({
+    gateway: { control: new URL(gateway.control).host },
+    mcpServers: { flaky: { url: server.url }, moved: { url: `${server.url}?moved` } },
+    policies: {
+      overrides: [{ match: { tool: 'raed', server: 'flaky' }, attemptTimeout: { timeout: 1_000 } }],
+    },
+  })
+  const file = join(await mkdtemp(join(tmpdir(), 'breakwater-')), 'gw.json')
+  await writeFile(file, text)
+  const said: string[] = []
+  const hear = (line: string) => void said.push(line)
+  await gateway.waitFor('up', 'flaky')
+  assert.equal(await validate([file], { stdout: hear, stderr: hear }, {}), 0)
+  const [warning = '', , note = ''] = said
+  assert.match(warning, /overrides\[0\]\.match\.tool.*"raed" matches no tool of flaky/)
+  assert.match(note, /^ {2}tools were checked against .*, except those of moved:/)
+  await rm(dirname(file), { recursive: true })
 })

@@ -18,7 +18,13 @@ export interface Request {
 
 /** What the gateway answered, or in words why it did not do it. */
 export type Answered =
-  { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly message: string }
+  | { readonly ok: true; readonly value: unknown }
+  | {
+      readonly ok: false
+      readonly message: string
+      /** Whether nothing listens there. */
+      readonly isAbsent?: boolean
+    }
 
 /** Asks a running gateway over its control port. Never rejects. */
 export type Control = (request: Request) => Promise<Answered>
@@ -93,9 +99,9 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
         isHung ||= hurry?.aborted === true
         return failed(`${base} did not answer within ${formatDuration(patience.ms)}`)
       }
-      return failed(
-        error instanceof BodyError ? `${base} ${error.message}` : unreachable(base, error as Error),
-      )
+      return error instanceof BodyError
+        ? failed(`${base} ${error.message}`)
+        : unreachable(base, error as Error)
     } finally {
       patience.end()
     }
@@ -153,11 +159,11 @@ async function accessTo(base: string, given: string | undefined, env: Env): Prom
 
 const failed = (message: string): Answered => ({ ok: false, message })
 
-function unreachable(base: string, { message, cause }: Error): string {
+function unreachable(base: string, { message, cause }: Error): Answered {
   const code = isObject(cause) ? String(cause.code ?? cause.message) : message
-  if (code === 'ECONNREFUSED')
-    return `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
-  return `${base} cannot be reached: ${code}`
+  if (code !== 'ECONNREFUSED') return failed(`${base} cannot be reached: ${code}`)
+  const absent = `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
+  return { ok: false, message: absent, isAbsent: true }
 }
 
 function understood(access: Access, status: number, value: unknown): Answered {

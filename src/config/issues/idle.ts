@@ -96,11 +96,19 @@ function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigP
   ]
 }
 
-/** Tools of health checks and fallbacks that servers do not have, as far as their tools are known. */
-export function absentTools({ mcpServers, policies }: Config, known: KnownTools): ConfigFinding[] {
+/** Tools of `tools.include` and `tools.exclude`, health checks, experiments and fallbacks that servers do not have, as far as their tools are known. */
+export function absentTools(
+  { mcpServers, policies, experiments }: Config,
+  known: KnownTools,
+): ConfigFinding[] {
   const absent = (servers: readonly string[], tool: string, path: ConfigPath): ConfigFinding[] => {
-    if (servers.length === 0 || servers.some((name) => known.get(name)?.includes(tool) !== false)) return []
-    return [{ path, at: 'value', message: `"${tool}" is no tool of ${servers.join(', ')}` }]
+    const listed = servers.map((name) => known.get(name) ?? [])
+    if (servers.length === 0 || listed.some((tools) => tools.length === 0 || tools.some(glob(tool))))
+      return []
+    const alike = suggest(tool, listed.flat())
+    const hint = alike === undefined ? '' : `; did you mean ${alike}?`
+    const of = servers.join(', ')
+    return [{ path, at: 'value', message: `${matches(tool)} no tool of ${of}${hint}` }]
   }
   const names = Object.keys(mcpServers)
   const checks = Object.entries(mcpServers).flatMap(([name, { health }]) =>
@@ -108,8 +116,29 @@ export function absentTools({ mcpServers, policies }: Config, known: KnownTools)
       ? absent([name], health.tool.name, ['mcpServers', name, 'health', 'tool', 'name'])
       : [],
   )
+  const lists = Object.entries(mcpServers).flatMap(([name, { tools }]) =>
+    (['include', 'exclude'] as const).flatMap((list) =>
+      tools[list].flatMap((pattern, at) =>
+        pattern === '*' ? [] : absent([name], pattern, ['mcpServers', name, 'tools', list, at]),
+      ),
+    ),
+  )
+  const tried = experiments.flatMap(({ match: { server = '*', tool } }, at) =>
+    tool === undefined
+      ? []
+      : absent(
+          names.filter((name) => glob(server)(name) && isOffered(mcpServers[name]!.tools, tool)),
+          tool,
+          ['experiments', at, 'match', 'tool'],
+        ),
+  )
   const places = [
     { path: ['policies', 'defaults'], match: undefined, degrade: policies.defaults.degrade },
+    ...Object.entries(policies.sets).map(([set, { degrade }]) => ({
+      path: ['policies', 'sets', set],
+      match: undefined,
+      degrade,
+    })),
     ...policies.overrides.map((override, at) => ({ path: ['policies', 'overrides', at], ...override })),
   ]
   const fallbacks = places.flatMap(({ path, match, degrade }): ConfigFinding[] => {
@@ -121,15 +150,21 @@ export function absentTools({ mcpServers, policies }: Config, known: KnownTools)
       return [
         { path: [...at, 'server'], at: 'value', message: `"${server}" is disabled: it answers nothing` },
       ]
-    const servers = server === undefined ? names.filter(glob(match?.server ?? '*')) : [server]
+    const holders = names.filter(glob(match?.server ?? '*'))
+    const servers = server === undefined ? holders : [server]
     if (servers.length > 0 && !servers.some((name) => isOffered(mcpServers[name]!.tools, tool))) {
       const message = `"${tool}" answers nothing: tools.include or tools.exclude leaves the tool out`
       return [{ path: [...at, 'tool'], at: 'value', message }]
     }
+    if (match?.tool === tool && holders.every((name) => name === (server ?? name)))
+      return [{ path: at, at: 'key', message: `has no effect: "${tool}" falls back to itself` }]
     return absent(servers, tool, [...at, 'tool'])
   })
-  return [...checks, ...fallbacks]
+  return [...lists, ...checks, ...tried, ...fallbacks]
 }
+
+/** The beginning of a sentence about a name, or about a glob. */
+const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
 
 /** Whether one match certainly holds wherever another one does. */
 function covers(one: Match, other: Match): boolean {

@@ -4,7 +4,7 @@ import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
 import { overlap, sharesAt } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
-import { glob, globsMeet, matcher } from '../../mesh/match.ts'
+import { glob, globsMeet } from '../../mesh/match.ts'
 import type { Policy } from '../../mesh/policy.ts'
 import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../../mesh/settings.ts'
 import { policies as registered } from '../../policies/index.ts'
@@ -101,14 +101,11 @@ function contradictions(config: Config): ConfigFinding[] {
     ...overrides.map((settings, index) => ({ path: ['policies', 'overrides', index], settings })),
     ...Object.entries(sets).map(([name, settings]) => ({ path: ['policies', 'sets', name], settings })),
   ]
-  return [
-    ...places.flatMap((place) => [
-      ...uselessTimeout(place, config),
-      ...uselessHedge(place, config),
-      ...unknownFallback(place, config),
-    ]),
-    ...overrides.flatMap((_, index) => fallbackCycle(index, config)),
-  ]
+  return places.flatMap((place) => [
+    ...uselessTimeout(place, config),
+    ...uselessHedge(place, config),
+    ...unknownFallback(place, config),
+  ])
 }
 
 /** The timeout that is in force without a word about it gives way to any deadline. */
@@ -158,41 +155,6 @@ function unknownFallback({ path, settings }: Place, { mcpServers }: Config): Con
   if (server === undefined || Object.hasOwn(mcpServers, server)) return []
   const message = `there is no server "${server}"`
   return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
-}
-
-/** Follows fallbacks from what an override applies to: one that comes back would never end. */
-function fallbackCycle(index: number, { policies, mcpServers }: Config): ConfigFinding[] {
-  const { degrade, match } = policies.overrides[index] ?? {}
-  const first = degrade ? degrade.fallback : undefined
-  if (first === undefined) return []
-  const holds = matcher({ server: match?.server })
-  const starts = Object.keys(mcpServers).filter((server) => holds(server, 'tools/call', undefined))
-  const cycle = starts.map((server) => cycleFrom(first.server ?? server, first.tool, policies))
-  const found = cycle.find((way) => way !== undefined)
-  if (found === undefined) return []
-  const path = ['policies', 'overrides', index, 'degrade', 'fallback']
-  return [{ path, at: 'key', message: `comes back to itself: ${found.join(' → ')}` }]
-}
-
-function cycleFrom(server: string, tool: string, policies: Policies): readonly string[] | undefined {
-  const way: string[] = []
-  for (;;) {
-    const here = `${server}/${tool}`
-    if (way.includes(here)) return [...way, here]
-    way.push(here)
-    const next = fallbackOf(server, tool, policies)
-    if (next === undefined) return undefined
-    server = next.server ?? server
-    tool = next.tool
-  }
-}
-
-function fallbackOf(server: string, tool: string, { defaults, overrides }: Policies) {
-  const decisive = overrides.findLast(
-    ({ match, degrade }) => degrade !== undefined && matcher(match)(server, 'tools/call', tool),
-  )
-  const degrade = decisive === undefined ? defaults.degrade : decisive.degrade
-  return degrade ? degrade.fallback : undefined
 }
 
 /** Faults that hit no server, or cannot work with those that they hit. */
