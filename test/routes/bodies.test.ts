@@ -206,6 +206,18 @@ test('where a limit is met, what hardly moves goes first: many agents with littl
   assert.equal(idle.filter(({ error }) => error === undefined).length, 9)
 })
 
+test('a slow body of an agent with little is spared while another agent has far more', async () => {
+  const { clock, bodies, begin } = setUp({ perAddress: 1_600, total: 3_200, countPerAddress: 24 })
+  const upload = await fill(bodies, begin('10.0.0.1', other), 50)
+  await clock.advance(2_000)
+  for (let n = 0; n < 40; n++) await fill(bodies, begin(), 99)
+  for (let n = 0; n < 40; n++) begin()
+  assert.equal(upload.error, undefined)
+  await fill(bodies, upload, 50)
+  upload.payload.end()
+  await until('the upload is complete', () => upload.text?.length === 100)
+})
+
 test('bodies that are held for slow calls of one agent leave room to another at its address', async () => {
   const { bodies, begin } = setUp({ perAddress: 16 * 16_384, total: 32 * 16_384 })
   const letGo = Array.from({ length: 14 }, () => bodies.hold('10.0.0.1', session, 16_384))
