@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { Paint } from '../telemetry/colours.ts'
 import { duration } from '../units/duration.ts'
-import { suggest } from '../units/suggest.ts'
+import { didYouMean, suggest } from '../units/suggest.ts'
 import { DEFAULT_CONTROL } from './chaos/control.ts'
 
 /** Where a command writes, line by line. */
@@ -137,8 +137,7 @@ export function readArguments<const Given extends Options>(
 export function unknownCommand(name: string, names: readonly string[]): string {
   if (name === '') return `which command: ${names.join(', ')}?`
   if (name.startsWith('-')) return 'the command comes first, and its options behind it'
-  const meant = suggest(name, names)
-  return `unknown command "${name}"${meant === undefined ? '' : `; did you mean ${meant}?`}`
+  return `unknown command "${name}"${didYouMean(name, names)}`
 }
 
 /** The same for an option, by its name with the dashes. */

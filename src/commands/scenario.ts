@@ -231,8 +231,9 @@ async function aimAt(
   const { server, allowWrites } = asked
   const to = async (aim: Aim): Promise<AimedAt> => {
     const meant = hitBy(scenario, aim, names)
+    if (meant.length === 0) throw new TrafficError(`no server is called ${aim.server}; there ${isAre(names)}`)
     const hit = meant.filter((name) => canHit(scenario, transportOf(name, known)))
-    if (meant.length > 0 && hit.length === 0) return { skipped: unreachable(scenario, meant) }
+    if (hit.length === 0) return { skipped: unreachable(scenario, meant) }
     const others = names.filter((name) => !hit.includes(name))
     return { aim, hit, others, traffic: await trafficTo(scenario, asked, { hit, others }, stop) }
   }
@@ -254,6 +255,11 @@ async function aimAt(
 
 const transportOf = (name: string, known: readonly KnownServer[]) =>
   known.find((server) => server.name === name)?.transport
+
+const isAre = (names: readonly string[]): string =>
+  names.length === 0
+    ? 'is none'
+    : `${names.length === 1 ? 'is' : 'are'} ${names.slice(0, MAX_NAMED).join(', ')}`
 
 const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
   `it needs a server over ${transportsOf(scenario).join(' or ')}, which ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`

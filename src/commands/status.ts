@@ -8,17 +8,20 @@ import { isObject } from '../protocol/jsonrpc.ts'
 import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
 import { roundedDuration } from '../units/duration.ts'
-import { controlAccess, optionLines, type Output, runCommand } from './arguments.ts'
+import { controlAccess, Misuse, optionLines, type Output, runCommand } from './arguments.ts'
 import { awaitedLists, stateTones } from './chaos/command.ts'
 import { type Control, controlAt } from './chaos/control.ts'
 import { type Cell, table } from './chaos/table.ts'
 
 const options = {
   watch: { kind: 'flag', about: 'shows it anew until somebody ends it, with the rates meanwhile' },
-  every: { kind: 'duration', min: 500, value: 'DURATION', default: '2s', about: 'with --watch, how often' },
+  every: { kind: 'duration', min: 500, value: 'DURATION', about: 'with --watch, how often (default: 2s)' },
   ...controlAccess,
   json: { kind: 'flag', about: 'the answers as they are' },
 } as const
+
+/** How often `--watch` shows it anew, in milliseconds. */
+const EVERY_MS: Millis = 2_000
 
 const usage = `breakwater status
 
@@ -33,6 +36,7 @@ ${optionLines(options)}
 /** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
 export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    if (values.every !== undefined && !values.watch) throw new Misuse('--every goes with --watch only')
     const control = controlAt({ base: values.control, token: values.token, env })
     const show = (seen: Seen, before?: Seen) => {
       const lines = values.json
@@ -41,7 +45,7 @@ export function status(args: readonly string[], out: Output, env: Env): Promise<
       if (values.watch && out.page !== undefined) out.page(lines)
       else for (const line of lines) out.stdout(line)
     }
-    if (values.watch) return watch(control, values.every, show, out)
+    if (values.watch) return watch(control, values.every ?? EVERY_MS, show, out)
     const seen = await look(control, systemClock)
     if (typeof seen !== 'string') show(seen)
     else out.stderr(`breakwater: ${seen}`)

@@ -80,7 +80,7 @@ test('two experiments that take the same calls are refused, unless one of them d
 test('a server that there is not is refused, and one with too few slots to divide', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(await refused(t, `  - { name: a, ${arms}, match: { server: serch } }`), [
-    '4:82  experiments[0].match.server  "serch" matches no server',
+    '4:82  experiments[0].match.server  "serch" matches no server; did you mean search?',
   ])
   const few = `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, ${arms} }`
   assert.deepEqual(await errorsOf(t, few), [

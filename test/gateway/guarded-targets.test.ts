@@ -94,7 +94,7 @@ test('a fault at a tool that no target has is injected, and the answer says that
       })
     ).warnings
   assert.deepEqual(await inject('raed'), [
-    'match.tool: "raed" matches no tool of flaky: it hits nothing until there is one',
+    'match.tool: "raed" matches no tool of flaky: it hits nothing until there is one; did you mean read?',
   ])
   assert.equal(await inject('re*'), undefined)
   assert.deepEqual(await inject('write', 'flaky', false), [

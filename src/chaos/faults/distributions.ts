@@ -64,6 +64,7 @@ export const schema = z
     }),
   ])
   .describe('How long a delay is.')
+  .meta({ examples: [{ kind: 'fixed', delay: '1s' }] })
 
 export type Distribution = z.output<typeof schema>
 

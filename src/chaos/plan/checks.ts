@@ -1,4 +1,5 @@
 import { formatDuration } from '../../units/duration.ts'
+import { didYouMean } from '../../units/suggest.ts'
 import { glob, isGlob, matcher } from '../../mesh/match.ts'
 import { refusalOf, type FaultType, type ServerKind } from '../fault.ts'
 import type { FaultRegistry } from '../faults/index.ts'
@@ -145,7 +146,17 @@ export function targetFindings(
     const hit = matched.filter(({ name }) => !guarded.has(name))
     if (hit.length === 0) {
       if (matched.length > 0) return at(index, [onlyProtected(aim)])
-      return aim === undefined ? [] : at(index, [error(['match', 'server'], `"${aim}" matches no server`)])
+      return aim === undefined
+        ? []
+        : at(index, [
+            error(
+              ['match', 'server'],
+              `"${aim}" matches no server${didYouMean(
+                aim,
+                servers.map(({ name }) => name),
+              )}`,
+            ),
+          ])
     }
     const idle = at(index, [
       ...neverDrawn(fault),
@@ -179,7 +190,11 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
   if (tool === undefined || servers.some(({ tools = [] }) => tools.length === 0 || tools.some(glob(tool))))
     return []
   const names = servers.map(({ name }) => name).join(', ')
-  const message = `"${tool}" matches no tool of ${names}: it hits nothing until there is one`
+  const hint = didYouMean(
+    tool,
+    servers.flatMap(({ tools = [] }) => tools),
+  )
+  const message = `"${tool}" matches no tool of ${names}: it hits nothing until there is one${hint}`
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 

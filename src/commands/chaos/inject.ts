@@ -185,7 +185,7 @@ export const inject: Command = {
     const body = {
       target,
       config: configOf(type, values),
-      ...(duration === undefined ? {} : { durationMs: durationOf('duration', duration, { bare }) }),
+      ...(duration === undefined ? {} : { durationMs: durationOf('duration', duration, { min: 1, bare }) }),
       ...(values['allow-writes'] === true ? { allowWrites: true } : {}),
     }
     return ask(args, { method: 'POST', path: '/chaos/inject', body }, (injected: Injected) => [

@@ -157,8 +157,9 @@ export class Traffic {
     if (unlisted !== undefined) throw unlisted
     const what =
       options.tool === undefined ? 'says that it only reads (readOnlyHint)' : `is called ${options.tool}`
-    const where = hit.length === 0 ? 'there is no such server' : `no tool of ${hit.join(', ')} ${what}`
-    throw new TrafficError(`no traffic can be made: ${where}; --tool GLOB names tools that may be called`)
+    throw new TrafficError(
+      `no traffic can be made: no tool of ${hit.join(', ')} ${what}; --tool GLOB names tools that may be called`,
+    )
   }
 
   get report(): TrafficReport {

@@ -123,7 +123,10 @@ const typeNames: Readonly<Record<string, string>> = {
 export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]): string | undefined {
   switch (issue.code) {
     case 'invalid_type':
-      return numberRange(issue.expected, schemas) ?? typeNames[issue.expected] ?? issue.expected
+      return (
+        numberRange(issue.expected, schemas) ??
+        (typeNames[issue.expected] ?? issue.expected) + example(schemas)
+      )
     case 'invalid_value':
       return oneOf(issue.values.map((value) => JSON.stringify(value)))
     case 'too_small':
@@ -140,6 +143,15 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     default:
       return undefined
   }
+}
+
+/** Shows an example of a map, where the schema has one. */
+function example(schemas: readonly z.core.$ZodType[]): string {
+  const [shown] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
+  if (!isPlainMap(shown)) return ''
+  return ` such as { ${Object.entries(shown)
+    .map(([key, value]) => `${key}: ${value}`)
+    .join(', ')} }`
 }
 
 function literalsIn(schemas: readonly z.core.$ZodType[]): string[] {

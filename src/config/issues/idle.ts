@@ -1,7 +1,7 @@
 import { environmentLock, type Locks } from '../../chaos/control/guard.ts'
 import { glob, isGlob, type Match } from '../../mesh/match.ts'
 import { methods } from '../../mesh/scope.ts'
-import { suggest } from '../../units/suggest.ts'
+import { didYouMean } from '../../units/suggest.ts'
 import type { ConfigPath } from '../files/path.ts'
 import type { Config } from '../schema/schema.ts'
 import type { ConfigFinding } from './issues.ts'
@@ -46,18 +46,18 @@ export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTool
     const findings: ConfigFinding[] = []
     const named = names.filter(glob(server ?? '*'))
     if (server !== undefined && named.length === 0)
-      findings.push(find('server', `"${server}" matches no server`))
+      findings.push(find('server', `"${server}" matches no server${didYouMean(server, names)}`))
     const meant = named.filter((name) => mcpServers[name]?.disabled !== true)
     if (method !== undefined && !methods.some(glob(method))) {
-      const alike = suggest(method, methods)
-      if (alike !== undefined)
-        findings.push(find('method', `"${method}" is no method of the protocol; did you mean ${alike}?`))
+      const meant = didYouMean(method, methods)
+      if (meant !== '') findings.push(find('method', `"${method}" is no method of the protocol${meant}`))
     }
     if (tool !== undefined && method !== undefined && !glob(method)('tools/call'))
       findings.push(find('method', 'never matches: only calls of the method tools/call have a tool'))
     const known = meant.map((name) => tools.get(name) ?? [])
     if (tool !== undefined && known.length > 0 && known.every((listed) => listed.length > 0)) {
-      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one`
+      const hint = didYouMean(tool, known.flat())
+      const message = `"${tool}" matches no tool of ${meant.join(', ')}: it holds for nothing until there is one${hint}`
       const leftOut = !isGlob(tool) && !meant.some((name) => isOffered(mcpServers[name]!.tools, tool))
       if (!leftOut && !known.flat().some(glob(tool))) findings.push(find('tool', message))
     }
@@ -105,10 +105,8 @@ export function absentTools(
     const listed = servers.map((name) => known.get(name) ?? [])
     if (servers.length === 0 || listed.some((tools) => tools.length === 0 || tools.some(glob(tool))))
       return []
-    const alike = suggest(tool, listed.flat())
-    const hint = alike === undefined ? '' : `; did you mean ${alike}?`
-    const of = servers.join(', ')
-    return [{ path, at: 'value', message: `${matches(tool)} no tool of ${of}${hint}` }]
+    const message = `${matches(tool)} no tool of ${servers.join(', ')}${didYouMean(tool, listed.flat())}`
+    return [{ path, at: 'value', message }]
   }
   const names = Object.keys(mcpServers)
   const checks = Object.entries(mcpServers).flatMap(([name, { health }]) =>

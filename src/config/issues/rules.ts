@@ -9,6 +9,7 @@ import type { Policy } from '../../mesh/policy.ts'
 import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../../mesh/settings.ts'
 import { policies as registered } from '../../policies/index.ts'
 import { formatDuration } from '../../units/duration.ts'
+import { didYouMean } from '../../units/suggest.ts'
 import type { ConfigPath } from '../files/path.ts'
 import { isLoopback, parseAddress } from '../schema/address.ts'
 import type { Config } from '../schema/schema.ts'
@@ -153,7 +154,7 @@ function uselessHedge({ path, settings }: Place, config: Config): ConfigFinding[
 function unknownFallback({ path, settings }: Place, { mcpServers }: Config): ConfigFinding[] {
   const server = settings.degrade ? settings.degrade.fallback?.server : undefined
   if (server === undefined || Object.hasOwn(mcpServers, server)) return []
-  const message = `there is no server "${server}"`
+  const message = `there is no server "${server}"${didYouMean(server, Object.keys(mcpServers))}`
   return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
 }
 
@@ -191,12 +192,14 @@ function experimentFindings(config: Config): ConfigFinding[] {
     const twin = before.findIndex((other) => other.name === name)
     const rival =
       active && before.find((other) => other.active && overlap(other, experiment, enabled(mcpServers)))
-    const isAbsent = match.server !== undefined && !names.some(glob(match.server))
+    const absent = match.server !== undefined && !names.some(glob(match.server)) ? match.server : undefined
     return [
       ...(twin === -1
         ? []
         : [finding(index, ['name'], `"${name}" is the name of experiments[${twin}] already`)]),
-      ...(isAbsent ? [finding(index, ['match', 'server'], `"${match.server}" matches no server`)] : []),
+      ...(absent !== undefined
+        ? [finding(index, ['match', 'server'], `"${absent}" matches no server${didYouMean(absent, names)}`)]
+        : []),
       ...Object.entries(arms)
         .filter(([, set]) => set !== DEFAULT_SET && !Object.hasOwn(policies.sets, set))
         .map(([arm, set]) => {

@@ -1,5 +1,6 @@
 import { glob } from '../../../mesh/match.ts'
 import { isObject } from '../../../protocol/jsonrpc.ts'
+import { suggest } from '../../../units/suggest.ts'
 import { ForeignPlanError, type ForeignOptions, type PlanPath } from './foreign.ts'
 
 /** Those of the aliases of a plan, as it was written, that can be read: what is wrong with others its schema says. */
@@ -48,9 +49,26 @@ export function targetsOf(
       path,
       isKnown(target)
         ? `"${target}" is "${meant}" by "aliases", which is no server here${known}`
-        : `"${target}" is no server here${known}; "aliases" may say which SERVER or SERVER/TOOL it is`,
+        : `"${target}" is no server here${known}; ${guess(target, servers ?? [])}`,
     )
   }
+}
+
+/** The target that was probably meant: the tool that agents know as server__tool, a server misspelt, or an alias. */
+function guess(target: string, servers: readonly string[]): string {
+  const exposed = servers
+    .filter((server) => target.startsWith(server))
+    .flatMap((server) => {
+      const tool = /^[^a-z0-9]+(.+)$/i.exec(target.slice(server.length))?.[1]
+      return tool === undefined ? [] : [`${server}/${tool}`]
+    })
+  const { server, tool } = partsOf(target)
+  const alike = suggest(server, servers)
+  const named = alike === undefined || tool === undefined ? alike : `${alike}/${tool}`
+  const meant = exposed[0] ?? named
+  return meant === undefined
+    ? '"aliases" may say which SERVER or SERVER/TOOL it is'
+    : `did you mean ${meant}?`
 }
 
 /** The tool of a target at the server that its first part is here. */
