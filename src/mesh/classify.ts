@@ -17,6 +17,11 @@ export function verdictOf(response: Readonly<Record<string, unknown>>): Verdict 
   return result?.isError === true ? 'tool_error' : 'unchecked'
 }
 
+/** The verdict on the reply of a call, whether its agent got the reply or an error in its place; undefined when no reply came. */
+export function verdictIn(outcome: Outcome): Verdict | undefined {
+  return outcome.kind === 'rejected' ? undefined : outcome.verdict
+}
+
 /** What is known of a call besides its outcome that bears on whose fault that was. */
 type Known = Pick<CallRecord, 'isInvalid'>
 
@@ -35,6 +40,7 @@ export function resultOf(outcome: Outcome): Result {
     case 'rejected':
       return 'rejected'
     case 'failed':
+      if (outcome.verdict !== undefined) return 'returned'
       switch (outcome.error.reason) {
         case 'attempt_timeout':
         case 'deadline_exceeded':

@@ -60,7 +60,13 @@ export type Outcome =
       readonly partial?: Partial
       readonly wire?: WireReply
     }
-  | { readonly kind: 'failed'; readonly error: GatewayError; readonly wire?: WireReply }
+  | {
+      readonly kind: 'failed'
+      readonly error: GatewayError
+      /** The verdict on a reply that came and was held back because it was wrong. */
+      readonly verdict?: Verdict
+      readonly wire?: WireReply
+    }
   | {
       readonly kind: 'rejected'
       readonly error: GatewayError

@@ -22,7 +22,8 @@ const schema = z
       .default('report')
       .describe(
         'Replies that break their outputSchema or the form that the protocol gives them, and text that claims to be JSON: not looked for, counted, or ' +
-          'turned into errors, which the breaker still counts as wrong answers.',
+          'turned into errors, which breakers and metrics still count as wrong answers. A schema is compiled while the server works on the first ' +
+          'call: a reply that comes before is unchecked, unless it has to be enforced.',
       ),
     shapes: z
       .boolean()
@@ -62,10 +63,21 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
   build(config, context, scope): Layer {
     if (config.output === 'off' && !config.shapes && !config.partials) return (next) => next
     const judge = judgeFor(config, context, scope)
-    if (config.output !== 'enforce')
-      return (next) => (call) =>
-        call.tool === undefined ? next(call) : next(call).then((outcome) => judge(call, outcome))
     const schemas = sharedSchemas(context)
+    let asked: unknown
+    /** Has a new schema compiled while the server works on the first call. */
+    const ahead = () => {
+      const outputSchema = scope.facts()?.outputSchema
+      if (outputSchema === asked || config.output === 'off') return
+      asked = outputSchema
+      schemas.find(outputSchema, 'reply')
+    }
+    if (config.output !== 'enforce')
+      return (next) => (call) => {
+        if (call.tool === undefined) return next(call)
+        ahead()
+        return next(call).then((outcome) => judge(call, outcome))
+      }
     return (next) => async (call) => {
       if (call.tool === undefined) return next(call)
       // It is compiled while the server works on the call.
@@ -121,7 +133,11 @@ function judgeFor({ output, shapes, partials }: Config, context: PolicyContext, 
     report(judgement, memory)
     const { verdict: found, partial, breach } = judgement
     if (output === 'enforce' && breach !== undefined)
-      return { kind: 'failed', error: gatewayError('incorrect_result', breach, { sent: true }) }
+      return {
+        kind: 'failed',
+        error: gatewayError('incorrect_result', breach, { sent: true }),
+        verdict: found,
+      }
     return partial === undefined
       ? { kind: 'answered', result: outcome.result, verdict: found }
       : { kind: 'answered', result: outcome.result, verdict: found, partial }

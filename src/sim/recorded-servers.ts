@@ -270,13 +270,13 @@ const TOLD_ERROR = { content: [], isError: true }
 /** An outcome that policies judge as they did that of the attempt. Its text says nothing. */
 function outcomeOf(call: Call, attempt: RecordedAttempt): Outcome {
   const { outcome, verdict, reason = '', retryAfterMs, unsent, status, code } = attempt
-  if (verdict === undefined) {
+  if (verdict === undefined || reason !== '') {
     const error = gatewayError(isReason(reason) ? reason : 'upstream_unavailable', 'as it was recorded', {
       sent: unsent !== true,
       retryAfterMs,
       status,
     })
-    return { kind: 'failed', error }
+    return { kind: 'failed', error, ...(verdict !== undefined && { verdict }) }
   }
   const usual = outcome === 'caller_error' ? INVALID_PARAMS : INTERNAL_ERROR
   const ended =

@@ -1,5 +1,5 @@
 import { type Call, type CallRecord, type Outcome, requestIdOf } from '../mesh/call.ts'
-import { type Result, wentWrong } from '../mesh/classify.ts'
+import { type Result, verdictIn, wentWrong } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { facts } from '../policies/descriptions.ts'
 import { LogThrottle } from './log-throttle.ts'
@@ -104,7 +104,7 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     tool: tool === undefined ? undefined : clipped(tool),
     requestId: typeof requestId === 'string' ? clipped(requestId) : requestId,
     result,
-    verdict: answered?.verdict,
+    verdict: verdictIn(outcome),
     partial: answered?.partial?.source,
     reason: error?.reason,
     error: error?.message,

@@ -1,5 +1,5 @@
 import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
-import { attemptOutcomeOf } from '../mesh/classify.ts'
+import { attemptOutcomeOf, verdictIn } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed } from './metrics/tool-series.ts'
@@ -41,7 +41,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
       record.acceptedAttempts++
       return
     }
-    const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
+    const verdict = verdictIn(outcome) ?? ''
     series.countAttempt(attemptOutcomeOf(outcome, record), verdict, record.arm)
   }
 

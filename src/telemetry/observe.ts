@@ -1,5 +1,5 @@
 import type { Call, CallRecord, FaultFate, Layer, Outcome } from '../mesh/call.ts'
-import { attemptOutcomeOf, resultOfCall } from '../mesh/classify.ts'
+import { attemptOutcomeOf, resultOfCall, verdictIn } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { AccessLog } from './access-log.ts'
@@ -82,7 +82,7 @@ export function observe(parts: ObserveParts): Layer {
   /** Counts a tool call for all who measure tools, agents' tasks and arms. */
   function count(series: OneTool, record: CallRecord, outcome: Outcome, now: Millis, wallMs: Millis): void {
     const { arm, traceId, startedAt } = record
-    const verdict = outcome.kind === 'answered' ? outcome.verdict : ''
+    const verdict = verdictIn(outcome) ?? ''
     series.countCall(resultOfCall(outcome, record), verdict, arm, (now - startedAt) / 1_000, traceId, wallMs)
     intents.end(record, outcome)
     experiments.end(record, outcome)
@@ -129,7 +129,7 @@ export function observe(parts: ObserveParts): Layer {
 function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void {
   for (; record.acceptedAttempts > 0; record.acceptedAttempts--) {
     const isKnown = end !== undefined && record.acceptedAttempts === 1
-    const verdict = !isKnown ? 'unchecked' : end.kind === 'answered' ? end.verdict : ''
+    const verdict = isKnown ? (verdictIn(end) ?? '') : 'unchecked'
     series.countAttempt(isKnown ? attemptOutcomeOf(end, record) : 'returned', verdict, record.arm)
   }
 }

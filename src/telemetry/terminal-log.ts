@@ -91,7 +91,7 @@ function callWords(entry: LogEntry, paint: Paint): string {
   const text = (value: unknown) => printable(String(value), LONGEST_WORDS)
   const flawed = verdict === 'tool_error' ? ' with an error of the tool' : ''
   const [tone, ending] =
-    result === 'returned'
+    result === 'returned' && error === undefined
       ? ([
           flawed === '' && partial === undefined ? 'good' : 'doubtful',
           `answered in ${took}${flawed}`,

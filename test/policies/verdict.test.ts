@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { pause } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { isFailure, isIncorrect } from '../../src/mesh/classify.ts'
+import { isFailure, isIncorrect, resultOf, verdictIn } from '../../src/mesh/classify.ts'
 import { verdict } from '../../src/policies/verdict.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
@@ -43,6 +43,14 @@ test('until the schema is compiled, off the way of the call, replies stay unchec
   await clock.advance(0)
   assert.equal(clock.pending, 0)
   assert.equal(await verdictOn(bad), 'schema_invalid')
+})
+
+test('a schema is compiled while the server works on the first call, and judges its reply', async () => {
+  const { clock, layer } = setUp({}, { outputSchema })
+  const judged = layer(() => pause(0).then(() => answered(bad)))(toolCall('tool'))
+  await clock.advance(0)
+  const outcome = await judged
+  assert.equal(outcome.kind === 'answered' && outcome.verdict, 'schema_invalid')
 })
 
 test('a schema that changes is compiled anew, and the old one does not judge meanwhile', async () => {
@@ -114,6 +122,7 @@ test('when enforced, a reply that breaks its schema becomes a failure that says 
   assert.equal(outcome.error.sent, true)
   assert.match(outcome.error.message, /outputSchema at \/items\/0\/id: must be string$/)
   assert.equal(isFailure(outcome), true)
+  assert.deepEqual([resultOf(outcome), verdictIn(outcome)], ['returned', 'schema_invalid'])
   assert.equal((await judge(good)).kind, 'answered')
 })
 

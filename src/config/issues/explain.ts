@@ -150,7 +150,7 @@ function example(schemas: readonly z.core.$ZodType[]): string {
   const [shown] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
   if (!isPlainMap(shown)) return ''
   return ` such as { ${Object.entries(shown)
-    .map(([key, value]) => `${key}: ${value}`)
+    .map(([key, value]) => `${key}: ${String(value)}`)
     .join(', ')} }`
 }
 

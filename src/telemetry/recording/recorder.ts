@@ -1,6 +1,6 @@
 import { createHmac, randomBytes, randomInt } from 'node:crypto'
 import type { Call, Outcome } from '../../mesh/call.ts'
-import { attemptOutcomeOf, resultOfCall, type Result, wentWrong } from '../../mesh/classify.ts'
+import { attemptOutcomeOf, resultOfCall, type Result, verdictIn, wentWrong } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { Effect } from '../../mesh/policy.ts'
@@ -129,6 +129,7 @@ export class Recorder {
     record.recording = undefined
     const tool = call.tool ?? ''
     const { intent, arm, supersededRejections } = record
+    const verdict = verdictIn(outcome)
     const step = stepOf(call)
     const line: RecordedCall = {
       // A call may have come a moment before the recording was begun.
@@ -144,7 +145,8 @@ export class Recorder {
       result,
       ...(wentWrong(outcome, record) && { wrong: true }),
       ...(record.isInvalid && { invalid: true }),
-      ...(outcome.kind === 'answered' ? { verdict: outcome.verdict } : { reason: outcome.error.reason }),
+      ...(verdict !== undefined && { verdict }),
+      ...(outcome.kind !== 'answered' && { reason: outcome.error.reason }),
       ...(outcome.kind === 'rejected' && { by: outcome.by }),
       tookMs: rounded(tookMs),
       waitedMs: rounded(record.waitedMs),
@@ -229,9 +231,11 @@ function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
       replyBytes: byteLengthOf(result),
     }
   }
+  const verdict = verdictIn(outcome)
   const { reason, retryAfterMs, sent, status } = outcome.error
   return {
     outcome: resultOfCall(outcome, record),
+    ...(verdict !== undefined && { verdict }),
     reason,
     ...(retryAfterMs !== undefined && { retryAfterMs }),
     ...(!sent && { unsent: true }),

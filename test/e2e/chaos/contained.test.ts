@@ -440,7 +440,7 @@ const results: readonly Row[] = [
   typed('result.error_as_success', 'an enforced schema makes it an error', {
     given: { policies: enforced, fault: { of: 'every_reply' } },
     got: fails('incorrect_result'),
-    then: { verdicts: { '': 1 }, fates: surfaced },
+    then: { verdicts: { schema_invalid: 1 }, fates: surfaced },
   }),
   typed('result.empty', 'a schema shows an empty structured content', {
     got: ({ content, structured }) => assert.deepEqual([content, structured], [[], {}]),
@@ -449,7 +449,7 @@ const results: readonly Row[] = [
   typed('result.empty', 'a retry masks it where the schema is enforced', {
     given: { policies: { verdict: { output: 'enforce' } }, fault: once },
     got: both(order),
-    then: { verdicts: { '': 1, correct: 1 }, fates: masked },
+    then: { verdicts: { schema_invalid: 1, correct: 1 }, fates: masked },
   }),
   typed('result.empty', 'nobody sees an empty text', {
     given: { kind: 'words', fault: { form: 'empty_text' } },
@@ -495,7 +495,7 @@ const results: readonly Row[] = [
   typed('result.drift', 'an enforced schema makes it an error', {
     given: { policies: enforced, fault: rename },
     got: fails('incorrect_result'),
-    then: { verdicts: { '': 1 }, fates: surfaced },
+    then: { verdicts: { schema_invalid: 1 }, fates: surfaced },
   }),
   typed('result.drift', 'a retry of wrong answers masks it', {
     given: { policies: retried, fault: { ...rename, ...once } },
@@ -511,7 +511,7 @@ const results: readonly Row[] = [
       assert.deepEqual(got.structured, { ...order, remark: 'prepared' })
       flagged(got, 'fallback', /^a prepared answer/)
     },
-    then: { verdicts: { '': 1 }, fates: surfaced },
+    then: { verdicts: { schema_invalid: 1 }, fates: surfaced },
   }),
   typed('result.drift', 'the verdict flags a text that is no copy any more', {
     given: { fault: { operators: [{ op: 'unit', path: '/weight' }], sync: 'text_only' } },
