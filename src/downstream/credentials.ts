@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { InboundHeaders } from '../mesh/call.ts'
+import { TENANT_HEADER } from '../policies/state/sameness.ts'
 import { isOfOneRequest } from '../protocol/trace-parent.ts'
 import type { Server } from '../registry/server.ts'
 
@@ -50,6 +51,12 @@ export function shownHeaders(
 /** Whoever sends a request, as its `Authorization` says: a digest, for nobody needs the secret itself. Empty without one. */
 export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
+}
+
+/** Whoever sends a request without a session: a digest of its `Authorization` and of the tenant that it names. Empty without both. */
+export function sessionlessPrincipalOf({ authorization, [TENANT_HEADER]: tenant }: InboundHeaders): string {
+  if (tenant === undefined || tenant === '') return principalOf({ authorization })
+  return hash('sha256', JSON.stringify([authorization, tenant]), 'base64url')
 }
 
 /** Headers to remember: `Authorization` never goes to a server, so nobody needs more of it than a digest. */

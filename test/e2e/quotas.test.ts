@@ -234,6 +234,13 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
   const waiting = [await asked(patient, 'a'), await asked(patient, 'b'), await asked(patient, 'c')]
   const pending = (await modern.call('ask')).messages[0]?.result as Json
   assert.equal(pending.resultType, 'input_required')
+  const inputResponses = { [String(Object.keys(pending.inputRequests as Json)[0])]: answer }
+  const resumes = modern.request('tools/call', {
+    ...{ name: 'ask', arguments: {} },
+    ...{ requestState: pending.requestState, inputResponses },
+  })
+  const foreign = await modern.post(resumes, { 'x-breakwater-tenant': 'another' })
+  assert.equal(errorOf(foreign).data.reason, 'invalid_request_state')
 
   const busy = await RawClient.open(gateway.mcp('raw'))
   const hang = (id: string) =>
@@ -261,7 +268,6 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
   }
 
   const hanging = await fill(waiting.length)
-  const inputResponses = { [String(Object.keys(pending.inputRequests as Json)[0])]: answer }
   const forged = await modern.call('ask', {}, { requestState: 'breakwater.forged', inputResponses })
   assert.equal(forged.status, 429)
   const resumed = await modern.call('ask', {}, { requestState: pending.requestState, inputResponses })

@@ -20,7 +20,7 @@ import { answersFault, paramsFault } from '../../protocol/params-check.ts'
 import { LATEST_LEGACY } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { acceptedBy } from '../accept.ts'
-import { principalOf, type Servers, shownHeaders } from '../credentials.ts'
+import { sessionlessPrincipalOf, type Servers, shownHeaders } from '../credentials.ts'
 import { welcomeTo } from '../endpoint.ts'
 import type { Guards } from '../guards.ts'
 import type { InboundRequest } from '../inbound-request.ts'
@@ -175,7 +175,7 @@ export class ModernHandler {
     servers: Servers = this.#live.current.servers,
   ): PooledCaller | GatewayError {
     const shown = shownHeaders(incoming, servers)
-    const principal = principalOf(incoming.headers)
+    const principal = sessionlessPrincipalOf(incoming.headers)
     return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principal, tenant)
   }
 
