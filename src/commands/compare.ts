@@ -29,6 +29,7 @@ import {
 } from './compare/workload.ts'
 import { showProgress } from './progress.ts'
 import { onSignals } from './wrap/signals.ts'
+import { formatDuration } from '../units/duration.ts'
 import { numbered } from '../units/numbered.ts'
 
 /** Exit codes: what could not run, and what ran and proves nothing. */
@@ -271,6 +272,7 @@ async function playPairs(
   const began = { wall: clock.wall(), now: clock.now() }
   const over = new Cancellation()
   const flaws: string[] = []
+  let why = 'it'
   let armed: ArmedPlan | undefined
   try {
     await decisions.follow(control)
@@ -283,7 +285,10 @@ async function playPairs(
     const following = repeat(clock, over, {
       // That faults have ended is found out at the end.
       task: () => Promise.all([follow(), armed?.renew()]),
-      onSilent: () => stop.abort('the gateway is silent'),
+      onSilent() {
+        why = `the gateway was silent for ${formatDuration(SILENT_MS)}: the run`
+        stop.abort('the gateway is silent')
+      },
     })
     const twins = await playTwins({
       workload,
@@ -305,9 +310,14 @@ async function playPairs(
     })
     over.abort('over')
     await following
-    await follow()
-    if (stop.aborted) flaws.push(`it was stopped after ${twins.length} of ${numbered(tasks, 'pair')}`)
-    const after = await stateOf(control)
+    const far = `${twins.length} of ${numbered(tasks, 'pair')}`
+    const after = await follow()
+      .then(() => stateOf(control))
+      .catch((error: Error) => {
+        if (stop.aborted) throw error
+        throw new CompareError(`the gateway was lost after ${far}: ${error.message}`)
+      })
+    if (stop.aborted) flaws.push(`${why} was stopped after ${far}`)
     const ended = before.names.filter((name) => !after.names.includes(name))
     if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
     if (after.engineErrors > before.engineErrors)

@@ -29,9 +29,9 @@ export async function otherGateway(
     id = await opened(url, signal).catch(() => undefined)
     if (id === undefined) return undefined
     const answered = await control({ method: 'GET', path: '/admin/sessions' })
-    const { open, sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
-    // The gateway names 1,000 sessions at most, the oldest ones.
-    if (!Array.isArray(sessions) || open !== sessions.length) return undefined
+    const { sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
+    // The gateway names 1,000 sessions at most, the newest ones.
+    if (!Array.isArray(sessions)) return undefined
     const shown = `${id.slice(0, 8)}…`
     if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
     return `${data} is the data port of another gateway: nothing is called there`

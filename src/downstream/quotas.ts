@@ -229,7 +229,8 @@ export class PendingInputQuota {
 
   #refuse(whose: 'tenant' | 'session', limit: number, part: string): GatewayError {
     this.#refused(`pendingInputs_per_${whose}`)
-    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of ${keys.pendingInputs})`
+    const names = whose === 'tenant' ? '; all new names count as one tenant' : ''
+    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of ${keys.pendingInputs}${names})`
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 }

@@ -9,7 +9,7 @@ import type { Log } from '../telemetry/log.ts'
 import { createMetrics, type Metrics } from '../telemetry/metrics.ts'
 import type { TraceSettings } from '../telemetry/schema.ts'
 import { createTracing, tellIgnored, type Tracing } from '../telemetry/tracing.ts'
-import { type MetricsConfig, readMetricsSettings } from '../telemetry/tracing/settings.ts'
+import { exporterVariables, type MetricsConfig, readMetricsSettings } from '../telemetry/tracing/settings.ts'
 import { beginningOf, type Conceal, concealing, concealingGiven } from '../upstreams/server-words.ts'
 
 interface SpansParts {
@@ -81,7 +81,11 @@ export async function exportMetrics({
     // Its message may hold what is wrong, such as a header with a token in it.
     const { name } = error as Error
     const { protocol } = settings
-    log.error({ error: name, protocol }, 'no metrics are sent: the exporter does not take its settings')
+    const variables = exporterVariables(env, 'METRICS')
+    log.error(
+      { error: name, protocol, variables },
+      'no metrics are sent: the exporter does not take its settings',
+    )
     return none
   }
 }

@@ -63,7 +63,8 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
   app.get('/admin/sessions', () => ({
     open: sessions.size,
     max: sessions.limits.max,
-    sessions: [...sessions.values()].slice(0, 1_000).map((session) => ({
+    // The newest.
+    sessions: [...sessions.values()].slice(-1_000).map((session) => ({
       // Whoever knows a session's id can speak in its name: only its beginning is shown.
       id: `${session.id.slice(0, 8)}…`,
       endpoint: session.endpoint.server === undefined ? '/mcp' : `/mcp/${session.endpoint.server}`,

@@ -1,5 +1,5 @@
 import type { Log } from './log.ts'
-import { readSettings, type TracingSettings } from './tracing/settings.ts'
+import { exporterVariables, readSettings, type TracingSettings } from './tracing/settings.ts'
 
 import type { Tracing, TracingParts } from './tracing/contract.ts'
 
@@ -34,7 +34,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing> {
     // Its message may hold what is wrong, such as a header with a token in it.
     const { name } = error as Error
     parts.log.error(
-      { error: name, protocol: settings.protocol },
+      { error: name, protocol: settings.protocol, variables: exporterVariables(parts.env, 'TRACES') },
       'no spans: the exporter does not take its settings',
     )
     return untraced

@@ -74,7 +74,10 @@ function checked(path: string, found: readonly ReadFile[], head: Head | 'none' |
     return nothing([{ file: path, why: 'is not there, nor was it ever' }])
   const problems: JournalProblem[] = []
   if (head === 'none')
-    problems.push({ file: path, why: 'has no head: that was removed, or the file is of another journal' })
+    problems.push({
+      file: path,
+      why: 'has no head: the head was removed, or the file was moved or copied, as a head belongs to the path of its journal',
+    })
   if (head === 'forged') problems.push({ file: path, why: 'has a head that was made without the key' })
   const known = typeof head === 'string' ? undefined : head
   // What was dropped by rotation, and lies there still because fewer files are kept now, belongs to it no more.

@@ -235,7 +235,9 @@ export async function toolsAt(url: string, stop: Cancellation): Promise<Readonly
     } while (cursor !== undefined && ++pages < MOST_PAGES)
     return names
   } catch (error) {
-    throw new CompareError(`tools cannot be listed at ${url}: ${(error as Error).message}`)
+    throw new CompareError(
+      `tools cannot be listed at ${url}: ${(error as Error).message}; is this the port for agents? (--url URL)`,
+    )
   } finally {
     await leave(seat, systemClock)
   }

@@ -160,7 +160,8 @@ export const verify: Command = {
     if ('why' in place) return failed(given, [place.why])
     const folder = join(place.stateDir, 'experiments')
     const key = await readKey(place.stateDir)
-    if (key === undefined) return failed(given, [`${place.stateDir} holds no key: nothing was run with it`])
+    if (key === undefined)
+      return failed(given, [`${place.stateDir} holds no key: without it no run can be checked`])
     const check = await verifyRuns(folder, key).catch((error: Error) => error)
     if (check instanceof Error) return failed(given, [`${folder} cannot be checked: ${check.message}`])
     const { problems, runs, open } = check

@@ -79,7 +79,14 @@ class MetricsExport {
   async #close(): Promise<void> {
     this.#cancel()
     const limit = new Promise<void>((resolve) => this.#parts.clock.after(GOODBYE_MS, resolve))
-    await Promise.race([this.#underWay.then(() => this.#send()), limit])
+    const last = this.#underWay.then(() => {
+      // The last failure is told, whenever the one before was.
+      this.#quietUntil = -Infinity
+      return this.#send()
+    })
+    const isOver = await Promise.race([last.then(() => true), limit.then(() => false)])
+    if (!isOver)
+      this.#parts.log.warn('the last metrics were lost: the collector did not take them before the end')
     this.#exporter.disconnect()
   }
 

@@ -115,8 +115,10 @@ class SpanLedger {
     if (now < this.#quietUntil) return
     this.#quietUntil = now + SILENCE_MS
     // No more of it: the body of a reply, which is in there as well, may repeat the headers that we have sent.
-    const line = { error: clipped(error?.message ?? ''), code: error?.code, spans: this.#untold, cause }
-    log.warn(line, 'spans were lost: the collector did not take them')
+    const why = error === undefined ? {} : { error: clipped(error.message), code: error.code }
+    const message =
+      cause === 'queue_full' ? 'too many waited for the collector' : 'the collector did not take them'
+    log.warn({ ...why, spans: this.#untold, cause }, `spans were lost: ${message}`)
     this.#untold = 0
   }
 

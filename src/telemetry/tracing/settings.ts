@@ -117,6 +117,16 @@ export function readMetricsSettings(env: Variables, config: MetricsConfig): Metr
   }
 }
 
+/** The names of the variables that the exporter of a signal reads and that are set: one of them may be wrong. */
+export function exporterVariables(env: Variables, signal: 'TRACES' | 'METRICS'): string[] {
+  const other = signal === 'TRACES' ? 'METRICS' : 'TRACES'
+  return Object.keys(env)
+    .filter(
+      (name) => /^OTEL_EXPORTER_OTLP_/.test(name) && !/_LOGS_/.test(name) && !name.includes(`_${other}_`),
+    )
+    .sort()
+}
+
 /** The protocol of a signal; `unknown`: the variable that names one that there is not. */
 function readProtocol(env: Variables, signal: 'TRACES' | 'METRICS') {
   const own = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`

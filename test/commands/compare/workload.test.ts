@@ -147,7 +147,7 @@ tasks:
     unknownTools(workload, origins, tools).map((line) => line.replace(/^.*?\/\d+\.yaml:/, '')),
     [
       '5:15  tasks[0].steps[0].tool  there is no tool "a__raed"; did you mean "a__read"?',
-      '6:19  tasks[0].steps[1].server  there is no server "c"; did you mean "a"?',
+      '6:19  tasks[0].steps[1].server  there is no server "c"; there are a, b',
       '7:28  tasks[0].steps[2].tool  a has no tool "write"; there are read',
     ],
   )

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict'
 import { pbkdf2 } from 'node:crypto'
 import { promisify } from 'node:util'
 import { afterEach, beforeEach, test } from 'node:test'
+import { createMetrics } from '../../../src/telemetry/metrics.ts'
+import { startMetricsExport } from '../../../src/telemetry/tracing/metrics-export.ts'
 import { recordedLog } from '../../support/log.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { until } from '../../support/until.ts'
 import { tracedMesh, type MeshSetUp, type TracedMesh } from './traced-mesh.ts'
 
@@ -195,4 +199,36 @@ test('the end waits for a collector that hangs no longer than three seconds, and
   mesh.receiver.close()
   await new Promise((resolve) => setTimeout(resolve, 20))
   assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
+})
+
+test('the last metrics are told to be lost where the collector hangs or refuses them', async (t) => {
+  for (const behaviour of ['hangs', { status: 400 }] as const) {
+    const { log, lines } = recordedLog()
+    const clock = new ManualClock()
+    const receiver = await OtlpReceiver.start(t)
+    receiver.behaviour = behaviour
+    const metrics = createMetrics()
+    const known = {
+      mcp_protocol_version: '2025-11-25',
+      network_transport: 'tcp',
+      network_protocol_name: 'http',
+    }
+    metrics.serverSessions.series({ ...known, error_type: '', breakwater_server: '' }).observe(1)
+    const settings = {
+      protocol: 'http/protobuf',
+      url: receiver.url,
+      intervalMs: 60_000,
+      ignored: [],
+    } as const
+    const sending = await startMetricsExport(settings, { clock, log, metrics, env: {}, version: '0' })
+    const closed = sending.close()
+    await until('the metrics are sent', () => receiver.paths.length > 0)
+    await clock.advance(3_000)
+    await closed
+    assert.deepEqual(
+      lines.map(({ level }) => level),
+      [40],
+    )
+    assert.match(String(lines[0]?.msg), /the collector did not take/)
+  }
 })
