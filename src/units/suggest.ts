@@ -1,7 +1,7 @@
 /** Most candidates that are named when several are equally close. */
 const MOST = 3
 
-/** Shorter words, and shorter parts of a name, could mean anything, in characters. */
+/** Shorter parts of a name could be meant by any word, in characters. */
 const SHORTEST_PART = 3
 
 /** The candidate that `word` was most likely meant to be, if any is close. */
@@ -17,11 +17,11 @@ export function didYouMean(word: string, candidates: readonly string[]): string 
 
 /**
  * Up to three candidates that `word` may have been meant to be, all equally close: by case, by `-` and `_`, by typing
- * errors (one in three characters), or as a part of a longer name, such as `latency` of `conn.latency`.
+ * errors (one in three characters, at least one in a word of two), or as a part of a longer name, such as `latency` of `conn.latency`.
  */
 export function suggestions(word: string, candidates: readonly string[]): string[] {
   const plain = simplify(word)
-  const limit = Math.max(plain.length < SHORTEST_PART ? 0 : 1, Math.floor(plain.length / 3))
+  const limit = plain.length === 1 ? 0 : Math.max(1, Math.floor(plain.length / 3))
   const close = candidates
     .map((candidate) => ({ candidate, distance: distanceOf(plain, candidate, limit) }))
     .filter(({ distance }) => distance < Infinity)

@@ -202,7 +202,7 @@ test('what a server says for itself, disabled servers, and limits that no arm me
     `mcpServers:
   slow: {url: 'http://127.0.0.1:39001/mcp', timeout: 120s}
   a1: { command: x }
-  b1: { command: x }
+  b1: { command: x, trusted: true }
   b-old: { command: x, disabled: true }
 policies:
   defaults: {deadline: {total: 30s}, attemptTimeout: {timeout: 20s}, hedge: {after: 50s}}

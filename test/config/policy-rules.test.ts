@@ -5,8 +5,11 @@ import { loadConfig } from '../../src/config/load.ts'
 import { folder } from './files.ts'
 
 /** What is wrong with policies, as `validate` prints it. */
-async function wrongWith(t: Parameters<typeof folder>[0], policies: string): Promise<string[]> {
-  const servers = '{ a: { command: a }, b: { command: b } }'
+async function wrongWith(
+  t: Parameters<typeof folder>[0],
+  policies: string,
+  servers = '{ a: { command: a, trusted: true }, b: { command: b, trusted: true } }',
+): Promise<string[]> {
   const path = await folder(t, { 'gw.yaml': `mcpServers: ${servers}\npolicies:\n${policies}` })
   const loaded = await loadConfig(`${path}/gw.yaml`, {})
   const issues = loaded.ok ? loaded.warnings : loaded.errors
@@ -75,4 +78,26 @@ test('a queue has a bound, and numbers that contradict each other within a polic
   assert.match(issues.join('\n'), /bulkhead\.queue/)
   assert.match(issues.join('\n'), /retry\.base/)
   assert.match(issues.join('\n'), /breaker\.open/)
+})
+
+test('hedges and kept answers are told to have no effect where no tool is known to be read-only', async (t) => {
+  const servers = '{ a: { command: a }, b: { command: b, trusted: true }, c: { command: c } }'
+  const policies = `  overrides:
+    - { match: { server: a }, hedge: { after: 1s }, degrade: { lastKnownGood: {} } }
+    - { match: { server: b }, hedge: { after: 1s } }
+    - { match: { server: c, tool: "get_*" }, hedge: { after: 1s } }
+    - { match: { server: c, tool: get_item }, effect: read_only }
+    - { match: { server: c, tool: put_item }, degrade: { lastKnownGood: {} } }`
+  assert.deepEqual(
+    (await wrongWith(t, policies, servers)).map((line) =>
+      line.replace(/^\S+ +(\S+).*tool of (\w+) .*/, '$1 $2'),
+    ),
+    [
+      'policies.overrides[0].hedge a',
+      'policies.overrides[0].degrade.lastKnownGood a',
+      'policies.overrides[4].degrade.lastKnownGood c',
+    ],
+  )
+  const all = await wrongWith(t, '  defaults: { hedge: { after: 1s } }', '{ a: { command: a } }')
+  assert.match(all.join(), /policies\.defaults\.hedge {2}warning: has no effect: no tool of a is known/)
 })

@@ -1,5 +1,5 @@
 import { environmentLock, type Locks } from '../../chaos/control/guard.ts'
-import { glob, isGlob, type Match } from '../../mesh/match.ts'
+import { glob, globsMeet, isGlob, type Match } from '../../mesh/match.ts'
 import { methods } from '../../mesh/scope.ts'
 import { didYouMean } from '../../units/suggest.ts'
 import type { ConfigPath } from '../files/path.ts'
@@ -163,6 +163,38 @@ export function absentTools(
 
 /** The beginning of a sentence about a name, or about a glob. */
 const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
+
+/** Hedges and kept answers, which are for tools that only read, where nothing says of any tool that it only reads. */
+export function unknownEffects({ mcpServers, policies }: Config): ConfigFinding[] {
+  const places = [
+    ...[{ path: ['policies', 'defaults'], match: undefined, ...policies.defaults }],
+    ...policies.overrides.map((override, at) => ({ path: ['policies', 'overrides', at], ...override })),
+    ...Object.entries(policies.sets).map(([set, settings]) => ({
+      path: ['policies', 'sets', set],
+      match: undefined,
+      ...settings,
+    })),
+  ]
+  return places.flatMap(({ path, match, hedge, degrade }): ConfigFinding[] => {
+    const written = [
+      ...(hedge ? [['hedge']] : []),
+      ...(degrade && degrade.lastKnownGood ? [['degrade', 'lastKnownGood']] : []),
+    ]
+    const meant = Object.entries(mcpServers).filter(
+      ([name, { disabled }]) => !disabled && glob(match?.server ?? '*')(name),
+    )
+    const isKnown = ([name, { trusted }]: (typeof meant)[number]) =>
+      trusted ||
+      policies.overrides.some(
+        ({ match: { server, tool }, effect }) =>
+          effect === 'read_only' && glob(server ?? '*')(name) && globsMeet(tool, match?.tool),
+      )
+    if (meant.length === 0 || meant.some(isKnown)) return []
+    const names = meant.map(([name]) => name).join(', ')
+    const message = `has no effect: no tool of ${names} is known to be read-only; "trusted: true" believes what a server says of its tools, an override with "effect: read_only" names tools`
+    return written.map((keys) => ({ path: [...path, ...keys], at: 'key', message }))
+  })
+}
 
 /** Whether one match certainly holds wherever another one does. */
 function covers(one: Match, other: Match): boolean {

@@ -22,6 +22,7 @@ import {
   idleTools,
   type KnownTools,
   offeredTools,
+  unknownEffects,
 } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
@@ -287,6 +288,7 @@ export function warningsOf(
     ...idleTools(config, tools),
     ...absentTools(config, tools),
     ...disabledOnly(config),
+    ...unknownEffects(config),
     ...idleChaos(config, variables),
     ...faultFindings(config, 'warning', tools),
   ]
