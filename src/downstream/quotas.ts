@@ -149,7 +149,7 @@ export class Quota {
   /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
-    const message = `too many ${this.#what} of this tenant (the last eighth of ${keys[this.#name]} is for tenants with few)`
+    const message = `too many ${this.#what} of this tenant (the last eighth of ${keys[this.#name]} is for tenants with few; all new names count as one tenant)`
     return gatewayError('overloaded', message, { retryAfterMs: 1_000 })
   }
 

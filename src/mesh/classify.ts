@@ -134,9 +134,10 @@ const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_inval
  */
 export const wrongVerdicts: ReadonlySet<Verdict> = new Set(['rpc_error', 'tool_error', ...incorrect])
 
-/** Whether a reply came and was wrong; a server that is fast and wrong is no better than one that fails. */
+/** Whether a reply came and was wrong, held back or not; a server that is fast and wrong is no better than one that fails. */
 export function isIncorrect(outcome: Outcome): boolean {
-  return outcome.kind === 'answered' && incorrect.has(outcome.verdict)
+  const verdict = verdictIn(outcome)
+  return verdict !== undefined && incorrect.has(verdict)
 }
 
 /**

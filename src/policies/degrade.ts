@@ -1,11 +1,20 @@
 import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
-import { type Call, type CallRecord, derive, type Layer, type Outcome, type Verdict } from '../mesh/call.ts'
+import {
+  type Call,
+  type CallRecord,
+  derive,
+  type Layer,
+  type Outcome,
+  type Service,
+  type Verdict,
+} from '../mesh/call.ts'
 import { isFailure } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import { isGatewayError, type Reason } from '../mesh/errors.ts'
+import { gatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
 import { noteSupersededRejection } from '../mesh/record.ts'
+import { TimeLimit } from '../mesh/time-limit.ts'
 import { locate } from '../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, resultText } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
@@ -26,7 +35,7 @@ const fallback = z
     server: z.string().min(1).optional().describe('Its server, if it is another one.'),
   })
   .describe(
-    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it.',
+    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. The tool has three quarters of the time that is left, the fallback the rest.',
   )
 
 const lastKnownGood = z
@@ -94,34 +103,54 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
         notice,
       )
     const last = config.static && prepared(config.static, notice)
-    return (next) => (call) => {
-      if (call.tool === undefined) return next(call)
-      call.record.hasAlternative = true
-      return next(call).then((outcome) => {
-        const failure = failureOf(call, outcome)
-        if (failure === undefined) {
-          stale?.keep(call, outcome)
-          return outcome
-        }
-        const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
-        const instead = (other: Outcome): Outcome => {
-          noteSupersededRejection(call.record, outcome)
-          return other
-        }
-        const orAtHand = (): Outcome | Promise<Outcome> => {
-          const other = atHand()
-          if (other === undefined) return outcome
-          return other instanceof Promise ? other.then(instead) : instead(other)
-        }
-        // What is at hand may come at the very end of the deadline; another server's answer may not.
-        if (fallback === undefined || call.signal.aborted) return orAtHand()
-        return fallback(call, failure).then((other) => {
-          if (other !== undefined) return instead(other)
-          return isGone(call) ? outcome : orAtHand()
+    return (inner) => {
+      const next = fallback === undefined ? inner : leavingTime(context.clock, inner)
+      return (call) => {
+        if (call.tool === undefined) return next(call)
+        call.record.hasAlternative = true
+        return next(call).then((outcome) => {
+          const failure = failureOf(call, outcome)
+          if (failure === undefined) {
+            stale?.keep(call, outcome)
+            return outcome
+          }
+          const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
+          const instead = (other: Outcome): Outcome => {
+            noteSupersededRejection(call.record, outcome)
+            return other
+          }
+          const orAtHand = (): Outcome | Promise<Outcome> => {
+            const other = atHand()
+            if (other === undefined) return outcome
+            return other instanceof Promise ? other.then(instead) : instead(other)
+          }
+          // What is at hand may come at the very end of the deadline; another server's answer may not.
+          if (fallback === undefined || call.signal.aborted) return orAtHand()
+          return fallback(call, failure).then((other) => {
+            if (other !== undefined) return instead(other)
+            return isGone(call) ? outcome : orAtHand()
+          })
         })
-      })
+      }
     }
   },
+}
+
+/** The part of the time left that a tool with a fallback has for itself: a tool that hangs leaves the rest to the fallback. */
+const OWN_PART = 3 / 4
+
+function leavingTime(clock: Clock, next: Service): Service {
+  const limit = new TimeLimit(clock, Infinity)
+  return (call) => {
+    const { deadline, record } = call
+    if (deadline === undefined || call.tool === undefined) return next(call)
+    const now = clock.now()
+    const ms = (deadline.at - now) * OWN_PART
+    if (ms <= 0) return next(call)
+    const words = `no answer within ${roundedDuration(ms)}, after which the fallback is asked`
+    const tooLong = () => gatewayError('deadline_exceeded', words, { sent: record.sent })
+    return limit.run(call, next, ms, tooLong, { deadline: { ...deadline, at: now + ms } }, Infinity)
+  }
 }
 
 /** Ends that are the caller's own doing, that concern its rights, or that it has to hear of to go on. */

@@ -51,7 +51,9 @@ const schema = z
     incorrect: z
       .boolean()
       .default(false)
-      .describe('Whether answers that are wrong (see `verdict`) are asked for again.'),
+      .describe(
+        'Whether answers that are wrong (see `verdict`) are asked for again. Wrong answers that `verdict` turns into errors always are. Either way twice at most, and without a proof: a tool that answers needs none.',
+      ),
   })
   .refine(({ base, cap }) => base <= cap, {
     path: ['base'],
@@ -114,6 +116,9 @@ const ignore: Ended = () => undefined
 /** How often a call may be sent that may have run and was lost each time: it may be what ends its server. */
 const MOST_LOST = 3
 
+/** How often an answer that is wrong is asked for again: a tool that is wrong each time is found out soon. */
+const MOST_WRONG = 2
+
 /** What follows on the first failure of a call: waits and further tries, until one of them is to be told. */
 class Retries {
   readonly #call: Call
@@ -123,6 +128,8 @@ class Retries {
   #retries = 0
   /** Tries that may have run, and after which the server was lost. */
   #lost = 0
+  /** Tries whose answers were wrong. */
+  #incorrect = 0
   /** Whether any try may have run. */
   #sent = false
   /** The latest answer that came, though wrong: better than none. */
@@ -148,6 +155,7 @@ class Retries {
     const isLost = isConnectionLost(outcome)
     if (isLost && !wasNeverDelivered(outcome)) this.#lost++
     if (!isLost) proof.bad(begunAt)
+    if (isIncorrect(outcome)) this.#incorrect++
     if (signal.aborted) return this.#told(outcome)
     const waitMs = waitBefore(this.#retries, this.#call, outcome, this.#parts, context.random)
     const refusal = this.#refusal(outcome, waitMs)
@@ -163,7 +171,7 @@ class Retries {
     const { clock } = context
     const { signal, record } = this.#call
     const since = clock.now()
-    const waitsForProof = this.#parts.waitForProof && !isConnectionLost(outcome)
+    const waitsForProof = this.#parts.waitForProof && !isConnectionLost(outcome) && !isIncorrect(outcome)
     const { isHeld } = this.#kindOf(outcome)
     // What is released gradually counts from then on only.
     if (!isHeld) budgets.start()
@@ -205,7 +213,8 @@ class Retries {
     const { maxRetries, context, scope, budgets } = this.#parts
     const rule = ruleAgainst(this.#call, outcome, scope)
     if (rule !== undefined) return rule
-    if (this.#retries >= maxRetries || this.#lost >= MOST_LOST) return 'max_retries'
+    if (this.#retries >= maxRetries || this.#lost >= MOST_LOST || this.#incorrect > MOST_WRONG)
+      return 'max_retries'
     const now = context.clock.now()
     if (waitMs >= leftMs(this.#call, now)) return 'deadline'
     // A call that found nobody has cost nobody anything, and the gate of its server says when it may try again.

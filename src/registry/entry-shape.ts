@@ -146,6 +146,8 @@ function completed(kind: ListKind, text: string): string {
 }
 
 function inWords(value: unknown, path: JsonPath): string {
+  if (path.length === 1 && path[0] === 'outputSchema' && isObject(at(value, path)))
+    return 'outputSchema does not compile, or is too long to be compiled'
   const found = at(value, path)
   return `${path.join('.')} ${found === undefined ? 'is missing' : found === null ? 'is null' : 'is malformed'}`
 }

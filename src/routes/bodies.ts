@@ -69,9 +69,6 @@ const TOLD_APART_FROM = 1 / 8
 /** Slower bodies are refused first where a limit is met, in bytes a second. */
 const SLOW = 4_096
 
-/** Slow bodies of an agent are spared while another agent at its address has more than so many times as much. */
-const TIMES_MORE = 8
-
 /** How often bodies that are not complete are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
@@ -300,20 +297,20 @@ export class Bodies {
   }
 
   /**
-   * Returns the unfinished body to refuse at an address: the oldest slow body, so that many agents with little each keep no other out, unless
-   * another agent has far more than the agent of the slow body; else the oldest body of the agent with the most; else `body`. Where bytes are
-   * too many, small bodies are passed over, and the agent of `body` loses only a larger one.
+   * Returns the unfinished body to refuse at an address: where no agent has more than half of all, the oldest slow body, so that
+   * many agents with little each keep no other out; else the oldest body of the agent with the most; else `body`. Where bytes are too many,
+   * small bodies are passed over, and the agent of `body` loses only a larger one.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
     const own = body.sender === sender ? body.share : undefined
     const share = largestOf(sender.shares.values(), own, measure)
-    const most = share?.[measure] ?? 0
+    const isAlone = share !== undefined && share[measure] > sender[measure] / 2
     const least = measure === 'count' ? -1 : share === own ? body.bytes : this.#smallest
     let found: Body | undefined
     for (let other = this.#oldest; other !== undefined; other = other.newer) {
       if (other.sender !== sender) continue
       const isCounted = measure === 'count' || other.bytes > this.#smallest
-      if (other.isSlow && isCounted && most <= TIMES_MORE * other.of(measure)) return other
+      if (other.isSlow && isCounted && !isAlone) return other
       if (share !== undefined && other.share === share && other.bytes > least) found ??= other
     }
     return found ?? body
@@ -492,11 +489,6 @@ class Body {
 
   get bytes(): number {
     return this.#chunks.length
-  }
-
-  /** All that its agent has on its way, or the body alone where agents are not told apart. */
-  of(measure: Measure): number {
-    return this.share?.[measure] ?? (measure === 'count' ? 1 : this.bytes)
   }
 
   get headers(): IncomingHttpHeaders {

@@ -84,6 +84,21 @@ test('a wrong answer is asked for again only where the config says so', async ()
   assert.equal((await run([wrong, answer], { config: { incorrect: true } })).outcome, answer)
 })
 
+test('a wrong answer is asked for again twice, without a proof that the tool works', async () => {
+  const wrong: Outcome = { ...answer, verdict: 'schema_invalid' }
+  const error = gatewayError('incorrect_result', 'it is wrong', { sent: true })
+  const held: Outcome = { kind: 'failed', error, verdict: 'schema_invalid' }
+  for (const [outcome, config] of [
+    [wrong, { incorrect: true }],
+    [held, {}],
+  ] as const) {
+    const { calls, record } = await run([outcome, outcome, outcome, answer], { config })
+    assert.equal(calls.length, 3)
+    assert.equal(retryRefused.of(record), 'max_retries')
+    assert.ok(record.waitedMs <= 500, `${record.waitedMs}`)
+  }
+})
+
 test('a wrong answer is told when asking again brings none at all', async () => {
   const wrong: Outcome = { ...answer, verdict: 'json_invalid' }
   for (const worse of [failed('bad_reply'), rpcError(-32603), rejected])

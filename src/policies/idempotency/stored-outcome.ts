@@ -54,7 +54,7 @@ export type StoredOutcome =
       readonly partial: Partial | undefined
     }
   /** It may have run, and nobody knows how it ended. */
-  | { readonly kind: 'failed'; readonly error: GatewayError }
+  | { readonly kind: 'failed'; readonly error: GatewayError; readonly verdict?: Verdict | undefined }
   /** It has run, and its answer was too large to keep. */
   | { readonly kind: 'too_large'; readonly bytes: number; readonly limit: number }
   /** It has run, and its answer had to make room for those of later calls. */
@@ -100,8 +100,8 @@ export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredO
     case 'rejected':
       return undefined
     case 'failed': {
-      const { error } = outcome
-      return mayBeRepeated(error, effect) ? undefined : { kind: 'failed', error }
+      const { error, verdict } = outcome
+      return mayBeRepeated(error, effect) ? undefined : failed(error, verdict)
     }
     case 'answered': {
       const { result, verdict, partial } = outcome
@@ -135,6 +135,7 @@ const stored = z.object({
       .transform((answer) => ({ ...answer, partial: answer.partial })),
     z.object({
       kind: z.literal('failed'),
+      verdict: z.custom<Verdict>(isText).optional(),
       error: z
         .object({
           reason: z.string(),
@@ -169,9 +170,10 @@ function replayOf(kept: StoredOutcome, call: Call): Outcome {
       return answered({ text, value, status: kept.status }, kept.verdict, kept.partial)
     }
     case 'failed': {
+      const { verdict } = kept
       const error = forAnother(kept.error)
       const message = `${error.message}; a call with this idempotency key may have run, and is not run again`
-      return { kind: 'failed', error: { ...error, message, sent: true, retryAfterMs: undefined } }
+      return failed({ ...error, message, sent: true, retryAfterMs: undefined }, verdict)
     }
     case 'too_large':
       return withoutAnswer(kept.bytes, `was too large to keep (limit ${kept.limit})`)
@@ -195,7 +197,7 @@ export function ofAnother(): Outcome {
 /** The outcome of one call as that of another, which waited for it. */
 export function shared(outcome: Outcome, { id }: Call): Outcome {
   if (outcome.kind === 'rejected') return outcome
-  if (outcome.kind === 'failed') return { kind: 'failed', error: forAnother(outcome.error) }
+  if (outcome.kind === 'failed') return failed(forAnother(outcome.error), outcome.verdict)
   const { result, verdict, partial } = outcome
   const own = edited(result, (text) => replacing(text, ['id'], id), { ...result.value, id })
   return answered(own, verdict, partial)
@@ -204,6 +206,10 @@ export function shared(outcome: Outcome, { id }: Call): Outcome {
 /** An error of one call as that of another: nobody has cancelled that, and its session is not lost. */
 function forAnother(error: GatewayError): GatewayError {
   return ofSession.has(error.reason) ? gatewayError('upstream_disconnected', error.message, error) : error
+}
+
+function failed(error: GatewayError, verdict: Verdict | undefined): Outcome & { kind: 'failed' } {
+  return { kind: 'failed', error, ...(verdict === undefined ? {} : { verdict }) }
 }
 
 function answered(

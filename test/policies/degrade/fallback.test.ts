@@ -30,6 +30,25 @@ test("another tool answers with its own verdict, under the caller's id", async (
   assert.equal(calls[0]?.tool, 'backup')
 })
 
+test('a tool that hangs leaves a quarter of the time to its fallback', async () => {
+  const { fallbackCall, calls } = otherTools({ 'spare/query': answers({ from: 'spare' }) })
+  const deadline = { at: 8_000, reserveMs: undefined }
+  const script = ({ signal }: Call) =>
+    new Promise<Outcome>((resolve) =>
+      signal.addEventListener('abort', () => resolve({ kind: 'failed', error: signal.reason as never })),
+    )
+  const { clock, service } = setUp(
+    { fallback: { tool: 'query', server: 'spare' } },
+    { script, scope: { fallbackCall } },
+  )
+  const told = service(toolCall('query', {}, { deadline }))
+  await clock.advance(5_999)
+  assert.equal(calls.length, 0)
+  await clock.advance(1)
+  assert.deepEqual(read(await told).result, { from: 'spare' })
+  assert.equal(calls[0]?.deadline?.at, 8_000)
+})
+
 test('a tool of another server is named with its server', async () => {
   const { fallbackCall } = otherTools({ 'spare/query': answers({}) })
   const { service } = setUp({ fallback: { tool: 'query', server: 'spare' } }, { scope: { fallbackCall } })

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { readStored } from '../../../src/policies/idempotency/stored-outcome.ts'
+import { verdictIn } from '../../../src/mesh/classify.ts'
 import { gatewayError, type Reason } from '../../../src/mesh/errors.ts'
 import { until } from '../../support/until.ts'
 import { TestCaller, toolCall } from '../../support/caller.ts'
@@ -34,6 +35,21 @@ test('a call that failed and may have run is not run again: the failure is told 
       'it broke; a call with this idempotency key may have run, and is not run again',
     )
   }
+})
+
+test('a wrong answer that was held back stays one, for whoever sends its key again', async () => {
+  const { clock, server, send } = setUp({ effect: 'unknown' })
+  const held = {
+    kind: 'failed',
+    error: gatewayError('incorrect_result', 'it is wrong', { sent: true }),
+  } as const
+  const first = send(keyed('k'))
+  server.end(0, { ...held, verdict: 'schema_invalid' })
+  await clock.advance(0)
+  const again = send(keyed('k'))
+  await clock.advance(0)
+  assert.equal(server.calls.length, 1)
+  for (const { outcome } of [first, again]) assert.equal(outcome && verdictIn(outcome), 'schema_invalid')
 })
 
 test('a call whose conversation has ended is told as lost to all others: they have not cancelled, and have sessions', async () => {
