@@ -210,7 +210,12 @@ export const replyEntries: Entries = {
     async play(stage) {
       const agent = await stage.agent()
       const call = agent.call('echo', undefined, { _meta: { progressToken: 'p' } })
-      await until('some progress, or an end', () => progressIn(call) >= 5 || call.end !== 'open')
+      // The fault does not wait for the server.
+      const isOver = () => progressIn(call) >= 5 && stage.seen.gave('tools/call').length > 0
+      await until(
+        'the answer of the server and some progress, or an end',
+        () => isOver() || call.end !== 'open',
+      )
     },
     saw(seen) {
       ranOnce(seen)
