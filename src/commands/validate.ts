@@ -8,12 +8,13 @@ import { redact } from '../config/secrets/redact.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { plain } from '../telemetry/colours.ts'
-import { optionLines, type Output, runCommand } from './arguments.ts'
+import { controlAccess, optionLines, type Output, runCommand } from './arguments.ts'
 import { controlAt } from './chaos/control.ts'
 import { configNames, findConfig, namedConfig, noConfig } from './find-config.ts'
 
 const options = {
   config: { kind: 'text', value: 'FILE', about: 'the same' },
+  token: controlAccess.token,
 } as const
 
 const usage = `breakwater validate [FILE]
@@ -28,15 +29,15 @@ ${optionLines(options)}`
 export function validate(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options }, out, async (values, positionals) => {
     const file = namedConfig(values.config, positionals) ?? (await findConfig(process.cwd()))
-    if (file !== undefined) return check(file, out, env)
+    if (file !== undefined) return check(file, values.token, out, env)
     out.stderr(`breakwater: ${noConfig}`)
     return 1
   })
 }
 
-async function check(file: string, out: Output, env: Env): Promise<number> {
+async function check(file: string, token: string | undefined, out: Output, env: Env): Promise<number> {
   const read = await loadConfig(file, env)
-  const known = read.ok ? await knownTools(read.config, env) : undefined
+  const known = read.ok ? await knownTools(read.config, token, env) : undefined
   const loaded = known === undefined ? read : await loadConfig(file, env, known.tools)
   for (const issue of loaded.ok ? loaded.warnings : loaded.errors) out.stderr(formatIssue(issue))
   if (loaded.ok) {
@@ -56,22 +57,25 @@ interface Known {
  * The tools of servers that the gateway at the control port runs just as the config has them. Undefined when nothing names tools,
  * when the port is not on this machine, or when nothing listens there. Waits two seconds at most for each answer.
  */
-async function knownTools(config: Config, env: Env): Promise<Known | undefined> {
+async function knownTools(config: Config, token: string | undefined, env: Env): Promise<Known | undefined> {
   const { gateway, mcpServers } = config
   const address = parseAddress(gateway.control)
   if (!namesTools(config) || address === undefined || !isLoopback(address.host)) return undefined
   const base = `http://${gateway.control}`
   const hurry = new Cancellation()
   hurry.abort('it may hang')
-  const control = controlAt({ base, token: gateway.controlToken, env, hurry })
+  const control = controlAt({ base, token: token ?? gateway.controlToken, env, hurry })
   const inForce = await control({ method: 'GET', path: '/admin/config' })
   const listed = inForce.ok ? await control({ method: 'GET', path: '/admin/servers' }) : inForce
   if (!listed.ok) {
     if (listed.isAbsent === true) return undefined
     return { tools: new Map(), note: `tools were not checked: ${listed.message}` }
   }
+  const isGateway = inForce.ok && isObject(inForce.value) && isObject(inForce.value.config)
+  if (!isGateway)
+    return { tools: new Map(), note: `tools were not checked: ${base} is no control port of a gateway` }
   const tools = new Map<string, readonly string[]>()
-  const same = sameServers(config, inForce.ok ? inForce.value : undefined)
+  const same = sameServers(config, inForce.value)
   for (const server of Array.isArray(listed.value) ? (listed.value as unknown[]) : []) {
     const name = isObject(server) && server.state === 'up' ? server.name : undefined
     if (typeof name !== 'string' || !same.includes(name)) continue
@@ -87,6 +91,11 @@ async function knownTools(config: Config, env: Env): Promise<Known | undefined> 
     )
   }
   const unknown = Object.keys(mcpServers).filter((name) => !mcpServers[name]!.disabled && !tools.has(name))
+  if (tools.size === 0)
+    return {
+      tools,
+      note: `tools were not checked: the gateway at ${base} has no server up as the file has it`,
+    }
   const except =
     unknown.length === 0 ? '' : `, except those of ${unknown.join(', ')}: not up, or another entry there`
   return { tools, note: `tools were checked against the gateway at ${base}${except}` }

@@ -53,7 +53,7 @@ export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
 
-/** Whoever sends a request without a session: a digest of its `Authorization` and of the tenant that it names. Empty without both. */
+/** The sender of a request without a session: a digest of its `Authorization` and of the tenant that it names. Empty without both. */
 export function sessionlessPrincipalOf({ authorization, [TENANT_HEADER]: tenant }: InboundHeaders): string {
   if (tenant === undefined || tenant === '') return principalOf({ authorization })
   return hash('sha256', JSON.stringify([authorization, tenant]), 'base64url')

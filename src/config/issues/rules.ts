@@ -278,15 +278,19 @@ export function warningsOf(
   }: { tools?: KnownTools | undefined; variables?: Locks['variables'] } = {},
 ): ConfigFinding[] {
   const offered = offeredTools(config, tools)
+  const misnamed = idleTools(config, tools)
+  // A name that is explained already is not told to be absent as well.
+  const unexplained = ({ path }: ConfigFinding) =>
+    !misnamed.some((other) => other.path.join('\n') === path.join('\n'))
   return [
     ...noServers(config),
     ...leftOut(config),
     ...renamed(config),
     ...bareVariables(config),
-    ...idleOverrides(config, offered),
+    ...idleOverrides(config, offered).filter(unexplained),
     ...idleServers(config),
-    ...idleTools(config, tools),
-    ...absentTools(config, tools),
+    ...misnamed,
+    ...absentTools(config, tools).filter(unexplained),
     ...disabledOnly(config),
     ...unknownEffects(config),
     ...idleChaos(config, variables),
