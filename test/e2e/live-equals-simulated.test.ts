@@ -180,6 +180,12 @@ function timeless(answer: Answer): unknown {
   return { status: answer.status, code: error.code, data: said }
 }
 
+/** A line of the log without the replica of a call whose attempts were all faulted: a tenant without a session has no replica yet. */
+function placed(line: Json): Json {
+  const { replica: _, ...rest } = line
+  return Array.isArray(line.faults) && line.faults.length >= Number(line.attempts) ? rest : line
+}
+
 /** The keys under which two maps hold something different. */
 function differing(real: ReadonlyMap<unknown, unknown>, modelled: ReadonlyMap<unknown, unknown>): unknown[] {
   const keys = new Set([...real.keys(), ...modelled.keys()])
@@ -206,7 +212,7 @@ test('where time decides nothing, 2000 calls end in a simulation exactly as thro
     const modelled = await simulated(whereTimeDecidesNothing, seed)
     assertEqual(byAttempt(real.decisions), byAttempt(modelled.decisions))
     assertEqual(inOrder(real.answers.map(timeless)), inOrder(modelled.answers.map(timeless)))
-    assertEqual(inOrder(real.lines), inOrder(modelled.lines))
+    assertEqual(inOrder(real.lines.map(placed)), inOrder(modelled.lines.map(placed)))
     assert.deepEqual(real.runs, modelled.runs)
   }
   const injected = real.decisions.filter(({ decision }) => decision === 'injected')

@@ -148,7 +148,7 @@ test('without calls there is no verdict, and without a tool that may be called t
   assert.match(none.said, /no traffic can be made: no tool of again is called nothing\*/)
   const nowhere = await run('upstream-503', '1s', 'nobody')
   assert.equal(nowhere.code, 2, nowhere.said)
-  assert.match(nowhere.said, /there is no such server/)
+  assert.match(nowhere.said, /no server is called nobody; there are /)
 })
 
 test('what a runner that was killed has injected is gone soon after, without anybody clearing it', async () => {
