@@ -171,7 +171,7 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
       const isOne = kind === 'integer' ? Number.isInteger(given) : Number.isFinite(given)
       if (isOne && given >= min && given <= max) return given
       const noun = kind === 'integer' ? 'a whole number' : 'a number'
-      throw refused(max >= 2 ** 52 && min === 0 ? noun : `${noun} from ${min} to ${max}`)
+      throw refused(max < 2 ** 52 ? `${noun} from ${min} to ${max}` : given < min ? `at least ${min}` : noun)
     }
     case 'duration':
       return durationOf(name, text, option)

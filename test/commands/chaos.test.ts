@@ -245,7 +245,7 @@ test('arguments that make no sense are told, and where the usage is', async () =
     [['clear'], /FAULT is missing/],
     [['status', 'now'], /unexpected argument "now"/],
     [['status', '--rate', '1'], /--rate/],
-    [['inject', 's', 'error', '--status', 'bad'], /--status must be a number, not "bad"/],
+    [['inject', 's', 'error', '--status', 'bad'], /--status must be a whole number from 100 to 599, not "bad"/],
     [['inject', 's', 'schema-mismatch'], /needs --fields/],
     [
       ['inject', 's', 'conn.latency'],

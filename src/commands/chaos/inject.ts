@@ -158,8 +158,8 @@ interface Injected {
 /** The options that say it, in the words of the usage. */
 const options = {
   duration: { kind: 'text', value: 'DURATION', about: 'how long it stays (default: 15m)' },
-  rate: { kind: 'number', value: 'RATE', about: 'share of the calls (default: 1)' },
-  status: { kind: 'number', value: 'CODE', about: 'of error, http.status, session.lost' },
+  rate: { kind: 'number', max: 1, value: 'RATE', about: 'share of the calls (default: 1)' },
+  status: { kind: 'integer', min: 100, max: 599, value: 'CODE', about: 'of error, http.status, session.lost' },
   delay: {
     kind: 'text',
     value: 'DURATION',

@@ -271,25 +271,25 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
   }
 }
 
-const placeOf = ({ phase, stage, stages, reason }: ShownRun): string => {
-  if (phase === 'stage')
-    return `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
-  return phase === 'recovery' ? `recovery: ${reason}` : phase
-}
+const placeOf = ({ phase, stage, stages }: ShownRun): string =>
+  phase === 'stage'
+    ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
+    : phase
 
 /** Characters of the bar. */
 const BAR = 24
 
 /** How far it is, in one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
 function progressLine(shown: ShownRun, width: number): string {
-  const { elapsedMs, lengthMs, latest } = shown
+  const { elapsedMs, lengthMs, latest, phase, reason } = shown
   const done = Math.min(1, elapsedMs / lengthMs)
   const filled = Math.round(done * BAR)
   const arms = Object.entries(latest?.arms ?? {}).map(
     ([arm, { calls, failed }]) =>
       `${arm} ${numbered(calls, 'call')}${failed > 0 ? `, ${failed} failed` : ''}`,
   )
-  const line = `[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[placeOf(shown), ...arms].join('  ')}`
+  const place = phase === 'recovery' ? `recovery: ${reason}` : placeOf(shown)
+  const line = `[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[place, ...arms].join('  ')}`
   return printable(line).slice(0, width)
 }
 
