@@ -129,6 +129,18 @@ test('what is no schema, or needs the network, is refused with a reason', async 
   }
 })
 
+test('a union of unions is given up for a value that none of them fits, of replies too', async () => {
+  const depth = 22
+  const union = (index: number) => [`d${index}`, { anyOf: Array(2).fill({ $ref: `#/$defs/d${index + 1}` }) }]
+  const unions = Object.fromEntries(Array.from({ length: depth }, (_, index) => union(index)))
+  const $defs = { ...unions, [`d${depth}`]: { type: 'integer' } }
+  const { check } = await checkOf({ $defs, properties: { n: { $ref: '#/$defs/d0' } } })
+  assert.equal(check?.({ n: 'no' }), 'too_costly')
+  // A text that is counted for each member of a union.
+  const { check: counts } = await checkOf({ anyOf: Array(300).fill({ minLength: 1e9 }) })
+  assert.equal(counts?.('x'.repeat(40_000)), 'too_costly')
+})
+
 test('an asynchronous schema is checked like any other', async () => {
   const { check } = await checkOf({ $async: true, type: 'string' })
   assert.equal(check?.('x'), 'fits')

@@ -7,7 +7,15 @@ import { canonicalJson } from '../../../protocol/canonical-json.ts'
 import { instrumented, STEPS, type Steps } from './instrument.ts'
 import { type Mismatch, mismatches } from './mismatch.ts'
 import { hopeless, linear, type PatternCost, patternCost } from './pattern-cost.ts'
-import { affords, type Allowance, charge, chargeFor, withSteps } from './steps.ts'
+import {
+  affords,
+  type Allowance,
+  charge,
+  chargeFor,
+  MISMATCHING,
+  MISMATCHING_IN_UNION,
+  withSteps,
+} from './steps.ts'
 
 /** What came of a check; `too_costly` says nothing about the value, for not all of it was looked at, and what was fits. */
 type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
@@ -93,10 +101,24 @@ function prepare(ajv: Ajv): void {
       const { once, perCharacter, perElement, perMember } = schema as Steps
       const steps = _`${once}, ${perCharacter}, ${perElement}, ${perMember}`
       // What the code that Ajv makes calls the number of its mismatches.
-      const found = it.opts.allErrors === true ? new Name('errors') : _`0`
-      gen.code(_`${gen.scopeValue('func', { ref: chargeFor })}(${data}, ${steps}, ${found})`)
+      const errors = new Name('errors')
+      const times = it.opts.allErrors === true ? MISMATCHING : MISMATCHING_IN_UNION
+      gen.code(
+        _`${gen.scopeValue('func', { ref: chargeFor })}(${data}, ${steps}, ${errors} > 0 ? ${times} : 1)`,
+      )
     },
   })
+  first(ajv.RULES, STEPS)
+}
+
+/**
+ * Has a keyword run before all others. A subschema pays before it looks at anything: code that returns at its first mismatch never
+ * comes to later keywords.
+ */
+function first({ rules }: Ajv['RULES'], keyword: string): void {
+  const group = rules.find(({ type }) => type === undefined)!
+  const at = group.rules.findIndex((rule) => rule.keyword === keyword)
+  rules.unshift({ rules: group.rules.splice(at, 1) })
 }
 
 /** Some formats are patterns that take quadratic time. */

@@ -47,20 +47,23 @@ export function charge(steps: number): void {
 }
 
 /** A check that goes on after a mismatch writes down each further one, which takes so many times as long. */
-const MISMATCHING = 32
+export const MISMATCHING = 32
+
+/** The same where a check ends at its first mismatch: a union goes on after those of its members. */
+export const MISMATCHING_IN_UNION = 8
 
 /** Names of members above this length are charged for by character: Ajv writes them into paths, with slashes escaped. */
 const LONG = 256
 const OF_LONG = 64
 
-/** Charges for the check of a value by one subschema; see `Steps`. `found`: mismatches so far, of a check that goes on after them. */
+/** Charges `times` what the check of a value by one subschema costs; see `Steps`. */
 export function chargeFor(
   value: unknown,
   once: number,
   perCharacter: number,
   perElement: number,
   perMember: number,
-  found: number,
+  times: number,
 ): void {
   let steps = once
   if (typeof value === 'string') steps += perCharacter * value.length
@@ -70,5 +73,5 @@ export function chargeFor(
     for (const name in value)
       if ((steps += perMember + (name.length > LONG ? OF_LONG * name.length : 0)) > left) break
   }
-  charge(found > 0 ? MISMATCHING * steps : steps)
+  charge(times * steps)
 }
