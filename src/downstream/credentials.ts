@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
 import type { InboundHeaders } from '../mesh/call.ts'
-import { TENANT_HEADER } from '../policies/state/sameness.ts'
+import { namedTenant } from '../policies/state/sameness.ts'
 import { isOfOneRequest } from '../protocol/trace-parent.ts'
 import type { Server } from '../registry/server.ts'
 
@@ -53,10 +53,10 @@ export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
 
-/** The sender of a request without a session: a digest of its `Authorization` and of the tenant that it names. Empty without both. */
-export function sessionlessPrincipalOf({ authorization, [TENANT_HEADER]: tenant }: InboundHeaders): string {
-  if (tenant === undefined || tenant === '') return principalOf({ authorization })
-  return hash('sha256', JSON.stringify([authorization, tenant]), 'base64url')
+/** The sender of a request without a session: a digest of the tenant that it names, whatever its tokens, or else of its `Authorization`. */
+export function sessionlessPrincipalOf(headers: InboundHeaders): string {
+  const tenant = namedTenant(headers)
+  return tenant === undefined ? principalOf(headers) : hash('sha256', `tenant\n${tenant}`, 'base64url')
 }
 
 /** Headers to remember: `Authorization` never goes to a server, so nobody needs more of it than a digest. */

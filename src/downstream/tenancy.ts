@@ -1,15 +1,16 @@
+import { hash } from 'node:crypto'
 import type { InboundHeaders } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
-import { TENANT_HEADER } from '../policies/state/sameness.ts'
+import { namedTenant, shareOfClient } from '../policies/state/sameness.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { clip } from '../units/clip.ts'
 import { Recent } from '../units/recent.ts'
 
 /** On whose behalf a request comes. */
 export interface Tenancy {
-  /** As the request says itself; at most 64 characters, empty when it does not. */
+  /** As the request says itself; at most 64 characters, the end of a longer name being a digest; empty when it does not. */
   readonly tenant: string
-  /** Whom it counts as where tenants share: itself, unless there is reason to doubt that it is one. */
+  /** Whom it counts as where tenants share: itself, or all new names. A client without the header never counts as a tenant. */
   readonly countsAs: string
 }
 
@@ -26,15 +27,22 @@ const MAX_NAMES = 10_000
 const MAX_OF_SESSION = 8
 const IDLE_MS: Millis = 60_000
 
-/** What all names count as that are new. Longer than any name, so that nobody can bear it. */
+/** What all names count as that are new. Longer than a tenant's name, so that nobody can bear it. */
 const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
 
-/** Who a header names, or else the client by the name that it gives itself. */
-function tenantOf(headers: InboundHeaders, clientInfo: unknown): string {
-  const named = headers[TENANT_HEADER]
-  if (typeof named === 'string' && named !== '') return clip(named, LONGEST)
+/** Characters of a digest that stands for the rest of a long name. */
+const DIGEST = 22
+
+/** Returns a name as it is up to 64 characters; a longer one by its beginning and a digest of all of it. */
+function shortened(name: string): string {
+  if (name.length <= LONGEST) return name
+  return `${clip(name, LONGEST - DIGEST - 1)}…${hash('sha256', name, 'base64url').slice(0, DIGEST)}`
+}
+
+/** Returns the name that a client gives itself, or an empty one. */
+function nameOf(clientInfo: unknown): string {
   const name = isObject(clientInfo) ? clientInfo.name : undefined
-  return typeof name === 'string' ? clip(name, LONGEST) : ''
+  return typeof name === 'string' ? name : ''
 }
 
 /**
@@ -49,13 +57,15 @@ export class Tenancies {
 
   /** `clientInfo` is what the client says of itself; `own` counts the tenants of its session, if it has one. */
   of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
-    const tenant = tenantOf(headers, clientInfo)
+    const named = namedTenant(headers)
+    const tenant = shortened(named ?? nameOf(clientInfo))
     if (tenant === '') return { tenant, countsAs: tenant }
-    const known = own?.lately(tenant, now)
+    const share = named === undefined ? shareOfClient(tenant) : tenant
+    const known = own?.lately(share, now)
     if (known !== undefined) return known
-    const countsAs = own === undefined || own.admits(tenant, now) ? this.#identity(tenant, now) : own.others
+    const countsAs = own === undefined || own.admits(share, now) ? this.#identity(share, now) : own.others
     const tenancy = { tenant, countsAs }
-    if (countsAs === tenant) own?.note(tenancy, now)
+    if (countsAs === share) own?.note(tenancy, now)
     return tenancy
   }
 
@@ -98,9 +108,9 @@ export class SessionTenants {
     return this.#latest?.countsAs ?? ''
   }
 
-  /** A tenant that was the last one, and counted as itself less than a second ago. */
-  lately(tenant: string, now: Millis): Tenancy | undefined {
-    return this.#latest?.tenant === tenant && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined
+  /** A tenant that was the last one, and had a share of its own less than a second ago. */
+  lately(share: string, now: Millis): Tenancy | undefined {
+    return this.#latest?.countsAs === share && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined
   }
 
   note(tenancy: Tenancy, now: Millis): void {

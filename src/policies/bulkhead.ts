@@ -8,6 +8,7 @@ import type { Policy } from '../mesh/policy.ts'
 import { duration, formatDuration } from '../units/duration.ts'
 import { Holds, threshold, Tools, type ToolSlots } from './bulkhead/slots.ts'
 import { leftWaiting, type Tenant, Tenants, waitForSlot, WaitQueue } from './bulkhead/wait-queue.ts'
+import { hasOwnShare } from './state/sameness.ts'
 import { StatesBySettings } from './state/states-by-settings.ts'
 import { indivisible, partOf } from './state/parts.ts'
 
@@ -223,7 +224,7 @@ export class Pool {
   }
 
   run(call: Call, tool: ToolSlots, next: Service): Promise<Outcome> {
-    const tenant = this.#tenants.of(call.countsAs, call.countsAs !== call.tenant)
+    const tenant = this.#tenants.of(call.countsAs, !hasOwnShare(call))
     if (this.#mayStart(tool, tenant)) return this.#start(call, tool, tenant, next)
     if (call.signal.aborted) return Promise.resolve(leftWaiting(call))
     if (!this.#makeRoom(tool, tenant)) return Promise.resolve(full(this, tool))

@@ -23,7 +23,7 @@ import {
   type Share,
 } from './idempotency/stored-outcome.ts'
 import { isTask } from './state/final-result.ts'
-import { argumentsOf, digestOf, identityOf, readerOf, type Sharing } from './state/sameness.ts'
+import { argumentsOf, digestOf, hasOwnShare, identityOf, readerOf, type Sharing } from './state/sameness.ts'
 
 const schema = z
   .strictObject({
@@ -133,7 +133,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (taken !== undefined) {
           const { full, held } = taken
           placesTaken.note(call.record, full)
-          const isNew = full === 'tenant' && call.countsAs !== call.tenant
+          const isNew = full === 'tenant' && !hasOwnShare(call)
           const retryAfterMs = Math.ceil(
             isNew ? Math.min(taken.retryAfterMs, NEWCOMER_MS) : taken.retryAfterMs,
           )

@@ -11,9 +11,22 @@ test('the tenant is who the header names, or else the client, and never longer t
   assert.equal(tenant(named('acme'), client), 'acme')
   assert.equal(tenant({}, client), 'client')
   assert.equal(tenant(named(''), client), 'client')
-  assert.equal(tenant(named('x'.repeat(100))), 'x'.repeat(64))
+  const long = 'x'.repeat(100)
+  assert.match(tenant(named(long)), /^x{41}…[\w-]{22}$/)
+  assert.notEqual(tenant(named(`${long}1`)), tenant(named(`${long}2`)))
   assert.equal(tenant({}), '')
   assert.equal(tenant({}, 'client'), '')
+})
+
+test('a client that bears the name of a tenant has no part in its share', () => {
+  const tenancies = new Tenancies()
+  const own = new SessionTenants('s')
+  const of = (headers: object, now: number) => tenancies.of({ ...headers }, { name: 'acme' }, now, own)
+  for (const now of [0, 1_000, 1_001]) {
+    const [tenant, client] = [of(named('acme'), now), of({}, now)]
+    assert.equal(tenant.tenant, client.tenant)
+    if (now > 0) assert.notEqual(tenant.countsAs, client.countsAs)
+  }
 })
 
 test('a new name for each call is one client, and never one that is known', () => {

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
-import { ModernClient } from './support/modern-client.ts'
+import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient, type RawReply } from './support/raw-client.ts'
 
 after(cleanUp)
@@ -104,6 +104,19 @@ test('an agent without a session keeps its task, however many other kinds of cli
     resultOf(await new ModernClient(gateway.mcp('box'), { [`kind-${n}`]: {} }).call('held'))
   const get = owner.request('tasks/get', { taskId })
   assert.equal(resultOf(await owner.post(get, { 'mcp-name': taskId })).status, 'working')
+})
+
+test('a tenant without a session keeps its task with a new token, and no other tenant finds the task', async () => {
+  const { gateway } = await stage()
+  const client = new ModernClient(gateway.mcp('box'), { tasks: {} })
+  const as = (tenant: string, authorization: string) => ({ 'x-breakwater-tenant': tenant, authorization })
+  const begin = client.request('tools/call', { name: 'begin_task', arguments: {} })
+  const begun = resultOf(await client.post(begin, as('acme', 'Bearer 1')))
+  const { taskId } = begun.task as { taskId: string }
+  const get = (headers: object) =>
+    client.post(client.request('tasks/get', { taskId }), { 'mcp-name': taskId, ...headers })
+  assert.equal(resultOf(await get(as('acme', 'Bearer 2'))).status, 'working')
+  assert.match(errorOf(await get(as('other', 'Bearer 1'))).message, /Task not found/)
 })
 
 test("an agent's tasks are found by no other, and listed to no other", async () => {

@@ -72,6 +72,25 @@ test('a request of the modern era passes byte for byte', async (t) => {
   assert.ok(outcome.kind === 'answered' && outcome.result.text.includes('input_required'))
 })
 
+test('a task belongs to its caller, though the caller never said that it knows tasks', async (t) => {
+  const { url } = await modernServer(t, ({ body }, response) => {
+    json(response, { jsonrpc: '2.0', id: body.id, result: { resultType: 'task', taskId: 'a' } })
+  })
+  const upstream = modernUpstream(t, url)
+  for (const era of ['legacy', 'modern'] as const) {
+    const [owner, other] = [new TestCaller({ era }), new TestCaller({ era })]
+    const ask = async (caller: TestCaller, method: string, params: object) => {
+      const session = await upstream.open(caller, never)
+      const outcome = await session.exchange(newCall({ method, params: { ...params }, caller }))
+      assert.ok(outcome.kind === 'answered')
+      return outcome.result.text
+    }
+    assert.match(await ask(owner, 'tools/call', { name: 'begin' }), /"taskId":"a"/)
+    assert.match(await ask(other, 'tasks/get', { taskId: 'a' }), /Task not found/, era)
+    assert.match(await ask(owner, 'tasks/get', { taskId: 'a' }), /"taskId":"a"/)
+  }
+})
+
 test('a server is asked once what it is, by all who come within its time', async (t) => {
   const { url, came } = await modernServer(t, () => {}, { ...discovered, ttlMs: 60_000 })
   const clock = new ManualClock()

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Call } from '../../mesh/call.ts'
+import type { Call, InboundHeaders } from '../../mesh/call.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
@@ -37,14 +37,27 @@ export type Sharing = 'caller' | 'tenant' | 'server'
 /** The header by which a request names its tenant; without it the client's name stands in. */
 export const TENANT_HEADER = 'x-breakwater-tenant'
 
+/** Returns the tenant that the header names, or undefined. */
+export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string | undefined {
+  return typeof tenant === 'string' && tenant !== '' ? tenant : undefined
+}
+
+/** Returns the share of a client that names no tenant. No header holds a line end: a client's name is never that of a tenant. */
+export const shareOfClient = (name: string): string => `client\n${name}`
+
+/** Whether a call has a share of its own; all new names together have one. */
+export const hasOwnShare = ({ tenant, countsAs }: Call): boolean =>
+  countsAs === tenant || countsAs === shareOfClient(tenant)
+
 /**
  * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
  * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
  * own repeat what the message says, and those of tracing tell of one try. `Authorization` never does: no server gets
- * it, and an agent refreshes its token between two tries of one call.
+ * it, and an agent refreshes its token between two tries of one call. A client that bears the name of a tenant is another one.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
-  const { headers = {}, tenant } = call
+  const { headers = {} } = call
+  const tenant = namedTenant(call.inbound) === undefined ? shareOfClient(call.tenant) : call.tenant
   const own = Object.entries(headers).filter(([name]) => !name.startsWith('mcp-') && !isOfOneRequest(name))
   const named = own.sort(([a], [b]) => (a < b ? -1 : 1))
   switch (sharing) {
@@ -63,9 +76,8 @@ export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
  * names is one principal, whatever its tokens.
  */
 export function readerOf({ inbound }: Call, sharing: Sharing): string {
-  const { authorization, [TENANT_HEADER]: tenant } = inbound
-  const isNamed = typeof tenant === 'string' && tenant !== ''
-  if (sharing === 'server' || isNamed || typeof authorization !== 'string') return ''
+  const { authorization } = inbound
+  if (sharing === 'server' || namedTenant(inbound) !== undefined || typeof authorization !== 'string') return ''
   return digestOf('authorization', authorization)
 }
 

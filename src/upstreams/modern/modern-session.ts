@@ -57,14 +57,12 @@ export class ModernSession implements UpstreamSession {
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
-  readonly #mayMakeTasks: boolean
   #ids = 0
 
   constructor(terms: ModernTerms, caller: Caller, initializeResult: Message) {
     const { server, clock, way } = terms
     this.#terms = terms
     this.initializeResult = initializeResult
-    this.#mayMakeTasks = terms.tasks?.mayMake(caller) === true
     this.#session = new KeptSession(caller.initializeParams, initializeResult, {
       ping: (signal) => terms.discover.renew(signal),
       subscribed: () => this.#listener.refresh(),
@@ -103,7 +101,7 @@ export class ModernSession implements UpstreamSession {
     if (refused !== undefined) return Promise.resolve(refused)
     const text = self ? message.text : withMeta(message.text, this.#session.meta)
     const sent = this.#terms.way.send(call, text, call.id)
-    const learns = tasks !== undefined && call.tool !== undefined && this.#mayMakeTasks
+    const learns = tasks !== undefined && call.tool !== undefined
     const sending = learns ? sent.then((outcome) => tasks.learn(call, outcome)) : sent
     if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
     if (caller.era === 'modern') return sending

@@ -1,4 +1,4 @@
-import type { Call, Caller, Outcome } from '../../mesh/call.ts'
+import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { createdTask, keptMs, namesTask } from '../../protocol/mcp-task.ts'
@@ -22,11 +22,6 @@ export class TaskBinding {
     if (!namesTask(call.method)) return undefined
     const owner = this.#owners.of(paramsOf(call.message.value).taskId)
     return owner === undefined || owner === call.caller.id ? undefined : taskNotFound(call.id)
-  }
-
-  /** Whether the answers to a caller's tool calls may be tasks: in this era only if it says that it knows them. */
-  mayMake({ initializeParams: { capabilities } }: Caller): boolean {
-    return isObject(capabilities) && ('extensions' in capabilities || 'tasks' in capabilities)
   }
 
   /** Takes the outcome of a tool call. */

@@ -11,6 +11,7 @@ interface Client {
   readonly caller?: TestCaller
   readonly tenant?: string
   readonly headers?: Call['headers']
+  readonly inbound?: Call['inbound']
 }
 
 const session = new TestCaller()
@@ -58,6 +59,12 @@ test('other tenants share keys only where the whole server does', async () => {
   const [one, other] = [{ tenant: 'a' }, { tenant: 'b' }]
   assert.deepEqual(await inEachScope(one, other), { caller: 2, tenant: 2, server: 1 })
   assert.equal(await runsOf({}, one, other), 2)
+})
+
+test('a client that bears the name of a tenant is not that tenant', async () => {
+  const [one, other] = [{ tenant: 'acme', inbound: { 'x-breakwater-tenant': 'acme' } }, { tenant: 'acme' }]
+  assert.deepEqual(await inEachScope(one, one), { caller: 2, tenant: 1, server: 1 })
+  assert.deepEqual(await inEachScope(one, other), { caller: 2, tenant: 2, server: 1 })
 })
 
 test('agents whose credentials the server gets are kept apart in every scope', async () => {
