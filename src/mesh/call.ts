@@ -12,6 +12,7 @@ export {
   fates,
   newRecord,
   type CallRecord,
+  type HasAlternative,
   type Fate,
   type FaultFate,
   type Holding,

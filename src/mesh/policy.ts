@@ -110,6 +110,8 @@ export interface Scope {
    * though it may have left the config, and the end of the process waits, for as long as it waits for calls.
    */
   hold(): () => void
+  /** Whether the list of a server has a tool, which agents may call. */
+  isOffered(server: string, tool: string): boolean
   /** The way to another tool, with the same arguments; undefined when there is no such server. */
   fallbackCall(call: Call, server: string, tool: string): FallbackCall | undefined
 }

@@ -64,6 +64,9 @@ export interface CallIntent {
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
+/** Whether there is another answer for a call whose tool has failed, or whose whole server is lost. */
+export type HasAlternative = (lost: 'tool' | 'server') => boolean
+
 /**
  * The flat facts of one call. Layers write them, `observe` reads them once, at the end. What only one policy knows stands in
  * `facts`; the rest is what the data path and several of its parts know.
@@ -92,8 +95,8 @@ export interface CallRecord {
   isInvalid: boolean
   /** Whether nobody waits for it any more: it holds no slot. */
   isAbandoned: boolean
-  /** Whether a policy has another answer for it if it fails: then nothing waits long for its server. */
-  hasAlternative: boolean
+  /** Whether a policy has another answer now: then nothing waits long. Undefined where no policy gives other answers. */
+  hasAlternative: HasAlternative | undefined
   /** Whether it waited in a way that is in neither `waitedMs` nor `upstreamMs`, such as for the outcome of an equal call: its overhead is not known. */
   hasWaitedElsewhere: boolean
   /** What policies noted, by slot: see `Fact`. */
@@ -163,7 +166,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     supersededRejections: undefined,
     isInvalid: false,
     isAbandoned: false,
-    hasAlternative: false,
+    hasAlternative: undefined,
     hasWaitedElsewhere: false,
     facts: newFacts(),
     faults: undefined,

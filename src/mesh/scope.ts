@@ -7,6 +7,8 @@ export interface ServerFacts {
   /** The identity of each replica's endpoint; at least one. */
   readonly endpoints: readonly string[]
   facts(tool: string): ToolDefinition | undefined
+  /** Whether its list has a tool, which agents may call. */
+  offers(tool: string): boolean
   /** What the server says of a tool's effect, as far as it is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
@@ -87,6 +89,7 @@ export function scopeFor({ set, server, tool, overrides, effect, target, fallbac
     isLost: (replica) => target(server)?.isLost(replica) ?? false,
     reached: (replica) => target(server)?.reached(replica),
     hold: () => target(server)?.hold() ?? nothing,
+    isOffered: (to, other) => target(to)?.offers(other) ?? false,
     fallbackCall: (call, to, other) => fallbackCall(set, call, to, other),
   }
 }

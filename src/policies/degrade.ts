@@ -4,12 +4,13 @@ import {
   type Call,
   type CallRecord,
   derive,
+  type HasAlternative,
   type Layer,
   type Outcome,
   type Service,
   type Verdict,
 } from '../mesh/call.ts'
-import { isFailure } from '../mesh/classify.ts'
+import { isFailure, isRepeatable } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
 import type { Policy, Scope } from '../mesh/policy.ts'
@@ -35,7 +36,7 @@ const fallback = z
     server: z.string().min(1).optional().describe('Its server, if it is another one.'),
   })
   .describe(
-    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. The tool has three quarters of the time that is left, the fallback the rest.',
+    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. The tool has three quarters of the time that is left, and all of it where no list has the fallback.',
   )
 
 const lastKnownGood = z
@@ -104,33 +105,39 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
       )
     const last = config.static && prepared(config.static, notice)
     return (inner) => {
-      const next = fallback === undefined ? inner : leavingTime(context.clock, inner)
-      return (call) => {
+      const next = fallback === undefined ? inner : leavingTime(context.clock, inner, fallback.isThere)
+      return async (call) => {
+        const { record } = call
         if (call.tool === undefined) return next(call)
-        call.record.hasAlternative = true
-        return next(call).then((outcome) => {
-          const failure = failureOf(call, outcome)
+        const outer = record.hasAlternative
+        const hasAtHand: HasAlternative = (lost) =>
+          last !== undefined || stale?.has(call) === true || outer?.(lost) === true
+        record.hasAlternative = (lost) =>
+          hasAtHand(lost) ||
+          (fallback?.isThere(call) === true && (lost === 'tool' || fallback.server !== server))
+        try {
+          const outcome = await next(call)
+          const failure = failureOf(call, outcome, scope)
           if (failure === undefined) {
             stale?.keep(call, outcome)
             return outcome
           }
-          const atHand = () => stale?.find(call, failure) ?? last?.(call, failure)
           const instead = (other: Outcome): Outcome => {
-            noteSupersededRejection(call.record, outcome)
+            noteSupersededRejection(record, outcome)
             return other
           }
-          const orAtHand = (): Outcome | Promise<Outcome> => {
-            const other = atHand()
-            if (other === undefined) return outcome
-            return other instanceof Promise ? other.then(instead) : instead(other)
-          }
           // What is at hand may come at the very end of the deadline; another server's answer may not.
-          if (fallback === undefined || call.signal.aborted) return orAtHand()
-          return fallback(call, failure).then((other) => {
+          if (fallback !== undefined && !call.signal.aborted) {
+            record.hasAlternative = hasAtHand
+            const other = await fallback.ask(call, failure)
             if (other !== undefined) return instead(other)
-            return isGone(call) ? outcome : orAtHand()
-          })
-        })
+            if (isGone(call)) return outcome
+          }
+          const other = await (stale?.find(call, failure) ?? last?.(call, failure))
+          return other === undefined ? outcome : instead(other)
+        } finally {
+          record.hasAlternative = outer
+        }
       }
     }
   },
@@ -139,17 +146,21 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
 /** The part of the time left that a tool with a fallback has for itself: a tool that hangs leaves the rest to the fallback. */
 const OWN_PART = 3 / 4
 
-function leavingTime(clock: Clock, next: Service): Service {
+function leavingTime(clock: Clock, next: Service, hasFallback: (call: Call) => boolean): Service {
   const limit = new TimeLimit(clock, Infinity)
   return (call) => {
     const { deadline, record } = call
-    if (deadline === undefined || call.tool === undefined) return next(call)
+    if (deadline === undefined || call.tool === undefined || !hasFallback(call)) return next(call)
     const now = clock.now()
     const ms = (deadline.at - now) * OWN_PART
     if (ms <= 0) return next(call)
-    const words = `no answer within ${roundedDuration(ms)}, after which the fallback is asked`
+    // Progress moves this limit where it moves the deadline.
+    const longestMs = ((deadline.latest ?? deadline.at) - now) * OWN_PART
+    const moves = deadline.latest === undefined ? {} : { latest: now + longestMs }
+    const own = { ...deadline, at: now + ms, ...moves }
+    const words = `no answer within ${roundedDuration(ms)}; the rest of the deadline is for the fallback`
     const tooLong = () => gatewayError('deadline_exceeded', words, { sent: record.sent })
-    return limit.run(call, next, ms, tooLong, { deadline: { ...deadline, at: now + ms } }, Infinity)
+    return limit.run(call, next, ms, tooLong, { deadline: own }, longestMs)
   }
 }
 
@@ -167,10 +178,12 @@ const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConf
 const WORDS = 200
 
 /** Why a call needs another answer, as in "search/query failed: breaker open"; undefined when it needs none. */
-function failureOf(call: Call, outcome: Outcome): string | undefined {
+function failureOf(call: Call, outcome: Outcome, scope: Scope): string | undefined {
   if (isTask(call)) return undefined
   const what = outcome.kind === 'answered' ? errorOf(outcome) : messageOf(call, outcome)
-  return what === undefined ? undefined : `${call.server}/${call.tool} failed: ${what}`
+  if (what === undefined) return undefined
+  const mayHaveRun = outcome.kind === 'failed' && outcome.error.sent && !isRepeatable(scope.effectOf(call))
+  return `${call.server}/${call.tool} failed: ${what}${mayHaveRun ? ' (the call may have run)' : ''}`
 }
 
 /** Whether whoever calls has stopped to wait. */
@@ -189,16 +202,20 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
   return words === '' ? 'the server answered with an error' : words
 }
 
-/** A way to another answer: asks for it, and says why it was needed. Undefined when there is none. */
-type Fallback = (call: Call, failure: string) => Promise<Outcome | undefined>
+/** A way to another answer. */
+interface Fallback {
+  readonly server: string
+  /** Whether a call has another tool to go to, which its server is known to have. */
+  isThere(call: Call): boolean
+  /** Asks for the answer, and says why it was needed. Undefined when there is none. */
+  ask(call: Call, failure: string): Promise<Outcome | undefined>
+}
 
 /** Most fallbacks in a row. */
 const MOST_IN_A_ROW = 3
 
 /** The tools, as SERVER/TOOL, whose fallbacks led to a call: none of these tools is asked again, so that two may back each other up. */
 const failedBefore = new WeakMap<CallRecord, readonly string[]>()
-
-const nothing = Promise.resolve(undefined)
 
 /** Sends the call to another tool, through all policies of that tool. */
 function toFallback(
@@ -208,25 +225,34 @@ function toFallback(
 ): Fallback {
   const server = named ?? scope.server
   const name = server === scope.server ? tool : `${server}/${tool}`
-  return (call, failure) => {
-    const { record } = call
-    const before = failedBefore.get(record) ?? []
-    const tools = [...before, `${call.server}/${call.tool}`]
-    if (tools.length > MOST_IN_A_ROW || tools.includes(`${server}/${tool}`)) return nothing
+  const mayAsk = (call: Call) => {
+    const before = failedBefore.get(call.record) ?? []
+    if (before.length >= MOST_IN_A_ROW || before.includes(`${server}/${tool}`)) return false
     // A call that goes on where the server had left off means nothing to another tool.
-    if (paramsOf(call.message.value).requestState !== undefined) return nothing
-    const fallback = scope.fallbackCall(call, server, tool)
-    if (fallback === undefined) return nothing
-    failedBefore.set(record, tools)
-    const ended = () => failedBefore.set(record, before)
-    const asked = fallback.service(server === call.server ? asAnother(fallback.call) : fallback.call)
-    asked.then(ended, ended)
-    return asked.then((outcome) => {
-      noteSupersededRejection(record, outcome)
-      if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
-      const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
-      return { ...outcome, partial: { source: 'fallback', reason, notice } }
-    })
+    if (paramsOf(call.message.value).requestState !== undefined || isTask(call)) return false
+    return server !== call.server || tool !== call.tool
+  }
+  return {
+    server,
+    isThere: (call) => mayAsk(call) && scope.isOffered(server, tool),
+    async ask(call, failure) {
+      const { record } = call
+      const fallback = mayAsk(call) ? scope.fallbackCall(call, server, tool) : undefined
+      if (fallback === undefined) return undefined
+      const before = failedBefore.get(record)
+      failedBefore.set(record, [...(before ?? []), `${call.server}/${call.tool}`])
+      try {
+        const outcome = await fallback.service(
+          server === call.server ? asAnother(fallback.call) : fallback.call,
+        )
+        noteSupersededRejection(record, outcome)
+        if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
+        const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
+        return { ...outcome, partial: { source: 'fallback', reason, notice } }
+      } finally {
+        failedBefore.set(record, before ?? [])
+      }
+    },
   }
 }
 
@@ -298,6 +324,12 @@ function sizeOf(message: LargeMessage): number {
 
 /** Keeps the good answers of tools that only read, and finds them again for the same arguments and identity. */
 function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scope: Scope, notice: boolean) {
+  function goodFor(call: Call): Good | undefined {
+    if (scope.effectOf(call) !== 'read_only') return undefined
+    const good = answers.get(keyOf(call))
+    return good !== undefined && clock.now() - good.at <= limits.maxAge ? good : undefined
+  }
+
   return {
     keep(call: Call, outcome: Outcome): void {
       if (!isGood(call, outcome) || scope.effectOf(call) !== 'read_only') return
@@ -311,11 +343,12 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
       answers.put(keyOf(call), { result: text, bytes, verdict, at: clock.now() }, limits)
     },
 
+    has: (call: Call): boolean => goodFor(call) !== undefined,
+
     find(call: Call, failure: string): Outcome | Promise<Outcome> | undefined {
-      const good = answers.get(keyOf(call))
-      if (good === undefined || scope.effectOf(call) !== 'read_only') return undefined
+      const good = goodFor(call)
+      if (good === undefined) return undefined
       const ageMs = clock.now() - good.at
-      if (ageMs > limits.maxAge) return undefined
       return inTurn(good.result.length, call, (): Outcome => {
         const text = resultText(call.id, good.result)
         const value = parseJson(text) as Call['message']['value']

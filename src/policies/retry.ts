@@ -201,7 +201,7 @@ class Retries {
   #patienceMs(): Millis {
     const { record } = this.#call
     const left = leftMs(this.#call, this.#parts.context.clock.now())
-    return record.hasAlternative ? Math.min(left, SHORT_PATIENCE_MS) : left
+    return record.hasAlternative?.('tool') === true ? Math.min(left, SHORT_PATIENCE_MS) : left
   }
 
   #refused(refusal: RetryRefusal, outcome: Outcome): Outcome {

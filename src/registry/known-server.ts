@@ -99,6 +99,11 @@ export class KnownServer {
     return this.#shownTools.has(tool) || this.#allows(tool)
   }
 
+  /** Whether agents are shown a tool. */
+  offers(tool: string): boolean {
+    return this.#shownTools.has(tool)
+  }
+
   get state(): ServerState {
     return this.#state
   }

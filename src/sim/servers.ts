@@ -105,6 +105,11 @@ export class SimulatedServer implements ServerFacts {
     )
   }
 
+  /** Simulated calls have no fallback: nothing takes them to another tool. */
+  offers(): boolean {
+    return false
+  }
+
   /** Runs that are under way, and those that wait. */
   get load(): { readonly busy: number; readonly waiting: number } {
     return { busy: this.#busy, waiting: this.#line.size }

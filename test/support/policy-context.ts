@@ -44,6 +44,7 @@ export function testScope({
     isLost: () => false,
     reached: () => undefined,
     hold: () => () => undefined,
+    isOffered: () => true,
     fallbackCall: () => undefined,
     ...more,
   }

@@ -5,6 +5,7 @@ export function testTarget(known: Partial<ServerFacts> = {}): ServerFacts {
   return {
     endpoints: ['endpoint'],
     facts: () => undefined,
+    offers: () => false,
     effectOf: () => 'unknown',
     home: () => undefined,
     homes: () => undefined,

@@ -156,7 +156,7 @@ export class Gate {
     const lostForMs = this.#lostSince === undefined ? 0 : this.#clock.now() - this.#lostSince
     if (this.state === 'open' && lostForMs >= this.#giveUpMs) return 0
     // Clients ask for lists one after the other before they do anything else.
-    const isShort = record.hasAlternative || method.endsWith('/list')
+    const isShort = method.endsWith('/list') || record.hasAlternative?.('server') === true
     return Math.min(this.#patience.ms, isShort ? SHORT_PATIENCE_MS : Infinity)
   }
 

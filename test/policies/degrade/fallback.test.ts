@@ -30,23 +30,101 @@ test("another tool answers with its own verdict, under the caller's id", async (
   assert.equal(calls[0]?.tool, 'backup')
 })
 
-test('a tool that hangs leaves a quarter of the time to its fallback', async () => {
+const hanging = ({ signal }: Call) =>
+  new Promise<Outcome>((resolve) =>
+    signal.addEventListener('abort', () => resolve({ kind: 'failed', error: signal.reason as never })),
+  )
+
+test('a tool that hangs leaves a quarter of the time to its fallback, whatever progress it tells', async () => {
   const { fallbackCall, calls } = otherTools({ 'spare/query': answers({ from: 'spare' }) })
-  const deadline = { at: 8_000, reserveMs: undefined }
-  const script = ({ signal }: Call) =>
-    new Promise<Outcome>((resolve) =>
-      signal.addEventListener('abort', () => resolve({ kind: 'failed', error: signal.reason as never })),
-    )
+  const message = { method: 'notifications/progress', params: { progressToken: 1, progress: 1 } }
+  const script = (call: Call) => {
+    void call.channel.send({ text: JSON.stringify(message), value: { jsonrpc: '2.0', ...message } })
+    return hanging(call)
+  }
   const { clock, service } = setUp(
     { fallback: { tool: 'query', server: 'spare' } },
     { script, scope: { fallbackCall } },
   )
-  const told = service(toolCall('query', {}, { deadline }))
-  await clock.advance(5_999)
-  assert.equal(calls.length, 0)
-  await clock.advance(1)
-  assert.deepEqual(read(await told).result, { from: 'spare' })
-  assert.equal(calls[0]?.deadline?.at, 8_000)
+  for (const [latest, endsAt] of [
+    [undefined, 6_000],
+    [16_000, 12_000],
+  ] as const) {
+    const begunAt = clock.now()
+    const deadline = {
+      at: begunAt + 8_000,
+      reserveMs: undefined,
+      ...(latest && { latest: begunAt + latest }),
+    }
+    const params = { name: 'query', arguments: {}, _meta: { progressToken: 1 } }
+    const told = service(newCall({ method: 'tools/call', params, deadline }))
+    // Progress gives the same time anew, up to three quarters of the latest point.
+    await clock.advance(Math.min(endsAt, 6_000) - 1)
+    assert.equal(calls.length, 0)
+    await clock.advance(endsAt)
+    assert.deepEqual(read(await told).result, { from: 'spare' })
+    assert.equal(calls.pop()?.deadline?.at, deadline.at)
+  }
+})
+
+test('a tool has all of the time where no fallback can be asked', async () => {
+  const { fallbackCall } = otherTools({ 'test/backup': answers({}) })
+  const settings = { fallback: { tool: 'backup' } }
+  const { clock, service: absent } = setUp(settings, {
+    script: hanging,
+    scope: { fallbackCall, isOffered: () => false },
+  })
+  const deadline = { at: 8_000, reserveMs: undefined }
+  const signal = new Cancellation()
+  const told = absent(toolCall('query', {}, { deadline, signal }))
+  await clock.advance(7_999)
+  signal.abort(gatewayError('deadline_exceeded', 'the deadline of 8s'))
+  const outcome = await told
+  assert.ok(outcome.kind === 'failed')
+  assert.equal(outcome.error.message, 'the deadline of 8s')
+})
+
+test('a call waits for its tool as long as any, unless it has another answer', async () => {
+  const seen: unknown[] = []
+  const note = ({ record }: Call) =>
+    seen.push([record.hasAlternative?.('tool') ?? false, record.hasAlternative?.('server') ?? false])
+  const { fallbackCall } = otherTools({
+    'test/backup': (call) => (note(call), Promise.resolve(failed('upstream_unavailable'))),
+    'spare/backup': (call) => (note(call), Promise.resolve(failed('upstream_unavailable'))),
+  })
+  const script = (call: Call) => (note(call), failed('upstream_unavailable'))
+  const told = async (settings: object, scope: object = {}) => {
+    seen.length = 0
+    const call = toolCall('query')
+    await setUp(settings, { script, scope: { fallbackCall, ...scope } }).service(call)
+    assert.equal(call.record.hasAlternative, undefined)
+    return [...seen]
+  }
+  // First at the tool, then at its fallback, which has none of its own.
+  assert.deepEqual(await told({ fallback: { tool: 'backup' } }), [
+    [true, false],
+    [false, false],
+  ])
+  assert.deepEqual(await told({ fallback: { tool: 'backup', server: 'spare' } }), [
+    [true, true],
+    [false, false],
+  ])
+  const absent = { isOffered: () => false }
+  assert.deepEqual((await told({ fallback: { tool: 'backup', server: 'gone' } }, absent))[0], [false, false])
+  assert.deepEqual(await told({ lastKnownGood: {} }), [[false, false]])
+  assert.deepEqual(await told({ static: { text: 'sorry' } }), [[true, true]])
+})
+
+test('an answer in place of one that may have run says so, unless it does no harm to run it again', async () => {
+  const { fallbackCall } = otherTools({ 'test/backup': answers({}) })
+  for (const effect of ['write', 'read_only'] as const) {
+    const script = () => failed('attempt_timeout', 'too slow')
+    const scope = { fallbackCall, effectOf: () => effect }
+    const { service } = setUp({ fallback: { tool: 'backup' } }, { script, scope })
+    const { partial } = read(await service(toolCall('query')))
+    const words = effect === 'write' ? 'too slow (the call may have run)' : 'too slow'
+    assert.equal(partial?.reason, `answered by backup because test/query failed: ${words}`)
+  }
 })
 
 test('a tool of another server is named with its server', async () => {
