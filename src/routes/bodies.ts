@@ -15,8 +15,9 @@ export interface BodyLimits {
   readonly total: number
   /** The same for one address of clients. */
   readonly perAddress: number
-  /** Bodies that are not complete. */
+  /** How many bodies may be unfinished after their first chunk, or a second after their head. */
   readonly count: number
+  /** The same for one address of clients. */
   readonly countPerAddress: number
   /** How long nothing may come of a body, in milliseconds. */
   readonly stalled: Millis
@@ -66,10 +67,10 @@ const TIMES_FREE = 4
 /** From this part of a limit on agents are told apart: bodies of usual calls are complete at once, and few are unfinished. */
 const TOLD_APART_FROM = 1 / 8
 
-/** Slower bodies are refused first where a limit is met, in bytes a second. */
+/** Bodies that came slower on average are refused first where a limit is met, in bytes a second. */
 const SLOW = 4_096
 
-/** How often bodies that are not complete are looked at, in milliseconds. */
+/** How often bodies that are not complete are looked at, in milliseconds. Their first look gives them a place, if they have none. */
 const LOOK_MS: Millis = 1_000
 
 /** Why a body of another kind is not read (415). */
@@ -146,7 +147,7 @@ type Done = (error: BodyRefusal | null, body?: string) => void
 /** Bodies have limits in number and in bytes. */
 type Measure = 'count' | 'bytes'
 
-/** An agent's bodies on their way: its large bodies, and all bodies that began while its address had many unfinished ones. */
+/** An agent's bodies on their way: its large bodies, and all bodies that got a place while its address had many unfinished ones. */
 interface Share {
   count: number
   bytes: number
@@ -157,6 +158,9 @@ interface Sender extends Share {
   readonly address: string
   readonly shares: Map<string, Share>
 }
+
+/** How much the agent of a body has; until agents are told apart, each body is one. */
+const has = ({ share }: Body, measure: Measure) => share?.[measure] ?? 1
 
 /** Whether `own` of `all`, a newcomer included, is more than somebody may have. */
 const isBeyond = (limit: number, all: number, own: number) => own > TIMES_FREE * (limit - all + 1)
@@ -185,7 +189,12 @@ export class Bodies {
   /** Up to this size the limits in bytes refuse no body. */
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
-  /** Bodies that are not complete. Each body knows its neighbours, since a body comes and goes with each request. */
+  /**
+   * Bodies without a place: nothing of them has come, or all at once. They are as many as connections at most, where they have their own limit,
+   * and get a place at the next look.
+   */
+  readonly #arriving = new Set<Body>()
+  /** All others that are not complete, as they got their places. Each body knows its neighbours. */
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
@@ -215,7 +224,7 @@ export class Bodies {
     return this.#bytes
   }
 
-  /** How many are not complete. */
+  /** How many have a place. */
   get count(): number {
     return this.#count
   }
@@ -233,11 +242,7 @@ export class Bodies {
     if (declared > max) return done(this.#tooLarge(max))
     const sender = this.#senderOf(clientOf(payload.socket.remoteAddress))
     const body = new Body(this, { payload, declared, max, sender, done })
-    this.#enter(body)
-    const { count, countPerAddress } = this.#limits
-    if (sender.count > countPerAddress * TOLD_APART_FROM) this.#share(body)
-    this.#bound(body, 'count', countPerAddress, count)
-    if (!body.isOpen) return
+    this.#arriving.add(body)
     if (!this.#looking) this.#lookLater()
     body.begin()
   }
@@ -251,9 +256,11 @@ export class Bodies {
     if (areTooSmall(body.chunks, body.bytes)) return this.#fail(body, tooSmallChunks(body))
     if (body.bytes > body.max) return this.#fail(body, this.#tooLarge(body.max))
     body.moved += bytes
+    if (!body.isWhole && this.#arriving.has(body)) this.#place(body)
+    if (!body.isOpen) return
     // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
-    if (share === undefined) this.#share(body)
+    if (body.share === undefined) this.#share(body)
     const { total, perAddress } = this.#limits
     this.#bound(body, 'bytes', Math.max(perAddress, 2 * this.#maxBody), Math.max(total, 2 * this.#maxBody))
   }
@@ -281,39 +288,49 @@ export class Bodies {
     const { sender, share } = body
     if (share !== undefined)
       while (body.isOpen && isBeyond(perAddress, sender[measure], share[measure]))
-        this.#refuse(
-          this.#refusable(sender, body, measure),
-          'per_address',
-          measure,
-          sender[measure],
-          perAddress,
-        )
+        this.#refuse(this.#refusable(sender, body, measure), 'per_address', measure, perAddress)
     for (;;) {
       const all = measure === 'count' ? this.#count : this.#bytes
       if (!body.isOpen || !isBeyond(total, all, sender[measure])) return
       const largest = largestOf(this.#senders.values(), sender, measure) ?? sender
-      this.#refuse(this.#refusable(largest, body, measure), 'total', measure, all, total)
+      // Bytes are hardly ever equal.
+      const isTied = (other: Body) => other !== body && other.sender.count === largest.count
+      const tied = measure === 'count' ? this.#slowest(isTied) : undefined
+      this.#refuse(this.#refusable(tied?.sender ?? largest, body, measure), 'total', measure, total)
     }
   }
 
+  /** Returns, of the bodies with a place, the one that comes most slowly; of such as come equally slowly the oldest. */
+  #slowest(isOne: (body: Body) => boolean): Body | undefined {
+    let found: Body | undefined
+    for (let body = this.#oldest; body !== undefined; body = body.newer)
+      if (isOne(body) && (found === undefined || body.leastRate < found.leastRate)) found = body
+    return found
+  }
+
   /**
-   * Returns the unfinished body to refuse at an address: where no agent has more than half of all, the oldest slow body, so that
-   * many agents with little each keep no other out; else the oldest body of the agent with the most; else `body`. Where bytes are too many,
-   * small bodies are passed over, and the agent of `body` loses only a larger one.
+   * Returns the unfinished body to refuse at an address: the slowest of agents with at least half of what the agent with the most has (in bytes: half of
+   * the average), if it is slower than bodies should be. So many agents with little each keep no other out. Else the slowest of the agents with the most, but for
+   * `body`: a newcomer is let in. Speed and not age decides, since newcomers that come fast end every old body. Else `body`.
+   * Where bytes are too many, small bodies are passed over, and the agent of `body` loses only a larger one.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
+    // Nothing is slower, and a look at many such bodies must not search for others each time.
+    if (body.bytes === 0) return body
     const own = body.sender === sender ? body.share : undefined
-    const share = largestOf(sender.shares.values(), own, measure)
-    const isAlone = share !== undefined && share[measure] > sender[measure] / 2
-    const least = measure === 'count' ? -1 : share === own ? body.bytes : this.#smallest
-    let found: Body | undefined
-    for (let other = this.#oldest; other !== undefined; other = other.newer) {
-      if (other.sender !== sender) continue
-      const isCounted = measure === 'count' || other.bytes > this.#smallest
-      if (other.isSlow && isCounted && !isAlone) return other
-      if (share !== undefined && other.share === share && other.bytes > least) found ??= other
-    }
-    return found ?? body
+    const most = largestOf(sender.shares.values(), own, measure)?.[measure] ?? 1
+    // In bytes one large newcomer must not protect all who hold less.
+    const enough = (measure === 'count' ? most : sender.bytes / sender.shares.size) / 2
+    const isCounted = (other: Body) =>
+      other.sender === sender && (measure === 'count' || other.bytes > this.#smallest)
+    const isLarger = (other: Body) => measure === 'count' || other.share !== own || other.bytes > body.bytes
+    return (
+      this.#slowest((other) => isCounted(other) && other.isSlow && has(other, measure) >= enough) ??
+      this.#slowest(
+        (other) => other !== body && isCounted(other) && has(other, measure) === most && isLarger(other),
+      ) ??
+      body
+    )
   }
 
   /** A complete body counts until its request is over: then the function is called that this returns, exactly once. */
@@ -338,13 +355,22 @@ export class Bodies {
     return sender
   }
 
+  /** From here on a body is one of those that are bounded in number. */
+  #place(body: Body): void {
+    const { sender } = body
+    const { count, countPerAddress } = this.#limits
+    this.#arriving.delete(body)
+    this.#enter(body)
+    if (body.share === undefined && sender.count > countPerAddress * TOLD_APART_FROM) this.#share(body)
+    this.#bound(body, 'count', countPerAddress, count)
+  }
+
   #enter(body: Body): void {
     const newest = this.#newest
     body.older = newest
     if (newest === undefined) this.#oldest = body
     else newest.newer = body
     this.#newest = body
-    body.isOpen = true
     body.sender.count++
     this.#count++
   }
@@ -352,23 +378,28 @@ export class Bodies {
   /** A body is not on its way any more. False when it was not before. */
   leave(body: Body): boolean {
     if (!body.isOpen) return false
-    const { older, newer, sender, share, bytes } = body
+    const { sender, share, bytes } = body
+    body.isOpen = false
+    if (!this.#arriving.delete(body)) this.#exit(body)
+    sender.bytes -= bytes
+    if (share !== undefined) {
+      share.count--
+      share.bytes -= bytes
+    }
+    this.#bytes -= bytes
+    return true
+  }
+
+  #exit(body: Body): void {
+    const { older, newer } = body
     if (older !== undefined) older.newer = newer
     else this.#oldest = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
     // What is kept of a body must not keep all that came after it.
     body.older = body.newer = undefined
-    body.isOpen = false
-    sender.count--
-    sender.bytes -= bytes
-    if (share !== undefined) {
-      share.count--
-      share.bytes -= bytes
-    }
+    body.sender.count--
     this.#count--
-    this.#bytes -= bytes
-    return true
   }
 
   #maxOf(headers: IncomingHttpHeaders): number {
@@ -389,12 +420,22 @@ export class Bodies {
     body.fail(error)
   }
 
-  #refuse(body: Body, cause: 'total' | 'per_address', measure: Measure, now: number, limit: number): void {
+  #refuse(body: Body, cause: 'total' | 'per_address', measure: Measure, limit: number): void {
+    const { sender } = body
+    const isTotal = cause === 'total'
+    const now = !isTotal ? sender[measure] : measure === 'count' ? this.#count : this.#bytes
+    const much = now > limit ? 'too many' : 'nearly too many'
     const what = measure === 'count' ? '' : 'bytes of '
-    const [whose, where] = cause === 'total' ? ['address', ''] : ['agent', ' from its address']
-    const message = body.isSlow
-      ? `the body came slower than ${SLOW} bytes a second while there were too many ${what}request bodies (${now} of ${limit} are on their way${where})`
-      : `too many ${what}request bodies of this ${whose} (${now} of ${limit} are on their way${where}; one ${whose} may have four times what is free)`
+    const where = isTotal ? '' : ' from this address'
+    const own = isTotal ? sender[measure] : has(body, measure)
+    const others: Iterable<Share> = isTotal ? this.#senders.values() : sender.shares.values()
+    const hasMost = [...others].every((other) => other[measure] <= own)
+    const why = body.isSlow
+      ? `, and this one came slower than ${SLOW} bytes a second`
+      : hasMost
+        ? `, and no other ${isTotal ? 'address' : 'agent'} has more`
+        : ''
+    const message = `${much} ${what}request bodies are on their way${where} (${now} of ${limit})${why}`
     const text = gatewayErrorText(null, gatewayError('overloaded', message, { retryAfterMs: 1_000 }), {})
     this.#refused(cause)
     this.#fail(body, new BodyRefusal(503, message, text, { 'retry-after': '1' }))
@@ -418,8 +459,9 @@ export class Bodies {
     })
   }
 
-  /** Ends what takes too long, `passed` milliseconds after it was looked at last. */
+  /** Gives a place to what has none, and ends what takes too long, `passed` milliseconds after it was looked at last. */
   #look(passed: Millis): void {
+    for (const body of this.#arriving) this.#place(body)
     const { stalled, whole } = this.#limits
     for (let body = this.#newest, older; body !== undefined; body = older) {
       older = body.older
@@ -455,16 +497,15 @@ class Body {
   /** Its agent's, once agents are told apart. */
   share: Share | undefined
   readonly max: number
-  /** Whether it is among those that are on their way, and between which. */
-  isOpen = false
+  /** Whether it is on its way. */
+  isOpen = true
+  /** Between which it has its place. */
   older: Body | undefined
   newer: Body | undefined
   /** How many chunks have come. */
   chunks = 0
   /** How much of it came since it was looked at last, in bytes; at first as if some had come, so that nobody is cut off too early. */
   moved = 1
-  /** Whether too little of it came between the last two looks. */
-  isSlow = false
   /** From the first look on, for the same reason. */
   #ageMs: Millis = -LOOK_MS
   #stalledMs: Millis = 0
@@ -491,13 +532,27 @@ class Body {
     return this.#chunks.length
   }
 
+  /** Whether all has come that it said would. */
+  get isWhole(): boolean {
+    return this.bytes === this.#declared
+  }
+
+  /** Whether too little of it has come on average; not before its first look, and not while the gateway itself holds it up. */
+  get isSlow(): boolean {
+    return !this.#awaitsTurn && this.bytes < (SLOW * this.#ageMs) / 1_000
+  }
+
+  /** How fast it came on average, in bytes a millisecond: at the least, since it was not looked at at once, nor just now. */
+  get leastRate(): number {
+    return this.bytes / (this.#ageMs + 2 * LOOK_MS)
+  }
+
   get headers(): IncomingHttpHeaders {
     return this.#payload.headers
   }
 
   /** So much time has passed. Why it has taken too long, in words; undefined when it has not. */
   age(passed: Millis, stalled: Millis, whole: Millis): string | undefined {
-    this.isSlow = this.#ageMs >= 0 && !this.#awaitsTurn && this.moved < (SLOW * passed) / 1_000
     this.#ageMs += passed
     this.#stalledMs = this.moved > 0 ? 0 : this.#stalledMs + passed
     this.moved = 0

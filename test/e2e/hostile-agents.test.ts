@@ -367,7 +367,7 @@ test('more bodies than may be on their way get HTTP 503 and when to try again, a
   const { text = '' } = sockets.find((socket) => socket.text.includes('HTTP/1.1 503')) ?? {}
   assert.match(text, /retry-after: 1\r\n/i)
   assert.match(text, /BW_OVERLOADED/)
-  assert.match(text, / of 16777216 are on their way/)
+  assert.match(text, / on their way[^(]* \(\d+ of 16777216\)/)
   await isServed()
   await slow.write(upload.slice(MIB))
   await until('the upload is answered', () => slow.text !== '')

@@ -18,13 +18,13 @@ const generous: BodyLimits = {
 
 const session = { 'mcp-session-id': 'one' }
 
-/** Bodies of at most 100 bytes, 80 where there is no session yet, and what was refused of them. */
-function setUp(limits: Partial<BodyLimits> = {}) {
+/** Bodies of at most 100 bytes unless said otherwise, 80 where there is no session yet, and what was refused of them. */
+function setUp(limits: Partial<BodyLimits> = {}, maxBody = 100) {
   const clock = new ManualClock()
   const refused: BodyRefusalCause[] = []
   const bodies = new Bodies(
     clock,
-    { maxBody: 100, maxFirst: 80, agentOf: (headers) => String(headers['mcp-session-id']) },
+    { maxBody, maxFirst: 80, agentOf: (headers) => String(headers['mcp-session-id']) },
     { ...generous, ...limits },
     (cause) => void refused.push(cause),
   )
@@ -130,25 +130,31 @@ test('a body of which nothing comes is not waited for, nor one that comes byte b
 })
 
 /** So much of a body comes, or it is refused. */
-async function fill(bodies: Bodies, body: ReturnType<ReturnType<typeof setUp>['begin']>, size: number) {
-  const beforehand = bodies.bytes
-  body.payload.write(Buffer.alloc(size, 'x'))
-  await until('it was taken or refused', () => bodies.bytes !== beforehand || body.error !== undefined)
+async function fill(body: ReturnType<ReturnType<typeof setUp>['begin']>, size: number) {
+  let isWritten = false
+  body.payload.write(Buffer.alloc(size, 'x'), () => (isWritten = true))
+  await until('it was taken or refused', () => isWritten && body.payload.readableLength === 0)
   return body
 }
 
 test('bodies have a limit in bytes, in all and for one address, of which one may have four times what is free', async () => {
-  const { begin, bodies, refused } = setUp({ total: 400, perAddress: 250 })
-  const filled = (address: string, size: number) => fill(bodies, begin(address), size)
+  const { begin, refused } = setUp({ total: 400, perAddress: 250 })
+  const filled = (address: string, size: number) => fill(begin(address), size)
   const first = await filled('10.0.0.1', 90)
   await filled('10.0.0.1', 90)
   const third = await filled('10.0.0.1', 90)
   assert.deepEqual([first.error, third.error?.statusCode], [undefined, 503])
-  assert.match(third.error?.message ?? '', /of this agent \(270 of 250 are on their way from its address; /)
+  assert.match(
+    third.error?.message ?? '',
+    /too many bytes of request bodies are on their way from this address \(270 of 250\), and no other agent has more$/,
+  )
   assert.deepEqual(third.error?.headers, { 'retry-after': '1' })
   await filled('10.0.0.2', 90)
   const last = await filled('10.0.0.2', 90)
-  assert.match(last.error?.message ?? '', /of this address \(360 of 400 are on their way; /)
+  assert.match(
+    last.error?.message ?? '',
+    /nearly too many bytes of request bodies are on their way \(360 of 400\), and no other address has more$/,
+  )
   assert.deepEqual(refused, ['per_address', 'total'])
   first.payload.end()
   await until('the first is complete', () => first.text !== undefined)
@@ -156,9 +162,9 @@ test('bodies have a limit in bytes, in all and for one address, of which one may
 })
 
 test('large bodies that an agent leaves unfinished make room for its small ones', async () => {
-  const { bodies, begin, refused } = setUp({ perAddress: 250, total: 500 })
+  const { begin, refused } = setUp({ perAddress: 250, total: 500 })
   const large = [begin(), begin()]
-  for (const body of large) await fill(bodies, body, 85)
+  for (const body of large) await fill(body, 85)
   const smallest = begin()
   smallest.payload.end('{"jsonrpc":"2.0"}')
   await until('the smallest is complete', () => smallest.text !== undefined)
@@ -177,13 +183,13 @@ const other = { 'mcp-session-id': 'other' }
 
 test('an agent ends no body of another one with less at its address, and leaves it room for its largest', async () => {
   const { bodies, begin } = setUp({ perAddress: 800, total: 1_600, countPerAddress: 24 })
-  const upload = await fill(bodies, begin('10.0.0.1', other), 50)
-  for (let n = 0; n < 40; n++) await fill(bodies, begin(), 99)
+  const upload = await fill(begin('10.0.0.1', other), 50)
+  for (let n = 0; n < 40; n++) await fill(begin(), 99)
   for (let n = 0; n < 40; n++) begin()
   const letGo = Array.from({ length: 8 }, () => bodies.hold('10.0.0.1', session, 100_000))
   assert.equal(upload.error, undefined)
   letGo.forEach((gone) => gone?.())
-  await fill(bodies, upload, 50)
+  await fill(upload, 50)
   upload.payload.end()
   await until('the upload is complete', () => upload.text?.length === 100)
   const next = begin('10.0.0.1', other)
@@ -192,28 +198,25 @@ test('an agent ends no body of another one with less at its address, and leaves 
 })
 
 test('where a limit is met, what hardly moves goes first: many agents with little each keep no other out', async () => {
-  const { clock, bodies, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 12 })
+  const { clock, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 12 })
   const each = (n: number) => ({ 'mcp-session-id': `attacker ${n}` })
-  const idle = await Promise.all(
-    Array.from({ length: 12 }, (_, n) => fill(bodies, begin('10.0.0.1', each(n)), 40)),
-  )
+  const idle = await Promise.all(Array.from({ length: 12 }, (_, n) => fill(begin('10.0.0.1', each(n)), 40)))
   await clock.advance(2_000)
-  const upload = begin('10.0.0.1', other)
+  const upload = await fill(begin('10.0.0.1', other), 99)
   assert.deepEqual([upload.error, idle[0]?.error?.statusCode], [undefined, 503])
-  await fill(bodies, upload, 99)
   upload.payload.end('x')
   await until('the upload is complete', () => upload.text?.length === 100)
   assert.equal(idle.filter(({ error }) => error === undefined).length, 9)
 })
 
 test('a slow body is spared while another agent has more than half of all bodies', async () => {
-  const { clock, bodies, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 24 })
-  const upload = await fill(bodies, begin('10.0.0.1', other), 50)
+  const { clock, begin } = setUp({ perAddress: 500, total: 1_000, countPerAddress: 24 })
+  const upload = await fill(begin('10.0.0.1', other), 50)
   await clock.advance(2_000)
-  for (let n = 0; n < 40; n++) await fill(bodies, begin(), 99)
+  for (let n = 0; n < 40; n++) await fill(begin(), 99)
   for (let n = 0; n < 40; n++) begin()
   assert.equal(upload.error, undefined)
-  await fill(bodies, upload, 50)
+  await fill(upload, 50)
   upload.payload.end()
   await until('the upload is complete', () => upload.text?.length === 100)
 })
@@ -221,22 +224,96 @@ test('a slow body is spared while another agent has more than half of all bodies
 test('bodies that are held for slow calls of one agent leave room to another at its address', async () => {
   const { bodies, begin } = setUp({ perAddress: 16 * 16_384, total: 32 * 16_384 })
   const letGo = Array.from({ length: 14 }, () => bodies.hold('10.0.0.1', session, 16_384))
-  assert.equal((await fill(bodies, begin(), 50)).error?.statusCode, 503)
-  assert.equal((await fill(bodies, begin('10.0.0.1', other), 100)).error, undefined)
+  assert.equal((await fill(begin(), 50)).error?.statusCode, 503)
+  assert.equal((await fill(begin('10.0.0.1', other), 100)).error, undefined)
   letGo.slice(0, 2).forEach((gone) => gone?.())
-  assert.equal((await fill(bodies, begin(), 100)).error, undefined)
+  assert.equal((await fill(begin(), 100)).error, undefined)
 })
 
 test('bodies have a limit in number, for which the oldest of the agent with the most goes, and the largest body always fits', async () => {
   const { begin, bodies } = setUp({ count: 3, countPerAddress: 2, total: 10, perAddress: 10 })
-  const [oldest, next, first] = [begin(), begin(), begin()]
-  assert.match(oldest.error?.message ?? '', /of this agent \(3 of 2 are on their way from its address/)
-  begin('10.0.0.2')
-  const newest = begin('10.0.0.3')
-  assert.match(next.error?.message ?? '', /of this address \(4 of 3 are on their way; /)
+  const begun = (address?: string) => fill(begin(address), 1)
+  const [oldest, next, first] = [await begun(), await begun(), await begun()]
+  assert.match(
+    oldest.error?.message ?? '',
+    /^too many request bodies are on their way from this address \(3 of 2\), and no other agent has more$/,
+  )
+  await begun('10.0.0.2')
+  const newest = await begun('10.0.0.3')
+  assert.match(
+    next.error?.message ?? '',
+    /^too many request bodies are on their way \(4 of 3\), and no other address has more$/,
+  )
   assert.deepEqual([first.error, newest.error, bodies.count], [undefined, undefined, 3])
-  first.payload.end(Buffer.alloc(100, 'x'))
+  first.payload.end(Buffer.alloc(99, 'x'))
   await until('it is complete', () => first.text !== undefined)
+})
+
+/** Why a body was refused. */
+const said = ({ error }: { readonly error?: BodyRefusal }) => error?.message ?? ''
+
+/** The headers of one of many agents. */
+const nth = (n: number) => ({ 'mcp-session-id': `agent ${n}` })
+
+test('two agents with very many bodies end no slow one of a third', async () => {
+  const { clock, bodies, begin } = setUp({ total: 10_000, perAddress: 10_000, countPerAddress: 40 })
+  const upload = await fill(begin('10.0.0.1', other), 50)
+  await clock.advance(3_000)
+  for (let n = 0; n < 60; n++) await fill(begin('10.0.0.1', nth(n % 2)), 1)
+  assert.equal(upload.error, undefined)
+  await clock.advance(3_000)
+  for (let n = 0; n < 60; n++) await fill(begin('10.0.0.1', nth(n % 2)), 1)
+  assert.equal(upload.error, undefined)
+  assert.ok(bodies.count > 30)
+})
+
+const MB = 1_000_000
+
+test('a body that comes in bursts is as fast as it is on average', async () => {
+  const limits = { total: 100 * MB, perAddress: 100 * MB, countPerAddress: 40, stalled: 60_000 }
+  const { clock, bodies, begin } = setUp(limits, MB)
+  const upload = await fill(begin('10.0.0.1', other), 26_400)
+  await clock.advance(2_200)
+  await fill(upload, 26_400)
+  await clock.advance(2_000)
+  for (let n = 0; n < 60; n++) await fill(begin('10.0.0.1', nth(n)), 5_000)
+  assert.equal(upload.error, undefined)
+  assert.equal(bodies.count, 40)
+  await clock.advance(20_000)
+  const next = await fill(begin('10.0.0.1', nth(60)), 5_000)
+  assert.deepEqual([next.error, upload.error, bodies.count], [undefined, undefined, 40])
+  for (let n = 61; n < 101; n++) await fill(begin('10.0.0.1', nth(n)), 5_000)
+  assert.match(said(upload), /\(41 of 40\), and this one came slower than 4096 bytes a second$/)
+})
+
+test('a body that comes at once needs no place, and one of which nothing comes has to get one', async () => {
+  const { clock, bodies, begin, refused } = setUp({ count: 8, countPerAddress: 4 })
+  const inTheWay = await Promise.all(Array.from({ length: 4 }, (_, n) => fill(begin('10.0.0.1', nth(n)), 10)))
+  const heads = Array.from({ length: 10 }, (_, n) => begin('10.0.0.1', nth(10 + n)))
+  const whole = begin('10.0.0.1', { ...other, 'content-length': '2' })
+  whole.payload.end('{}')
+  await until('it is complete', () => whole.text !== undefined)
+  assert.deepEqual([whole.text, refused, bodies.count], ['{}', [], 4])
+  await clock.advance(1_000)
+  const errors = (some: readonly { error?: BodyRefusal }[]) => some.map(({ error }) => error?.statusCode)
+  assert.deepEqual([errors(heads), errors(inTheWay)], [Array(10).fill(503), Array(4).fill(undefined)])
+  assert.deepEqual([bodies.count, bodies.bytes], [4, 40])
+})
+
+test('where agents, or addresses, have as many bodies each, a newcomer is let in for the slowest', async () => {
+  for (const same of [true, false]) {
+    const limits = { total: 100 * MB, perAddress: 100 * MB, count: same ? 100 : 8, countPerAddress: 8 }
+    const { clock, bodies, begin } = setUp(limits, MB)
+    const begun = (n: number, size: number) => fill(begin(same ? '10.0.0.1' : `10.0.0.${n}`, nth(n)), size)
+    const upload = await begun(0, 60_000)
+    const held = []
+    for (let n = 1; n < 8; n++) held.push(await begun(n, 25_000))
+    await clock.advance(4_000)
+    const newcomer = await begun(10, 10_000)
+    assert.deepEqual([newcomer.error, held[0]?.error?.statusCode], [undefined, 503])
+    for (let n = 20; n < 100; n++) await begun(n, 1_000)
+    assert.deepEqual([upload.error, bodies.count], [undefined, 8])
+  }
 })
 
 test('a client that leaves before its body is complete leaves nothing behind', async () => {

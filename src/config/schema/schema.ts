@@ -89,7 +89,7 @@ const bodies = z
   })
   .prefault({})
   .describe(
-    'Bodies of requests that are on their way. Beyond these limits the gateway refuses a body: HTTP 503, or 408 for a body that takes too long. An agent may have four times the free part of `perAddress`, and an address four times the free part of `total`: four fifths where it is alone. Beyond, the gateway refuses an unfinished body: the oldest below 4 KiB a second, or else the oldest of the agent with the most, or else the newcomer. Sessions tell agents at one address apart; without sessions, settled tenants in a header do. The limits in bytes refuse no body up to 16 KiB, so small requests pass.',
+    'Bodies of requests that are on their way. Beyond these limits the gateway refuses a body: HTTP 503, or 408 for a body that takes too long. An agent may have four times the free part of `perAddress`, and an address four times the free part of `total`: four fifths where it is alone. Beyond, the gateway refuses an unfinished body: the slowest below 4 KiB a second whose agent has at least half of the most (in bytes: half of the average), or else the slowest of the agents with the most, or else the newcomer. A body that comes whole in its first chunk needs no place among `count` and `countPerAddress`; one of which nothing comes has to have one within about a second. Sessions tell agents at one address apart; without sessions, settled tenants in a header do. The limits in bytes refuse no body up to 16 KiB, so small requests pass.',
   )
 
 const replies = z
