@@ -137,6 +137,40 @@ test('a fault that aims at an arm needs an experiment that has it', async (t) =>
   ])
 })
 
+/** What is warned of. */
+async function warned(t: TestContext, files: string): Promise<string[]> {
+  const { loaded, lines } = await load(t, files)
+  assert.ok(loaded.ok, lines.join('\n'))
+  return lines.map((line) => line.replace(/^main\.yaml:\S+ +/, ''))
+}
+
+test('a fault at an arm of which it matches no call is told', async (t) => {
+  const experiment =
+    '  - { name: a, arms: { control: default, treatment: cautious }, match: { server: search } }'
+  const fault = (server: string) =>
+    `chaos:\n  faults:\n    - { name: f, type: rpc.error, rate: 1, ttl: 1m, allowWrites: true, match: { server: "${server}", arm: treatment } }`
+  assert.deepEqual(await warned(t, text(experiment, fault('mail'))), [
+    'chaos.faults[0].match.arm  warning: hits nothing: the fault matches no call that "a" takes',
+  ])
+  for (const server of ['search', 's*', '*'])
+    assert.deepEqual(await warned(t, text(experiment, fault(server))), [], server)
+})
+
+test('arms that have the same policies are told', async (t) => {
+  const twins = 'policies: { sets: { cautious: { retry: false }, twin: { retry: false }, bold: {} } }'
+  const arms = (control: string, treatment: string) =>
+    `${servers}\n${twins}\nexperiments:\n  - { name: a, arms: { control: ${control}, treatment: ${treatment} } }`
+  for (const [one, other] of [
+    ['default', 'default'],
+    ['cautious', 'twin'],
+    ['default', 'bold'],
+  ] as const)
+    assert.deepEqual(await warned(t, arms(one, other)), [
+      'experiments[0].arms  warning: both arms have the same policies: an A/A test, which can only show how large chance differences are',
+    ])
+  assert.deepEqual(await warned(t, arms('default', 'cautious')), [])
+})
+
 test('a metric of tasks needs tasks, and a guardrail a metric that is known while it runs', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(

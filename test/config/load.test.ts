@@ -162,12 +162,13 @@ policies:
     - { match: { server: a, tool: "*" }, retry: false, hedge: false }
     - { match: { server: "*" }, hedge: false }
     - { match: {}, hedge: false, retry: {} }
+  sets: { once: { retry: false } }
 gateway: { environment: test }
 chaos:
   faults:
-    - { name: f, type: rpc.error, rate: 0, ttl: 1m, match: { server: a, tool: hidden } }
+    - { name: f, type: rpc.error, rate: 0, ttl: 1m, match: { server: a, tool: hidden }, allowWrites: true }
     - { name: g, type: rpc.error, rate: 1, ttl: 1m, match: { server: off } }
-experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: default, treatment: default } }]`,
+experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: default, treatment: once } }]`,
   )
   const later = (index: number) =>
     `has no effect: overrides[${index}] comes later, and sets the same for all that it matches`
@@ -212,7 +213,7 @@ policies:
     - {match: {server: a1, tool: dump}, bulkhead: {concurrent: 1}}
     - {match: {server: a1, method: 'resources/*'}, bulkhead: {concurrent: 1}}
     - {match: {server: a1}, degrade: {fallback: {tool: x, server: b-old}}}
-  sets: { s: {} }
+  sets: { s: { retry: false } }
 experiments:
   - { name: e2, match: { server: '?-old' }, arms: {control: default, treatment: s} }
   - { name: e3, match: { server: 'b*' }, arms: {control: default, treatment: s} }
@@ -233,7 +234,7 @@ test('a tool that the gateway itself calls, or that is known by this name, is no
   const config = `mcpServers:
   a: { command: run, tools: { exclude: [hidden] }, health: { tool: { name: hidden } } }
 gateway: { environment: test }
-chaos: { faults: [{ name: f, type: conn.latency, rate: 1, ttl: 1m, match: { server: a, tool: hidden }, distribution: { kind: fixed, delay: 1s } }] }
+chaos: { faults: [{ name: f, type: conn.latency, rate: 1, ttl: 1m, match: { server: a, tool: hidden }, allowWrites: true, distribution: { kind: fixed, delay: 1s } }] }
 policies: { overrides: [{ match: { server: a, tool: a__x }, retry: false }] }`
   const path = join(await folder(t, { 'main.yaml': config }), 'main.yaml')
   const warned = async (tools?: ReadonlyMap<string, readonly string[]>) => {

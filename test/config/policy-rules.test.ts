@@ -44,6 +44,38 @@ test('a deadline alone shortens the timeout that nobody asked for', async (t) =>
   assert.deepEqual(await wrongWith(t, '  defaults: { deadline: { total: 5s } }'), [])
 })
 
+test('limits in one place are compared with each other, and with those that take their place', async (t) => {
+  const both = 'match: { server: a }, deadline: { total: 5s }, attemptTimeout: { timeout: 9s }'
+  const late = 'match: { server: a }, attemptTimeout: { timeout: 2s }, hedge: { after: 2s }'
+  for (const [policies, words] of [
+    [
+      `  overrides: [{ ${both} }]`,
+      /at most 5s, the longest deadline that is in force here, which .* found 9s/,
+    ],
+    [
+      `  overrides: [{ ${late} }]`,
+      /less than 2s, the longest attempt timeout that is in force here; found 2s/,
+    ],
+    [`  sets: { x: { ${late.replace('match: { server: a }, ', '')} } }`, /less than 2s/],
+    [`  overrides: [{ match: { server: a }, deadline: { total: 20s } }, { ${both} }]`, /at most 5s/],
+    [`  overrides: [{ ${both} }, { match: { server: b }, deadline: { total: 20s } }]`, /at most 5s/],
+  ] as const) {
+    const issues = await wrongWith(t, policies)
+    assert.equal(issues.length, 1, policies)
+    assert.match(issues[0]!, words)
+  }
+  const later = '{ match: { tool: x }, deadline: { total: 20s } }'
+  assert.deepEqual(await wrongWith(t, `  overrides: [{ ${both} }, ${later}]`), [])
+  assert.deepEqual(
+    await wrongWith(
+      t,
+      `  overrides: [{ ${both} }]`,
+      '{ a: { command: a, timeout: 10s }, b: { command: b } }',
+    ),
+    [],
+  )
+})
+
 test('a hedge that starts when the first try is given up is a contradiction', async (t) => {
   const policies = '  defaults: { attemptTimeout: { timeout: 2s }, hedge: { after: 2s } }'
   assert.match(
@@ -99,5 +131,56 @@ test('hedges and kept answers are told to have no effect where no tool is known 
     ],
   )
   const all = await wrongWith(t, '  defaults: { hedge: { after: 1s } }', '{ a: { command: a } }')
-  assert.match(all.join(), /policies\.defaults\.hedge {2}warning: has no effect: no tool of a is known/)
+  assert.match(
+    all.join(),
+    /policies\.defaults\.hedge {2}warning: has no effect on tool calls: no tool of a is known/,
+  )
+})
+
+/** What is said of one fault, by its fields. */
+const ofFault = (
+  t: Parameters<typeof folder>[0],
+  fields: string,
+  servers: string,
+  policies = '  overrides: []',
+) => wrongWith(t, `${policies}\nchaos: { faults: [{ name: f, rate: 1, ttl: 1m, ${fields} }] }`, servers)
+
+test('a fault that spares writes is told to hit no tool call where no tool is known to be read-only', async (t) => {
+  const servers = '{ a: { command: a }, b: { command: b, trusted: true } }'
+  const error = 'type: rpc.error'
+  const [line, ...more] = await ofFault(t, `${error}, match: { server: a }`, servers)
+  assert.match(
+    line ?? '',
+    /chaos\.faults\[0\] {2}warning: has no effect on tool calls: no tool of a is known .*allowWrites/,
+  )
+  assert.deepEqual(more, [])
+  const reads = '  overrides: [{ match: { server: a, tool: "get_*" }, effect: read_only }]'
+  const put = await ofFault(t, `${error}, match: { server: a, tool: put }`, servers, reads)
+  assert.match(put.join(), /no tool of a that it matches is known/)
+  for (const fields of [
+    error,
+    `${error}, match: { server: b }`,
+    `${error}, match: { server: a }, allowWrites: true`,
+    'type: conn.latency, match: { server: a, method: tools/list }, distribution: { kind: fixed, delay: 1s }',
+    'type: registry.ghost_tool, match: { server: a }, tools: [x]',
+    'type: registry.stale_list, match: { server: a }, age: 5m',
+  ])
+    assert.deepEqual(await ofFault(t, fields, servers), [], fields)
+  assert.deepEqual(await ofFault(t, `${error}, match: { server: a, tool: get_x }`, servers, reads), [])
+})
+
+test('an override that says of its tools that they write gives them no hedge and no kept answer, and a fallback with care', async (t) => {
+  const degrade = '{ lastKnownGood: {}, fallback: { tool: x, server: b } }'
+  const write = `{ match: { tool: put }, effect: write, hedge: { after: 1s }, degrade: ${degrade} }`
+  const why = 'it is for tools that only read, and this override says "effect: write"'
+  assert.deepEqual(
+    (await wrongWith(t, `  overrides: [${write}]`)).map((line) => line.replace(/^\S+ +\S+overrides/, '')),
+    [
+      `[0].hedge  warning: has no effect on tool calls: ${why}`,
+      `[0].degrade.lastKnownGood  warning: has no effect on tool calls: ${why}`,
+      '[0].degrade.fallback  warning: is for a tool that writes: the write may have run when the fallback answers',
+    ],
+  )
+  const later = '{ match: { server: a, tool: "p*" }, effect: read_only }'
+  assert.deepEqual(await wrongWith(t, `  overrides: [${write}, ${later}]`), [])
 })

@@ -198,10 +198,16 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 
+/** Whether a fault is for tool calls, and leaves those alone whose tools are not known to be read-only. */
+export function sparesWrites({ type: name, match, allowWrites }: Fault, registry: FaultRegistry): boolean {
+  const type = registry[name]
+  const isForTools = methodsOf(type).includes('tools/call') && glob(match?.method ?? '*')('tools/call')
+  return isForTools && !allowWrites && type?.withholds !== true
+}
+
 /** Warns about a fault without `allowWrites` that matches no read-only tool. Silent while the tools of a matched server are unknown. */
 function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: FaultRegistry): PlanFinding[] {
-  const type = registry[fault.type]
-  if (fault.allowWrites || type?.withholds === true || !methodsOf(type).includes('tools/call')) return []
+  if (!sparesWrites(fault, registry)) return []
   const holds = glob(fault.match?.tool ?? '*')
   const matched = servers.flatMap(({ tools = [] }) => tools.filter(holds))
   const mayBeHit = ({ tools = [], isReadOnly }: PlanServer) =>

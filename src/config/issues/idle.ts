@@ -1,5 +1,10 @@
 import { environmentLock, type Locks } from '../../chaos/control/guard.ts'
+import { faults as types } from '../../chaos/faults/index.ts'
+import { armMatcher, sparesWrites } from '../../chaos/plan/checks.ts'
+import { takesServer } from '../../experiments/capacity.ts'
+import { armNames } from '../../experiments/schema.ts'
 import { glob, globsMeet, isGlob, type Match } from '../../mesh/match.ts'
+import type { Effect } from '../../mesh/policy.ts'
 import { methods } from '../../mesh/scope.ts'
 import { didYouMean } from '../../units/suggest.ts'
 import type { ConfigPath } from '../files/path.ts'
@@ -164,35 +169,110 @@ export function absentTools(
 /** The beginning of a sentence about a name, or about a glob. */
 const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
 
-/** Hedges and kept answers, which are for tools that only read, where nothing says of any tool that it only reads. */
-export function unknownEffects({ mcpServers, policies }: Config): ConfigFinding[] {
+/** A part of a config that is for tools which only read. */
+interface ForReads {
+  readonly path: ConfigPath
+  readonly match?: Match | undefined
+  readonly isFault?: true
+  /** The operator's word on the tools, in the same place, where no later one takes its place. */
+  readonly effect?: Effect | undefined
+}
+
+/** Hedges, kept answers and faults, which are for tools that only read, where nothing says of any tool that it only reads. */
+export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigFinding[] {
+  const { defaults, overrides, sets } = policies
+  const none = { match: undefined, effect: undefined }
   const places = [
-    ...[{ path: ['policies', 'defaults'], match: undefined, ...policies.defaults }],
-    ...policies.overrides.map((override, at) => ({ path: ['policies', 'overrides', at], ...override })),
-    ...Object.entries(policies.sets).map(([set, settings]) => ({
+    { path: ['policies', 'defaults'], ...none, ...defaults },
+    ...overrides.map((override, at) => ({
+      ...override,
+      path: ['policies', 'overrides', at],
+      effect: meeting(override.match, overrides.slice(at + 1)).some(({ effect }) => effect !== undefined)
+        ? undefined
+        : override.effect,
+    })),
+    ...Object.entries(sets).map(([set, settings]) => ({
       path: ['policies', 'sets', set],
-      match: undefined,
+      ...none,
       ...settings,
     })),
   ]
-  return places.flatMap(({ path, match, hedge, degrade }): ConfigFinding[] => {
-    const written = [
-      ...(hedge ? [['hedge']] : []),
-      ...(degrade && degrade.lastKnownGood ? [['degrade', 'lastKnownGood']] : []),
+  const forReads: ForReads[] = [
+    ...places.flatMap(({ path, match, effect, hedge, degrade }) => [
+      ...(hedge ? [{ path: [...path, 'hedge'], match, effect }] : []),
+      ...(degrade && degrade.lastKnownGood
+        ? [{ path: [...path, 'degrade', 'lastKnownGood'], match, effect }]
+        : []),
+    ]),
+    ...chaos.faults.flatMap((fault, at): ForReads[] =>
+      sparesWrites(fault, types)
+        ? [{ path: ['chaos', 'faults', at], match: fault.match, isFault: true }]
+        : [],
+    ),
+  ]
+  const unknown = forReads.flatMap(({ path, match, isFault, effect }): ConfigFinding[] => {
+    const find = (why: string): ConfigFinding[] => [
+      { path, at: 'key', message: `has no effect on tool calls: ${why}` },
     ]
+    if (effect !== undefined && effect !== 'read_only')
+      return find(`it is for tools that only read, and this override says "effect: ${effect}"`)
     const meant = Object.entries(mcpServers).filter(
-      ([name, { disabled }]) => !disabled && glob(match?.server ?? '*')(name),
+      ([name, server]) =>
+        !server.disabled && !(isFault && server.protected) && glob(match?.server ?? '*')(name),
     )
     const isKnown = ([name, { trusted }]: (typeof meant)[number]) =>
       trusted ||
-      policies.overrides.some(
-        ({ match: { server, tool }, effect }) =>
-          effect === 'read_only' && glob(server ?? '*')(name) && globsMeet(tool, match?.tool),
-      )
+      meeting({ server: name, tool: match?.tool }, overrides).some(({ effect }) => effect === 'read_only')
     if (meant.length === 0 || meant.some(isKnown)) return []
-    const names = meant.map(([name]) => name).join(', ')
-    const message = `has no effect: no tool of ${names} is known to be read-only; "trusted: true" believes what a server says of its tools, an override with "effect: read_only" names tools`
-    return written.map((keys) => ({ path: [...path, ...keys], at: 'key', message }))
+    const tools = `${meant.map(([name]) => name).join(', ')}${match?.tool === undefined ? '' : ' that it matches'}`
+    const ways = `"trusted: true" believes what a server says of its tools, an override with "effect: read_only" names tools`
+    const allowed = isFault ? '; "allowWrites: true" lets a fault hit any tool' : ''
+    return find(`no tool of ${tools} is known to be read-only; ${ways}${allowed}`)
+  })
+  const doubled = places.flatMap(({ path, effect, degrade }): ConfigFinding[] => {
+    if (effect !== 'write' || !degrade || !degrade.fallback) return []
+    const message = 'is for a tool that writes: the write may have run when the fallback answers'
+    return [{ path: [...path, 'degrade', 'fallback'], at: 'key', message }]
+  })
+  return [...unknown, ...doubled]
+}
+
+/** The overrides that may hold for a tool call for which `match` holds. */
+export function meeting<Matched extends { readonly match: Match }>(
+  { server, tool }: Match,
+  overrides: readonly Matched[],
+): Matched[] {
+  return overrides.filter(({ match }) => globsMeet(match.server, server) && globsMeet(match.tool, tool))
+}
+
+/** Faults at arms of experiments that take no call which the faults match. */
+export function idleArms({ mcpServers, chaos, experiments }: Config): ConfigFinding[] {
+  return chaos.faults.flatMap(({ match: { server = '*', tool, tenant, arm } = {} }, at): ConfigFinding[] => {
+    if (arm === undefined) return []
+    const hit = Object.keys(mcpServers).filter((name) => !mcpServers[name]!.disabled && glob(server)(name))
+    const aimed = experiments.filter((experiment) => armNames([experiment]).some(armMatcher(arm)))
+    const isMet = aimed.some(
+      (experiment) =>
+        hit.some(takesServer(experiment)) &&
+        globsMeet(experiment.match.tool, tool) &&
+        globsMeet(experiment.match.tenant, tenant),
+    )
+    if (hit.length === 0 || aimed.length === 0 || isMet) return []
+    const names = aimed.map(({ name }) => `"${name}"`).join(', ')
+    const message = `hits nothing: the fault matches no call that ${names} takes`
+    return [{ path: ['chaos', 'faults', at, 'match', 'arm'], at: 'value', message }]
+  })
+}
+
+/** Experiments whose arms all have the same policies. */
+export function sameArms({ experiments, policies: { sets } }: Config): ConfigFinding[] {
+  const contentOf = (set: string) => JSON.stringify(sets[set] ?? {})
+  return experiments.flatMap(({ arms }, at): ConfigFinding[] => {
+    const chosen = Object.values(arms)
+    if (new Set(chosen.map(contentOf)).size > 1) return []
+    const all = chosen.length === 2 ? 'both' : 'all'
+    const message = `${all} arms have the same policies: an A/A test, which can only show how large chance differences are`
+    return [{ path: ['experiments', at, 'arms'], at: 'key', message }]
   })
 }
 

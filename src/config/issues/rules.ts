@@ -4,7 +4,7 @@ import { faults as types } from '../../chaos/faults/index.ts'
 import { targetFindings } from '../../chaos/plan/checks.ts'
 import { overlap, sharesAt } from '../../experiments/capacity.ts'
 import { armNames, type Experiment } from '../../experiments/schema.ts'
-import { glob, globsMeet } from '../../mesh/match.ts'
+import { glob, globsMeet, type Match } from '../../mesh/match.ts'
 import type { Policy } from '../../mesh/policy.ts'
 import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../../mesh/settings.ts'
 import { policies as registered } from '../../policies/index.ts'
@@ -16,12 +16,15 @@ import type { Config } from '../schema/schema.ts'
 import {
   absentTools,
   disabledOnly,
+  idleArms,
   idleChaos,
   idleOverrides,
   idleServers,
   idleTools,
   type KnownTools,
+  meeting,
   offeredTools,
+  sameArms,
   unknownEffects,
 } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
@@ -93,15 +96,28 @@ type Settings = Omit<Policies['overrides'][number], 'match' | 'effect'>
 interface Place {
   readonly path: ConfigPath
   readonly settings: Settings
+  readonly match?: Match
+  /** Settings that may be in force in place of these where these would be. */
+  readonly others: readonly Settings[]
 }
 
 /** Policies that contradict each other, though each of them is right by itself. */
 function contradictions(config: Config): ConfigFinding[] {
   const { defaults, overrides, sets } = config.policies
+  const alternatives = Object.values(sets)
   const places: Place[] = [
-    { path: ['policies', 'defaults'], settings: defaults },
-    ...overrides.map((settings, index) => ({ path: ['policies', 'overrides', index], settings })),
-    ...Object.entries(sets).map(([name, settings]) => ({ path: ['policies', 'sets', name], settings })),
+    { path: ['policies', 'defaults'], settings: defaults, others: [...overrides, ...alternatives] },
+    ...overrides.map((settings, index) => ({
+      path: ['policies', 'overrides', index],
+      settings,
+      match: settings.match,
+      others: [...meeting(settings.match, overrides.slice(index + 1)), ...alternatives],
+    })),
+    ...Object.entries(sets).map(([name, settings]) => ({
+      path: ['policies', 'sets', name],
+      settings,
+      others: [],
+    })),
   ]
   return places.flatMap((place) => [
     ...uselessTimeout(place, config),
@@ -113,43 +129,54 @@ function contradictions(config: Config): ConfigFinding[] {
 /** The timeout that is in force without a word about it gives way to any deadline. */
 const UNSAID_TIMEOUT_MS = 60_000
 
-/** All settings of a policy in the file: which of them are in force for a call depends on its server, its tool and its arm. */
+/**
+ * The settings of a policy that may be in force at a place. Where the place says nothing of the policy, these are all in the file: which of
+ * them is in force for a call depends on its server, its tool and its arm.
+ */
 function written<Name extends 'deadline' | 'attemptTimeout'>(
   name: Name,
+  { settings, others }: Place,
   { defaults, overrides, sets }: Policies,
 ): NonNullable<Settings[Name]>[] {
-  return [defaults, ...overrides, ...Object.values(sets)].flatMap((settings) => settings[name] ?? [])
+  const all = name in settings ? [settings, ...others] : [defaults, ...overrides, ...Object.values(sets)]
+  return all.flatMap((each) => each[name] ?? [])
 }
 
 /** The timeouts that servers have of their own: as long an attempt may take there, and its call at least. */
-const ownTimeouts = ({ mcpServers }: Config) =>
-  Object.values(mcpServers).flatMap(({ timeout }) => timeout ?? [])
+const ownTimeouts = ({ match }: Place, { mcpServers }: Config) =>
+  Object.entries(mcpServers).flatMap(([name, { timeout }]) =>
+    glob(match?.server ?? '*')(name) ? (timeout ?? []) : [],
+  )
 
-/** A timeout that no deadline of the file leaves time for. */
-function uselessTimeout({ path, settings }: Place, config: Config): ConfigFinding[] {
-  const { attemptTimeout } = settings
+/** Where the limits of a policy are from, in words. */
+const ofWhere = (name: 'deadline' | 'attemptTimeout', { path, settings }: Place) =>
+  path[1] === 'defaults' || !(name in settings) ? 'of this config' : 'that is in force here'
+
+/** A timeout that no deadline leaves time for. */
+function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
+  const { attemptTimeout } = place.settings
   if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
   // Progress gives the call as much time again.
-  const limits = written('deadline', config.policies).map((deadline) =>
+  const limits = written('deadline', place, config.policies).map((deadline) =>
     deadline === false || deadline.onProgress === 'extend' ? Infinity : deadline.total,
   )
-  const total = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(config))
+  const total = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(place, config))
   if (attemptTimeout.timeout <= total) return []
-  const message = `expected at most ${formatDuration(total)}, the longest deadline of this config, which covers all attempts; found ${formatDuration(attemptTimeout.timeout)}`
-  return [{ path: [...path, 'attemptTimeout', 'timeout'], at: 'value', message }]
+  const message = `expected at most ${formatDuration(total)}, the longest deadline ${ofWhere('deadline', place)}, which covers all attempts; found ${formatDuration(attemptTimeout.timeout)}`
+  return [{ path: [...place.path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
-/** A hedge that comes later than each timeout of the file. */
-function uselessHedge({ path, settings }: Place, config: Config): ConfigFinding[] {
-  const { hedge } = settings
+/** A hedge that comes later than each timeout. */
+function uselessHedge(place: Place, config: Config): ConfigFinding[] {
+  const { hedge } = place.settings
   if (!hedge || typeof hedge.after !== 'number') return []
-  const limits = written('attemptTimeout', config.policies).map((limit) =>
+  const limits = written('attemptTimeout', place, config.policies).map((limit) =>
     limit === false ? Infinity : limit.timeout,
   )
-  const timeout = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(config))
+  const timeout = limits.length === 0 ? Infinity : Math.max(...limits, ...ownTimeouts(place, config))
   if (hedge.after < timeout) return []
-  const message = `expected less than ${formatDuration(timeout)}, the longest attempt timeout of this config; found ${formatDuration(hedge.after)}`
-  return [{ path: [...path, 'hedge', 'after'], at: 'value', message }]
+  const message = `expected less than ${formatDuration(timeout)}, the longest attempt timeout ${ofWhere('attemptTimeout', place)}; found ${formatDuration(hedge.after)}`
+  return [{ path: [...place.path, 'hedge', 'after'], at: 'value', message }]
 }
 
 function unknownFallback({ path, settings }: Place, { mcpServers }: Config): ConfigFinding[] {
@@ -293,6 +320,8 @@ export function warningsOf(
     ...absentTools(config, tools).filter(unexplained),
     ...disabledOnly(config),
     ...unknownEffects(config),
+    ...idleArms(config),
+    ...sameArms(config),
     ...idleChaos(config, variables),
     ...faultFindings(config, 'warning', tools),
   ]
