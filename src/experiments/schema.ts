@@ -1,14 +1,11 @@
 import { z } from 'zod'
 import { duration } from '../units/duration.ts'
+import { globPattern as glob } from '../units/glob-schema.ts'
 import { metricNames, metricOf } from './metrics.ts'
 
 const name = z
   .string()
   .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/, 'expected 1 to 40 of A-Z a-z 0-9 _ -, without - in front')
-
-const glob = z
-  .string()
-  .regex(/^[^\s{}[\]()|^$\\!]+$/, 'expected a glob, in which * is any text and ? any character')
 
 const arms = z
   .record(name, z.string().min(1))

@@ -127,7 +127,7 @@ policies:
     - { match: { tool: "a|b" } }`,
     ),
     [
-      '2:11  gateway.listen  expected host:port, such as 127.0.0.1:8080, found 8080; put it in quotes',
+      '2:11  gateway.listen  expected host:port, such as 127.0.0.1:8080, found 8080; write 127.0.0.1:8080',
       '3:12  gateway.control  expected host:port, such as 127.0.0.1:8080, found "localhost"',
       '4:16  gateway.maxInFlight  expected a whole number from 1 to 100000, found "lots"',
       '5:10  gateway.ready  expected "always", "any" or "all", found "al"; did you mean "all"?',
@@ -140,16 +140,45 @@ policies:
       '12:13  mcpServers.a.command  expected text, found nothing',
       '13:20  mcpServers.a.args[1]  expected text, found a number; put it in quotes',
       '14:15  mcpServers.a.disabled  expected true or false, found "yes"',
-      '16:10  mcpServers.b.url  expected an http:// or https:// URL without #, found "ftp://h/mcp"',
+      '16:10  mcpServers.b.url  expected a URL that begins with http:// or https://, and names a host, found "ftp://h/mcp"',
       '17:18  mcpServers.b.connections  expected a whole number from 1 to 4096, found 5000',
       '18:15  mcpServers.b.timeouts  expected a map, found text',
       '19:3  mcpServers[""]  expected a name, found ""',
       '21:31  policies.defaults.attemptTimeout  expected a map or false, found true',
       '23:7  policies.overrides[0].match  missing; expected a map',
       '23:36  policies.overrides[0].attemptTimeout.timeout  expected a duration from 1ms to 24d, such as 250ms, 30s or 5m, found 0',
-      '24:24  policies.overrides[1].match.tool  expected a glob, in which * is any text and ? any character, found "a|b"',
+      '24:24  policies.overrides[1].match.tool  expected a glob, in which * is any text and ? any character, without spaces and {}[]()|^$\\!, found "a|b"',
     ],
   )
+})
+
+test('the wrong part of a URL is named', async (t) => {
+  const wrong = { 'http://h:99999/mcp': 'with a port up to 65535', 'http://h/#a': 'without #' }
+  for (const [url, words] of Object.entries({
+    ...wrong,
+    'localhost:3000': 'begins with http://',
+    'http://a b': 'without spaces',
+  })) {
+    const [line, ...more] = await errorsOf(t, `mcpServers: { a: { url: "${url}" } }`)
+    assert.ok(line?.includes(words), line)
+    assert.deepEqual(more, [])
+  }
+})
+
+test('keys of other tools, and keys for anchors, are told what to be', async (t) => {
+  const policies = 'policies: { defaults: { retry: { maxAttempts: 3 }, breaker: { failureRate: 0.5 } } }'
+  assert.deepEqual(await errorsOf(t, `x-base: &base {}\nmcpServers: {}\n${policies}`), [
+    '1:1  x-base  unknown key "x-base"; an anchor can stand where it is used first',
+    '3:34  policies.defaults.retry.maxAttempts  unknown key "maxAttempts"; did you mean "maxRetries"?',
+    '3:63  policies.defaults.breaker.failureRate  unknown key "failureRate"; did you mean "ratio"?',
+  ])
+})
+
+test('a server that a match calls by its name of another file is told its name here', async (t) => {
+  const servers = 'servers: { "My Notes (local)": { command: x } }'
+  const override = '{ match: { server: "My Notes (local)" }, retry: false }'
+  const [line] = await errorsOf(t, `${servers}\npolicies: { overrides: [${override}] }`)
+  assert.match(line ?? '', /; the server is called "My-Notes-local" here$/)
 })
 
 test('an unset variable is named where it is asked for, and nothing else is said about that place', async (t) => {

@@ -36,7 +36,8 @@ test('what cannot be meant of a probe is refused with its line', async (t) => {
 test('what cannot be meant of a webhook is refused with its line, and no error shows what is secret', async (t) => {
   const wrong = {
     '{ type: json }': /^3:\d+ {2}health\.webhooks\[0\]\.url {2}missing/,
-    '{ type: slack, url: "ftp://s3cret" }': /health\.webhooks\[0\]\.url {2}expected an http/,
+    '{ type: slack, url: "ftp://s3cret" }':
+      /health\.webhooks\[0\]\.url {2}expected a URL that begins with http/,
     '{ type: slack, url: "http://u:s3cret%zz@h/" }':
       /health\.webhooks\[0\]\.url {2}expected user and password/,
     '{ type: json, url: "http://s3cret%ff@h/" }': /health\.webhooks\[0\]\.url {2}expected user and password/,

@@ -96,7 +96,9 @@ test('text in UTF-16, and a file whose blocks never reached the disk, are no tex
   const path = await folder(t, { zeros: '\0'.repeat(100) })
   await writeFile(join(path, 'utf-16'), 'gateway: {}', 'utf16le')
   for (const name of ['zeros', 'utf-16'])
-    assert.deepEqual(await readText(join(path, name)), { problem: 'cannot be read: it is not UTF-8 text' })
+    assert.deepEqual(await readText(join(path, name)), {
+      problem: 'cannot be read: it holds a NUL byte; save it as UTF-8 text',
+    })
 })
 
 test('a file that changes whenever it is read is not taken for whole', async (t) => {

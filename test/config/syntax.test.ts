@@ -36,10 +36,13 @@ test('a second document, a tag, an unknown anchor and a key that is no name are 
   ])
   assert.deepEqual(await errorsOf(t, 'gateway: *base'), ['1:10  gateway  *base names no anchor above it'])
   assert.deepEqual(await errorsOf(t, 'mcpServers:\n  ? [a]\n  : {}'), [
-    '2:5  mcpServers  expected a name as the key of a map',
+    '2:5  mcpServers  expected a name as the key of a map, found a list',
+  ])
+  assert.deepEqual(await errorsOf(t, 'mcpServers:\n  null: { command: x }'), [
+    '2:3  mcpServers  expected a name as the key of a map, found null; put it in quotes',
   ])
   assert.deepEqual(await errorsOf(t, 'mcpServers:\n  __proto__: { command: x }'), [
-    '2:3  mcpServers  expected a name as the key of a map',
+    '2:3  mcpServers  "__proto__" is no name for a key: JavaScript keeps it for itself',
   ])
   assert.deepEqual(await errorsOf(t, 'gateway:\n  <<: text'), [
     '2:3  gateway  expected a map or a list of maps to merge with <<',

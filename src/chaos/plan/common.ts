@@ -1,10 +1,6 @@
 import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
-
-/** A glob over names. Characters that only other languages of patterns use are refused: they would match nothing. */
-const glob = z
-  .string()
-  .regex(/^[^\s{}[\]()|^$\\!]+$/, 'expected a glob, in which * is any text and ? any character')
+import { globPattern as glob } from '../../units/glob-schema.ts'
 
 /** Values of headers hold spaces and brackets, and may be keys. */
 export const headerGlob = z

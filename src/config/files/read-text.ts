@@ -97,7 +97,9 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Bytes> {
 function decoded(bytes: Buffer): TextFile {
   const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   // UTF-16 looks like this, and a file whose blocks never reached the disk.
-  return text.includes('\0') ? { problem: 'cannot be read: it is not UTF-8 text' } : { text }
+  return text.includes('\0')
+    ? { problem: 'cannot be read: it holds a NUL byte; save it as UTF-8 text' }
+    : { text }
 }
 
 /** What there is of a file that cannot be opened. */

@@ -161,8 +161,11 @@ export function readValues(
       const name = isScalar(pair.key) ? (pair.key.value as string | number | boolean | null) : null
       const key = name === null ? undefined : String(name)
       const first = key === undefined ? undefined : seen.get(key)
-      if (key === undefined || key === '__proto__') {
-        report(path, position, 'expected a name as the key of a map')
+      if (key === undefined) {
+        const found = isScalar(pair.key) ? 'null; put it in quotes' : isMap(pair.key) ? 'a map' : 'a list'
+        report(path, position, `expected a name as the key of a map, found ${found}`)
+      } else if (key === '__proto__') {
+        report(path, position, '"__proto__" is no name for a key: JavaScript keeps it for itself')
       } else if (key.length > LONGEST_NAME) {
         report(path, position, `found a name of ${key.length} characters; the most are ${LONGEST_NAME}`)
       } else if (first !== undefined) {

@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { suggest } from '../../units/suggest.ts'
 import type { Origins } from '../files/origins.ts'
 import { type ConfigPath, formatPath } from '../files/path.ts'
+import { writtenServers } from '../files/server-files.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
 import { objectsOf, schemasAt, secrecyAt } from '../schema/schema-walk.ts'
+import { slugOf } from '../schema/server-names.ts'
 import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
 import type { Secrecy } from '../secrets/secrets.ts'
 import type { ConfigIssue } from './issues.ts'
@@ -53,13 +55,18 @@ function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant:
   const other = objects.find(({ shape }) => Object.hasOwn(shape, key))
   if (other !== undefined) return `"${key}" belongs to an entry of another kind (${titleOf(other)})`
   const known = [...new Set(objects.flatMap(({ shape }) => Object.keys(shape)))]
-  const guess = suggest(key, known)
+  const synonym = Object.hasOwn(synonyms, key) ? synonyms[key]! : ''
+  const guess = known.includes(synonym) ? synonym : suggest(key, known)
   if (guess !== undefined) {
     meant.add(formatPath([...path, guess]))
     return `unknown key "${key}"; did you mean "${guess}"?`
   }
+  if (key.startsWith('x-')) return `unknown key "${key}"; an anchor can stand where it is used first`
   return `unknown key "${key}"; ${known.length === 0 ? 'none is allowed' : `allowed are ${known.join(', ')}`}`
 }
+
+/** Keys of other tools, and those that mean the same here. */
+const synonyms: Record<string, string> = { maxAttempts: 'maxRetries', failureRate: 'ratio', maxDelay: 'cap' }
 
 const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title ?? 'see the reference'
 
@@ -89,15 +96,29 @@ function message({ schema, value, origins }: Explained, path: ConfigPath, issue:
   if (!text.startsWith('expected')) return text
   if (held === undefined) return `missing; ${text}`
   if (isPlainMap(held) && issue.code === 'custom') return text
+  const variables = origins.get(path)?.variables ?? []
   const shown = found(held, {
     secrecy: secrecyAt(schema, path),
-    variables: origins.get(path)?.variables ?? [],
+    variables,
     kindOnly: issue.code === 'invalid_type' && ['object', 'record', 'array'].includes(issue.expected),
   })
-  return `${text}, found ${shown}${hint(issue, held)}`
+  // A hint may repeat the value.
+  if (variables.length > 0) return `${text}, found ${shown}`
+  const server = path.at(-1) === 'server' ? nameHere(held, value) : ''
+  return `${text}, found ${shown}${hint(issue, held, text)}${server}`
 }
 
-function hint(issue: LeafIssue, held: unknown): string {
+/** Says by which name the gateway knows a server whose name in the config is no name here. */
+function nameHere(held: unknown, config: unknown): string {
+  const { separator = '__' } = (config as { gateway?: { separator?: unknown } }).gateway ?? {}
+  const isWritten = writtenServers(config).some(({ path }) => path.at(-1) === held)
+  const name = isWritten ? slugOf(String(held), String(separator)) : undefined
+  return name === undefined || name === held ? '' : `; the server is called "${name}" here`
+}
+
+function hint(issue: LeafIssue, held: unknown, text: string): string {
+  const port = /^:?(\d{1,5})$/.exec(String(held))?.[1]
+  if (text.startsWith('expected host:port')) return Number(port) <= 65_535 ? `; write 127.0.0.1:${port}` : ''
   if (issue.code === 'invalid_value' && typeof held === 'string') {
     const meant = suggest(
       held,

@@ -12,12 +12,23 @@ function hasReadableUser(text: string): boolean {
   }
 }
 
+/** Names the part of `text` for which it is no URL that requests are sent to. */
+function expected(text: unknown): string {
+  const [, beside = ''] = /^https?:\/\/([^]*)$/i.exec(String(text)) ?? []
+  if (beside === '') return 'expected a URL that begins with http:// or https://, and names a host'
+  const port = /^[^/?#]*:(\d+)(?:[/?#]|$)/.exec(beside)?.[1]
+  if (Number(port) > 65_535) return 'expected a URL with a port up to 65535'
+  const [wrong] = /[\s#]/.exec(beside) ?? []
+  if (wrong === undefined) return 'expected an http:// or https:// URL'
+  return `expected an http:// or https:// URL without ${wrong === '#' ? '#' : 'spaces'}`
+}
+
 /** A URL to which requests are sent. How secret it is says who takes it. */
 export const httpUrl = () =>
   z
     .string()
-    .regex(/^https?:\/\/[^\s#]+$/i, 'expected an http:// or https:// URL without #')
-    .refine((text) => URL.canParse(text), 'expected an http:// or https:// URL')
+    .regex(/^https?:\/\/[^\s#]+$/i, { error: ({ input }) => expected(input) })
+    .refine((text) => URL.canParse(text), { error: ({ input }) => expected(input) })
     .refine(
       hasReadableUser,
       'expected user and password in the URL with % only before two hex digits, as UTF-8',

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import type { Millis } from '../../mesh/clock.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
+import { globPattern } from '../../units/glob-schema.ts'
 import { duration } from '../../units/duration.ts'
 import {
   callMetrics,
@@ -56,9 +57,7 @@ const name = z
     'expected a name: 1 to 40 of A-Z a-z 0-9 _ -, without - in front',
   )
 
-const glob = z
-  .string()
-  .regex(/^[^\s{}[\]()|^$\\!]{1,256}$/, 'expected a glob, in which * is any text and ? any character')
+const glob = globPattern.max(256)
 
 /** A number with its unit, as people write it, in the unit of `Subject`. */
 const written = (unit: 'ms' | 'share' | 'count') =>
