@@ -114,7 +114,10 @@ async function unfitFiles(
         if (!(await stat(file)).isFile())
           findings.error.push({ ...where, message: `${file} is no regular file` })
       } catch (error) {
-        findings.warning.push({ ...where, message: `the file cannot be read now: ${whyUnreadable(error)}` })
+        findings.warning.push({
+          ...where,
+          message: `the file cannot be read now: ${whyUnreadable(error)}; the gateway does not start without the file`,
+        })
       }
     }
   }

@@ -382,7 +382,7 @@ test('a missing file of TLS is named by its key and place, without the value of 
   const ports = { listen: '127.0.0.1:0', control: '127.0.0.1:0' }
   await writeFile(join(cwd, 'a.json'), JSON.stringify({ gateway: ports, mcpServers: { far: entry } }))
   const place =
-    /a\.json:1:\d+ {2}mcpServers\.far\.tls\.ca {2}warning: the file cannot be read now: no such file/
+    /a\.json:1:\d+ {2}mcpServers\.far\.tls\.ca {2}warning: the file cannot be read now: no such file; the gateway does not start without the file/
   const checked = await run(['validate', 'a.json'], { cwd })
   assert.equal(checked.code, 0)
   assert.match(checked.stderr, place)
