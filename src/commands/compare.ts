@@ -276,7 +276,10 @@ async function playPairs(
   let armed: ArmedPlan | undefined
   try {
     await decisions.follow(control)
-    if (plan !== undefined && !stop.aborted) armed = await ArmedPlan.arm(control, plan, seed)
+    if (plan !== undefined && !stop.aborted)
+      armed = await ArmedPlan.arm(control, plan, seed, venue.experiment)
+    if (armed !== undefined && armed.left.length > 0)
+      out.stderr(`breakwater: took away the faults that an earlier comparison left: ${armed.left.join(', ')}`)
     const before = await stateOf(control)
     const follow = async () => {
       await decisions.follow(control)

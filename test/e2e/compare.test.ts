@@ -71,6 +71,9 @@ const policies = {
   sets: { no_retry: { retry: false } },
 }
 
+/** A fault in a config, which is never armed by itself. */
+const own = { name: 'own', type: 'rpc.error', rate: 1, match: { tool: 'nothing' }, ttl: '1h' }
+
 async function files(workload = reading) {
   const folder = await newFolder()
   const [work, plan, config] = ['work.yaml', 'plan.yaml', 'config.json'].map((name) =>
@@ -92,13 +95,13 @@ const paired = (more: Json = {}) => ({
   ...more,
 })
 
-async function running(experiments: readonly Json[]) {
+async function running(experiments: readonly Json[], chaos: Json = {}) {
   const server = await FlakyServer.start()
   const gateway = await Gateway.start({
     servers: { flaky: { url: server.url, trusted: true } },
     gateway: { environment: 'staging' },
     policies,
-    chaos: { enabled: true, seed: 5, lease: '30s' },
+    chaos: { enabled: true, seed: 5, lease: '30s', ...chaos },
     experiments,
   })
   await gateway.waitFor('up', 'flaky')
@@ -308,6 +311,59 @@ describe('comparisons', { concurrency: 3 }, () => {
     assert.equal((await gateway.admin<{ state: string }>('/admin/experiments/pairs')).body.state, 'ended')
   })
 
+  test('faults that a killed comparison has left, armed or off, are taken away by the next one', async () => {
+    const { gateway, args, plan } = await running([paired()], { faults: [own] })
+    const chaos = async () =>
+      (
+        await gateway.admin<{ state: string; seed: number; faults: { name: string; hits: number }[] }>(
+          '/admin/chaos',
+        )
+      ).body
+    const post = (path: string) => gateway.admin(path, { method: 'POST' })
+    for (const isOff of [false, true]) {
+      const { program } = await started(...args, '--tasks', '10000', '--plan', plan)
+      await until('the faults hit', async () => ((await chaos()).faults[0]?.hits ?? 0) > 5)
+      await program.kill()
+      if (isOff) await post('/admin/chaos/disarm')
+      const left = await chaos()
+      assert.deepEqual(
+        [left.state, left.faults.map(({ name }) => name)],
+        [isOff ? 'disarmed' : 'armed', ['flaky_reads']],
+      )
+      await post('/admin/experiments/pairs/stop')
+      const { code, errors } = await said([...args, '--plan', plan, '--tasks', '5', '--seed', '7'])
+      assert.equal(code, 0, errors)
+      assert.match(errors, /^breakwater: took away the faults that an earlier comparison left: flaky_reads$/m)
+      const after = await chaos()
+      const names = after.faults.map(({ name }) => name)
+      assert.deepEqual([after.state, after.seed, names], ['disarmed', 5, ['own']], 'as the config has it')
+    }
+  })
+
+  test('a plan of the gateway stands in the way while it is armed; one that is off is put back', async () => {
+    const { gateway, args, plan } = await running([paired()], { faults: [own] })
+    const asked = [...args, '--plan', plan, '--tasks', '5']
+    const chaos = async () => {
+      const path = '/admin/chaos'
+      const { body } = await gateway.admin<{ state: string; seed: number; faults: { config: Json }[] }>(path)
+      return [body.state, body.seed, body.faults.map(({ config }) => config)]
+    }
+    const off = await chaos()
+    assert.equal(off[0], 'disarmed')
+    // Twice: what a run puts back is nothing that it left.
+    for (let run = 0; run < 2; run++) {
+      const { code, errors } = await said(asked)
+      assert.deepEqual([code, errors], [0, ''])
+      assert.deepEqual(await chaos(), off)
+    }
+    await gateway.admin('/admin/chaos/arm', { method: 'POST' })
+    const { code, errors } = await said(asked)
+    assert.equal(code, 1)
+    assert.match(errors, /faults of its own armed \(own\), .* disarm them first \(breakwater chaos disarm\)$/)
+    await gateway.admin('/admin/chaos/disarm', { method: 'POST' })
+    assert.equal((await said(asked)).code, 0)
+  })
+
   test('a second comparison at the same gateway is refused while the first one is under way', async () => {
     const { gateway, args, plan } = await running([paired()])
     const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
@@ -319,7 +375,10 @@ describe('comparisons', { concurrency: 3 }, () => {
     })
     const second = await said([...args, '--tasks', '5'])
     assert.equal(second.code, 1)
-    assert.match(second.errors, /^breakwater: experiment "pairs" runs already: end it first/)
+    assert.match(
+      second.errors,
+      /^breakwater: experiment "pairs" runs already: end it first \(breakwater experiment stop pairs\)$/,
+    )
     program.signal('SIGINT')
     const report = await reportOf(program, 2)
     assert.equal(report.faults.first.different, 0)
@@ -363,6 +422,18 @@ describe('comparisons', { concurrency: 3 }, () => {
       assert.match(errors, /^breakwater: the control port does not answer as that of a gateway does: GET \S+/)
       assert.doesNotMatch(errors, /\n/)
     }
+    const answered: Record<string, unknown> = {
+      '/admin/config': { config: {} },
+      '/admin/experiments': { experiments: [{ kind: 'guarded', name: 'slow', state: 'completed' }] },
+    }
+    const guarded = await listening((path, response) => {
+      response.setHeader('content-type', 'application/json').end(JSON.stringify(answered[path] ?? {}))
+    })
+    const none = ['--control', guarded.url, '--token', 'x', '--workload', work, '--sets', 'default,default']
+    assert.match(
+      (await said(none)).errors,
+      /^breakwater: the gateway has no experiment with "assignBy: agent"/,
+    )
     const endless = await listening((_, response) => {
       const chunk = Buffer.alloc(1024 ** 2, 32)
       const more = () => void response.write(chunk, (error) => (error ? undefined : more()))

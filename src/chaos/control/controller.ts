@@ -35,6 +35,7 @@ export class Controller {
   /** Whether the process is about to end: nothing is armed any more. */
   #isStopping = false
   #config: ChaosConfig = chaos.parse({})
+  #plannedBy = 'config'
   #booted = false
   /** What the config said last. */
   #followed: ChaosConfig | undefined
@@ -88,6 +89,7 @@ export class Controller {
     const before = this.#config
     const boots = !this.#booted
     this.#config = config
+    this.#plannedBy = by
     this.#booted = true
     this.#attachments.apply(config)
     if (config.enabled && this.#lock === undefined) this.#killRecord?.reserve()
@@ -170,6 +172,7 @@ export class Controller {
     return statusOf({
       config: this.#config,
       last: this.#announcer.last,
+      plannedBy: this.#plannedBy,
       environment: this.#parts.environment,
       refusal: this.#refusal(this.#config.faults.length),
       run: this.#run,

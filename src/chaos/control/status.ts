@@ -44,6 +44,8 @@ export interface Status {
   /** How long any fault may be armed. */
   readonly maxTtl: number
   readonly faults: readonly FaultStatus[]
+  /** Who has put the plan in force: `config`, or whoever a `PUT` names. */
+  readonly plannedBy: string
   readonly engineErrors: number
   readonly killed: boolean
   /** Why the next process would not hear of a kill, or of its end; undefined while it would. */
@@ -55,6 +57,7 @@ export interface Status {
 export interface StatusParts {
   readonly config: ChaosConfig
   readonly last: Pick<Status, 'since' | 'by' | 'why'>
+  readonly plannedBy: string
   readonly environment: string | undefined
   readonly refusal: string | undefined
   readonly killed: boolean
@@ -68,7 +71,8 @@ export interface StatusParts {
 
 /** A snapshot: the faults of the plan, armed or not, and the armed ones of the runtime API. */
 export function statusOf(parts: StatusParts): Status {
-  const { config, last, killed, killRecordProblem, run, environment, refusal, engineErrors } = parts
+  const { config, last, plannedBy, killed, killRecordProblem, run, environment, refusal, engineErrors } =
+    parts
   const armed = run.armed.list()
   const present = new Set(armed)
   const planned = config.faults.map((fault) => {
@@ -86,6 +90,7 @@ export function statusOf(parts: StatusParts): Status {
     seed: config.seed,
     maxTtl: config.maxTtl,
     faults: [...planned, ...others.map((other) => faultStatus(other.fault, other, true, parts))],
+    plannedBy,
     engineErrors,
     killed,
     killRecordProblem,

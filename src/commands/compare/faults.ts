@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { Env } from '../../config/files/interpolate.ts'
+import { REDACTED } from '../../config/secrets/redact-text.ts'
 import type { Control } from '../chaos/control.ts'
 import { readPlan } from '../plan-file.ts'
 import { CompareError } from './agents.ts'
@@ -25,39 +26,73 @@ const status = z.object({
   seed: z.union([z.number(), z.string()]),
   mode: z.string(),
   engineErrors: z.number(),
-  faults: z.array(z.object({ name: z.string(), armed: z.boolean() })),
+  by: z.string(),
+  plannedBy: z.string(),
+  faults: z.array(
+    z.object({ name: z.string(), id: z.string().optional(), armed: z.boolean(), config: z.unknown() }),
+  ),
+})
+
+/** As much of `/admin/config` and `/admin/experiments` as is read. */
+const configured = z.object({
+  config: z.object({
+    chaos: status.pick({ seed: true, mode: true }).extend({ faults: z.array(z.unknown()) }),
+  }),
+})
+const listed = z.object({
+  experiments: z.array(z.object({ name: z.string(), kind: z.string().optional(), state: z.string() })),
 })
 
 const statusAt = (control: Control) => ask(control, { method: 'GET', path: '/admin/chaos' }, status)
 
-type Before = Pick<z.output<typeof status>, 'seed' | 'mode'>
+/** The plan that is there again after a run. */
+type Before = z.output<typeof configured>['config']['chaos']
 
-/** Who does it, in the journal. */
+/** Who does it, in the journal; by the second name a plan is put back, which is nobody's leavings. */
 const BY = 'breakwater compare'
+const BACK = `${BY}, put back`
 
 /** Faults that are armed for a run. All of it rejects with a `CompareError`, but for the end. */
 export class ArmedPlan {
   readonly #control: Control
   readonly #before: Before
+  /** Faults that an earlier run has left behind, and that are gone now. */
+  readonly left: readonly string[]
 
-  private constructor(control: Control, before: Before) {
+  private constructor(control: Control, before: Before, left: readonly string[]) {
     this.#control = control
     this.#before = before
+    this.left = left
   }
 
   /**
-   * Puts the plan in the place of an empty one and arms it, with draws by this seed. A gateway with a plan of its own
-   * keeps it, and refuses.
+   * Puts the plan in the place of one of which nothing is armed, and arms it, with draws by this seed. Faults that a killed
+   * run has left behind are taken away; a gateway whose own faults are armed keeps them, and refuses. `experiment`: that of
+   * this run.
    */
-  static async arm(control: Control, plan: Plan, seed: number): Promise<ArmedPlan> {
-    const before = await statusAt(control)
-    if (before.faults.length > 0)
+  static async arm(control: Control, plan: Plan, seed: number, experiment: string): Promise<ArmedPlan> {
+    const now = await statusAt(control)
+    const left = now.plannedBy === BY ? now.faults.filter(({ id }) => id === undefined) : []
+    if (left.length > 0) await refuseWhileAnotherRuns(control, experiment)
+    const standing = now.faults.filter((fault) => fault.armed && !(now.by === BY && left.includes(fault)))
+    if (standing.length > 0)
       throw new CompareError(
-        'the gateway has faults of its own, whose place --plan would take: leave it out to play under these, or clear them',
+        `the gateway has faults of its own armed (${standing.map(({ name }) => name).join(', ')}), whose place --plan would take: leave --plan out to play under these, or disarm them first (breakwater chaos disarm)`,
       )
-    const armed = new ArmedPlan(control, before)
+    const before = left.length > 0 ? await planInConfig(control) : planOf(now)
+    // What the control port does not show, nobody can put back.
+    if (JSON.stringify(before).includes(REDACTED))
+      throw new CompareError(
+        'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
+      )
+    const names = left.map(({ name }) => name)
+    const armed = new ArmedPlan(control, before, names)
     const path = `/admin/chaos?by=${encodeURIComponent(BY)}`
     try {
+      if (left.some((fault) => fault.armed)) {
+        const body = { by: BY, why: 'an earlier comparison left them' }
+        await ask(control, { method: 'POST', path: '/admin/chaos/disarm', body }, anything)
+      }
       await ask(control, { method: 'PUT', path, body: { ...plan, seed } }, anything)
       const body = { by: BY, why: 'compares policy sets' }
       await ask(control, { method: 'POST', path: '/admin/chaos/arm', body }, anything)
@@ -73,15 +108,38 @@ export class ArmedPlan {
     await this.#control({ method: 'POST', path: '/admin/chaos/renew', body: { by: BY } })
   }
 
-  /** Disarms all, and leaves no plan behind. Never rejects; resolves to why it could not be done, if so. */
+  /** Disarms all, and puts back the plan that was there. Never rejects; resolves to why it could not be done, if so. */
   async end(): Promise<string | undefined> {
     const body = { by: BY, why: 'the comparison is over' }
     const disarmed = await this.#control({ method: 'POST', path: '/admin/chaos/disarm', body })
-    const path = `/admin/chaos?by=${encodeURIComponent(BY)}`
-    const { seed, mode } = this.#before
-    await this.#control({ method: 'PUT', path, body: { seed, mode, faults: [] } })
-    return disarmed.ok ? undefined : `the faults could not be disarmed: ${disarmed.message}`
+    const path = `/admin/chaos?by=${encodeURIComponent(BACK)}`
+    const back = await this.#control({ method: 'PUT', path, body: this.#before })
+    if (!disarmed.ok) return `the faults could not be disarmed: ${disarmed.message}`
+    return back.ok ? undefined : `the plan of before could not be put back: ${back.message}`
   }
+}
+
+const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
+  seed,
+  mode,
+  faults: faults.filter(({ id }) => id === undefined).map(({ config }) => config),
+})
+
+/** The plan of the config: nobody knows what else was in force before a run that was killed. */
+async function planInConfig(control: Control): Promise<Before> {
+  return (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config.chaos
+}
+
+/** Faults of a comparison are its leavings only once it is over. Rejects with a `CompareError` when one may be under way. */
+async function refuseWhileAnotherRuns(control: Control, own: string): Promise<void> {
+  const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' }, listed)
+  const other = experiments.find(
+    ({ name, kind, state }) => kind !== 'guarded' && state === 'running' && name !== own,
+  )
+  if (other !== undefined)
+    throw new CompareError(
+      `the gateway has the faults of another comparison, perhaps that of experiment "${other.name}", which runs: end it first (breakwater experiment stop ${other.name})`,
+    )
 }
 
 /** Which faults are armed, and how often the engine has failed. */

@@ -195,7 +195,9 @@ const answers = {
       policies: z.object({ sets: z.record(z.string(), z.unknown()).optional() }).optional(),
     }),
   }),
-  experiments: z.object({ experiments: z.array(z.object({ name: z.string() })) }),
+  experiments: z.object({
+    experiments: z.array(z.object({ name: z.string(), kind: z.string().optional() })),
+  }),
   experiment: z.object({
     name: z.string(),
     state: z.enum(['not_started', 'running', 'ended']),
@@ -203,6 +205,7 @@ const answers = {
     settings: z.object({
       assignBy: z.string(),
       minimumUnits: z.number(),
+      active: z.boolean(),
       arms: z.record(z.string(), z.string()),
     }),
   }),
@@ -230,7 +233,7 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
   // Another comparison may be under way in it: whoever has started it is alone in it.
   if (state === 'running')
     throw new CompareError(
-      `experiment "${name}" runs already: end it first (breakwater experiment stop ${name}), and give it "active: false"`,
+      `experiment "${name}" runs already: end it first (breakwater experiment stop ${name})${settings.active ? ', and give it "active: false"' : ''}`,
     )
   const other = await otherGateway(control, options.data, stop)
   if (other !== undefined) throw new CompareError(other)
@@ -249,7 +252,9 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
     { method: 'GET', path: '/admin/experiments' },
     answers.experiments,
   )
-  for (const { name } of experiments) {
+  for (const { name, kind } of experiments) {
+    // Of a guarded run the gateway tells other things.
+    if (kind === 'guarded') continue
     const path = `/admin/experiments/${encodeURIComponent(name)}`
     const shown = await ask(control, { method: 'GET', path }, answers.experiment)
     if (shown.settings.assignBy === 'agent' && armsFor(shown.settings, sets) !== undefined) return shown
