@@ -476,11 +476,11 @@ class Questions {
   /** Asks over one upstream session. A method that the server does not know is an answer; its other errors are not. */
   over(upstreamSession: UpstreamSession, signal: Signal): Ask {
     return async (method, params) => {
-      const { text, value } = await this.#exchange(upstreamSession, method, params, signal)
+      const { text, value, byFaults } = await this.#exchange(upstreamSession, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
       const said = value.error.message
       const words = printableWords(typeof said === 'string' ? this.#conceal(said) : said, 200)
-      throw gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true })
+      throw gatewayError('bad_reply', `${method} failed: ${words}${byFaults}`, { sent: true })
     }
   }
 
@@ -515,9 +515,13 @@ class Questions {
     const send = this.#faults((call) => upstreamSession.exchange(call))
     const call = this.#call(method, params, signal, tool)
     const outcome = await send(call)
-    if (call.record.faults?.some(({ status }) => status === 'applied') === true) this.touched++
-    if (outcome.kind !== 'answered') throw outcome.error
-    return outcome.result
+    const names = call.record.faults?.flatMap(({ name, status }) => (status === 'applied' ? name : [])) ?? []
+    if (names.length > 0) this.touched++
+    // Nobody but operators reads it: else a fault would make a server look broken.
+    const byFaults = names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
+    if (outcome.kind !== 'answered')
+      throw { ...outcome.error, message: `${outcome.error.message}${byFaults}` } satisfies GatewayError
+    return { ...outcome.result, byFaults }
   }
 
   #call(

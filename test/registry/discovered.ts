@@ -16,10 +16,15 @@ export const oneTool: Script = (method) => {
 }
 
 /** A server that is being discovered, and what was told of it. */
-export function discovered(script: Script = oneTool, upstream = new ScriptedUpstream(script)) {
+export function discovered(
+  script: Script = oneTool,
+  upstream = new ScriptedUpstream(script),
+  faults = noFaults.upstream,
+) {
   const clock = new ManualClock()
   const upstreamSessions = new UpstreamSessions({ replicas: [upstream], clock, timeoutMs: TIMEOUT_MS })
   const told: string[] = []
+  const messages: string[] = []
   const catalogs: Catalog[] = []
   const discovery = new Discovery({
     server: 's',
@@ -27,7 +32,7 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
     conceal: (text) => text,
     initializeParams: {},
     clock,
-    faults: noFaults.upstream,
+    faults,
     timeoutMs: TIMEOUT_MS,
     refreshMs: REFRESH_MS,
     probeMs: PROBE_MS,
@@ -39,7 +44,10 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
     },
     onStale: () => undefined,
     onReverted: () => told.push('reverted'),
-    onDown: ({ reason }) => told.push(reason),
+    onDown({ reason, message }) {
+      told.push(reason)
+      messages.push(message)
+    },
   })
   return {
     clock,
@@ -47,6 +55,8 @@ export function discovered(script: Script = oneTool, upstream = new ScriptedUpst
     upstream,
     discovery,
     told,
+    /** Why it was down, each time. */
+    messages,
     catalogs,
     /** All that the server was asked, over all conversations, since the last look. */
     asked(): string[] {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import type { Layer } from '../../src/mesh/call.ts'
 import { allLists, discovered, oneTool, PROBE_MS, TIMEOUT_MS } from './discovered.ts'
 
 const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
@@ -27,6 +28,27 @@ test('a server that answers the handshake and then fails is not asked in a frenz
   assert.deepEqual(told, ['bad_reply', 'bad_reply', 'bad_reply', 'bad_reply'])
   assert.equal(upstream.attempts, 4)
   assert.ok(upstream.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
+})
+
+test('a server that is down by faults is said to be, with their names', async () => {
+  const hit =
+    (error?: string): Layer =>
+    (next) =>
+    async (call) => {
+      const fault = { name: 'fault-4', type: 'rpc.error', side: 'upstream', attempt: 1 } as const
+      call.record.faults = [{ ...fault, status: 'applied' }]
+      return error === undefined ? next(call) : { kind: 'failed', error: gatewayError('bad_reply', error) }
+    }
+  const broken = () => ({ error: { code: -32603, message: 'Internal error' } })
+  for (const [script, faults, says] of [
+    [broken, undefined, 'tools/list failed: Internal error'],
+    [broken, hit(), 'tools/list failed: Internal error (injected: fault-4)'],
+    [oneTool, hit('it hung up'), 'it hung up (injected: fault-4)'],
+  ] as const) {
+    const { start, messages } = discovered(script, undefined, faults)
+    await start()
+    assert.deepEqual(messages, [says])
+  }
 })
 
 test('a conversation whose goodbye takes its time does not change the pause', async () => {
