@@ -55,6 +55,10 @@ interface Shown {
   readonly verdict?: { readonly result: string; readonly sentence: string }
 }
 
+/** Until then the report has them as assigned. */
+const COUNTED =
+  'units count once they are over: 30s after their last call, or what telemetry.intents.idle says'
+
 const states = { not_started: 'not started', running: 'running', ended: 'ended' } as const
 
 const list: Command = {
@@ -66,12 +70,9 @@ const list: Command = {
         if (experiments.length === 0)
           return ['there are no experiments: the config has them under "experiments"']
         const rows = experiments.map((shown) => (isGuarded(shown) ? guardedRow(shown) : rowOf(shown)))
-        return table(
-          ['NAME', 'STATE', 'ENDED', 'ARMS', 'METRIC', 'VERDICT'],
-          rows,
-          given.width,
-          paintOf(given),
-        )
+        const head = ['NAME', 'STATE', 'ENDED', 'ARMS', 'METRIC', 'VERDICT']
+        const isUnderWay = experiments.some((shown) => !isGuarded(shown) && shown.state === 'running')
+        return [...table(head, rows, given.width, paintOf(given)), ...(isUnderWay ? ['', COUNTED] : [])]
       },
     ),
 }
@@ -93,7 +94,7 @@ const guardedRow = ({ name, state, endedAt, arms, reason }: ShownRun) => [
   { text: state, tone: stateTones[state] },
   minuteOf(endedAt),
   `control=${arms.control} treatment=${arms.treatment}`,
-  'guarded',
+  '-',
   reason,
 ]
 
@@ -116,6 +117,7 @@ function comparisonLines({ name, state, arms, metric, startedAt, endedBecause, v
     ...Object.entries(arms).map(
       ([arm, { set, units }]) => `${arm}: policy set ${set}, ${numbered(units, 'unit')}`,
     ),
+    ...(state === 'running' ? [COUNTED] : []),
     `decided by ${metric}`,
     ...(verdict === undefined ? [] : [verdict.sentence]),
   ]

@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import { faults } from '../../src/chaos/faults/index.ts'
 import { chaos } from '../../src/commands/chaos.ts'
+import { serverKind } from '../../src/sim/environment.ts'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
 
@@ -94,6 +95,19 @@ test('faults are injected and cleared one by one and all at once', async (contex
   assert.equal(controller.status().faults.length, 0)
   for (let number = 0; number < 2; number++) await command('inject', '*', 'malformed')
   assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')
+})
+
+test('an injection that spares all tools is told of in one line, with the ways out', async (context) => {
+  const targets = {
+    servers: [{ name: 'u', kind: serverKind, tools: ['get'], isReadOnly: () => false }],
+    arms: [],
+  }
+  const { command } = await listening(context, { targets: () => targets })
+  const { stdout } = await command('inject', 'u', 'rpc.error')
+  const [, line, ...more] = stdout.trimEnd().split('\n')
+  assert.match(line ?? '', /known to be read-only; give --allow-writes, or set "trusted: true"/)
+  assert.match(line ?? '', /"effect: read_only" for the tool$/)
+  assert.deepEqual(more, [])
 })
 
 test('the options of an injection say what the fault is', async (context) => {
@@ -245,7 +259,10 @@ test('arguments that make no sense are told, and where the usage is', async () =
     [['clear'], /FAULT is missing/],
     [['status', 'now'], /unexpected argument "now"/],
     [['status', '--rate', '1'], /--rate/],
-    [['inject', 's', 'error', '--status', 'bad'], /--status must be a whole number from 100 to 599, not "bad"/],
+    [
+      ['inject', 's', 'error', '--status', 'bad'],
+      /--status must be a whole number from 100 to 599, not "bad"/,
+    ],
     [['inject', 's', 'schema-mismatch'], /needs --fields/],
     [
       ['inject', 's', 'conn.latency'],

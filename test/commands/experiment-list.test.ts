@@ -3,6 +3,8 @@ import { createServer } from 'node:http'
 import { type AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { experiment } from '../../src/commands/experiment.ts'
+import { guardedInShort } from '../../src/routes/admin-guarded.ts'
+import { recordOf, specOf } from '../experiments/guarded/world.ts'
 
 /** Lists one comparison whose verdict is `inconclusive`, and shows its status. */
 async function told(t: TestContext, state: 'running' | 'ended') {
@@ -14,9 +16,10 @@ async function told(t: TestContext, state: 'running' | 'ended') {
     metric: 'tcsr',
     verdict: { result: 'inconclusive', sentence: 'a sentence' },
   }
+  const guarded = guardedInShort(recordOf(specOf(), { state: 'completed', reason: 'it held' }))
   const server = createServer(({ url }, response) => {
     response.setHeader('content-type', 'application/json')
-    response.end(JSON.stringify(url === '/admin/experiments' ? { experiments: [shown] } : shown))
+    response.end(JSON.stringify(url === '/admin/experiments' ? { experiments: [shown, guarded] } : shown))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.after(() => server.close())
@@ -33,5 +36,9 @@ test('a comparison that goes on is not decided yet; one that has ended has its v
   assert.match(running, /^one +running .* tcsr +not decided yet$/m)
   assert.match(running, /^control: policy set default, 1 unit$/m)
   assert.match(running, /^treatment: policy set other, 2 units$/m)
-  assert.match(await told(t, 'ended'), /^one +ended .* tcsr +inconclusive$/m)
+  assert.equal(running.match(/^units count once they are over: 30s after/gm)?.length, 2)
+  const ended = await told(t, 'ended')
+  assert.match(ended, /^one +ended .* tcsr +inconclusive$/m)
+  assert.doesNotMatch(ended, /units count/)
+  assert.match(ended, /^drill +completed .* - +it held$/m, 'a guarded run has no metric')
 })

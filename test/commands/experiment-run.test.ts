@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { type AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { openKey } from '../../src/chaos/journal/head.ts'
 import { experiment } from '../../src/commands/experiment.ts'
 import { guardedInShort } from '../../src/routes/admin-guarded.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
@@ -29,6 +33,25 @@ async function run(t: TestContext, found: Parameters<typeof recordOf>[1]) {
 test('a run that ended as it should is told of', async (t) => {
   const { code, said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', reason: 'it held' })
   assert.deepEqual([code, said[0]], [0, 'drill: completed; it held'])
+})
+
+test('a run that is steady again says so from both ends, as its report does', async (t) => {
+  const recovery = { recoveredAfterMs: 12_000, steadyAfterMs: 19, waitedMs: 19, limitMs: 60_000, layers: {} }
+  const { said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', recovery })
+  assert.ok(
+    said.includes('steady again 12s after the first effect, 19ms after the end of the faults'),
+    said.join(),
+  )
+})
+
+test('runs cannot be verified where no folder of them is, and that is said', async (t) => {
+  const state = await mkdtemp(join(tmpdir(), 'runs-'))
+  t.after(() => rm(state, { recursive: true }))
+  await openKey(state)
+  const wrong: string[] = []
+  const out = { stdout: (line: string) => wrong.push(line), stderr: (line: string) => wrong.push(line) }
+  assert.equal(await experiment(['verify', '--state', state], out, {}), 1)
+  assert.match(wrong.join('\n'), /^breakwater: \S+experiments is not there: /)
 })
 
 test("somebody else's run of the same name is not taken for the own one", async (t) => {

@@ -45,9 +45,10 @@ export async function verifyJournal(path: string, folder: string): Promise<Journ
   for (let tries = 1; ; tries++) {
     const head = await readHead(headPath(folder, path), key)
     const files = await readFiles(path, key)
+    const isEmpty = (await readOrNothing(path)) === ''
     const after = await readHead(headPath(folder, path), key)
     const isMoved = typeof head !== 'string' && typeof after !== 'string' && head.file !== after.file
-    if (!isMoved || tries === TRIES) return checked(path, files, head)
+    if (!isMoved || tries === TRIES) return checked({ path, isEmpty }, files, head)
   }
 }
 
@@ -69,9 +70,16 @@ async function readFiles(path: string, key: KeyObject): Promise<readonly ReadFil
   return files
 }
 
-function checked(path: string, found: readonly ReadFile[], head: Head | 'none' | 'forged'): JournalCheck {
+function checked(
+  newest: { readonly path: string; readonly isEmpty: boolean },
+  found: readonly ReadFile[],
+  head: Head | 'none' | 'forged',
+): JournalCheck {
+  const { path } = newest
   if (head === 'none' && found.length === 0)
-    return nothing([{ file: path, why: 'is not there, nor was it ever' }])
+    return nothing([
+      { file: path, why: newest.isEmpty ? 'is empty, and has no head' : 'is not there, nor was it ever' },
+    ])
   const problems: JournalProblem[] = []
   if (head === 'none')
     problems.push({
@@ -83,11 +91,11 @@ function checked(path: string, found: readonly ReadFile[], head: Head | 'none' |
   // What was dropped by rotation, and lies there still because fewer files are kept now, belongs to it no more.
   const files = found.filter(({ chain }) => (chain.header?.file ?? Infinity) >= (known?.oldest ?? 1))
   for (const file of files) problems.push(...brokenIn(file, known))
-  problems.push(...orderOf(files, path, known))
+  problems.push(...orderOf(files, newest, known))
   if (known !== undefined) problems.push(...endOf(files, known))
   const lines = files.flatMap(({ chain }) => chain.lines)
-  const newest = files.at(0)?.chain
-  const atEnd = known === undefined ? 0 : newest === undefined ? (known.lost ?? 0) : lostAfter(known, newest)
+  const latest = files.at(0)?.chain
+  const atEnd = known === undefined ? 0 : latest === undefined ? (known.lost ?? 0) : lostAfter(known, latest)
   return {
     entries: lines.filter(isEntry).length,
     files: files.length,
@@ -108,7 +116,11 @@ function brokenIn({ path, chain }: ReadFile, head: Head | undefined): JournalPro
 }
 
 /** Whether the files follow one another, from the oldest that has to be there. */
-function orderOf(files: readonly ReadFile[], path: string, head: Head | undefined): JournalProblem[] {
+function orderOf(
+  files: readonly ReadFile[],
+  { path, isEmpty }: { readonly path: string; readonly isEmpty: boolean },
+  head: Head | undefined,
+): JournalProblem[] {
   const problems: JournalProblem[] = []
   const ordered = files.filter(({ chain }) => chain.header !== undefined).reverse()
   let before: ReadFile | undefined
@@ -133,7 +145,7 @@ function orderOf(files: readonly ReadFile[], path: string, head: Head | undefine
     expected = number + 1
   }
   if (head !== undefined && expected !== undefined && expected <= head.file)
-    problems.push({ file: path, why: missing(expected, head.file) })
+    problems.push({ file: path, why: `${isEmpty ? 'is empty: ' : ''}${missing(expected, head.file)}` })
   return problems
 }
 

@@ -159,7 +159,13 @@ interface Injected {
 const options = {
   duration: { kind: 'text', value: 'DURATION', about: 'how long it stays (default: 15m)' },
   rate: { kind: 'number', max: 1, value: 'RATE', about: 'share of the calls (default: 1)' },
-  status: { kind: 'integer', min: 100, max: 599, value: 'CODE', about: 'of error, http.status, session.lost' },
+  status: {
+    kind: 'integer',
+    min: 100,
+    max: 599,
+    value: 'CODE',
+    about: 'of error, http.status, session.lost',
+  },
   delay: {
     kind: 'text',
     value: 'DURATION',
@@ -171,7 +177,19 @@ const options = {
   'allow-writes': { kind: 'flag', about: 'also tools not known to be read-only' },
 } as const satisfies Options
 
-const SPARED = '  tools that are not known to be read-only are left out; --allow-writes hits them too'
+const SPARED = 'tools that are not known to be read-only are left out; --allow-writes hits them too'
+
+/** A warning that no tool is left: it says all that the note does. */
+const SPARES_ALL = /^allowWrites: (hits no tool call: .*)$/
+const WAYS_OUT =
+  'give --allow-writes, or set "trusted: true" for the server or "effect: read_only" for the tool'
+
+/** What else there is to know, with the options of this command. */
+function notesOn({ note, warnings = [] }: Injected): readonly string[] {
+  const sparesAll = warnings.some((warning) => SPARES_ALL.test(warning))
+  const told = warnings.map((warning) => warning.replace(SPARES_ALL, `$1; ${WAYS_OUT}`))
+  return note === undefined || sparesAll ? told : [SPARED, ...told]
+}
 
 /** `inject TARGET TYPE`: one fault, for a time. */
 export const inject: Command = {
@@ -190,9 +208,7 @@ export const inject: Command = {
     }
     return ask(args, { method: 'POST', path: '/chaos/inject', body }, (injected: Injected) => [
       `${injected.name}: ${injected.type} at ${target} for ${formatDuration(injected.durationMs)}`,
-      // Said here with the option of this command.
-      ...(injected.note === undefined ? [] : [SPARED]),
-      ...(injected.warnings ?? []).map((warning) => `  ${warning}`),
+      ...notesOn(injected).map((line) => `  ${line}`),
     ])
   },
 }

@@ -61,8 +61,8 @@ const counted = ({ entries, files }: JournalCheck): string =>
   `${entries} entries in ${files === 1 ? '1 file' : `${files} files`}`
 
 function said({ file, line, afterSeq, why }: JournalProblem): string {
-  const place = line === undefined ? file : `${file}:${line}`
-  return `${place} ${why}${afterSeq === undefined ? '' : ` (after entry ${afterSeq})`}`
+  const place = line === undefined ? `${file}:` : `${file}:${line}`
+  return `${place} ${why}${afterSeq === undefined ? '' : ` (after the entry with seq ${afterSeq})`}`
 }
 
 function failed({ out }: Given, problems: readonly string[]): number {

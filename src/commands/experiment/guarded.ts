@@ -163,7 +163,13 @@ export const verify: Command = {
     if (key === undefined)
       return failed(given, [`${place.stateDir} holds no key: without it no run can be checked`])
     const check = await verifyRuns(folder, key).catch((error: Error) => error)
-    if (check instanceof Error) return failed(given, [`${folder} cannot be checked: ${check.message}`])
+    if (check instanceof Error) {
+      const isGone = (check as NodeJS.ErrnoException).code === 'ENOENT'
+      const why = isGone
+        ? 'is not there: no gateway with this state has begun, or the folder was removed'
+        : `cannot be checked: ${check.message}`
+      return failed(given, [`${folder} ${why}`])
+    }
     const { problems, runs, open } = check
     if (values.json === true)
       out.stdout(JSON.stringify({ ok: problems.length === 0, ...check }, undefined, 2))
@@ -316,7 +322,9 @@ export function runLines(shown: ShownRun): string[] {
       : [left.length === 0 ? 'rolled back: nothing of it is armed' : `still armed: ${left.join(', ')}`]),
     ...(recovery?.recoveredAfterMs === undefined
       ? []
-      : [`steady again ${roundedDuration(recovery.recoveredAfterMs)} after the first effect`]),
+      : [
+          `steady again ${roundedDuration(recovery.recoveredAfterMs)} after the first effect, ${roundedDuration(recovery.steadyAfterMs ?? 0)} after the end of the faults`,
+        ]),
     ...(proposal === undefined ? [] : [proposal]),
     ...(state === 'pending_approval' ? [`breakwater experiment approve ${name} lets it begin`] : []),
     ...(state === 'running' ? [`breakwater experiment stop ${name} ends it`] : []),

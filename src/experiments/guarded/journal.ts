@@ -229,6 +229,7 @@ export async function verifyRuns(folder: string, key: KeyObject): Promise<Journa
   return { runs: sealed.length, open: left.length, problems: [...headless, ...problems] }
 }
 
+const GONE = 'is missing'
 const NO_HEAD = 'is missing, or was not made with the key'
 
 async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { readonly isFirst: boolean }> {
@@ -289,9 +290,13 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
     )
   }
   const gone = await goneIn(folder, head?.open ?? [], sealed)
-  for (const id of gone) wrong(openFileOf(id), 'is missing')
+  for (const id of gone) wrong(openFileOf(id), GONE)
   damage.push(...gone.map((id) => `run ${id}, which was not over, was missing`))
-  problems.push(...chainProblems(folder, sealed, head))
+  // Files that were found wrong above are not missing.
+  const told = new Set(problems.map(({ file }) => file))
+  problems.push(
+    ...chainProblems(folder, sealed, head).filter(({ file, why }) => why !== GONE || !told.has(file)),
+  )
   // One more than the head knows of: the process ended between the two.
   const newest = last !== undefined && last.seq > (head?.seq ?? 0) ? last : undefined
   const oldest = head?.oldest ?? sealed[0]?.seq ?? 1
@@ -334,8 +339,7 @@ function chainProblems(
   let expected = head?.oldest ?? first?.seq ?? 1
   let before: Pick<ReadRun, 'seq' | 'hash'> | undefined
   for (const run of sealed) {
-    for (; expected < run.seq; expected++)
-      problems.push({ file: join(folder, fileOf(expected)), why: 'is missing' })
+    for (; expected < run.seq; expected++) problems.push({ file: join(folder, fileOf(expected)), why: GONE })
     if (before?.seq !== run.seq - 1 && head?.seq === run.seq - 1) before = head
     if (before !== undefined && before.seq === run.seq - 1 && run.previous !== before.hash)
       problems.push({ file: join(folder, fileOf(run.seq)), why: `does not go on from run ${before.seq}` })
@@ -343,7 +347,7 @@ function chainProblems(
     expected = run.seq + 1
   }
   for (; expected <= (head?.seq ?? 0); expected++)
-    problems.push({ file: join(folder, fileOf(expected)), why: 'is missing' })
+    problems.push({ file: join(folder, fileOf(expected)), why: GONE })
   const end = sealed.find(({ seq }) => seq === head?.seq)
   if (head !== undefined && end !== undefined && end.hash !== head.hash)
     problems.push({ file: join(folder, fileOf(end.seq)), why: 'is not the run that the head knows of' })

@@ -137,6 +137,11 @@ const damages: readonly Damage[] = [
     told: /^chaos\.jsonl: file \d+ of the journal is missing/,
   },
   {
+    title: 'the newest file emptied',
+    does: ({ path }) => writeFile(path, ''),
+    told: /^chaos\.jsonl: is empty: file \d+ of the journal is missing/,
+  },
+  {
     title: 'a file in the middle removed',
     does: ({ path }) => rm(`${path}.2`),
     told: /^chaos\.jsonl\.1: file \d+ of the journal is missing/,
@@ -219,6 +224,15 @@ async function command(...args: readonly string[]) {
   }
   return { code: await chaos(['verify', ...args], out, {}), stdout, stderr }
 }
+
+test('the command names entries by their seq, which is no number of a line, and files with a colon', async (t) => {
+  const { path, state, linesOf, put } = await setUp(t)
+  const verified = () => command('--journal', path, '--state', state)
+  await put(path, (await linesOf(path)).slice(0, -1))
+  assert.match((await verified()).stderr, / 1 line missing at its end \(after the entry with seq \d+\)\n$/)
+  await writeFile(path, '')
+  assert.match((await verified()).stderr, /chaos\.jsonl: is empty: file \d+ of the journal is missing\n$/)
+})
 
 test('a good chain with a gap is not whole: the command says how many entries were never written, and exits with 1', async (t) => {
   const { path, state, write } = await setUp(t)
