@@ -5,7 +5,7 @@ import type { Caller, Layer, Service } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { CrashLoop } from '../mesh/crash-loop.ts'
-import { gatewayError } from '../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
 import { type Era, MODERN_VERSION } from '../protocol/modern.ts'
 import { otherEra } from '../upstreams/known-eras.ts'
@@ -36,6 +36,9 @@ export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
 
 /** How long an agent that names no time waits for the start of a process, in milliseconds. */
 const LONGEST_START_MS: Millis = 60_000
+
+/** How long it waits at most for pauses after crashes before that, in milliseconds. */
+const LONGEST_PAUSE_MS: Millis = 20_000
 
 /** Longest time that a timer can be set to, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
@@ -237,16 +240,31 @@ export class Server extends KnownServer {
    * Rejects with a `GatewayError`.
    */
   async converse(caller: Caller, limitMs?: Millis): Promise<BoundSession> {
-    const opening = this.upstreamSessions.soon(caller)
     const longestMs = this.upstreamSessions.startsProcesses ? LONGEST_START_MS : undefined
     const ms = limitMs ?? longestMs
-    if (ms === undefined) return opening
+    if (ms === undefined) return this.upstreamSessions.soon(caller)
     const limit = new Cancellation()
+    const opening = this.#afterPauses(caller, limit)
     const cancel = this.#clock.after(Math.min(ms, LONGEST_MS), () => {
       const error = gatewayError('deadline_exceeded', `the server did not greet within ${formatDuration(ms)}`)
       limit.abort(whileStarting(error, this.upstreamSessions.starting(caller)))
     })
     return orAborted(opening, limit).finally(cancel)
+  }
+
+  /** Begins an upstream session, if need be when the pause after the crash of a process is over, as calls wait for that too. */
+  async #afterPauses(caller: Caller, signal: Signal): Promise<BoundSession> {
+    const until = this.#clock.now() + LONGEST_PAUSE_MS
+    for (;;) {
+      try {
+        return await this.upstreamSessions.soon(caller)
+      } catch (thrown) {
+        const { cause, retryAfterMs, notStarted } = thrown as GatewayError
+        const isPaused = cause === 'process_exit' && retryAfterMs !== undefined && notStarted !== true
+        if (!isPaused || this.#clock.now() + retryAfterMs > until) throw thrown
+        await this.#clock.sleep(retryAfterMs, signal)
+      }
+    }
   }
 
   /** The replica that may remember something of a caller. */

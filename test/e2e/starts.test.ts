@@ -132,3 +132,19 @@ test('calls to a program that crashes in a loop do not wait for its next start w
     return isPaused
   })
 })
+
+test('an agent that comes right after a crash is welcome, and a program that worked starts again soon each time', async () => {
+  const { gateway, starts } = await start(program('worn', 1))
+  const rounds = 4
+  for (let round = 1; round <= rounds; round++) {
+    const client = await RawClient.open(gateway.mcp('it'))
+    assert.equal(await client.say('hello'), 'hello')
+    const { error } = await client.call('hello')
+    assert.equal((error as Failed).data.sent, true)
+  }
+  const pauses = gateway.log.flatMap(({ msg, retryAfterMs }) =>
+    /exited with code 1/.test(String(msg)) && retryAfterMs !== undefined ? [retryAfterMs] : [],
+  )
+  assert.deepEqual(pauses, Array(rounds).fill(1_000))
+  assert.equal(await starts(), rounds)
+})

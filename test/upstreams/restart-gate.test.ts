@@ -46,3 +46,18 @@ test('a process that stayed up for thirty seconds begins anew', async () => {
   gate.crashed()
   assert.equal(gate.waitMs, 1_000)
 })
+
+test('a process that has answered a tool call begins anew', () => {
+  const gate = new RestartGate(new ManualClock())
+  for (const [hasWorked, waitMs] of [
+    [false, 1_000],
+    [false, 2_000],
+    [true, 1_000],
+    [true, 1_000],
+    [false, 2_000],
+  ] as const) {
+    gate.started()
+    gate.crashed(hasWorked)
+    assert.equal(gate.waitMs, waitMs)
+  }
+})

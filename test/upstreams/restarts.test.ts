@@ -13,7 +13,7 @@ function restarts() {
   const { log, lines } = recordedLog()
   const restarts = new Restarts(clock, log)
   const limits = { startMs: 180_000, handshakeMs: 10_000 }
-  const open = <Held extends { readonly ended: AbortSignal }>(
+  const open = <Held extends { readonly ended: AbortSignal; readonly hasWorked: boolean }>(
     owner: object,
     opening: () => Promise<Held>,
   ) => {
@@ -26,7 +26,7 @@ function restarts() {
 /** A process that runs until the test ends its conversation. */
 const running = () => {
   const end = new AbortController()
-  return { ended: end.signal, end }
+  return { ended: end.signal, hasWorked: false, end }
 }
 
 test('a process that crashed is not started before its pause is over', async () => {

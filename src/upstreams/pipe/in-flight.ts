@@ -74,6 +74,8 @@ export class InFlight {
   #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** Those whose answer waits until their caller has got what came before it. */
   readonly #answered = new Set<InFlightCall>()
+  /** Whether the server has answered a tool call. */
+  hasWorked = false
   #lastId = 0
 
   constructor(parts: InFlightParts) {
@@ -119,7 +121,8 @@ export class InFlight {
 
   /** The server has answered. The answer overtakes nothing that came before it. */
   answer(entry: InFlightCall, outcome: Outcome): void {
-    const { backlog } = entry
+    const { backlog, call } = entry
+    if (call.tool !== undefined) this.hasWorked = true
     if (backlog === undefined || backlog.isEmpty) return this.settle(entry, outcome)
     this.#entries.delete(entry.id)
     this.#answered.add(entry)

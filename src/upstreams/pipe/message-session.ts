@@ -110,6 +110,11 @@ export class MessageSession implements UpstreamSession {
     return this.#initialized.discover
   }
 
+  /** Whether the server has answered a tool call. */
+  get hasWorked(): boolean {
+    return this.#calls.hasWorked
+  }
+
   get ended(): AbortSignal {
     return this.#end.signal
   }

@@ -77,6 +77,10 @@ export class SharedConnection {
     return this.#upstreamSession.era
   }
 
+  get hasWorked(): boolean {
+    return this.#upstreamSession.hasWorked
+  }
+
   get ended(): AbortSignal {
     return this.#upstreamSession.ended
   }

@@ -257,7 +257,7 @@ export class Restarts {
    * Opens an upstream session with a process of `owner`, who it is for. Rejects with a `GatewayError`; one that
    * is to be waited for says how long.
    */
-  async open<Held extends { readonly ended: AbortSignal }>(
+  async open<Held extends { readonly ended: AbortSignal; readonly hasWorked: boolean }>(
     owner: object,
     start: Start,
     open: () => Promise<Held>,
@@ -272,7 +272,7 @@ export class Restarts {
       start.end(true)
       owned.failure = undefined
       whenAborted(held.ended, (error) => {
-        if (error.reason !== 'cancelled') this.#crashed(owned, error)
+        if (error.reason !== 'cancelled') this.#crashed(owned, error, held.hasWorked)
       })
       return held
     } catch (error) {
@@ -285,9 +285,9 @@ export class Restarts {
     }
   }
 
-  #crashed(owned: Owned, error: GatewayError): GatewayError {
+  #crashed(owned: Owned, error: GatewayError, hasWorked = false): GatewayError {
     const { gate } = owned
-    gate.crashed()
+    gate.crashed(hasWorked)
     owned.ended = error
     const retryAfterMs = Math.ceil(gate.waitMs)
     this.#log.warn({ reason: error.reason, retryAfterMs }, error.message)
@@ -345,10 +345,10 @@ export class RestartGate {
     this.#startedAt = this.#clock.now()
   }
 
-  /** It ended without being asked to, or never got through its handshake. */
-  crashed(): void {
+  /** It ended without being asked to, or never got through its handshake. One that has answered a tool call was in no crash loop. */
+  crashed(hasWorked = false): void {
     const now = this.#clock.now()
-    const stable = now - this.#startedAt >= STABLE_MS
+    const stable = hasWorked || now - this.#startedAt >= STABLE_MS
     this.#pauseMs =
       stable || this.#pauseMs === 0 ? FIRST_PAUSE_MS : Math.min(this.#pauseMs * 2, LONGEST_PAUSE_MS)
     this.#opensAt = now + this.#pauseMs
