@@ -4,7 +4,9 @@ import { scopeFor, type ServerFacts } from './scope.ts'
 import { type Applied, DEFAULT_SET, type MeshConfig, Settings } from './settings.ts'
 
 /** The policies there are, by their name in the config, outermost first. */
-type PolicyRegistry = Readonly<Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'divided'>>>
+type PolicyRegistry = Readonly<
+  Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'divided' | 'unset'>>
+>
 
 /** One line of a chain, as the admin API prints it. */
 interface ChainLayer {
@@ -76,7 +78,13 @@ export function compileMesh(parts: MeshParts): Mesh {
     const share = settings.shareOf(set, server)
     const add = ([name, policy]: [string, PolicyRegistry[string]]) => {
       const [whole, from] = settings.of(name, set, applied)
-      if (whole === undefined || whole === false) return
+      if (whole === undefined || whole === false) {
+        const isElsewhere = [DEFAULT_SET, ...settings.arms].some(
+          (other) => settings.of(name, other, applied)[0],
+        )
+        if (isElsewhere && policy.unset !== undefined) layers.push(policy.unset(context, scope))
+        return
+      }
       const chosen = share < 1 ? (policy.divided?.(whole as never, share) ?? whole) : whole
       layers.push(policy.build(chosen as never, context, scope))
       described.push({ layer: name, config: chosen, from })

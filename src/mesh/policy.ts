@@ -204,6 +204,8 @@ export interface Policy<Config> {
   readonly events?: Readonly<Record<string, EventType>>
   readonly states?: readonly StateKind[]
   readonly operator?: Operator
+  /** Only of policies that operators may take by hand: what is left of it in an arm without it, beside arms that have it. */
+  unset?(context: PolicyContext, scope: Scope): Layer
   /**
    * Only of policies that limit what a whole server gets: the settings under which calls get that share of it, in (0, 1).
    * So the arms of an experiment together never get more than the server had before.

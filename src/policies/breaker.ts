@@ -108,6 +108,11 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
     },
   ],
   operator,
+  unset({ state }, { set, server, tool }): Layer {
+    const holds = holdsOf(state, set, server)
+    const refused = refusedOpen({ server, tool }, 'opened by hand', Infinity)
+    return (next) => (call) => (holds.has(tool) ? Promise.resolve(refused) : next(call))
+  },
   build(config, context, { set, server, tool, overrides, endpoints, backAt }): Layer {
     const breakers = new Array<Breaker | undefined>(endpoints.length)
     const holds = holdsOf(context.state, set, server)
@@ -231,7 +236,7 @@ export class Breaker {
     const machine = this.#machine
     const waitMs = machine.waitMs(this.#clock.now())
     if (machine.state === 'open' && waitMs > 0) {
-      if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip, waitMs))
+      if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip?.why, waitMs))
       this.#early++
       if (this.#wasConnectionLost) {
         // All that was against the server was that it was down: nothing is left to be tried.

@@ -20,7 +20,7 @@ const meshConfig = {
     { match: { server: 's', tool: 'a' }, breaker: { consecutive: 2 } },
     { match: { method: 'resources/*' }, breaker: { consecutive: 3 } },
   ],
-  sets: { cautious: { retry: false, breaker: { consecutive: 1 } } },
+  sets: { cautious: { retry: false, breaker: { consecutive: 1 } }, bare: { breaker: false } },
 }
 
 /** The routes over one server, whose calls all fail. */
@@ -30,7 +30,10 @@ async function admin(t: TestContext) {
   const servers = new Map([['s', server]])
   const config = schema.parse({ policies: meshConfig })
   const context = testPolicyContext(clock)
-  const arms = { 'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 } }
+  const arms = {
+    'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 },
+    'ab/bare': { set: 'bare', takes: () => true, share: 0.25 },
+  }
   const settings = { ...config.policies, arms }
   const mesh = compileMesh({
     policies,
@@ -133,7 +136,7 @@ test('a set that does not exist is named, with those that do', async (t) => {
     assert.equal(status, 404, set)
     assert.deepEqual(body, {
       error: `unknown policy set "${set.slice(0, 64)}"`,
-      sets: ['default', 'cautious'],
+      sets: ['default', 'cautious', 'bare'],
     })
   }
   assert.equal((await get('/admin/mesh?set=default&set=cautious')).status, 404)
@@ -198,17 +201,18 @@ test('what an arm of an experiment goes by and remembers is shown under its name
   assert.equal((await call()).kind, 'failed')
 })
 
-test('an order for the default set acts in all arms, those without a call so far included', async (t) => {
+test('an order for the default set acts in all arms, those without a call so far or without a breaker included', async (t) => {
   const { breakers, order, call } = await admin(t)
+  const all = [undefined, 'cautious', 'ab/bold', 'ab/bare']
   await call()
   await call('cautious')
   assert.equal((await order<Json[]>('s/a')).body.length, 2)
-  for (const set of [undefined, 'cautious', 'ab/bold']) assert.equal((await call(set)).kind, 'rejected', set)
+  for (const set of all) assert.equal((await call(set)).kind, 'rejected', set)
   assert.equal((await order('s/a?set=ab/bold', { action: 'close' })).status, 200)
   assert.equal((await call('ab/bold')).kind, 'failed')
   assert.equal((await call()).kind, 'rejected')
   await order('s/a', { action: 'close' })
-  for (const set of [undefined, 'cautious', 'ab/bold']) assert.equal((await call(set)).kind, 'failed', set)
+  for (const set of all) assert.equal((await call(set)).kind, 'failed', set)
   assert.ok((await breakers()).every(({ manual }) => manual === false))
 })
 

@@ -58,13 +58,17 @@ export interface BreakerSnapshot {
 const LONGEST_PROBE_WAIT_MS = 1_000
 
 /** `search/query`, or `search` for a server's other requests. */
-function nameOf({ server, tool }: BreakerOwner): string {
+function nameOf({ server, tool }: Pick<BreakerOwner, 'server' | 'tool'>): string {
   return tool === undefined ? server : `${server}/${tool}`
 }
 
 /** The answer of a breaker that is open; `waitMs` until the next probe is infinite when it is held open. */
-export function refusedOpen(owner: BreakerOwner, trip: Trip | undefined, waitMs: Millis): Outcome {
-  const opened = `breaker open for ${nameOf(owner)} (${trip?.why})`
+export function refusedOpen(
+  owner: Pick<BreakerOwner, 'server' | 'tool'>,
+  why: string | undefined,
+  waitMs: Millis,
+): Outcome {
+  const opened = `breaker open for ${nameOf(owner)} (${why})`
   if (waitMs === Infinity) return refused(`${opened}, until it is closed by hand`, undefined)
   return refused(`${opened}; next probe in ${waitDuration(waitMs)}`, waitMs)
 }
