@@ -69,6 +69,9 @@ export function halfOf(max: number): number {
   return Math.max(1, Math.floor(max / 2))
 }
 
+/** When a tenant that is new has a share of its own, in milliseconds. */
+const SETTLED_MS: Millis = 1_000
+
 /** The part of a client's places that is kept for tenants with few places. */
 const KEPT_FREE = 1 / 8
 
@@ -149,8 +152,8 @@ export class Quota {
   /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
-    const message = `too many ${this.#what} of this tenant (the last eighth of ${keys[this.#name]} is for tenants with few; all new names count as one tenant)`
-    return gatewayError('overloaded', message, { retryAfterMs: 1_000 })
+    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${keys[this.#name]}): this tenant has as many as are left. All new tenants count as one for their first second`
+    return gatewayError('overloaded', message, { retryAfterMs: SETTLED_MS })
   }
 
   take(client: string, amount = 1): void {

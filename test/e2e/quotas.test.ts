@@ -327,7 +327,7 @@ test('a tenant with many calls leaves the last places of its address to tenants 
   const hang = { method: 'tools/call', params: { name: 'hang', arguments: {} } }
   const hanging = Array.from({ length: 14 }, (_, id) => busy.post({ jsonrpc: '2.0', id, ...hang }))
   await gateway.waitForCalls(hanging.length)
-  const refusal = /too many calls of this tenant \(the last eighth of gateway\.limits\.perClient\.calls is/
+  const refusal = /nearly too many calls of this client \(limit \d+, gateway\.limits\.perClient\.calls\)/
   assert.match((await busy.post({ jsonrpc: '2.0', id: 'more', ...hang })).text, refusal)
   // New names count as one tenant, in both eras; who gives no name is another one.
   assert.match((await new ModernClient(gateway.mcp('raw')).call('hang')).text, refusal)
@@ -352,7 +352,7 @@ test('a tenant with many subscriptions leaves the last ones of its address to te
   const { message } = errorOf(await many.ask('subscriptions/listen', { notifications }))
   assert.match(
     message,
-    /subscriptions of this tenant \(the last eighth of gateway\.limits\.perClient\.listens is/,
+    /nearly too many subscriptions of this client \(limit \d+, gateway\.limits\.perClient\.listens\)/,
   )
   // New names count as one tenant; who gives no name is another one.
   const other = new ModernClient(gateway.mcp('box'))
