@@ -162,7 +162,8 @@ const failed = (message: string): Answered => ({ ok: false, message })
 function unreachable(base: string, { message, cause }: Error): Answered {
   const code = isObject(cause) ? String(cause.code ?? cause.message) : message
   // The Fetch standard forbids the ports of other protocols, such as 6000 and 10080.
-  const why = code === 'bad port' ? 'HTTP clients refuse this port; have the gateway listen at another one' : code
+  const why =
+    code === 'bad port' ? 'HTTP clients refuse this port; have the gateway listen at another one' : code
   if (code !== 'ECONNREFUSED') return failed(`${base} cannot be reached: ${why}`)
   const absent = `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
   return { ok: false, message: absent, isAbsent: true }

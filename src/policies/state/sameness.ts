@@ -77,7 +77,8 @@ export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
  */
 export function readerOf({ inbound }: Call, sharing: Sharing): string {
   const { authorization } = inbound
-  if (sharing === 'server' || namedTenant(inbound) !== undefined || typeof authorization !== 'string') return ''
+  if (sharing === 'server' || namedTenant(inbound) !== undefined || typeof authorization !== 'string')
+    return ''
   return digestOf('authorization', authorization)
 }
 
