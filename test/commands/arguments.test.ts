@@ -124,7 +124,7 @@ test('what is wrong is said, with what was meant', () => {
     [['me', '--rate', '0x10'], '--rate must be a number, not "0x10"'],
     [['me', '--rate', 'NaN'], '--rate must be a number, not "NaN"'],
     [['me', '--rate', '1e400'], '--rate must be a number, not "1e400"'],
-    [['me', '--rate=-1'], '--rate must be a number, not "-1"'],
+    [['me', '--rate=-1'], '--rate must be at least 0, not "-1"'],
     [['me', '--level', 'loud'], '--level must be one of info, warn, not "loud"'],
     [['me', '--control', 'host:1'], '--control must be a URL such as http://127.0.0.1:8080, not "host:1"'],
     [[], 'NAME is missing'],
