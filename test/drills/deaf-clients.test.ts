@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
-import { after, test } from 'node:test'
+import { afterEach, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { bystand } from '../e2e/support/bystander.ts'
@@ -22,7 +22,8 @@ const MAX_HELD = MIB
 
 const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
 
-after(async () => {
+// A server that pours goes on for clients of the older era that have left: no other test shares the machine with that.
+afterEach(async () => {
   await cleanUp()
   closeServers()
 })
