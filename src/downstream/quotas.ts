@@ -1,5 +1,6 @@
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { SETTLED_MS } from './tenancy.ts'
 
 /** How much of something there may be at once: of all clients, and of one. */
 export interface Share {
@@ -68,9 +69,6 @@ const RETRY_MS = 5_000
 export function halfOf(max: number): number {
   return Math.max(1, Math.floor(max / 2))
 }
-
-/** When a tenant that is new has a share of its own, in milliseconds. */
-const SETTLED_MS: Millis = 1_000
 
 /** The part of a client's places that is kept for tenants with few places. */
 const KEPT_FREE = 1 / 8

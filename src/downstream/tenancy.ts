@@ -8,9 +8,9 @@ import { Recent } from '../units/recent.ts'
 
 /** On whose behalf a request comes. */
 export interface Tenancy {
-  /** As the request says itself; at most 64 characters, the end of a longer name being a digest; empty when it does not. */
+  /** Name by the header or the client; at most 64 characters, a longer name ends in a digest; empty without either. */
   readonly tenant: string
-  /** Whom it counts as where tenants share: itself, or all new names. A client without the header never counts as a tenant. */
+  /** Share of limits: its own, or that of all new names. A client without the header has no part in a tenant's share. */
   readonly countsAs: string
 }
 
@@ -18,7 +18,7 @@ export interface Tenancy {
 const LONGEST = 64
 
 /** Between the first and the second sight of a name that makes it a tenant of its own, in milliseconds. */
-const SETTLED_MS: Millis = 1_000
+export const SETTLED_MS: Millis = 1_000
 
 /** Most names that are remembered, of each kind; those that have not been used for the longest are forgotten. */
 const MAX_NAMES = 10_000
@@ -27,13 +27,13 @@ const MAX_NAMES = 10_000
 const MAX_OF_SESSION = 8
 const IDLE_MS: Millis = 60_000
 
-/** What all names count as that are new. Longer than a tenant's name, so that nobody can bear it. */
+/** Share of all new names. Longer than any name of a tenant, so no tenant can claim it. */
 const NEWCOMERS = 'newcomers'.padEnd(LONGEST + 1, '.')
 
-/** Characters of a digest that stands for the rest of a long name. */
+/** Length of the digest at the end of a long name, in characters. */
 const DIGEST = 22
 
-/** Returns a name as it is up to 64 characters; a longer one by its beginning and a digest of all of it. */
+/** Returns a name of up to 64 characters unchanged; a longer name as its beginning and a digest of the whole. */
 function shortened(name: string): string {
   if (name.length <= LONGEST) return name
   return `${clip(name, LONGEST - DIGEST - 1)}…${hash('sha256', name, 'base64url').slice(0, DIGEST)}`
@@ -108,7 +108,7 @@ export class SessionTenants {
     return this.#latest?.countsAs ?? ''
   }
 
-  /** A tenant that was the last one, and had a share of its own less than a second ago. */
+  /** Returns the latest tenancy if it has this share and is less than a second old. */
   lately(share: string, now: Millis): Tenancy | undefined {
     return this.#latest?.countsAs === share && now - this.#foundAt < SETTLED_MS ? this.#latest : undefined
   }

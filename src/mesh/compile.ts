@@ -79,10 +79,9 @@ export function compileMesh(parts: MeshParts): Mesh {
     const add = ([name, policy]: [string, PolicyRegistry[string]]) => {
       const [whole, from] = settings.of(name, set, applied)
       if (whole === undefined || whole === false) {
-        const isElsewhere = [DEFAULT_SET, ...settings.arms].some(
-          (other) => settings.of(name, other, applied)[0],
-        )
-        if (isElsewhere && policy.unset !== undefined) layers.push(policy.unset(context, scope))
+        const isSetIn = (other: string) => Boolean(settings.of(name, other, applied)[0])
+        if (policy.unset !== undefined && [DEFAULT_SET, ...settings.arms].some(isSetIn))
+          layers.push(policy.unset(context, scope))
         return
       }
       const chosen = share < 1 ? (policy.divided?.(whole as never, share) ?? whole) : whole

@@ -37,8 +37,8 @@ export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
 /** How long an agent that names no time waits for the start of a process, in milliseconds. */
 const LONGEST_START_MS: Millis = 60_000
 
-/** How long it waits at most for pauses after crashes before that, in milliseconds. */
-const LONGEST_PAUSE_MS: Millis = 20_000
+/** Longest wait of a handshake for the restart of a crashed process, in milliseconds. */
+const LONGEST_RESTART_MS: Millis = 20_000
 
 /** Longest time that a timer can be set to, in milliseconds. */
 const LONGEST_MS: Millis = 2 ** 31 - 1
@@ -252,9 +252,9 @@ export class Server extends KnownServer {
     return orAborted(opening, limit).finally(cancel)
   }
 
-  /** Begins an upstream session, if need be when the pause after the crash of a process is over, as calls wait for that too. */
+  /** Begins an upstream session. Waits for the restart of a crashed process, as calls do. */
   async #afterPauses(caller: Caller, signal: Signal): Promise<BoundSession> {
-    const until = this.#clock.now() + LONGEST_PAUSE_MS
+    const until = this.#clock.now() + LONGEST_RESTART_MS
     for (;;) {
       try {
         return await this.upstreamSessions.soon(caller)
