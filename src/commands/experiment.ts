@@ -55,7 +55,7 @@ interface Shown {
   readonly verdict?: { readonly result: string; readonly sentence: string }
 }
 
-/** Until then the report has them as assigned. */
+/** Explains a count of 0 units in a comparison under way. */
 const COUNTED =
   'units count once they are over: 30s after their last call, or what telemetry.intents.idle says'
 

@@ -53,7 +53,7 @@ export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
 
-/** The sender of a request without a session: a digest of the tenant that it names, whatever its tokens, or else of its `Authorization`. */
+/** Returns a digest of the sender of a request without a session: of the named tenant, whatever its token, or of `Authorization`. */
 export function sessionlessPrincipalOf(headers: InboundHeaders): string {
   const tenant = namedTenant(headers)
   return tenant === undefined ? principalOf(headers) : hash('sha256', `tenant\n${tenant}`, 'base64url')

@@ -204,7 +204,7 @@ export interface Policy<Config> {
   readonly events?: Readonly<Record<string, EventType>>
   readonly states?: readonly StateKind[]
   readonly operator?: Operator
-  /** Only of policies that operators may take by hand: what is left of it in an arm without it, beside arms that have it. */
+  /** Returns the layer for an arm without the policy, beside arms with it. Only policies with an `operator` need one. */
   unset?(context: PolicyContext, scope: Scope): Layer
   /**
    * Only of policies that limit what a whole server gets: the settings under which calls get that share of it, in (0, 1).

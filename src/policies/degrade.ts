@@ -205,9 +205,9 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
 /** A way to another answer. */
 interface Fallback {
   readonly server: string
-  /** Whether a call has another tool to go to, which its server is known to have. */
+  /** Whether a call may go to the other tool, and the list of its server has the tool. */
   isThere(call: Call): boolean
-  /** Asks for the answer, and says why it was needed. Undefined when there is none. */
+  /** Calls the other tool. Resolves to its flagged answer; undefined when it has no usable answer. */
   ask(call: Call, failure: string): Promise<Outcome | undefined>
 }
 

@@ -517,7 +517,7 @@ class Questions {
     const outcome = await send(call)
     const names = call.record.faults?.flatMap(({ name, status }) => (status === 'applied' ? name : [])) ?? []
     if (names.length > 0) this.touched++
-    // Nobody but operators reads it: else a fault would make a server look broken.
+    // Only operators read this error. Without the names a fault would make the server look broken.
     const byFaults = names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
     if (outcome.kind !== 'answered')
       throw { ...outcome.error, message: `${outcome.error.message}${byFaults}` } satisfies GatewayError

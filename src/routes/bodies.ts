@@ -147,7 +147,7 @@ type Done = (error: BodyRefusal | null, body?: string) => void
 /** Bodies have limits in number and in bytes. */
 type Measure = 'count' | 'bytes'
 
-/** An agent's bodies on their way: its large bodies, and all bodies that got a place while its address had many unfinished ones. */
+/** An agent's bodies on their way: large bodies, and bodies that got a place while the address had many unfinished ones. */
 interface Share {
   count: number
   bytes: number
@@ -159,7 +159,7 @@ interface Sender extends Share {
   readonly shares: Map<string, Share>
 }
 
-/** How much the agent of a body has; until agents are told apart, each body is one. */
+/** Returns the share of a body's agent; 1 while agents are not told apart. */
 const has = ({ share }: Body, measure: Measure) => share?.[measure] ?? 1
 
 /** Whether `own` of `all`, a newcomer included, is more than somebody may have. */
@@ -190,11 +190,11 @@ export class Bodies {
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
   /**
-   * Bodies without a place: nothing of them has come, or all at once. They are as many as connections at most, where they have their own limit,
-   * and get a place at the next look.
+   * Bodies before their first chunk. Only the limit of connections bounds their number. An unfinished one gets a place with its first chunk, or
+   * at the next look.
    */
   readonly #arriving = new Set<Body>()
-  /** All others that are not complete, as they got their places. Each body knows its neighbours. */
+  /** Unfinished bodies with a place, in a linked list, oldest place first. */
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
@@ -300,7 +300,7 @@ export class Bodies {
     }
   }
 
-  /** Returns, of the bodies with a place, the one that comes most slowly; of such as come equally slowly the oldest. */
+  /** Returns the slowest matching body with a place; among equals the oldest. Undefined when no body matches. */
   #slowest(isOne: (body: Body) => boolean): Body | undefined {
     let found: Body | undefined
     for (let body = this.#oldest; body !== undefined; body = body.newer)
@@ -309,17 +309,17 @@ export class Bodies {
   }
 
   /**
-   * Returns the unfinished body to refuse at an address: the slowest of agents with at least half of what the agent with the most has (in bytes: half of
-   * the average), if it is slower than bodies should be. So many agents with little each keep no other out. Else the slowest of the agents with the most, but for
-   * `body`: a newcomer is let in. Speed and not age decides, since newcomers that come fast end every old body. Else `body`.
-   * Where bytes are too many, small bodies are passed over, and the agent of `body` loses only a larger one.
+   * Returns the unfinished body to refuse at an address, by three rules in turn. First the slowest body below 4 KiB a second, if its agent has at
+   * least half of the largest share (in bytes: half of the average): so many agents with little each keep nobody out. Then the slowest body of an
+   * agent with the largest share, except `body`: the newcomer is let in. Last `body`. Speed decides and not age, since cheap newcomers would end
+   * every old body. A limit in bytes spares small bodies, and the agent of `body` loses only a larger one.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
-    // Nothing is slower, and a look at many such bodies must not search for others each time.
+    // An empty body is the slowest. Searching for each of many empty bodies would take quadratic time.
     if (body.bytes === 0) return body
     const own = body.sender === sender ? body.share : undefined
     const most = largestOf(sender.shares.values(), own, measure)?.[measure] ?? 1
-    // In bytes one large newcomer must not protect all who hold less.
+    // One large newcomer must not protect all agents with fewer bytes.
     const enough = (measure === 'count' ? most : sender.bytes / sender.shares.size) / 2
     const isCounted = (other: Body) =>
       other.sender === sender && (measure === 'count' || other.bytes > this.#smallest)
@@ -355,7 +355,7 @@ export class Bodies {
     return sender
   }
 
-  /** From here on a body is one of those that are bounded in number. */
+  /** Gives a body a place, and applies the limits in number. */
   #place(body: Body): void {
     const { sender } = body
     const { count, countPerAddress } = this.#limits
@@ -396,7 +396,7 @@ export class Bodies {
     else this.#oldest = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
-    // What is kept of a body must not keep all that came after it.
+    // A body kept in memory must not keep all later bodies.
     body.older = body.newer = undefined
     body.sender.count--
     this.#count--
@@ -459,7 +459,7 @@ export class Bodies {
     })
   }
 
-  /** Gives a place to what has none, and ends what takes too long, `passed` milliseconds after it was looked at last. */
+  /** Gives a place to each body without one, and ends bodies over their time. `passed`: milliseconds since the last look. */
   #look(passed: Millis): void {
     for (const body of this.#arriving) this.#place(body)
     const { stalled, whole } = this.#limits
@@ -499,7 +499,7 @@ class Body {
   readonly max: number
   /** Whether it is on its way. */
   isOpen = true
-  /** Between which it has its place. */
+  /** Neighbours in the list of places. */
   older: Body | undefined
   newer: Body | undefined
   /** How many chunks have come. */
@@ -532,17 +532,17 @@ class Body {
     return this.#chunks.length
   }
 
-  /** Whether all has come that it said would. */
+  /** Whether the declared length has come. */
   get isWhole(): boolean {
     return this.bytes === this.#declared
   }
 
-  /** Whether too little of it has come on average; not before its first look, and not while the gateway itself holds it up. */
+  /** Whether its average speed is too low; false before its first look, and while the gateway makes it wait. */
   get isSlow(): boolean {
     return !this.#awaitsTurn && this.bytes < (SLOW * this.#ageMs) / 1_000
   }
 
-  /** How fast it came on average, in bytes a millisecond: at the least, since it was not looked at at once, nor just now. */
+  /** Lower bound of its average speed, in bytes a millisecond: looks are a second apart. */
   get leastRate(): number {
     return this.bytes / (this.#ageMs + 2 * LOOK_MS)
   }

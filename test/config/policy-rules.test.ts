@@ -137,7 +137,7 @@ test('hedges and kept answers are told to have no effect where no tool is known 
   )
 })
 
-/** What is said of one fault, by its fields. */
+/** Returns the findings for one fault with these fields. */
 const ofFault = (
   t: Parameters<typeof folder>[0],
   fields: string,

@@ -44,7 +44,7 @@ export interface Status {
   /** How long any fault may be armed. */
   readonly maxTtl: number
   readonly faults: readonly FaultStatus[]
-  /** Who has put the plan in force: `config`, or whoever a `PUT` names. */
+  /** Name of the plan's author: `config`, or `by` of the `PUT`. */
   readonly plannedBy: string
   readonly engineErrors: number
   readonly killed: boolean

@@ -198,7 +198,7 @@ function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): 
   return [{ severity: 'warning', path: ['match', 'tool'], message }]
 }
 
-/** Whether a fault is for tool calls, and leaves those alone whose tools are not known to be read-only. */
+/** Whether a fault hits tool calls, and of these only calls of tools known to be read-only. */
 export function sparesWrites({ type: name, match, allowWrites }: Fault, registry: FaultRegistry): boolean {
   const type = registry[name]
   const isForTools = methodsOf(type).includes('tools/call') && glob(match?.method ?? '*')('tools/call')

@@ -161,7 +161,7 @@ const failed = (message: string): Answered => ({ ok: false, message })
 
 function unreachable(base: string, { message, cause }: Error): Answered {
   const code = isObject(cause) ? String(cause.code ?? cause.message) : message
-  // The Fetch standard forbids the ports of other protocols, such as 6000 and 10080.
+  // The Fetch standard forbids ports of other protocols, such as 6000 and 10080.
   const why =
     code === 'bad port' ? 'HTTP clients refuse this port; have the gateway listen at another one' : code
   if (code !== 'ECONNREFUSED') return failed(`${base} cannot be reached: ${why}`)

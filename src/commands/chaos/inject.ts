@@ -179,12 +179,12 @@ const options = {
 
 const SPARED = 'tools that are not known to be read-only are left out; --allow-writes hits them too'
 
-/** A warning that no tool is left: it says all that the note does. */
+/** Matches the warning that no tool is left. The warning makes the note about spared tools superfluous. */
 const SPARES_ALL = /^allowWrites: (hits no tool call: .*)$/
 const WAYS_OUT =
   'give --allow-writes, or set "trusted: true" for the server or "effect: read_only" for the tool'
 
-/** What else there is to know, with the options of this command. */
+/** Returns notes and warnings about an injection, in words of this command's options. */
 function notesOn({ note, warnings = [] }: Injected): readonly string[] {
   const sparesAll = warnings.some((warning) => SPARES_ALL.test(warning))
   const told = warnings.map((warning) => warning.replace(SPARES_ALL, `$1; ${WAYS_OUT}`))

@@ -45,10 +45,10 @@ const listed = z.object({
 
 const statusAt = (control: Control) => ask(control, { method: 'GET', path: '/admin/chaos' }, status)
 
-/** The plan that is there again after a run. */
+/** The plan put back after a run. */
 type Before = z.output<typeof configured>['config']['chaos']
 
-/** Who does it, in the journal; by the second name a plan is put back, which is nobody's leavings. */
+/** Author in the journal. A plan put back under the second name is no leftover of a killed run. */
 const BY = 'breakwater compare'
 const BACK = `${BY}, put back`
 
@@ -56,7 +56,7 @@ const BACK = `${BY}, put back`
 export class ArmedPlan {
   readonly #control: Control
   readonly #before: Before
-  /** Faults that an earlier run has left behind, and that are gone now. */
+  /** Names of the faults of a killed run that this run took away. */
   readonly left: readonly string[]
 
   private constructor(control: Control, before: Before, left: readonly string[]) {
@@ -66,9 +66,8 @@ export class ArmedPlan {
   }
 
   /**
-   * Puts the plan in the place of one of which nothing is armed, and arms it, with draws by this seed. Faults that a killed
-   * run has left behind are taken away; a gateway whose own faults are armed keeps them, and refuses. `experiment`: that of
-   * this run.
+   * Replaces the gateway's plan, arms the new one, and draws by `seed`. Takes away faults of a killed run. Rejects while
+   * faults of the gateway's own are armed. `experiment`: name of this run's experiment.
    */
   static async arm(control: Control, plan: Plan, seed: number, experiment: string): Promise<ArmedPlan> {
     const now = await statusAt(control)
@@ -80,7 +79,7 @@ export class ArmedPlan {
         `the gateway has faults of its own armed (${standing.map(({ name }) => name).join(', ')}), whose place --plan would take: leave --plan out to play under these, or disarm them first (breakwater chaos disarm)`,
       )
     const before = left.length > 0 ? await planInConfig(control) : planOf(now)
-    // What the control port does not show, nobody can put back.
+    // Redacted values cannot be put back.
     if (JSON.stringify(before).includes(REDACTED))
       throw new CompareError(
         'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
@@ -108,7 +107,7 @@ export class ArmedPlan {
     await this.#control({ method: 'POST', path: '/admin/chaos/renew', body: { by: BY } })
   }
 
-  /** Disarms all, and puts back the plan that was there. Never rejects; resolves to why it could not be done, if so. */
+  /** Disarms all faults and puts back the former plan. Never rejects; resolves to the reason of a failure, or undefined. */
   async end(): Promise<string | undefined> {
     const body = { by: BY, why: 'the comparison is over' }
     const disarmed = await this.#control({ method: 'POST', path: '/admin/chaos/disarm', body })
@@ -125,12 +124,12 @@ const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
   faults: faults.filter(({ id }) => id === undefined).map(({ config }) => config),
 })
 
-/** The plan of the config: nobody knows what else was in force before a run that was killed. */
+/** Returns the plan of the config: after a killed run nobody knows the former plan. */
 async function planInConfig(control: Control): Promise<Before> {
   return (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config.chaos
 }
 
-/** Faults of a comparison are its leavings only once it is over. Rejects with a `CompareError` when one may be under way. */
+/** Rejects with a `CompareError` while another comparison may be under way: its faults are no leftovers yet. */
 async function refuseWhileAnotherRuns(control: Control, own: string): Promise<void> {
   const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' }, listed)
   const other = experiments.find(

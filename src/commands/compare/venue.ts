@@ -253,7 +253,7 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
     answers.experiments,
   )
   for (const { name, kind } of experiments) {
-    // Of a guarded run the gateway tells other things.
+    // A guarded run has answers of another shape.
     if (kind === 'guarded') continue
     const path = `/admin/experiments/${encodeURIComponent(name)}`
     const shown = await ask(control, { method: 'GET', path }, answers.experiment)

@@ -65,7 +65,7 @@ function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant:
   return `unknown key "${key}"; ${known.length === 0 ? 'none is allowed' : `allowed are ${known.join(', ')}`}`
 }
 
-/** Keys of other tools, and those that mean the same here. */
+/** Keys of other tools, with our keys of the same meaning. */
 const synonyms: Record<string, string> = { maxAttempts: 'maxRetries', failureRate: 'ratio', maxDelay: 'cap' }
 
 const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title ?? 'see the reference'
@@ -102,13 +102,13 @@ function message({ schema, value, origins }: Explained, path: ConfigPath, issue:
     variables,
     kindOnly: issue.code === 'invalid_type' && ['object', 'record', 'array'].includes(issue.expected),
   })
-  // A hint may repeat the value.
+  // A hint may repeat the value of a secret variable.
   if (variables.length > 0) return `${text}, found ${shown}`
   const server = path.at(-1) === 'server' ? nameHere(held, value) : ''
   return `${text}, found ${shown}${hint(issue, held, text)}${server}`
 }
 
-/** Says by which name the gateway knows a server whose name in the config is no name here. */
+/** Names a server by its slug, where its name in the config is no valid name; empty otherwise. */
 function nameHere(held: unknown, config: unknown): string {
   const { separator = '__' } = (config as { gateway?: { separator?: unknown } }).gateway ?? {}
   const isWritten = writtenServers(config).some(({ path }) => path.at(-1) === held)

@@ -169,16 +169,16 @@ export function absentTools(
 /** The beginning of a sentence about a name, or about a glob. */
 const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
 
-/** A part of a config that is for tools which only read. */
+/** A setting for read-only tools. */
 interface ForReads {
   readonly path: ConfigPath
   readonly match?: Match | undefined
   readonly isFault?: true
-  /** The operator's word on the tools, in the same place, where no later one takes its place. */
+  /** Effect of the tools by the same override; undefined where a later override may set another one. */
   readonly effect?: Effect | undefined
 }
 
-/** Hedges, kept answers and faults, which are for tools that only read, where nothing says of any tool that it only reads. */
+/** Warns of hedges, kept answers and faults where no tool is known to be read-only, and of fallbacks for writes. */
 export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigFinding[] {
   const { defaults, overrides, sets } = policies
   const none = { match: undefined, effect: undefined }
@@ -237,7 +237,7 @@ export function unknownEffects({ mcpServers, policies, chaos }: Config): ConfigF
   return [...unknown, ...doubled]
 }
 
-/** The overrides that may hold for a tool call for which `match` holds. */
+/** Returns the overrides that can match a tool call together with `match`. */
 export function meeting<Matched extends { readonly match: Match }>(
   { server, tool }: Match,
   overrides: readonly Matched[],
@@ -245,7 +245,7 @@ export function meeting<Matched extends { readonly match: Match }>(
   return overrides.filter(({ match }) => globsMeet(match.server, server) && globsMeet(match.tool, tool))
 }
 
-/** Faults at arms of experiments that take no call which the faults match. */
+/** Warns of faults at arms whose experiments take no matching call. */
 export function idleArms({ mcpServers, chaos, experiments }: Config): ConfigFinding[] {
   return chaos.faults.flatMap(({ match: { server = '*', tool, tenant, arm } = {} }, at): ConfigFinding[] => {
     if (arm === undefined) return []
@@ -264,7 +264,7 @@ export function idleArms({ mcpServers, chaos, experiments }: Config): ConfigFind
   })
 }
 
-/** Experiments whose arms all have the same policies. */
+/** Warns of experiments with equal policies in all arms. */
 export function sameArms({ experiments, policies: { sets } }: Config): ConfigFinding[] {
   const contentOf = (set: string) => JSON.stringify(sets[set] ?? {})
   return experiments.flatMap(({ arms }, at): ConfigFinding[] => {

@@ -97,7 +97,7 @@ interface Place {
   readonly path: ConfigPath
   readonly settings: Settings
   readonly match?: Match
-  /** Settings that may be in force in place of these where these would be. */
+  /** Settings of later overrides and sets, which can replace these for some calls. */
   readonly others: readonly Settings[]
 }
 
@@ -130,8 +130,8 @@ function contradictions(config: Config): ConfigFinding[] {
 const UNSAID_TIMEOUT_MS = 60_000
 
 /**
- * The settings of a policy that may be in force at a place. Where the place says nothing of the policy, these are all in the file: which of
- * them is in force for a call depends on its server, its tool and its arm.
+ * Returns the settings of a policy that can be in force at a place: its own with their replacements, or all of the file where the place
+ * sets none. Server, tool and arm of a call decide between them.
  */
 function written<Name extends 'deadline' | 'attemptTimeout'>(
   name: Name,
@@ -142,17 +142,17 @@ function written<Name extends 'deadline' | 'attemptTimeout'>(
   return all.flatMap((each) => each[name] ?? [])
 }
 
-/** The timeouts that servers have of their own: as long an attempt may take there, and its call at least. */
+/** Returns the timeouts of the servers that a place matches: limits of an attempt there, and the least deadline of its call. */
 const ownTimeouts = ({ match }: Place, { mcpServers }: Config) =>
   Object.entries(mcpServers).flatMap(([name, { timeout }]) =>
     glob(match?.server ?? '*')(name) ? (timeout ?? []) : [],
   )
 
-/** Where the limits of a policy are from, in words. */
+/** Says in words where the limits of a policy stand. */
 const ofWhere = (name: 'deadline' | 'attemptTimeout', { path, settings }: Place) =>
   path[1] === 'defaults' || !(name in settings) ? 'of this config' : 'that is in force here'
 
-/** A timeout that no deadline leaves time for. */
+/** Finds a timeout longer than each deadline. */
 function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
   const { attemptTimeout } = place.settings
   if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
@@ -166,7 +166,7 @@ function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
   return [{ path: [...place.path, 'attemptTimeout', 'timeout'], at: 'value', message }]
 }
 
-/** A hedge that comes later than each timeout. */
+/** Finds a hedge later than each timeout. */
 function uselessHedge(place: Place, config: Config): ConfigFinding[] {
   const { hedge } = place.settings
   if (!hedge || typeof hedge.after !== 'number') return []

@@ -12,7 +12,7 @@ function hasReadableUser(text: string): boolean {
   }
 }
 
-/** Names the part of `text` for which it is no URL that requests are sent to. */
+/** Returns an error that names the wrong part of a URL. */
 function expected(text: unknown): string {
   const [, beside = ''] = /^https?:\/\/([^]*)$/i.exec(String(text)) ?? []
   if (beside === '') return 'expected a URL that begins with http:// or https://, and names a host'

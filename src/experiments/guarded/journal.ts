@@ -292,7 +292,7 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
   const gone = await goneIn(folder, head?.open ?? [], sealed)
   for (const id of gone) wrong(openFileOf(id), GONE)
   damage.push(...gone.map((id) => `run ${id}, which was not over, was missing`))
-  // Files that were found wrong above are not missing.
+  // A file found wrong above is not missing.
   const told = new Set(problems.map(({ file }) => file))
   problems.push(
     ...chainProblems(folder, sealed, head).filter(({ file, why }) => why !== GONE || !told.has(file)),

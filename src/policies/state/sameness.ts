@@ -42,7 +42,7 @@ export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string
   return typeof tenant === 'string' && tenant !== '' ? tenant : undefined
 }
 
-/** Returns the share of a client that names no tenant. No header holds a line end: a client's name is never that of a tenant. */
+/** Returns the share of a client without a named tenant. Headers hold no line end, so no tenant has this share. */
 export const shareOfClient = (name: string): string => `client\n${name}`
 
 /** Whether a call has a share of its own; all new names together have one. */

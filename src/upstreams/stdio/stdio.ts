@@ -345,7 +345,7 @@ export class RestartGate {
     this.#startedAt = this.#clock.now()
   }
 
-  /** It ended without being asked to, or never got through its handshake. One that has answered a tool call was in no crash loop. */
+  /** The process crashed, or failed its handshake. A process that has answered a tool call was in no crash loop. */
   crashed(hasWorked = false): void {
     const now = this.#clock.now()
     const stable = hasWorked || now - this.#startedAt >= STABLE_MS

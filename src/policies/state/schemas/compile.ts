@@ -112,8 +112,8 @@ function prepare(ajv: Ajv): void {
 }
 
 /**
- * Has a keyword run before all others. A subschema pays before it looks at anything: code that returns at its first mismatch never
- * comes to later keywords.
+ * Makes a keyword run before all others. A subschema has to pay before its other keywords run: generated code returns at the first
+ * mismatch, and skips later keywords.
  */
 function first({ rules }: Ajv['RULES'], keyword: string): void {
   const group = rules.find(({ type }) => type === undefined)!

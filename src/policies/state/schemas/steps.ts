@@ -49,7 +49,7 @@ export function charge(steps: number): void {
 /** A check that goes on after a mismatch writes down each further one, which takes so many times as long. */
 export const MISMATCHING = 32
 
-/** The same where a check ends at its first mismatch: a union goes on after those of its members. */
+/** The same for a check that ends at its first mismatch: its unions still record mismatches of their members. */
 export const MISMATCHING_IN_UNION = 8
 
 /** Names of members above this length are charged for by character: Ajv writes them into paths, with slashes escaped. */
