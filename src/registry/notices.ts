@@ -1,3 +1,4 @@
+import { shownText } from '../config/secrets/redact.ts'
 import type { Live } from '../mesh/live.ts'
 import { glob } from '../mesh/match.ts'
 import type { Log } from '../telemetry/log.ts'
@@ -89,6 +90,6 @@ export function warnOfIdleGlobs(log: Log, { config, servers }: Listed): void {
     const holds = glob(match.tool)
     if (meant.some((server) => server.entries('tools').some(({ key }) => holds(key)))) continue
     const path = `policies.overrides[${index}].match.tool`
-    log.warn({ path, servers: meant.map(({ name }) => name) }, `"${match.tool}" matches no tool`)
+    log.warn({ path, servers: meant.map(({ name }) => name) }, `"${shownText(match.tool, match)}" matches no tool`)
   }
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { rememberInterpolated } from '../../src/config/secrets/redact.ts'
 import type { Match } from '../../src/mesh/match.ts'
 import type { CatalogEntry } from '../../src/registry/catalog.ts'
 import { warnOfIdleGlobs } from '../../src/registry/notices.ts'
@@ -33,4 +34,12 @@ test('what is down may have the tool, and no word is said of what has no tool in
   const servers = [server('search', 'down'), server('mail', 'up', 'send')]
   const matches = [{ tool: 'query' }, { server: 'search', tool: 'x' }, { server: 'gone', tool: 'x' }, {}]
   assert.deepEqual(warnings(servers, ...matches), [])
+})
+
+test('a tool that a variable names stands in no log', () => {
+  const match = { tool: 'from_a_variable' }
+  rememberInterpolated(match, new Set(['from_a_variable']))
+  assert.deepEqual(warnings([server('mail', 'up', 'send')], match), [
+    ['"[redacted]" matches no tool', 'policies.overrides[0].match.tool', ['mail']],
+  ])
 })

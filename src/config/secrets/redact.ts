@@ -34,6 +34,11 @@ function copy(value: unknown, schemas: Schemas, isInterpolated: (text: string) =
   return secrecy === 'args' ? redactArgs(items as string[]) : items
 }
 
+/** Returns `[redacted]` for a text of `value` that came out of a variable, and any other text as it is. */
+export function shownText(text: string, value: object): string {
+  return interpolatedWithin(value)(text) ? REDACTED : text
+}
+
 const texts = new WeakMap<object, ReadonlySet<string>>()
 
 /** Remembers, for as long as any object within `value` lives, which texts its load took from variables. */

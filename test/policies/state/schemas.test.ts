@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Schemas, sharedSchemas } from '../../../src/policies/state/schemas.ts'
+import { compileSchema } from '../../../src/policies/state/schemas/compile.ts'
 import type { Mismatch } from '../../../src/policies/state/schemas/mismatch.ts'
 import { testPolicyContext } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -8,7 +9,8 @@ import { ManualClock } from '../../support/manual-clock.ts'
 /** The check of a schema, when it has had all the time that it wants. */
 async function checkOf(schema: unknown, use: 'reply' | 'arguments' = 'reply') {
   const clock = new ManualClock()
-  const schemas = new Schemas(clock)
+  // Steps count here, and no CPU time, which differs from machine to machine.
+  const schemas = new Schemas(clock, (given, all) => compileSchema(given, all, () => 0))
   assert.equal(schemas.find(schema, use), undefined)
   await clock.advance(10)
   assert.equal(clock.pending, 0)
@@ -52,6 +54,52 @@ test('formats are checked', async () => {
   const { check } = await checkOf({ type: 'string', format: 'date-time' })
   assert.equal(check?.('2026-01-01T00:00:00Z'), 'fits')
   assert.notEqual(check?.('yesterday'), 'fits')
+})
+
+test('a text that many programs write for a format fits it', async () => {
+  const fitting = {
+    'date-time': '2025-01-01T00:00:00.25',
+    time: '10:00:00',
+    duration: 'P1Y2M3DT4H5M6.5S',
+    email: 'jürgen@example.org',
+    uri: 'https://example.org/größe',
+  }
+  for (const [format, text] of Object.entries(fitting)) {
+    const { check } = await checkOf({ type: 'string', format })
+    assert.equal(check?.(text), 'fits', format)
+    for (const other of ['', 'soon', `${text} ü`])
+      assert.notEqual(check?.(other), 'fits', `${format}: ${other}`)
+  }
+})
+
+test('a decimal number is a multiple of a decimal number', async () => {
+  const { check } = await checkOf({ multipleOf: 0.01 })
+  for (const price of [19.99, 0.07, 1_234_567.89]) assert.equal(check?.(price), 'fits', String(price))
+  assert.notEqual(check?.(19.999), 'fits')
+})
+
+test('draft-07 ignores what stands beside a reference, later drafts do not', async () => {
+  const schema = { definitions: { name: { type: 'string' } }, $ref: '#/definitions/name', minLength: 3 }
+  const old = await checkOf({ $schema: draft07, ...schema })
+  assert.equal(old.check?.('a'), 'fits')
+  assert.notEqual(old.check?.(1), 'fits')
+  const later = await checkOf(schema)
+  assert.notEqual(later.check?.('a'), 'fits')
+})
+
+test('a check is given up for its CPU time, however few steps it has taken', () => {
+  const others = Array.from({ length: 30 }, (_, nth) => ({ not: { required: [`k${nth}`, 'a'] } }))
+  const value = Array.from({ length: 2_000 }, () => ({ a: 5 }))
+  let looks = 0
+  const checkAt = (msBetweenLooks: number) =>
+    compileSchema({ items: { allOf: others } }, false, () => ++looks * msBetweenLooks)
+  assert.equal(checkAt(0)(value), 'fits')
+  assert.ok(looks > 3)
+  const slow = checkAt(15)
+  assert.equal(slow(value), 'too_costly')
+  looks = 0
+  assert.equal(slow([{ a: 5 }]), 'fits')
+  assert.equal(looks, 0, 'a small check reads no clock')
 })
 
 test('a recursive schema is fine', async () => {

@@ -54,16 +54,18 @@ const byNames = new Set([
 export function instrumented(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   let subschemas = 0
   let checks = 0
+  const ignoresSiblings = ignoring.test(String(schema.$schema))
 
   function count(more: number): void {
     checks += more
     if (checks > MAX_CHECKS) throw new Error(`the schema asks for more than ${MAX_CHECKS} checks`)
   }
 
-  function copy(node: unknown, depth: number): unknown {
+  function copy(given: unknown, depth: number): unknown {
     if (depth > MAX_DEPTH) throw new Error(`the schema is nested deeper than ${MAX_DEPTH}`)
-    if (Array.isArray(node)) return node.map((item) => member(item, depth + 1))
-    if (!isObject(node)) return node
+    if (Array.isArray(given)) return given.map((item) => member(item, depth + 1))
+    if (!isObject(given)) return given
+    const node = ignoresSiblings && typeof given.$ref === 'string' ? withoutSiblings(given) : given
     if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
     const entries = Object.entries(readable(node))
       // An asynchronous check would answer with a promise, which is nobody's failure and nobody's success.
@@ -88,6 +90,14 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
   }
 
   return copy(schema, 0) as Record<string, unknown>
+}
+
+/** Drafts 06 and 07 ignore what stands beside a reference. */
+const ignoring = /\/draft-0[67]\//
+
+/** A reference, with the definitions beside it that other references may name. */
+function withoutSiblings(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(node).filter(([key]) => key === '$ref' || silent.has(key)))
 }
 
 /** Ajv leaves a member `__proto__` out of `properties`, as if it were not named there; of patterns it takes it. */

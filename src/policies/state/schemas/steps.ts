@@ -1,29 +1,54 @@
+import type { Millis } from '../../../mesh/clock.ts'
+
 /** Thrown in the middle of a check that costs more than it may. */
 class TooCostly extends Error {}
 
-/** Steps that one check may take. */
+/** Limits of one check. */
 export interface Allowance {
   /** For what it goes through; a check that takes more is given up. */
   readonly steps: number
   /** For patterns and formats; one that would take more than is left of it is not tried, and taken to fit. */
   readonly texts: number
+  /** CPU time of the process, in milliseconds; looked at now and then, for V8 runs large functions without optimising them. */
+  readonly cpuMs: Millis
 }
+
+/** Steps between two looks at the CPU time. */
+const LOOK = 16_384
 
 /** One check runs to its end before another begins, so one counter of each serves all. */
 let left = 0
 let leftForTexts = 0
 let hasAssumed = false
+/** The number of steps left at which the CPU time is looked at next; the end of that time, known from the first look on. */
+let nextLook = 0
+let cpuEnd: Millis | undefined
+let cpuAllowed: Millis = 0
+let cpuNow: CpuTime = processCpu
+
+/** Returns the CPU time spent so far, in milliseconds. */
+export type CpuTime = () => Millis
+
+export function processCpu(): Millis {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1_000
+}
 
 /**
  * Runs a check; whoever takes part in it says with `charge` what it costs. `assumed`: some text was taken to fit that nobody has looked at.
  */
 export function withSteps<Result>(
-  { steps, texts }: Allowance,
+  { steps, texts, cpuMs }: Allowance,
+  cpu: CpuTime,
   check: () => Result,
 ): { readonly result: Result; readonly assumed: boolean } {
   left = steps
   leftForTexts = texts
   hasAssumed = false
+  nextLook = steps - LOOK
+  cpuNow = cpu
+  cpuAllowed = cpuMs
+  cpuEnd = undefined
   return { result: check(), assumed: hasAssumed }
 }
 
@@ -42,8 +67,18 @@ export function affords(steps: number): boolean {
 /** Takes steps from the check that runs; a step is about what one keyword or one character of a pattern costs. */
 export function charge(steps: number): void {
   left -= steps
+  if (left >= nextLook) return
   // Also when it is no number any more.
   if (!(left >= 0)) throw new TooCostly()
+  look()
+}
+
+/** Gives up a check that has taken too much CPU time. The time counts from the first look, so small checks read no clock. */
+function look(): void {
+  nextLook = left - LOOK
+  const now = cpuNow()
+  cpuEnd ??= now + cpuAllowed
+  if (now > cpuEnd) throw new TooCostly()
 }
 
 /** A check that goes on after a mismatch writes down each further one, which takes so many times as long. */
