@@ -7,6 +7,7 @@ import { connectorOf } from './connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import { OneWayPosts } from './one-way-posts.ts'
 import type { SessionStates } from '../shared/session-state.ts'
+import type { TaskBinding } from '../shared/task-binding.ts'
 import { ShapedCalls } from './shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
 
@@ -59,6 +60,8 @@ export interface HttpOptions extends ReplyLimits {
   readonly tls?: TlsOptions | undefined
   /** What callers asked the server to keep in mind: goes with them from one replica to another. */
   readonly states: SessionStates
+  /** The owners of the server's tasks, over all its replicas; asked only where the server has no sessions. */
+  readonly tasks: TaskBinding
   readonly clock: Clock
   /** Told when the server does not speak the version of the protocol that it is spoken to in. */
   readonly onVersionError?: (() => void) | undefined

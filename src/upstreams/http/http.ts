@@ -197,6 +197,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   #exchange(call: Call): Promise<Outcome> {
     if (this.ended.aborted)
       return Promise.resolve({ kind: 'failed', error: this.ended.reason as GatewayError })
+    const refused = this.keepsState ? undefined : this.#options.tasks.refusal(call)
+    if (refused !== undefined) return Promise.resolve(refused)
     const session = this.#session
     this.state.note(call)
     if (session.lost) return this.#sendAgain(call, 1)
@@ -219,7 +221,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
         // Nobody waits for it: as a rule the server is gone, and says nothing.
         if (isBroken && this.keepsState) this.doubt(wire)
       }
-      return reading
+      return this.keepsState ? reading : this.#options.tasks.answered(call, reading)
     })
   }
 

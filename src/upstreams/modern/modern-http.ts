@@ -21,7 +21,6 @@ import { Discover } from './discover.ts'
 import { ModernSession, type ModernWay } from './modern-session.ts'
 import type { Subscribe, Subscription } from './modern-listener.ts'
 import { isModern, metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
-import type { TaskBinding } from './task-binding.ts'
 import type { ToolCallRules } from './tool-call-rules.ts'
 
 /** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
@@ -106,8 +105,6 @@ export interface ModernHttpOptions extends HttpOptions {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** What is known of the server's tools. */
   readonly tools: ToolCallRules
-  /** Whose the server's tasks are, over all its replicas. */
-  readonly tasks: TaskBinding
 }
 
 /** Each request of the modern era as an HTTP request of its own. */

@@ -19,11 +19,11 @@ import { printableWords } from '../../telemetry/printable.ts'
 import { abortError } from '../failure.ts'
 import { answered } from '../http/http-status.ts'
 import { rawAt, withRawId } from '../pipe/renumber.ts'
+import type { TaskBinding } from '../shared/task-binding.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import type { Discover } from './discover.ts'
 import { KeptSession, ModernListener, type Subscribe } from './modern-listener.ts'
 import { isModern, withMembers, withMeta } from './modern-request.ts'
-import type { TaskBinding } from './task-binding.ts'
 import type { ToolCallRules } from './tool-call-rules.ts'
 
 /** How the requests of one caller reach a server of the modern era. */
@@ -101,8 +101,8 @@ export class ModernSession implements UpstreamSession {
     if (refused !== undefined) return Promise.resolve(refused)
     const text = self ? message.text : withMeta(message.text, this.#session.meta)
     const sent = this.#terms.way.send(call, text, call.id)
-    const learns = tasks !== undefined && call.tool !== undefined
-    const sending = learns ? sent.then((outcome) => tasks.learn(call, outcome)) : sent
+    const isTold = tasks !== undefined && (call.tool !== undefined || method === 'tasks/list')
+    const sending = isTold ? sent.then((outcome) => tasks.answered(call, outcome)) : sent
     if (method === 'tools/list') return sending.then((outcome) => this.#learn(call, outcome))
     if (caller.era === 'modern') return sending
     return sending.then((outcome) => this.#translate(call, text, outcome))

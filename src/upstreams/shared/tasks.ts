@@ -40,7 +40,7 @@ export class Tasks {
   answered(method: string, caller: Caller, reply: Message): Message {
     const { result } = reply.value
     if (!isObject(result)) return reply
-    if (method === 'tasks/list') return this.#onlyOwn(caller, result, reply)
+    if (method === 'tasks/list') return listedTasks(reply, (id) => this.#owners.of(id) === caller)
     const told = toldTask(method, result)
     if (told?.isNew) this.#owners.add(told.id, caller, told.isOpen, told.keepMs)
     else if (told !== undefined) this.#owners.over(told.id)
@@ -68,19 +68,24 @@ export class Tasks {
   left(caller: Caller): void {
     this.#owners.left(caller)
   }
+}
 
-  #onlyOwn(caller: Caller, result: Readonly<Record<string, unknown>>, reply: Message): Message {
-    const { tasks } = result
-    const span = locate(reply.text, ['result', 'tasks'])
-    if (!Array.isArray(tasks) || span === undefined) return reply
-    const own = tasks.map((task: unknown) => isObject(task) && this.#owners.of(task.taskId) === caller)
-    if (own.every(Boolean)) return reply
-    const kept = [...elements(reply.text, span.start)]
-      .filter((_, index) => own[index])
-      .map(({ start, end }) => reply.text.slice(start, end))
-    return {
-      text: `${reply.text.slice(0, span.start)}[${kept.join()}]${reply.text.slice(span.end)}`,
-      value: { ...reply.value, result: { ...result, tasks: tasks.filter((_, index) => own[index]) } },
-    }
+/** Returns a reply to `tasks/list` without the tasks that `isShown` refuses by their ids. */
+export function listedTasks({ text, value }: Message, isShown: (taskId: unknown) => boolean): Message {
+  const { result } = value
+  const tasks = isObject(result) ? result.tasks : undefined
+  const span = locate(text, ['result', 'tasks'])
+  if (!Array.isArray(tasks) || span === undefined) return { text, value }
+  const shown = tasks.map((task: unknown) => isObject(task) && isShown(task.taskId))
+  if (shown.every(Boolean)) return { text, value }
+  const kept = [...elements(text, span.start)]
+    .filter((_, index) => shown[index])
+    .map(({ start, end }) => text.slice(start, end))
+  return {
+    text: `${text.slice(0, span.start)}[${kept.join()}]${text.slice(span.end)}`,
+    value: {
+      ...value,
+      result: { ...(result as object), tasks: tasks.filter((_, index) => shown[index]) },
+    },
   }
 }
