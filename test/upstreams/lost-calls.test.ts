@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import { Cancellation, type Signal } from '../../src/mesh/cancel.ts'
-import { type Clock, systemClock } from '../../src/mesh/clock.ts'
+import type { Clock } from '../../src/mesh/clock.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
@@ -38,7 +38,7 @@ const error =
   (response: ServerResponse, id: unknown): void =>
     json(response, { jsonrpc: '2.0', id: id ?? null, error: { code, message } }, status)
 
-async function setUp(t: TestContext, tools: Tools, clock: Clock = systemClock, more: object = {}) {
+async function setUp(t: TestContext, tools: Tools, clock: Clock = new ManualClock(), more: object = {}) {
   let opened = 0
   const playing: Playing = {
     known: new Set(),
@@ -424,7 +424,9 @@ test('a server that refuses now and then, whatever the session, keeps its sessio
 })
 
 test('a lost session that is its caller’s to know of is not replaced', async (t) => {
-  const { playing, call } = await setUp(t, { work: wellDone }, systemClock, { sessionRecovery: 'surface' })
+  const { playing, call } = await setUp(t, { work: wellDone }, new ManualClock(), {
+    sessionRecovery: 'surface',
+  })
   playing.known.clear()
   playing.refuse = bare(503)
   assert.ok((await call('work')).kind === 'failed')
