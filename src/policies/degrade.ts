@@ -36,7 +36,7 @@ const fallback = z
     server: z.string().min(1).optional().describe('Its server, if it is another one.'),
   })
   .describe(
-    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. The tool has three quarters of the time that is left, and all of it where no list has the fallback.',
+    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. Where none answers, the agent gets the failure of the tool that it called. The tool has three quarters of the time that is left, and all of it where no list has the fallback.',
   )
 
 const lastKnownGood = z
@@ -116,8 +116,10 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
           hasAtHand(lost) ||
           (fallback?.isThere(call) === true && (lost === 'tool' || fallback.server !== server))
         try {
+          const { attempts } = record
           const outcome = await next(call)
-          const failure = failureOf(call, outcome, scope)
+          // A record is shared along a chain: an earlier tool may have been sent, and this one not.
+          const failure = failureOf(call, outcome, scope, record.attempts > attempts)
           if (failure === undefined) {
             stale?.keep(call, outcome)
             return outcome
@@ -178,11 +180,12 @@ const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConf
 const WORDS = 200
 
 /** Why a call needs another answer, as in "search/query failed: breaker open"; undefined when it needs none. */
-function failureOf(call: Call, outcome: Outcome, scope: Scope): string | undefined {
+function failureOf(call: Call, outcome: Outcome, scope: Scope, wasSent: boolean): string | undefined {
   if (isTask(call)) return undefined
   const what = outcome.kind === 'answered' ? errorOf(outcome) : messageOf(call, outcome)
   if (what === undefined) return undefined
-  const mayHaveRun = outcome.kind === 'failed' && outcome.error.sent && !isRepeatable(scope.effectOf(call))
+  const isUnclear = wasSent && outcome.kind === 'failed' && outcome.error.sent
+  const mayHaveRun = isUnclear && !isRepeatable(scope.effectOf(call))
   return `${call.server}/${call.tool} failed: ${what}${mayHaveRun ? ' (the call may have run)' : ''}`
 }
 
@@ -247,7 +250,7 @@ function toFallback(
         )
         noteSupersededRejection(record, outcome)
         if (outcome.kind !== 'answered' || !isUsable(outcome)) return undefined
-        const reason = `answered by ${name} because ${failure}${alsoPartial(outcome)}`
+        const reason = reasonOf(name, failure, outcome)
         return { ...outcome, partial: { source: 'fallback', reason, notice } }
       } finally {
         failedBefore.set(record, before ?? [])
@@ -266,9 +269,10 @@ function isUsable({ result, verdict }: Outcome & { kind: 'answered' }): boolean 
   return verdict !== 'rpc_error' && verdict !== 'tool_error' && isFinal(result)
 }
 
-/** Something may be missing of that answer too. */
-function alsoPartial({ partial }: Outcome & { kind: 'answered' }): string {
-  return partial === undefined ? '' : `; and ${partial.reason}`
+/** Tells why a fallback answers: a fallback may have failed itself and have another one, and its answer may be partial. */
+function reasonOf(name: string, failure: string, { partial }: Outcome & { kind: 'answered' }): string {
+  if (partial?.source === 'fallback') return `${partial.reason}, and ${failure}`
+  return `answered by ${name} because ${failure}${partial === undefined ? '' : `; and ${partial.reason}`}`
 }
 
 /** A good answer, as the JSON text of its result. */

@@ -117,12 +117,20 @@ test('a call waits for its tool as long as any, unless it has another answer', a
 
 test('an answer in place of one that may have run says so, unless it does no harm to run it again', async () => {
   const { fallbackCall } = otherTools({ 'test/backup': answers({}) })
-  for (const effect of ['write', 'read_only'] as const) {
-    const script = () => failed('attempt_timeout', 'too slow')
+  const cases = [
+    ['write', 1, 'too slow (the call may have run)'],
+    ['read_only', 1, 'too slow'],
+    // An earlier tool of the chain was sent, and this one was not.
+    ['write', 0, 'too slow'],
+  ] as const
+  for (const [effect, attempts, words] of cases) {
+    const script = ({ record }: Call) => {
+      record.attempts += attempts
+      return failed('attempt_timeout', 'too slow')
+    }
     const scope = { fallbackCall, effectOf: () => effect }
     const { service } = setUp({ fallback: { tool: 'backup' } }, { script, scope })
     const { partial } = read(await service(toolCall('query')))
-    const words = effect === 'write' ? 'too slow (the call may have run)' : 'too slow'
     assert.equal(partial?.reason, `answered by backup because test/query failed: ${words}`)
   }
 })
@@ -214,7 +222,7 @@ test('a fallback may have one of its own, and both are told; none goes back to a
   assert.deepEqual(result, { from: 'c' })
   assert.equal(
     partial?.reason,
-    'answered by b because test/a failed: breaker open; and answered by c because test/b failed: too slow',
+    'answered by c because test/b failed: too slow, and test/a failed: breaker open',
   )
   calls.length = 0
   tools['test/c'] = over('b', () => rejected)
