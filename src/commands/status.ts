@@ -4,6 +4,7 @@ import { Cancellation } from '../mesh/cancel.ts'
 import type { Verdict } from '../mesh/call.ts'
 import { wrongVerdicts } from '../mesh/classify.ts'
 import { type Clock, keepAlive, type Millis, systemClock } from '../mesh/clock.ts'
+import { DEFAULT_SET } from '../mesh/settings.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
@@ -235,15 +236,18 @@ function breakerLines({ wall, breakers }: Seen, width: number, paint: Paint): st
     return [
       breakers.length === 0 ? 'no gate or breaker has seen a call yet' : 'all gates and breakers are closed',
     ]
-  const rows = open.map(({ server, tool, state, since, why, manual, nextProbeInMs }): Cell[] => [
+  const isOfArms = open.some(({ set }) => set !== DEFAULT_SET)
+  const rows = open.map(({ set, server, tool, state, since, why, manual, nextProbeInMs }): Cell[] => [
     server,
     tool === '*' ? '(all, by its gate)' : (tool ?? '(other requests)'),
+    ...(isOfArms ? [set] : []),
     { text: state, tone: state === 'half_open' ? 'doubtful' : 'bad' },
     roundedDuration(Math.max(0, wall - since)),
     manual ? 'by hand' : nextProbeInMs === undefined ? '' : roundedDuration(nextProbeInMs),
     why ?? '',
   ])
-  return table(['BREAKER', 'TOOL', 'STATE', 'FOR', 'PROBE IN', 'WHY'], rows, width, paint)
+  const head = ['BREAKER', 'TOOL', ...(isOfArms ? ['SET'] : []), 'STATE', 'FOR', 'PROBE IN', 'WHY']
+  return table(head, rows, width, paint)
 }
 
 function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[] {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { callsIn } from '../../src/commands/status.ts'
+import { callsIn, type Seen, statusLines } from '../../src/commands/status.ts'
+import { plain } from '../../src/telemetry/colours.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 test('a call has failed that brought no reply, an error, or a reply that is known to be wrong', async () => {
@@ -15,4 +16,26 @@ test('a call has failed that brought no reply, an error, or a reply that is know
   counted(['returned', 'tool_error'], ['returned', 'schema_invalid'], ['returned', 'partial_silent'])
   counted(['rpc_error', 'rpc_error'], ['timeout', ''], ['transport_error', ''], ['rejected', ''])
   assert.deepEqual(callsIn(await metrics.registry.metrics()), { s: { all: 13, failed: 7 } })
+})
+
+test('breakers of arms that are open are shown with their sets, also those that are held open without a call', () => {
+  const held = { server: 's', tool: 't', state: 'open', since: 0, why: 'opened by hand', manual: true }
+  const linesOf = (sets: readonly string[]) => {
+    const chaos = { state: 'disarmed', since: 0, by: 'boot', why: 'the process started', faults: [] }
+    const breakers = sets.map((set) => ({ set, ...held }))
+    const seen = { at: 0, wall: 1_000, servers: [], breakers, chaos, calls: {}, reloadRefused: false }
+    return statusLines(seen as unknown as Seen, undefined, Infinity, plain).filter((line) =>
+      /^BR|^s /.test(line),
+    )
+  }
+  const words = (lines: readonly string[]) => lines.map((line) => line.split(/ {2,}/))
+  assert.deepEqual(words(linesOf(['default', 'e1/control'])), [
+    ['BREAKER', 'TOOL', 'SET', 'STATE', 'FOR', 'PROBE IN', 'WHY'],
+    ['s', 't', 'default', 'open', '1s', 'by hand', 'opened by hand'],
+    ['s', 't', 'e1/control', 'open', '1s', 'by hand', 'opened by hand'],
+  ])
+  assert.deepEqual(words(linesOf(['default'])), [
+    ['BREAKER', 'TOOL', 'STATE', 'FOR', 'PROBE IN', 'WHY'],
+    ['s', 't', 'open', '1s', 'by hand', 'opened by hand'],
+  ])
 })
