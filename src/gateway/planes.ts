@@ -303,7 +303,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
     incidents,
   })
   registerAdmin(app, { live, sessions, clock, reload: () => reloader.reload('admin') })
-  registerAdminMesh(app, { live, state })
+  registerAdminMesh(app, { live, state, clock })
   registerAdminServers(app, { live, state, dynamic, restart: (name) => reloader.refresh(new Set([name])) })
   registerAdminChaos(app, { chaos, clock, targets })
   registerAdminIncidents(app, { incidents })

@@ -1,7 +1,7 @@
 import type { Call, Layer, Service } from './call.ts'
 import type { Effect, PolicyContext, Policy } from './policy.ts'
 import { scopeFor, type ServerFacts } from './scope.ts'
-import { type Applied, DEFAULT_SET, type MeshConfig, Settings } from './settings.ts'
+import { type Applied, DEFAULT_SET, type MeshConfig, type Place, Settings } from './settings.ts'
 
 /** The policies there are, by their name in the config, outermost first. */
 type PolicyRegistry = Readonly<
@@ -22,6 +22,10 @@ export interface Mesh {
   serviceFor(server: string, method: string, tool: string | undefined, set?: string): Service
   /** Whether there is such a policy set, or arm of an experiment. */
   hasSet(set: string): boolean
+  /** The sets that calls of a server go by: the one without a name, and the arms that take its calls. */
+  setsOf(server: string): readonly string[]
+  /** Whether a policy is in force somewhere; without a tool, for any of the server's other requests. */
+  has(policy: string, place: Place): boolean
   /** What that chain is made of, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
   /** What running a call again would do. */
@@ -80,7 +84,7 @@ export function compileMesh(parts: MeshParts): Mesh {
       const [whole, from] = settings.of(name, set, applied)
       if (whole === undefined || whole === false) {
         const isSetIn = (other: string) => Boolean(settings.of(name, other, applied)[0])
-        if (policy.unset !== undefined && [DEFAULT_SET, ...settings.arms].some(isSetIn))
+        if (policy.unset !== undefined && settings.setsOf(server).some(isSetIn))
           layers.push(policy.unset(context, scope))
         return
       }
@@ -124,6 +128,8 @@ export function compileMesh(parts: MeshParts): Mesh {
   return {
     serviceFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).service,
     hasSet: (set) => known.has(set),
+    setsOf: (server) => settings.setsOf(server),
+    has: (policy, place) => settings.has(policy, place),
     chainFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).described,
     effectOf: (call) => find(call.server, call.method, call.tool, DEFAULT_SET).effectOf(call),
   }

@@ -159,11 +159,18 @@ export interface StateKind<State = unknown> {
 
 /** Whose state an operator changes. */
 export interface OperatorTarget {
-  /** The default set stands for all sets, arms of experiments included. */
-  readonly set: string
+  /** Undefined for all sets, arms of experiments included. */
+  readonly set: string | undefined
   readonly server: string
   /** Undefined for a server's other requests. */
   readonly tool: string | undefined
+}
+
+/** An operator's order that still holds, as the admin API shows it. */
+export interface Held {
+  /** Undefined for a server's other requests. */
+  readonly tool: string | undefined
+  readonly [fact: string]: unknown
 }
 
 /**
@@ -177,8 +184,25 @@ export interface Operator<State extends Observable = Observable> {
   readonly kind: string
   readonly noun: string
   readonly actions: readonly string[]
-  /** `states`: those that the target has now, at least one. */
-  act(action: string, target: OperatorTarget, states: readonly State[], store: StateStore): void
+  /** `states`: those that the target has now; there may be none of a target that is held. */
+  act(
+    action: string,
+    target: OperatorTarget,
+    states: readonly State[],
+    context: Pick<PolicyContext, 'state' | 'clock'>,
+  ): void
+  /** Does to a state the orders that were given while its owner was gone. */
+  catchUp(key: StateKey, state: State, store: StateStore): void
+  /**
+   * The orders that still hold for a server in a set, whether there are states or not: a row of the admin API for each tool.
+   * `isInForce`: whether any set has the policy for a tool now.
+   */
+  held(
+    set: string,
+    server: string,
+    store: StateStore,
+    isInForce: (tool: string | undefined) => boolean,
+  ): readonly Held[]
 }
 
 /**

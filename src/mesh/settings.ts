@@ -36,6 +36,13 @@ export interface ArmSettings {
   readonly share: number
 }
 
+/** A tool of a server, or without one the server's other requests, in a policy set. */
+export interface Place {
+  readonly set: string
+  readonly server: string
+  readonly tool?: string | undefined
+}
+
 /** Overrides that apply to some calls, by their numbers in the config, from 0. */
 export type Applied = readonly number[]
 
@@ -63,6 +70,32 @@ export class Settings {
   /** Which set calls go by that come to a server by way of another one: an arm does not extend to servers that it takes no calls of. */
   setAt(set: string, server: string): string {
     return this.#arms.get(set)?.takes(server) === false ? DEFAULT_SET : set
+  }
+
+  /** The sets that calls of a server go by now: the one without a name, and the arms that take its calls. */
+  setsOf(server: string): readonly string[] {
+    return [DEFAULT_SET, ...this.#arms.keys()].filter((set) => this.setAt(set, server) === set)
+  }
+
+  /** Whether a set has a policy for a tool of a server; without a tool, for any of the server's other requests. */
+  has(name: string, { set, server, tool }: Place): boolean {
+    const cases = tool === undefined ? this.#othersOf(server) : [this.appliedTo(server, 'tools/call', tool)]
+    return cases.some((applied) => Boolean(this.of(name, set, applied)[0]))
+  }
+
+  /** The overrides for all requests of a server; and for each further one that may apply to some, these with it. */
+  #othersOf(server: string): readonly Applied[] {
+    const numbers = [...this.#overrides.keys()]
+    const matchOf = (index: number) => this.#overrides[index]?.match ?? {}
+    const toAll = numbers.filter((index) => isForAll(matchOf(index), server))
+    const toSome = numbers.filter(
+      (index) =>
+        !toAll.includes(index) && isForAll({ ...matchOf(index), tool: undefined, method: undefined }, server),
+    )
+    return [
+      toAll,
+      ...toSome.map((some) => numbers.filter((index) => index === some || toAll.includes(index))),
+    ]
   }
 
   /** Which part of a server's capacity belongs to a set or an arm, in (0, 1]. */

@@ -4,8 +4,7 @@ import { isConnectionLost } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { counter, gauge } from '../mesh/metric-spec.ts'
 import { askedMs } from '../mesh/pause-deadline.ts'
-import type { Operator, Policy, PolicyContext, StateKey, StateStore } from '../mesh/policy.ts'
-import { DEFAULT_SET } from '../mesh/settings.ts'
+import type { Operator, Policy, PolicyContext } from '../mesh/policy.ts'
 import {
   type BreakerConfig,
   breakerSchema,
@@ -13,33 +12,18 @@ import {
   HealthWindow,
   judge,
 } from './breaker/health.ts'
+import { Holds, note } from './breaker/holds.ts'
 import {
   breakerOpen,
   type BreakerOwner,
   type BreakerSnapshot,
   type HalfOpenProbes,
   Machine,
+  OPENED,
   type Probe,
   refusedOpen,
   refusedProbing,
 } from './breaker/state-machine.ts'
-
-/** Tools whose breakers an operator holds open; undefined stands for a server's other requests. */
-export type Holds = Set<string | undefined>
-
-/**
- * Breakers of a server that an operator holds open, within a policy set. Another set than the default one, such as an arm of an
- * experiment, begins with what is held open in that. It is no part of a breaker: a breaker begins anew with
- * its settings and with the endpoint that it is for, and what was done by hand is about the tool, whichever they are.
- */
-function holdsOf(state: StateStore, set: string, server: string): Holds {
-  const begun = () =>
-    set === DEFAULT_SET ? new Set<string | undefined>() : new Set(holdsOf(state, DEFAULT_SET, server))
-  return state.get<Holds>({ kind: HOLDS, set, server }, begun)
-}
-
-/** The kind of state of what is held open. */
-const HOLDS = 'breaker-holds'
 
 /** The kind of state of breakers. */
 const BREAKER = 'breaker'
@@ -52,17 +36,22 @@ export const operator: Operator<Breaker> = {
   kind: BREAKER,
   noun: 'breaker',
   actions,
-  act(action, { set, server, tool }, breakers, store) {
+  act(action, target, breakers, { state, clock }) {
     const order = actions.find((known) => known === action)
     if (order === undefined) return
-    holdsOf(store, set, server)
-    const isMeant = (key: StateKey) => key.server === server && (set === DEFAULT_SET || key.set === set)
-    for (const [key, holds] of store.list<Holds>(HOLDS)) {
-      if (!isMeant(key)) continue
-      if (order === 'open') holds.add(tool)
-      else holds.delete(tool)
-    }
+    note(state, target, order === 'open' && clock.wall())
     for (const breaker of breakers) breaker.force(order)
+  },
+  catchUp({ set, server }, breaker, store) {
+    breaker.catchUp(new Holds(store, set, server))
+  },
+  held(set, server, store, isInForce) {
+    return new Holds(store, set, server).list().map(([tool, since]) => {
+      const why = isInForce(tool)
+        ? OPENED
+        : `${OPENED}; calls pass, since no policy set has a breaker for them now`
+      return { tool, state: 'open', since, dimension: 'manual', why, manual: true }
+    })
   },
 }
 
@@ -109,19 +98,18 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
   ],
   operator,
   unset({ state }, { set, server, tool }): Layer {
-    const holds = holdsOf(state, set, server)
-    const refused = refusedOpen({ server, tool }, 'opened by hand', Infinity)
-    return (next) => (call) => (holds.has(tool) ? Promise.resolve(refused) : next(call))
+    const holds = new Holds(state, set, server)
+    const refused = refusedOpen({ server, tool }, OPENED, Infinity)
+    return (next) => (call) => (holds.since(tool) === false ? next(call) : Promise.resolve(refused))
   },
   build(config, context, { set, server, tool, overrides, endpoints, backAt }): Layer {
     const breakers = new Array<Breaker | undefined>(endpoints.length)
-    const holds = holdsOf(context.state, set, server)
+    const holds = new Holds(context.state, set, server)
     function breakerOf(replica: number): Breaker {
       const owner = { set, server, tool, endpoint: endpoints[replica] ?? '', replica }
       const key = { kind: BREAKER, ...owner, overrides, config }
       const found = context.state.get(key, () => new Breaker(config, context, owner))
-      // What an operator did by hand before this breaker was there, or while its endpoint was gone, is done to it now.
-      if (holds.has(tool) !== found.isHeld) found.force(holds.has(tool) ? 'open' : 'close')
+      found.catchUp(holds)
       return found
     }
     return (next) => (call) => {
@@ -201,9 +189,10 @@ export class Breaker {
     else this.#machine.close(order === 'reset')
   }
 
-  /** Whether it was opened by hand, and has not been closed since. */
-  get isHeld(): boolean {
-    return this.#machine.manual
+  /** An operator may have opened or closed its tool before it was there, or while its endpoint or its set was gone. */
+  catchUp(holds: Holds): void {
+    const isHeld = holds.since(this.#owner.tool) !== false
+    if (isHeld !== this.#machine.manual) this.force(isHeld ? 'open' : 'close')
   }
 
   /** Its endpoint is that of another replica now. */

@@ -36,7 +36,10 @@ export const events: ReadonlyMap<string, EventType> = new Map(
 /** All that is shown of states, each once. */
 export const states: readonly StateKind[] = [...new Set(described.flatMap(([, own]) => own.states ?? []))]
 
-export const operators: readonly Operator[] = described.flatMap(([, own]) => own.operator ?? [])
+/** All operators, each with the name of its policy. */
+export const operators: readonly (readonly [policy: string, operator: Operator])[] = described.flatMap(
+  ([policy, own]) => (own.operator === undefined ? [] : [[policy, own.operator] as const]),
+)
 
 /** The metrics of all policies, each once. */
 export const policyMetrics: readonly MetricSpec[] = [

@@ -7,9 +7,9 @@ import type { ServerConfig } from '../config/schema/schema.ts'
 import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
-import { DEFAULT_SET } from '../mesh/settings.ts'
+import { DEFAULT_SET, type Place } from '../mesh/settings.ts'
 import type { Live } from '../mesh/live.ts'
-import type { Observable, Operator, StateKey, StateStore, ToolDefinition } from '../mesh/policy.ts'
+import type { Observable, StateKey, StateStore, ToolDefinition } from '../mesh/policy.ts'
 import { operators, states as policyStates } from '../policies/descriptions.ts'
 import type { Schemas } from '../policies/state/schemas.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -82,6 +82,7 @@ export interface AdminMeshParts {
   readonly live: Live<GatewayGeneration>
   /** What policies remember. */
   readonly state: StateStore
+  readonly clock: Clock
 }
 
 interface OfSet {
@@ -110,7 +111,7 @@ function learnedOf(store: StateStore, server: string, set: string): Record<strin
 }
 
 /** The policies in force, and what they remember. */
-export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMeshParts): void {
+export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: AdminMeshParts): void {
   const unknownSet = (set: string) => ({
     error: `unknown policy set "${set.slice(0, 64)}"`,
     sets: [DEFAULT_SET, ...Object.keys(live.current.config.policies.sets)],
@@ -130,7 +131,7 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
     }))
   })
 
-  for (const operator of operators) registerOperator(app, operator, state)
+  for (const operator of operators) registerOperator(app, operator, { live, state, clock })
 
   app.get('/admin/budgets', () =>
     Object.fromEntries(budgets.map(({ kind }) => [kind, state.list<Observable>(kind).flatMap(rowsOf)])),
@@ -138,42 +139,73 @@ export function registerAdminMesh(app: FastifyInstance, { live, state }: AdminMe
 }
 
 /** What an operator may see of a policy, and do to it by hand. */
-function registerOperator(app: FastifyInstance, operator: Operator, store: StateStore): void {
+function registerOperator(
+  app: FastifyInstance,
+  [policy, operator]: (typeof operators)[number],
+  { live, state, clock }: AdminMeshParts,
+): void {
   const { path, kind, noun, actions } = operator
   const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
-  const shown = new Set([
-    kind,
-    ...policyStates.flatMap((state) => (state.shownAt === path ? state.kind : [])),
-  ])
-  app.get(`/admin/${path}`, () => [...shown].flatMap((one) => store.list<Observable>(one).flatMap(rowsOf)))
+  /** Kinds of states that are shown too, and obey nobody. */
+  const alsoShown = policyStates.flatMap((one) => (one.shownAt === path ? one.kind : []))
+  const others = () => [...new Set(alsoShown)].flatMap((one) => state.list<Observable>(one).flatMap(rowsOf))
+  const setsWith = (server: string, tool: string | undefined) => {
+    const { mesh, servers } = live.current
+    if (!servers.has(server)) return []
+    return mesh.setsOf(server).filter((set) => mesh.has(policy, { set, server, tool }))
+  }
+
+  /** A row for each state whose set has the policy, and one for each set in which an order holds without a state. */
+  function rows(): readonly Row[] {
+    const { servers, mesh } = live.current
+    const states = state.list<Observable>(kind).filter(([key]) => mesh.has(policy, key))
+    const placeOf = ({ set, server, tool }: Row) => JSON.stringify([set, server, tool])
+    for (const [key, one] of states) operator.catchUp(key, one, state)
+    const kept: Row[] = states.flatMap(rowsOf)
+    const places = new Set(kept.map(placeOf))
+    const held = [...servers.keys()].flatMap((server) => {
+      const isInForce = (tool: string | undefined) => setsWith(server, tool).length > 0
+      return mesh
+        .setsOf(server)
+        .flatMap((set) =>
+          operator.held(set, server, state, isInForce).map((row): Row => ({ set, server, ...row })),
+        )
+    })
+    return [...kept, ...held.filter((row) => !places.has(placeOf(row)))]
+  }
+
+  /** Why there is nothing to be changed by hand. */
+  function missing(server: string, tool: string, set: string | undefined): string {
+    const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
+    if (others().some((row) => row.server === server && row.tool === tool))
+      return `${named} is no ${noun}: nobody opens or closes it by hand`
+    const sets = setsWith(server, tool === OTHER ? undefined : tool)
+    if (sets.length === 0) return `no ${noun} is configured for ${named}`
+    if (set === undefined || sets.includes(set))
+      return `no ${noun} of ${named} yet: it begins with the first call`
+    const wanted = String(set).slice(0, 128)
+    return `no ${noun} of ${named} in the policy set "${wanted}"; sets that have one: ${sets.join(', ')}`
+  }
+
+  app.get(`/admin/${path}`, () => [...rows(), ...others()])
 
   app.post<OneState>(`/admin/${path}/:server/:tool`, (request, reply) => {
     const { server, tool } = request.params
-    const { set = DEFAULT_SET } = request.query
+    const { set } = request.query
     const wanted = read(order, request.body ?? {}, 'the body')
     if (!wanted.ok) return malformed(reply, wanted)
-    const states = store
-      .list<Observable>(kind)
-      .filter(([key]) => key.server === server && (key.tool ?? OTHER) === tool)
-      // By the default set an operator means all calls, those in the arms of experiments too.
-      .filter(([key]) => set === DEFAULT_SET || key.set === set)
-    if (states.length === 0) {
-      const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
-      // Rows that are shown beside those of this kind obey nobody.
-      const isShown = [...shown]
-        .flatMap((one) => store.list<Observable>(one).flatMap(rowsOf))
-        .some((row) => row.server === server && row.tool === tool)
-      const error = isShown
-        ? `${named} is no ${noun}: nobody opens or closes it by hand`
-        : `no ${noun} of ${named} yet: it begins with the first call`
-      return reply.code(404).send({ error })
-    }
+    const isMeant = (of: Place) =>
+      of.server === server && (of.tool ?? OTHER) === tool && (set === undefined || of.set === set)
+    if (!rows().some(isMeant)) return reply.code(404).send({ error: missing(server, tool, set) })
+    const states = state.list<Observable>(kind).flatMap(([key, one]) => (isMeant(key) ? [one] : []))
     const target = { set, server, tool: tool === OTHER ? undefined : tool }
-    const owned = states.map(([, state]) => state)
-    operator.act(wanted.value.action, target, owned, store)
-    return reply.send(states.flatMap(rowsOf))
+    operator.act(wanted.value.action, target, states, { state, clock })
+    return reply.send(rows().filter(isMeant))
   })
 }
+
+/** A state, or an order that holds without one, as an operator is shown it, and whose it is. */
+type Row = Place & object
 
 /** What an operator sees of a state: a row, or one for each of several settings. */
 function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {

@@ -35,7 +35,7 @@ test('no two policies use one name for different things', () => {
     'kinds of state',
   )
   assertDistinct(
-    operators.map(({ path }) => path),
+    operators.map(([, { path }]) => path),
     'paths of the admin API',
   )
   assertDistinct(

@@ -4,6 +4,7 @@ import { test, type TestContext } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import { Live } from '../../src/mesh/live.ts'
+import type { ArmSettings } from '../../src/mesh/settings.ts'
 import { policies } from '../../src/policies/index.ts'
 import { Names } from '../../src/registry/names.ts'
 import { registerAdminMesh } from '../../src/routes/admin.ts'
@@ -14,6 +15,8 @@ import { testPolicyContext } from '../support/policy-context.ts'
 import type { Json } from '../support/memory-pipe.ts'
 import { noFaults } from '../support/no-faults.ts'
 
+type Arms = Readonly<Record<string, ArmSettings>>
+
 const meshConfig = {
   defaults: { breaker: {} },
   overrides: [
@@ -23,45 +26,55 @@ const meshConfig = {
   sets: { cautious: { retry: false, breaker: { consecutive: 1 } }, bare: { breaker: false } },
 }
 
+const armsOfAb = {
+  'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 },
+  'ab/bare': { set: 'bare', takes: () => true, share: 0.25 },
+}
+
 /** The routes over one server, whose calls all fail. */
-async function admin(t: TestContext) {
+async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms = armsOfAb) {
   const { server, clock, start } = testServer()
   await start()
   const servers = new Map([['s', server]])
-  const config = schema.parse({ policies: meshConfig })
   const context = testPolicyContext(clock)
-  const arms = {
-    'ab/bold': { set: 'cautious', takes: () => true, share: 0.5 },
-    'ab/bare': { set: 'bare', takes: () => true, share: 0.25 },
+  function generationOf(configured: object, arms: Arms) {
+    const config = schema.parse({ policies: configured })
+    const settings = { ...config.policies, arms }
+    const mesh = compileMesh({
+      policies,
+      config: settings,
+      context,
+      target: (name) => servers.get(name),
+      readdress: () => undefined,
+      observe: (next) => next,
+      attempt: (next) => next,
+      faults: noFaults,
+      transport: () => Promise.resolve(failed('upstream_refused')),
+    })
+    return {
+      config,
+      hash: '',
+      servers,
+      names: new Names('__'),
+      mesh,
+      policies: settings,
+      state: context.state,
+      serviceFor: () => assert.fail('no call'),
+      clientFaults: () => undefined,
+      patienceMs: 0,
+      follow: () => undefined,
+      close: () => undefined,
+    }
   }
-  const settings = { ...config.policies, arms }
-  const mesh = compileMesh({
-    policies,
-    config: settings,
-    context,
-    target: (name) => servers.get(name),
-    readdress: () => undefined,
-    observe: (next) => next,
-    attempt: (next) => next,
-    faults: noFaults,
-    transport: () => Promise.resolve(failed('upstream_refused')),
-  })
-  const generation = {
-    config,
-    hash: '',
-    servers,
-    names: new Names('__'),
-    mesh,
-    policies: settings,
-    state: context.state,
-    serviceFor: () => assert.fail('no call'),
-    clientFaults: () => undefined,
-    patienceMs: 0,
-    follow: () => undefined,
-    close: () => undefined,
+  const live = new Live(generationOf(first, firstArms), clock)
+  /** Puts other policies or arms into force, as a reload does. */
+  const reconfigure = (configured: object, arms: Arms) => {
+    const next = generationOf(configured, arms)
+    context.state.settle((key) => (next.mesh.hasSet(key.set) ? key : undefined))
+    live.swap(next)
   }
   const app = fastify()
-  registerAdminMesh(app, { live: new Live(generation, clock), state: context.state })
+  registerAdminMesh(app, { live, state: context.state, clock })
   t.after(() => app.close())
   const get = async <Body = Json>(url: string) => {
     const { statusCode, body } = await app.inject({ url })
@@ -74,14 +87,27 @@ async function admin(t: TestContext) {
     return { status: reply.statusCode, body: JSON.parse(reply.body) as Body }
   }
   const call = (set?: string) =>
-    mesh.serviceFor('s', 'tools/call', 'a', set)(toolCall('a', {}, { server: 's' }))
+    live.current.mesh.serviceFor('s', 'tools/call', 'a', set)(toolCall('a', {}, { server: 's' }))
   const list = () =>
-    mesh.serviceFor('s', 'tools/list', undefined)(newCall({ method: 'tools/list', server: 's' }))
+    live.current.mesh.serviceFor('s', 'tools/list', undefined)(newCall({ method: 'tools/list', server: 's' }))
   const read = () =>
-    mesh.serviceFor('s', 'resources/read', undefined)(newCall({ method: 'resources/read', server: 's' }))
+    live.current.mesh.serviceFor(
+      's',
+      'resources/read',
+      undefined,
+    )(newCall({ method: 'resources/read', server: 's' }))
   /** Without gates, which are listed there too. */
   const breakers = async () => (await get<Json[]>('/admin/breakers')).body.filter(({ tool }) => tool !== '*')
-  return { get, breakers, order, call, list, read, clock }
+  return {
+    get,
+    breakers,
+    order,
+    call,
+    list,
+    read,
+    reconfigure,
+    forgetSet: (set: string) => context.state.forgetSet(set),
+  }
 }
 
 interface Chain {
@@ -201,12 +227,17 @@ test('what an arm of an experiment goes by and remembers is shown under its name
   assert.equal((await call()).kind, 'failed')
 })
 
-test('an order for the default set acts in all arms, those without a call so far or without a breaker included', async (t) => {
+test('an order that names no set acts in all arms, those without a call so far or without a breaker included', async (t) => {
   const { breakers, order, call } = await admin(t)
   const all = [undefined, 'cautious', 'ab/bold', 'ab/bare']
   await call()
   await call('cautious')
-  assert.equal((await order<Json[]>('s/a')).body.length, 2)
+  const opened = (await order<Json[]>('s/a')).body
+  assert.deepEqual(
+    opened.map(({ set, state, manual }) => [set, state, manual]),
+    ['default', 'cautious', 'ab/bold', 'ab/bare'].map((set) => [set, 'open', true]),
+  )
+  assert.deepEqual(await breakers(), opened)
   for (const set of all) assert.equal((await call(set)).kind, 'rejected', set)
   assert.equal((await order('s/a?set=ab/bold', { action: 'close' })).status, 200)
   assert.equal((await call('ab/bold')).kind, 'failed')
@@ -214,6 +245,143 @@ test('an order for the default set acts in all arms, those without a call so far
   await order('s/a', { action: 'close' })
   for (const set of all) assert.equal((await call(set)).kind, 'failed', set)
   assert.ok((await breakers()).every(({ manual }) => manual === false))
+})
+
+/** No breaker but in one arm of an experiment. */
+const onlyInArm = { sets: { brk: { breaker: {} } } }
+const armsOfE1 = {
+  'e1/control': { set: 'default', takes: () => true, share: 0.5 },
+  'e1/treatment': { set: 'brk', takes: () => true, share: 0.25 },
+}
+const allOfE1 = [undefined, 'e1/control', 'e1/treatment']
+
+for (const action of ['close', 'reset'])
+  test(`a breaker that was opened by hand is listed without its experiment too, and obeys ${action}`, async (t) => {
+    const { breakers, order, call, reconfigure } = await admin(t, onlyInArm, armsOfE1)
+    await call('e1/treatment')
+    assert.equal((await order('s/a')).status, 200)
+    reconfigure(onlyInArm, {})
+    assert.equal((await call()).kind, 'failed')
+    const why = 'opened by hand; calls pass, since no policy set has a breaker for them now'
+    assert.deepEqual(
+      (await breakers()).map((row) => [row.set, row.tool, row.state, row.manual, row.why]),
+      [['default', 'a', 'open', true, why]],
+    )
+    assert.deepEqual(await order('s/a', { action }), { status: 200, body: [] })
+    assert.deepEqual(await breakers(), [])
+    reconfigure(onlyInArm, armsOfE1)
+    for (const set of allOfE1) assert.equal((await call(set)).kind, 'failed', set)
+  })
+
+test('a breaker that is held open when its experiment starts again is listed for each set that refuses', async (t) => {
+  const { breakers, order, call, reconfigure, forgetSet } = await admin(t, onlyInArm, armsOfE1)
+  await call('e1/treatment')
+  await order('s/a')
+  reconfigure(onlyInArm, {})
+  for (const arm of Object.keys(armsOfE1)) forgetSet(arm)
+  reconfigure(onlyInArm, armsOfE1)
+  for (const set of allOfE1.slice(0, 2)) assert.equal((await call(set)).kind, 'rejected', set)
+  assert.deepEqual(
+    (await breakers()).map(({ set, state, why }) => [set, state, why]),
+    ['default', 'e1/control', 'e1/treatment'].map((set) => [set, 'open', 'opened by hand']),
+  )
+  assert.equal((await order('s/a?set=e1/control', { action: 'close' })).status, 200)
+  assert.equal((await call('e1/control')).kind, 'failed')
+  assert.equal((await call()).kind, 'rejected')
+  await order('s/a')
+  assert.equal((await call('e1/control')).kind, 'rejected', 'the later order for all sets counts')
+  assert.equal((await order('s/a', { action: 'close' })).status, 200)
+  for (const set of allOfE1) assert.equal((await call(set)).kind, 'failed', set)
+})
+
+test('a breaker that was closed while its experiment was stopped stays closed when it starts again', async (t) => {
+  const { order, call, reconfigure } = await admin(t, onlyInArm, armsOfE1)
+  await call('e1/treatment')
+  await order('s/a')
+  reconfigure(onlyInArm, {})
+  await order('s/a', { action: 'close' })
+  reconfigure(onlyInArm, armsOfE1)
+  for (const set of allOfE1) assert.equal((await call(set)).kind, 'failed', set)
+})
+
+test('a breaker that a reload has taken out of the config is listed only while somebody holds it open', async (t) => {
+  const { breakers, order, call, reconfigure } = await admin(t)
+  await call()
+  reconfigure({}, {})
+  assert.deepEqual(await breakers(), [])
+  reconfigure(meshConfig, {})
+  await order('s/a')
+  reconfigure({}, {})
+  assert.equal((await call()).kind, 'failed')
+  assert.match(JSON.stringify(await breakers()), /calls pass, since no policy set has a breaker/)
+  reconfigure(meshConfig, {})
+  assert.equal((await call()).kind, 'rejected')
+  assert.doesNotMatch(JSON.stringify(await breakers()), /calls pass/)
+})
+
+test('a breaker whose arm was away shows what was done by hand meanwhile, before its next call', async (t) => {
+  const { breakers, order, call, reconfigure } = await admin(t)
+  for (const set of [undefined, 'ab/bold']) await call(set)
+  const held = async () => new Map((await breakers()).map(({ set, manual }) => [set, manual]))
+  for (const action of ['open', 'close']) {
+    reconfigure(meshConfig, {})
+    assert.equal((await order('s/a', { action })).status, 200)
+    reconfigure(meshConfig, armsOfAb)
+    assert.equal((await held()).get('ab/bold'), action === 'open')
+  }
+})
+
+test('an order for the set default acts in that set alone', async (t) => {
+  const { breakers, order, call } = await admin(t)
+  for (const set of [undefined, 'ab/bold']) await call(set)
+  assert.equal((await order('s/a?set=default')).status, 200)
+  assert.equal((await call()).kind, 'rejected')
+  for (const set of ['ab/bold', 'ab/bare']) assert.equal((await call(set)).kind, 'failed', set)
+  await order('s/a?set=default', { action: 'close' })
+  assert.ok((await breakers()).every(({ manual }) => manual === false))
+})
+
+test('a refused order says whether a breaker is configured, and in which sets', async (t) => {
+  const { order, call } = await admin(t, onlyInArm, armsOfE1)
+  const errorOf = async (path: string) => (await order(path)).body.error
+  const yet = 'no breaker of s/a yet: it begins with the first call'
+  for (const path of ['s/a', 's/a?set=e1/treatment']) assert.equal(await errorOf(path), yet)
+  await call('e1/treatment')
+  for (const set of ['default', 'e1/control', 'nosuch'])
+    assert.equal(
+      await errorOf(`s/a?set=${set}`),
+      `no breaker of s/a in the policy set "${set}"; sets that have one: e1/treatment`,
+    )
+  assert.equal(await errorOf('nosuch/a'), 'no breaker is configured for nosuch/a')
+  const elsewhere = { 'e1/treatment': { ...armsOfE1['e1/treatment'], takes: () => false } }
+  assert.equal(
+    (await (await admin(t, onlyInArm, elsewhere)).order('s/a')).body.error,
+    'no breaker is configured for s/a',
+  )
+  const bare = await admin(t, {}, {})
+  for (const path of ['s/a', 's/_other', 's/a?set=nosuch'])
+    assert.equal(
+      (await bare.order(path)).body.error,
+      `no breaker is configured for ${path.replace(/\?.*/, '')}`,
+    )
+})
+
+test('an override for some of the other requests of a server configures a breaker for those', async (t) => {
+  const overrides = [
+    { match: { server: 's' }, breaker: false },
+    { match: { server: 's', method: 'resources/*' }, breaker: {} },
+    { match: { server: 'else' }, breaker: {} },
+  ]
+  const { order, list, read } = await admin(t, { overrides }, {})
+  await list()
+  assert.equal(
+    (await order('s/_other')).body.error,
+    'no breaker of s/_other yet: it begins with the first call',
+  )
+  await read()
+  assert.equal((await order('s/_other')).status, 200)
+  assert.equal((await read()).kind, 'rejected')
+  assert.equal((await order('s/a')).body.error, 'no breaker is configured for s/a')
 })
 
 test('requests that are no calls of a listed tool have a breaker under a name of their own', async (t) => {
@@ -224,7 +392,7 @@ test('requests that are no calls of a listed tool have a breaker under a name of
 })
 
 test('other requests with settings of their own have a breaker of their own, and obey the same orders', async (t) => {
-  const { breakers: listed, order, list, read } = await admin(t)
+  const { breakers: listed, order, list, read } = await admin(t, meshConfig, {})
   // One after the other and again: neither takes the place of the other.
   for (const request of [list, read, list]) await request()
   const breakers = async () => (await listed()).map(({ overrides, state }) => [overrides, state])

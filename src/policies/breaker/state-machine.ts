@@ -54,6 +54,9 @@ export interface BreakerSnapshot {
   readonly generation: number
 }
 
+/** Why a breaker is open that an operator holds open. */
+export const OPENED = 'opened by hand'
+
 /** Longest wait that is proposed to whoever finds all probes taken, in milliseconds: probes mostly return soon. */
 const LONGEST_PROBE_WAIT_MS = 1_000
 
@@ -141,7 +144,7 @@ export class Machine {
   hold(): void {
     if (this.manual) return
     this.manual = true
-    this.open({ dimension: 'manual', why: 'opened by hand' })
+    this.open({ dimension: 'manual', why: OPENED })
   }
 
   /** Closes it by hand. `anew`: earlier openings are forgotten too. */

@@ -39,9 +39,9 @@ function setUp() {
   const order = (action: 'open' | 'close' | 'reset', tool = 'tool') =>
     operator.act(
       action,
-      { set: 'default', server: 'test', tool },
+      { set: undefined, server: 'test', tool },
       breakers().flatMap(([key, one]) => (key.tool === tool ? [one] : [])),
-      state,
+      context,
     )
   return { clock, events, configure, shown, order }
 }
@@ -94,7 +94,7 @@ test('a breaker that was opened by hand stays open when its settings change, and
   ])
   assert.equal(await configure(['a'], {}, { tool: 'other' })(good, 0), 'answered')
   assert.equal(await configure(['a'], {}, { server: 'other' })(good, 0), 'answered')
-  // An order for the default set acts in all sets.
+  // An order without a set acts in all sets.
   assert.equal(await configure(['a'], {}, { set: 'other' })(good, 0), 'rejected')
 })
 

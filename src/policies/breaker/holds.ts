@@ -1,0 +1,59 @@
+import type { Millis } from '../../mesh/clock.ts'
+import type { OperatorTarget, StateStore } from '../../mesh/policy.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+
+/**
+ * Since when tools of a server are held open by hand, in milliseconds of the Unix epoch; `false`: closed by hand. Undefined
+ * in place of a tool stands for the server's other requests.
+ */
+type Orders = Map<string | undefined, Millis | false>
+
+/** The kinds of state of orders for all policy sets, and of orders for one. */
+const FOR_ALL = 'breaker-orders'
+const FOR_ONE = 'breaker-orders-of-set'
+
+function ordersForAll(store: StateStore, server: string): Orders {
+  return store.get<Orders>({ kind: FOR_ALL, set: DEFAULT_SET, server }, () => new Map())
+}
+
+function ordersForOne(store: StateStore, set: string, server: string): Orders {
+  return store.get<Orders>({ kind: FOR_ONE, set, server }, () => new Map())
+}
+
+/**
+ * The tools of a server that an operator holds open in a policy set. An order for the set counts before one for all sets. Orders
+ * are kept apart from breakers: a breaker begins anew with its settings and its endpoint, and an order outlives both. An
+ * order also holds where there is no breaker.
+ */
+export class Holds {
+  readonly #forAll: Orders
+  readonly #forOne: Orders
+
+  constructor(store: StateStore, set: string, server: string) {
+    this.#forAll = ordersForAll(store, server)
+    this.#forOne = ordersForOne(store, set, server)
+  }
+
+  /** Since when a tool is held open, in milliseconds of the Unix epoch; `false` when it is not. */
+  since(tool: string | undefined): Millis | false {
+    return this.#forOne.get(tool) ?? this.#forAll.get(tool) ?? false
+  }
+
+  /** The tools that are held open, with the time since when. */
+  list(): readonly (readonly [tool: string | undefined, since: Millis])[] {
+    return [...new Set([...this.#forAll.keys(), ...this.#forOne.keys()])].flatMap((tool) => {
+      const since = this.since(tool)
+      return since === false ? [] : [[tool, since] as const]
+    })
+  }
+}
+
+/** Notes an order. One for all sets takes the place of those for one. */
+export function note(store: StateStore, { set, server, tool }: OperatorTarget, since: Millis | false): void {
+  if (set !== undefined) {
+    ordersForOne(store, set, server).set(tool, since)
+    return
+  }
+  ordersForAll(store, server).set(tool, since)
+  for (const [key, orders] of store.list<Orders>(FOR_ONE)) if (key.server === server) orders.delete(tool)
+}
