@@ -48,6 +48,13 @@ test('a key of the other kind of server is no typing error', async (t) => {
   )
 })
 
+test('a delay beside the distribution of a fault is shown in its place', async (t) => {
+  const fault = '{ name: a, type: conn.latency, rate: 1, ttl: 5m, delay: 1s }'
+  assert.deepEqual(await errorsOf(t, `mcpServers: {}\nchaos:\n  faults:\n    - ${fault}`), [
+    '4:56  chaos.faults[0].delay  "delay" is a key of "distribution": write distribution: { kind: fixed, delay: 1s }',
+  ])
+})
+
 test('a server must be exactly one kind of thing', async (t) => {
   assert.deepEqual(
     await errorsOf(

@@ -4,7 +4,7 @@ import type { Origins } from '../files/origins.ts'
 import { type ConfigPath, formatPath } from '../files/path.ts'
 import { writtenServers } from '../files/server-files.ts'
 import { isPlainMap } from '../schema/plain-map.ts'
-import { objectsOf, schemasAt, secrecyAt } from '../schema/schema-walk.ts'
+import { objectsOf, schemasAt, secrecyAt, spread } from '../schema/schema-walk.ts'
 import { slugOf } from '../schema/server-names.ts'
 import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
 import type { Secrecy } from '../secrets/secrets.ts'
@@ -50,8 +50,14 @@ function at({ origins }: Explained, path: ConfigPath, place: 'key' | 'value', te
   return { severity: 'error', path: formatPath(path), message: text, ...origins.locate(path, place) }
 }
 
-function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant: Set<string>): string {
+function unknownKey({ schema, value }: Explained, path: ConfigPath, key: string, meant: Set<string>): string {
   const objects = objectsOf(schemasAt(schema, path))
+  const held = heldAt(value, path)
+  const field = fieldAround(objects, held, key)
+  if (field !== undefined) {
+    meant.add(formatPath([...path, field.name]))
+    return `"${key}" is a key of "${field.name}": write ${field.name}: ${inFlow(field.example)}`
+  }
   const other = objects.find(({ shape }) => Object.hasOwn(shape, key))
   if (other !== undefined) return `"${key}" belongs to an entry of another kind (${titleOf(other)})`
   const known = [...new Set(objects.flatMap(({ shape }) => Object.keys(shape)))]
@@ -64,6 +70,31 @@ function unknownKey({ schema }: Explained, path: ConfigPath, key: string, meant:
   if (key.startsWith('x-')) return `unknown key "${key}"; an anchor can stand where it is used first`
   return `unknown key "${key}"; ${known.length === 0 ? 'none is allowed' : `allowed are ${known.join(', ')}`}`
 }
+
+interface Field {
+  readonly name: string
+  readonly example: Readonly<Record<string, unknown>>
+}
+
+/** Finds the field whose example has the key, in entries of the kind of `held`. */
+function fieldAround(objects: readonly z.ZodObject[], held: unknown, key: string): Field | undefined {
+  if (!isPlainMap(held)) return undefined
+  for (const { shape } of objects) {
+    const fields = Object.entries<z.core.$ZodType>(shape)
+    const isOfItsKind = fields.every(
+      ([name, schema]) => !(schema instanceof z.ZodLiteral) || schema.values.has(held[name] as never),
+    )
+    if (!isOfItsKind) continue
+    for (const [name, schema] of fields) {
+      const example = exampleIn(spread(schema))
+      if (example !== undefined && Object.hasOwn(example, key)) return { name, example }
+    }
+  }
+  return undefined
+}
+
+const heldAt = (value: unknown, path: ConfigPath) =>
+  path.reduce<unknown>((inside, key) => (inside as Record<string, unknown> | undefined)?.[key], value)
 
 /** Keys of other tools, with our keys of the same meaning. */
 const synonyms: Record<string, string> = { maxAttempts: 'maxRetries', failureRate: 'ratio', maxDelay: 'cap' }
@@ -86,10 +117,7 @@ function invalidKey(about: Explained, path: ConfigPath, issue: z.core.$ZodIssueI
 }
 
 function message({ schema, value, origins }: Explained, path: ConfigPath, issue: LeafIssue): string {
-  const held = path.reduce<unknown>(
-    (inside, key) => (inside as Record<string, unknown> | undefined)?.[key],
-    value,
-  )
+  const held = heldAt(value, path)
   const schemas = schemasAt(schema, path)
   const text =
     issue.message === '' ? `expected ${expected(issue, schemas) ?? 'something else'}` : issue.message
@@ -146,7 +174,7 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     case 'invalid_type':
       return (
         numberRange(issue.expected, schemas) ??
-        (typeNames[issue.expected] ?? issue.expected) + example(schemas)
+        (typeNames[issue.expected] ?? issue.expected) + suchAs(schemas)
       )
     case 'invalid_value':
       return oneOf(issue.values.map((value) => JSON.stringify(value)))
@@ -167,13 +195,22 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
 }
 
 /** Shows an example of a map, where the schema has one. */
-function example(schemas: readonly z.core.$ZodType[]): string {
-  const [shown] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
-  if (!isPlainMap(shown)) return ''
-  return ` such as { ${Object.entries(shown)
+function suchAs(schemas: readonly z.core.$ZodType[]): string {
+  const example = exampleIn(schemas)
+  return example === undefined ? '' : ` such as ${inFlow(example)}`
+}
+
+/** The first example of schemas, if it is a map. */
+function exampleIn(schemas: readonly z.core.$ZodType[]): Readonly<Record<string, unknown>> | undefined {
+  const [example] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
+  return isPlainMap(example) ? example : undefined
+}
+
+/** A flat map as YAML has it in one line. */
+const inFlow = (map: Readonly<Record<string, unknown>>) =>
+  `{ ${Object.entries(map)
     .map(([key, value]) => `${key}: ${String(value)}`)
     .join(', ')} }`
-}
 
 function literalsIn(schemas: readonly z.core.$ZodType[]): string[] {
   return schemas.flatMap((schema) =>
