@@ -162,7 +162,7 @@ function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalP
   const afterSeq = lines.findLast((entry) => 'seq' in entry)?.seq
   const why =
     hashes.length < line
-      ? `ends after line ${hashes.length}: ${numbered(line - hashes.length, 'line')} missing at its end`
+      ? `is missing: the gateway wrote ${numbered(line, 'line')} to the file, and ${hashes.length} of them are there`
       : `line ${line} is not the one that the head knows of: the file was exchanged`
   return [
     {

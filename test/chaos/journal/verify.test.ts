@@ -114,12 +114,12 @@ const damages: readonly Damage[] = [
   {
     title: 'the end of the newest file cut off',
     does: async ({ path, linesOf, put }) => put(path, (await linesOf(path)).slice(0, -1)),
-    told: /^chaos\.jsonl:\d ends after line \d: 1 line missing at its end/,
+    told: /^chaos\.jsonl:(\d) is missing: the gateway wrote \1 lines to the file, and \d of them are there/,
   },
   {
     title: 'the same within a line',
     does: async ({ path }) => writeFile(path, (await readFile(path, 'utf8')).slice(0, -9)),
-    told: /^chaos\.jsonl:\d ends after line \d: 1 line missing at its end/,
+    told: /^chaos\.jsonl:(\d) is missing: the gateway wrote \1 lines to the file, and \d of them are there/,
   },
   {
     title: 'the end of an older file cut off',
@@ -229,7 +229,10 @@ test('the command names entries by their seq, which is no number of a line, and 
   const { path, state, linesOf, put } = await setUp(t)
   const verified = () => command('--journal', path, '--state', state)
   await put(path, (await linesOf(path)).slice(0, -1))
-  assert.match((await verified()).stderr, / 1 line missing at its end \(after the entry with seq \d+\)\n$/)
+  assert.match(
+    (await verified()).stderr,
+    / is missing: the gateway wrote \d+ lines to the file, and \d+ of them are there \(after the entry with seq \d+\)\n$/,
+  )
   await writeFile(path, '')
   assert.match((await verified()).stderr, /chaos\.jsonl: is empty: file \d+ of the journal is missing\n$/)
 })
