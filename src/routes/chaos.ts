@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { z } from 'zod'
 import type { Controller } from '../chaos/control/controller.ts'
 import { faults as types } from '../chaos/faults/index.ts'
-import { faultFindings, type PlanTargets, targetFindings } from '../chaos/plan/checks.ts'
+import { faultFindings, type PlanTargets, sparesWrites, targetFindings } from '../chaos/plan/checks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
 import { ForeignPlanError, fromChaosMonkey, partsOf, targetsOf } from '../chaos/plan/compat/index.ts'
 import { faultSchema } from '../chaos/plan/schema.ts'
@@ -223,7 +223,8 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
       ? [{ path: 'durationMs', message: `cut to chaos.maxTtl (${formatDuration(maxTtl)})` }]
       : []),
   ]
-  const isProtected = allowWrites === undefined && config.allowWrites === undefined && !limited.allowWrites
+  const isUnsaid = allowWrites === undefined && config.allowWrites === undefined
+  const isProtected = isUnsaid && sparesWrites(limited, types)
   return { ok: true, value: { target, config, fault: limited, leaseMs, isProtected, warnings } }
 }
 

@@ -201,6 +201,17 @@ test('tools that may write are hit by foreign faults that run nothing, and by al
   assert.equal(await allowed(own, { allow_writes: true }), true)
 })
 
+test('a fault that hits no tool call leaves no tools out', async () => {
+  const { ask } = chaosApp()
+  for (const config of [
+    { type: 'initialize.refused', rate: 1 },
+    { type: 'rpc.error', rate: 1, match: { method: 'resources/*' } },
+  ]) {
+    const { status, body } = await ask('POST', '/chaos/inject', { target: '*', config })
+    assert.deepEqual([status, body.note], [200, undefined], config.type)
+  }
+})
+
 test('a fault lasts as long as the config allows at most, and is gone by itself', async () => {
   const { ask, clock } = chaosApp({ config: { maxTtl: '1m' } })
   const { body } = await ask('POST', '/chaos/inject', { target: '*', config: error503 })
