@@ -80,14 +80,21 @@ const list: Command = {
 /** To the minute, in UTC. */
 const minuteOf = (time: string | undefined) => time?.replace(/T(\d\d:\d\d).*/, ' $1Z') ?? '-'
 
-const rowOf = ({ name, state, endedAt, arms, metric, verdict }: Shown) => [
-  name,
-  { text: states[state], tone: state === 'running' ? ('doubtful' as const) : ('aside' as const) },
-  minuteOf(endedAt),
-  armsIn(arms),
-  metric,
-  state === 'running' && verdict?.result === 'inconclusive' ? 'not decided yet' : (verdict?.result ?? '-'),
+const rowOf = (shown: Shown) => [
+  shown.name,
+  { text: states[shown.state], tone: shown.state === 'running' ? ('doubtful' as const) : ('aside' as const) },
+  minuteOf(shown.endedAt),
+  armsIn(shown.arms),
+  shown.metric,
+  found(shown),
 ]
+
+/** Returns the result in short. An invalid comparison has its reasons beside it: perhaps somebody has only ended it early. */
+function found({ state, endedBecause, verdict }: Shown): string {
+  if (state === 'running' && verdict?.result === 'inconclusive') return 'not decided yet'
+  if (verdict?.result !== 'invalid') return verdict?.result ?? '-'
+  return [endedBecause, verdict.sentence].filter((words) => words !== undefined).join('; ')
+}
 
 const guardedRow = ({ name, state, endedAt, arms, reason }: ShownRun) => [
   name,

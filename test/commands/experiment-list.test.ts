@@ -6,15 +6,18 @@ import { experiment } from '../../src/commands/experiment.ts'
 import { guardedInShort } from '../../src/routes/admin-guarded.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
 
-/** Lists one comparison whose verdict is `inconclusive`, and shows its status. */
-async function told(t: TestContext, state: 'running' | 'ended') {
+const undecided = { result: 'inconclusive', sentence: 'a sentence' }
+
+/** Lists one comparison, and shows its status. */
+async function told(t: TestContext, state: 'running' | 'ended', more: object = {}) {
   const shown = {
     kind: 'comparison',
     name: 'one',
     state,
     arms: { control: { set: 'default', units: 1 }, treatment: { set: 'other', units: 2 } },
     metric: 'tcsr',
-    verdict: { result: 'inconclusive', sentence: 'a sentence' },
+    verdict: undecided,
+    ...more,
   }
   const guarded = guardedInShort(recordOf(specOf(), { state: 'completed', reason: 'it held' }))
   const server = createServer(({ url }, response) => {
@@ -40,5 +43,13 @@ test('a comparison that goes on is not decided yet; one that has ended has its v
   const ended = await told(t, 'ended')
   assert.match(ended, /^one +ended .* tcsr +inconclusive$/m)
   assert.doesNotMatch(ended, /units count/)
+  const early = await told(t, 'ended', {
+    endedBecause: 'it was stopped by hand',
+    verdict: { result: 'invalid', sentence: 'invalid: 1 task in control and 2 in treatment, each needs 50' },
+  })
+  assert.match(
+    early,
+    /^one +ended .* tcsr +it was stopped by hand; invalid: 1 task in control and 2 in treatment, each needs 50$/m,
+  )
   assert.match(ended, /^drill +completed .* - +it held$/m, 'a guarded run has no metric')
 })
