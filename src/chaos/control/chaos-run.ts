@@ -180,7 +180,10 @@ export class ChaosRun {
     this.armed.change(faults, createKeyedRandom(seed), { order: faults.map(({ name }) => name) })
   }
 
-  /** Puts a plan in place of the one that is armed. What did not change stays; another seed changes everything. */
+  /**
+   * Puts a plan in place of the one that is armed. Unchanged faults stay; another seed changes everything. After a
+   * plan without faults no plan is armed, and faults of the runtime API stay.
+   */
   replace(before: ChaosConfig, { faults, seed, lease }: ChaosConfig, by: string): void {
     const { added, removed, changed, kept } = diffPlans(before.faults, faults)
     const again = seed === before.seed ? [] : kept.filter((name) => this.armed.get(name) !== undefined)
@@ -191,7 +194,10 @@ export class ChaosRun {
     const arming = faults.filter(({ name }) => fresh.has(name))
     this.armed.change(arming, createKeyedRandom(seed), { without, order })
     if (lease !== before.lease) this.lease.renew(lease)
-    if (this.armed.size === 0) this.#onEnd(by, 'the plan has no faults')
+    if (this.armed.size === 0) return this.#onEnd(by, 'the plan has no faults')
+    if (faults.length > 0) return
+    this.#planned = false
+    this.lease.stop()
   }
 
   /** Ends everything, and lets go of the calls that are held. */

@@ -104,9 +104,16 @@ export class Controller {
     this.engine.strict = config.strict
     this.engine.debugHeader = config.debugHeader
     if (!config.enabled) this.disarm(by, 'chaos.enabled is false')
-    else if (this.#run.planned) this.#run.replace(before, config, by)
+    else if (this.#run.planned) this.#replace(before, by)
     else if (boots && config.persist) this.arm(by, 'chaos.persist is true')
     else if (!boots && !before.enabled) this.arm(by, 'chaos.enabled was set')
+  }
+
+  #replace(before: ChaosConfig, by: string): void {
+    this.#run.replace(before, this.#config, by)
+    // Others have armed the faults that are left.
+    if (this.#run.armed.size > 0 && !this.#run.planned)
+      this.#announcer.last = { ...this.#announcer.last, by, why: 'took the plan away; injected faults stay' }
   }
 
   /** Arms the faults of the plan that are not armed, those whose time was up among them. */

@@ -103,6 +103,27 @@ test('a run ends when nobody renews its lease', async () => {
   assert.deepEqual(controller.renew('me'), { ok: false, why: 'nothing is armed' })
 })
 
+test('after a plan without faults no plan is armed, and faults of the runtime API stay', () => {
+  const { arm, apply, controller } = rig()
+  const more = { lease: '10s' }
+  arm([fault('a', 'test.spoil')], more)
+  assert.equal(controller.runtime.inject(controller.config.faults[0]!, 'me').ok, false, 'its name is taken')
+  assert.ok(controller.runtime.inject({ ...controller.config.faults[0]!, name: 'mine' }, 'me').ok)
+  const states = () => controller.status().faults.map(({ name, armed }) => [name, armed])
+  apply(plan([], more))
+  assert.deepEqual(states(), [['mine', true]])
+  const { state, why, leaseRemainingMs } = controller.status()
+  assert.deepEqual(
+    [state, why, leaseRemainingMs],
+    ['armed', 'took the plan away; injected faults stay', undefined],
+  )
+  apply(plan([fault('b', 'test.spoil')], more))
+  assert.deepEqual(states(), [
+    ['b', false],
+    ['mine', true],
+  ])
+})
+
 test('disarming takes effect on calls in flight, and leaves no timer', async () => {
   const { arm, send, clock, controller } = rig()
   arm([fault('a', 'test.hold')], { lease: '10s' })
