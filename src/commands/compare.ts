@@ -8,7 +8,7 @@ import { type Clock, keepAlive, type Millis, systemClock } from '../mesh/clock.t
 import { Misuse, optionLines, type Output, runCommand, type Values } from './arguments.ts'
 import { Agents, CompareError } from './compare/agents.ts'
 import { anything, ask, Decisions, samplesIn } from './compare/evidence.ts'
-import { ArmedPlan, type Plan, planAt, stateOf } from './compare/faults.ts'
+import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './compare/faults.ts'
 import { playTwins, prefixOf, type Side, type Twins } from './compare/twins.ts'
 import {
   demoOrigin,
@@ -150,10 +150,11 @@ async function run(given: Asked, out: Output, env: Env): Promise<number> {
   const letEnd = keepAlive()
   const closing: (() => Promise<unknown>)[] = []
   try {
-    const stage = await prepare(given, closing, stop, env)
+    const stage = await prepare(given, { closing, stop, out, env })
     const played = await play(stage, given, stop, out)
     out.stdout((await rendered(played, stage.venue, given.format)).trimEnd())
     for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+    for (const warning of played.warnings) out.stderr(`breakwater: warning: ${warning}`)
     return played.flaws.length === 0 ? 0 : UNSOUND
   } catch (error) {
     if (!(error instanceof CompareError)) throw error
@@ -176,12 +177,16 @@ interface Stage {
   readonly venue: Venue
 }
 
-async function prepare(
-  given: Asked,
-  closing: (() => Promise<unknown>)[],
-  stop: Cancellation,
-  env: Env,
-): Promise<Stage> {
+interface Preparing {
+  /** Gets what is to be closed at the end. */
+  readonly closing: (() => Promise<unknown>)[]
+  readonly stop: Cancellation
+  readonly out: Output
+  readonly env: Env
+}
+
+/** Finds all that a run needs, and starts its experiment when nothing stands in the way. Rejects with a `CompareError`. */
+async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Stage> {
   const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined
   const file = given.workload ?? shippedAt('orders.yaml')
@@ -202,6 +207,13 @@ async function prepare(
   closing.push(() => venue.close())
   const unknown = unknownTools(read.workload, read.origins, venue.tools)
   if (unknown.length > 0) throw new CompareError(unknown.join('\n'))
+  if (plan !== undefined) {
+    const left = await takeAwayLeft(venue.control)
+    if (left.length > 0)
+      out.stderr(`breakwater: took away the faults that an earlier comparison left: ${left.join(', ')}`)
+    await replaceable(venue.control)
+  }
+  await venue.begin()
   return { workload: read.workload, plan, venue }
 }
 
@@ -243,6 +255,8 @@ async function play(stage: Stage, given: Asked, stop: Cancellation, out: Output)
 interface Played {
   readonly twins: readonly Twins[]
   readonly names: readonly string[]
+  /** Names of the faults that others armed during the run. */
+  readonly foreign: readonly string[]
   readonly flaws: readonly string[]
   /** When the first pair began, in milliseconds since the Unix epoch, and how long all took. */
   readonly startedAt: Millis
@@ -276,10 +290,7 @@ async function playPairs(
   let armed: ArmedPlan | undefined
   try {
     await decisions.follow(control)
-    if (plan !== undefined && !stop.aborted)
-      armed = await ArmedPlan.arm(control, plan, seed, venue.experiment)
-    if (armed !== undefined && armed.left.length > 0)
-      out.stderr(`breakwater: took away the faults that an earlier comparison left: ${armed.left.join(', ')}`)
+    if (plan !== undefined && !stop.aborted) armed = await ArmedPlan.arm(control, plan, seed)
     const before = await stateOf(control)
     const follow = async () => {
       await decisions.follow(control)
@@ -327,7 +338,17 @@ async function playPairs(
       flaws.push(
         `the engine of the faults failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`,
       )
-    return { twins, names: before.names, flaws, startedAt: began.wall, ranMs: clock.now() - began.now }
+    const foreign = [...new Set([...decisions.injected, ...after.names])].filter(
+      (name) => !before.names.includes(name),
+    )
+    return {
+      twins,
+      names: before.names,
+      foreign,
+      flaws,
+      startedAt: began.wall,
+      ranMs: clock.now() - began.now,
+    }
   } finally {
     over.abort('over')
     // At the same time: a gateway that hangs is waited for once.
@@ -363,7 +384,7 @@ async function reportOn(
   { workload, plan, venue }: Stage,
   { seed, tasks, both }: Asked,
   decisions: Decisions,
-  { twins, names, flaws: met, startedAt, ranMs }: Played,
+  { twins, names, foreign, flaws: met, startedAt, ranMs }: Played,
 ): Promise<PairedReport> {
   const { control, arms, experiment } = venue
   const flaws = [...met]
@@ -395,7 +416,7 @@ async function reportOn(
     ranMs,
     planned: tasks,
     faults: {
-      names,
+      names: [...names, ...foreign],
       fates: bySet(told.fates),
       first: decided.first,
       later: decided.later,
@@ -403,6 +424,9 @@ async function reportOn(
     },
     settings: told.settings.map(({ setting, byArm }) => ({ setting, byArm: bySet(byArm) })),
     flaws,
+    warnings: foreign.map(
+      (name) => `somebody else armed ${name} during the run: tasks of both arms may have met it`,
+    ),
     twins: pairs,
   }
 }

@@ -14,12 +14,14 @@ import { pInWords } from './statistics/sentences.ts'
 
 /** The report of a paired run as Markdown. */
 export function pairedMarkdown(report: PairedReport): string {
-  const { control, treatment, workload, seed, pairs, result, sentence, p, flaws, planned, twins } = report
+  const { control, treatment, workload, seed, pairs, result, sentence, p, flaws, warnings, planned, twins } =
+    report
   const played = twins.length === planned ? `${planned}` : `${twins.length} of ${planned}`
   return [
     `# ${treatment} against ${control}`,
     `**${result}**: ${withoutLabel(sentence)}.`,
-    ...(flaws.length === 0 ? [] : [flaws.map((flaw) => `- Not sound: ${flaw}.`).join('\n')]),
+    ...listOf('Not sound', flaws),
+    ...listOf('Warning', warnings),
     `${played} tasks of the workload ${workload}, each played once under either policy set, with seed ${seed}, in ${roundedDuration(report.ranMs)}.`,
     '## Pairs',
     pairTable(report),
@@ -42,6 +44,10 @@ export function pairedMarkdown(report: PairedReport): string {
     markdownBlock(settingBlock(report.settings, [control, treatment])),
   ].join('\n\n')
 }
+
+/** A list of sentences, each after the same words; nothing when there are none. */
+const listOf = (words: string, sentences: readonly string[]): string[] =>
+  sentences.length === 0 ? [] : [sentences.map((sentence) => `- ${words}: ${sentence}.`).join('\n')]
 
 function pairTable({ control, treatment, pairs, kinds }: PairedReport): string {
   const row = (name: string, { both, controlOnly, treatmentOnly, neither }: typeof pairs) => [

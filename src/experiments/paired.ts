@@ -225,5 +225,7 @@ export interface PairedReport extends Comparison {
   readonly settings: readonly SettingDifference[]
   /** Why it proves nothing, or less; empty when all went as it should. */
   readonly flaws: readonly string[]
+  /** Further things that a reader should know; the result is sound all the same. */
+  readonly warnings: readonly string[]
   readonly twins: readonly TwinPair[]
 }

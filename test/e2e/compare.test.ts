@@ -285,6 +285,15 @@ describe('comparisons', { concurrency: 3 }, () => {
     )
   })
 
+  test('an unknown tool is refused before the experiment of a running gateway is started', async () => {
+    const { gateway, args } = await running([paired()])
+    const { work } = await files(reading.replace('flaky__read', 'flaky__raed'))
+    const { code, errors } = await said([...args, '--workload', work])
+    assert.equal(code, 1)
+    assert.match(errors, /there is no tool "flaky__raed"/)
+    assert.equal((await standing(gateway)).startedAt, undefined)
+  })
+
   test('nothing is played at the data port of another gateway', async () => {
     const [one, other] = await Promise.all([running([paired()]), running([paired()])])
     const { code, errors } = await said([...one.args, '--url', other.gateway.data])
@@ -340,6 +349,93 @@ describe('comparisons', { concurrency: 3 }, () => {
     }
   })
 
+  /** The faults of a gateway by name, each with whether it is armed; and the experiment's beginning. */
+  async function standing(gateway: Gateway) {
+    type Chaos = { faults: { name: string; armed: boolean; hits: number }[] }
+    const { faults } = (await gateway.admin<Chaos>('/admin/chaos')).body
+    const { startedAt } = (await gateway.admin<{ startedAt?: string }>('/admin/experiments/pairs')).body
+    return {
+      faults: faults.map(({ name, armed }) => [name, armed]),
+      hits: faults.find(({ name }) => name === 'flaky_reads')?.hits ?? 0,
+      startedAt,
+    }
+  }
+
+  /** Injects a delay as an operator does. */
+  async function inject(gateway: Gateway) {
+    const config = { type: 'conn.latency', rate: 1, distribution: { kind: 'fixed', delay: 1 } }
+    const { status } = await gateway.post('/chaos/inject', { target: 'flaky', config, durationMs: 300_000 })
+    assert.equal(status, 200)
+  }
+
+  test('the end of a comparison leaves a fault that somebody else injected meanwhile, and names it', async () => {
+    const { gateway, args, plan } = await running([paired()], { faults: [own] })
+    const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+    await until('the faults hit', async () => (await standing(gateway)).hits > 5)
+    await inject(gateway)
+    await inject(gateway)
+    await gateway.post('/chaos/clear', { faultId: 'fault-2' })
+    program.signal('SIGINT')
+    const report = await reportOf(program, 2)
+    const warnings = ['fault-1', 'fault-2'].map(
+      (name) => `somebody else armed ${name} during the run: tasks of both arms may have met it`,
+    )
+    assert.deepEqual(report.warnings, warnings)
+    assert.equal(report.flaws.length, 1)
+    assert.deepEqual(report.faults.names, ['flaky_reads', 'fault-1', 'fault-2'])
+    for (const warning of warnings) assert.ok(program.lines.includes(`breakwater: warning: ${warning}`))
+    const left = await standing(gateway)
+    assert.deepEqual(left.faults, [
+      ['own', false],
+      ['fault-1', true],
+    ])
+
+    const refused = await said([...args, '--plan', plan, '--tasks', '5'])
+    assert.equal(refused.code, 1)
+    assert.match(
+      refused.errors,
+      /faults of its own armed \(fault-1\), .* or end them first \(breakwater chaos clear fault-1\)$/,
+    )
+    assert.equal((await standing(gateway)).startedAt, left.startedAt, 'no experiment was started')
+  })
+
+  test('beside an injected fault only the leftovers of a killed comparison are taken away', async () => {
+    const { gateway, args, plan } = await running([paired()], { faults: [own] })
+    const { program } = await started(...args, '--tasks', '10000', '--plan', plan)
+    await until('the faults hit', async () => (await standing(gateway)).hits > 5)
+    await program.kill()
+    await inject(gateway)
+    await gateway.admin('/admin/experiments/pairs/stop', { method: 'POST' })
+    const again = [...args, '--plan', plan, '--tasks', '5']
+    const { code, errors } = await said(again)
+    assert.equal(code, 1)
+    assert.match(errors, /^breakwater: took away the faults that an earlier comparison left: flaky_reads$/m)
+    assert.match(errors, /or end them first \(breakwater chaos clear fault-1\)$/)
+    assert.deepEqual((await standing(gateway)).faults, [
+      ['own', false],
+      ['fault-1', true],
+    ])
+    await gateway.post('/chaos/clear', { faultId: 'fault-1' })
+    assert.deepEqual(await said(again).then(({ code, errors }) => [code, errors]), [0, ''])
+  })
+
+  test('a plan that somebody else puts in force during a run stays in force', async () => {
+    const { gateway, args, plan } = await running([paired()])
+    const { program } = await started(...args, '--tasks', '10000', '--plan', plan, '--format', 'json')
+    await until('the faults hit', async () => (await standing(gateway)).hits > 5)
+    const headers = { 'content-type': 'application/json' }
+    const body = JSON.stringify({ faults: [own] })
+    await gateway.admin('/admin/chaos?by=me', { method: 'PUT', headers, body })
+    program.signal('SIGINT')
+    const report = await reportOf(program, 2)
+    assert.match(report.flaws[1] ?? '', /^faults ended before the run did: flaky_reads$/)
+    assert.match(report.warnings[0] ?? '', /^somebody else armed own during the run/)
+    assert.ok(
+      program.lines.includes('breakwater: the gateway has another plan now, by me: it was left in force'),
+    )
+    assert.deepEqual((await standing(gateway)).faults, [['own', true]])
+  })
+
   test('a plan of the gateway stands in the way while it is armed; one that is off is put back', async () => {
     const { gateway, args, plan } = await running([paired()], { faults: [own] })
     const asked = [...args, '--plan', plan, '--tasks', '5']
@@ -357,9 +453,11 @@ describe('comparisons', { concurrency: 3 }, () => {
       assert.deepEqual(await chaos(), off)
     }
     await gateway.admin('/admin/chaos/arm', { method: 'POST' })
+    const { startedAt } = await standing(gateway)
     const { code, errors } = await said(asked)
     assert.equal(code, 1)
     assert.match(errors, /faults of its own armed \(own\), .* disarm them first \(breakwater chaos disarm\)$/)
+    assert.equal((await standing(gateway)).startedAt, startedAt, 'no experiment was started')
     await gateway.admin('/admin/chaos/disarm', { method: 'POST' })
     assert.equal((await said(asked)).code, 0)
   })

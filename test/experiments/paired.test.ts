@@ -112,12 +112,14 @@ test('the report in Markdown says all of it, with fates by set and what the sets
     },
     settings: [{ setting: 'retry.maxRetries', byArm: { default: '2', cautious: '4' } }],
     flaws: ['it was stopped after 50 of 60 pairs'],
+    warnings: ['somebody else armed slow during the run: tasks of both arms may have met it'],
     twins,
   }
   const text = pairedMarkdown(report)
   for (const line of [
     '# cautious against default',
     '- Not sound: it was stopped after 50 of 60 pairs.',
+    '- Warning: somebody else armed slow during the run: tasks of both arms may have met it.',
     '50 of 60 tasks of the workload orders, each played once under either policy set, with seed 42, in 12s.',
     '| all | 40 | 3 | 4 | 3 | 50 |',
     '| tasks that succeed | 86.0 % | 88.0 % | +2.0 points | ',

@@ -105,13 +105,19 @@ const journalPage = z.object({
           intent: z.string().optional(),
         }),
       }),
-      z.object({ kind: z.enum(['fate', 'control']) }),
+      z.object({ kind: z.literal('fate') }),
+      z.object({ kind: z.literal('control'), type: z.string(), detail: z.unknown().optional() }),
     ]),
   ),
 })
 
+type Entry = z.output<typeof journalPage>['entries'][number]
+
+/** The detail of an entry about an injected fault. */
+const injection = z.object({ fault: z.object({ name: z.string() }) })
+
 /** A decision about one attempt, as far as twins are compared by it. */
-type Decision = Extract<z.output<typeof journalPage>['entries'][number], { kind: 'decision' }>
+type Decision = Extract<Entry, { kind: 'decision' }>
 
 /** Most entries that one answer has. */
 const PAGE = 1_000
@@ -125,6 +131,7 @@ export class Decisions {
   readonly #alone = new Map<string, { readonly what: string; readonly attempt: number }>()
   readonly #counts = { first: { twice: 0, different: 0 }, later: { twice: 0, different: 0 } }
   readonly #examples: string[] = []
+  readonly #injected = new Set<string>()
   #since: number | undefined
   #isIncomplete = false
 
@@ -141,11 +148,23 @@ export class Decisions {
       const { oldest = 0, next, entries } = page
       if (this.#since !== undefined) {
         if (this.#since > 0 && oldest > this.#since) this.#isIncomplete = true
-        for (const entry of entries) if (entry.kind === 'decision') this.take(entry)
+        for (const entry of entries) this.#read(entry)
       }
       more = this.#since !== undefined && page.more === true && next > this.#since
       this.#since = next
     }
+  }
+
+  /** Names of the faults that were injected one by one since the first time. */
+  get injected(): readonly string[] {
+    return [...this.#injected]
+  }
+
+  #read(entry: Entry): void {
+    if (entry.kind === 'decision') return this.take(entry)
+    if (entry.kind !== 'control' || entry.type !== 'injected') return
+    const { data } = injection.safeParse(entry.detail)
+    if (data !== undefined) this.#injected.add(data.fault.name)
   }
 
   take({ fault, side, callKey, attempt, decision, because, call }: Decision): void {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Env } from '../../config/files/interpolate.ts'
 import { REDACTED } from '../../config/secrets/redact-text.ts'
+import { printable } from '../../telemetry/printable.ts'
 import type { Control } from '../chaos/control.ts'
 import { readPlan } from '../plan-file.ts'
 import { CompareError } from './agents.ts'
@@ -55,43 +56,20 @@ const BACK = `${BY}, put back`
 /** Faults that are armed for a run. All of it rejects with a `CompareError`, but for the end. */
 export class ArmedPlan {
   readonly #control: Control
+  readonly #seed: number
   readonly #before: Before
-  /** Names of the faults of a killed run that this run took away. */
-  readonly left: readonly string[]
 
-  private constructor(control: Control, before: Before, left: readonly string[]) {
+  private constructor(control: Control, seed: number, before: Before) {
     this.#control = control
+    this.#seed = seed
     this.#before = before
-    this.left = left
   }
 
-  /**
-   * Replaces the gateway's plan, arms the new one, and draws by `seed`. Takes away faults of a killed run. Rejects while
-   * faults of the gateway's own are armed. `experiment`: name of this run's experiment.
-   */
-  static async arm(control: Control, plan: Plan, seed: number, experiment: string): Promise<ArmedPlan> {
-    const now = await statusAt(control)
-    const left = now.plannedBy === BY ? now.faults.filter(({ id }) => id === undefined) : []
-    if (left.length > 0) await refuseWhileAnotherRuns(control, experiment)
-    const standing = now.faults.filter((fault) => fault.armed && !(now.by === BY && left.includes(fault)))
-    if (standing.length > 0)
-      throw new CompareError(
-        `the gateway has faults of its own armed (${standing.map(({ name }) => name).join(', ')}), whose place --plan would take: leave --plan out to play under these, or disarm them first (breakwater chaos disarm)`,
-      )
-    const before = left.length > 0 ? await planInConfig(control) : planOf(now)
-    // Redacted values cannot be put back.
-    if (JSON.stringify(before).includes(REDACTED))
-      throw new CompareError(
-        'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
-      )
-    const names = left.map(({ name }) => name)
-    const armed = new ArmedPlan(control, before, names)
+  /** Replaces the gateway's plan, arms the new one, and draws by `seed`. Rejects while faults are armed. */
+  static async arm(control: Control, plan: Plan, seed: number): Promise<ArmedPlan> {
+    const armed = new ArmedPlan(control, seed, await replaceable(control))
     const path = `/admin/chaos?by=${encodeURIComponent(BY)}`
     try {
-      if (left.some((fault) => fault.armed)) {
-        const body = { by: BY, why: 'an earlier comparison left them' }
-        await ask(control, { method: 'POST', path: '/admin/chaos/disarm', body }, anything)
-      }
       await ask(control, { method: 'PUT', path, body: { ...plan, seed } }, anything)
       const body = { by: BY, why: 'compares policy sets' }
       await ask(control, { method: 'POST', path: '/admin/chaos/arm', body }, anything)
@@ -107,15 +85,72 @@ export class ArmedPlan {
     await this.#control({ method: 'POST', path: '/admin/chaos/renew', body: { by: BY } })
   }
 
-  /** Disarms all faults and puts back the former plan. Never rejects; resolves to the reason of a failure, or undefined. */
+  /**
+   * Takes the faults away and puts back the former plan. Leaves alone what others have injected, and a plan that others have put in
+   * force. Never rejects; resolves to the reason of a failure, or undefined.
+   */
   async end(): Promise<string | undefined> {
-    const body = { by: BY, why: 'the comparison is over' }
-    const disarmed = await this.#control({ method: 'POST', path: '/admin/chaos/disarm', body })
-    const path = `/admin/chaos?by=${encodeURIComponent(BACK)}`
-    const back = await this.#control({ method: 'PUT', path, body: this.#before })
-    if (!disarmed.ok) return `the faults could not be disarmed: ${disarmed.message}`
-    return back.ok ? undefined : `the plan of before could not be put back: ${back.message}`
+    const now = await this.#control({ method: 'GET', path: '/admin/chaos' })
+    const plannedBy = now.ok ? status.safeParse(now.value).data?.plannedBy : undefined
+    if (plannedBy !== undefined && plannedBy !== BY)
+      return `the gateway has another plan now, by ${printable(plannedBy)}: it was left in force`
+    return exchange(this.#control, this.#seed, this.#before)
   }
+}
+
+/**
+ * Takes away the plan of a comparison, and puts back another one, disarmed. Never rejects; resolves to the reason of a
+ * failure, or undefined.
+ */
+async function exchange(control: Control, seed: Before['seed'], plan: Before): Promise<string | undefined> {
+  const put = (by: string, body: object) =>
+    control({ method: 'PUT', path: `/admin/chaos?by=${encodeURIComponent(by)}`, body })
+  // A plan in place of an armed one is armed: only after a plan without faults none is.
+  const gone = await put(BY, { seed, faults: [] })
+  if (!gone.ok) return `the faults could not be disarmed: ${gone.message}`
+  const back = await put(BACK, plan)
+  return back.ok ? undefined : `the plan of before could not be put back: ${back.message}`
+}
+
+/**
+ * Takes away what a killed run left, and puts back the plan of the config: nobody knows the former plan. Resolves to the
+ * names of the faults that were left. Rejects with a `CompareError`.
+ */
+export async function takeAwayLeft(control: Control): Promise<readonly string[]> {
+  const { plannedBy, by, seed, faults } = await statusAt(control)
+  const left = faults.filter(({ id }) => id === undefined)
+  // Faults that somebody has armed again are no leftovers.
+  if (plannedBy !== BY || (by !== BY && left.some(({ armed }) => armed))) return []
+  await refuseWhileAnotherRuns(control)
+  const { chaos } = (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config
+  refuseRedacted(chaos)
+  const problem = await exchange(control, seed, chaos)
+  if (problem !== undefined) throw new CompareError(problem)
+  return left.map(({ name }) => name)
+}
+
+/** Returns the plan that a comparison may replace. Rejects with a `CompareError` while faults are armed. */
+export async function replaceable(control: Control): Promise<Before> {
+  const now = await statusAt(control)
+  const armed = now.faults.filter((fault) => fault.armed)
+  if (armed.length > 0) {
+    const isPlanned = armed.some(({ id }) => id === undefined)
+    const ending = isPlanned ? 'disarm' : armed.length > 1 ? 'clear-all' : `clear ${armed[0]!.name}`
+    throw new CompareError(
+      `the gateway has faults of its own armed (${armed.map(({ name }) => name).join(', ')}), so it takes no --plan: leave --plan out to play under these, or ${isPlanned ? 'disarm' : 'end'} them first (breakwater chaos ${ending})`,
+    )
+  }
+  const before = planOf(now)
+  refuseRedacted(before)
+  return before
+}
+
+/** Throws a `CompareError` for a plan with redacted values, which cannot be put back. */
+function refuseRedacted(plan: Before): void {
+  if (JSON.stringify(plan).includes(REDACTED))
+    throw new CompareError(
+      'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
+    )
 }
 
 const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
@@ -124,17 +159,10 @@ const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
   faults: faults.filter(({ id }) => id === undefined).map(({ config }) => config),
 })
 
-/** Returns the plan of the config: after a killed run nobody knows the former plan. */
-async function planInConfig(control: Control): Promise<Before> {
-  return (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config.chaos
-}
-
 /** Rejects with a `CompareError` while another comparison may be under way: its faults are no leftovers yet. */
-async function refuseWhileAnotherRuns(control: Control, own: string): Promise<void> {
+async function refuseWhileAnotherRuns(control: Control): Promise<void> {
   const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' }, listed)
-  const other = experiments.find(
-    ({ name, kind, state }) => kind !== 'guarded' && state === 'running' && name !== own,
-  )
+  const other = experiments.find(({ kind, state }) => kind !== 'guarded' && state === 'running')
   if (other !== undefined)
     throw new CompareError(
       `the gateway has the faults of another comparison, perhaps that of experiment "${other.name}", which runs: end it first (breakwater experiment stop ${other.name})`,

@@ -40,6 +40,8 @@ export interface Venue {
   readonly experiment: string
   readonly arms: Arms
   readonly tools: KnownTools
+  /** Starts the experiment of a gateway that runs. Rejects with a `CompareError`. */
+  begin(): Promise<void>
   /** Ends the experiment, and a gateway that was started for the run. */
   close(): Promise<void>
 }
@@ -144,6 +146,8 @@ export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Pr
       experiment: NAME,
       arms: { control, treatment },
       tools: await knownTools(url, known, stop),
+      // The experiment of this config starts with the gateway.
+      begin: () => Promise.resolve(),
       close: () => gateway.close(),
     }
   } catch (error) {
@@ -217,7 +221,7 @@ const answers = {
 
 type Shown = z.output<typeof answers.experiment>
 
-/** Takes a gateway that runs, and begins its experiment anew. Rejects with a `CompareError`. */
+/** Takes a gateway that runs and has a fitting experiment, which does not run yet. Rejects with a `CompareError`. */
 export async function openRunning(options: RunningOptions, env: Env): Promise<Venue> {
   const { sets, tasks, token, stop } = options
   const control = controlAt({ base: options.control, token, env, hurry: stop })
@@ -239,11 +243,15 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
   if (other !== undefined) throw new CompareError(other)
   const url = `${options.data.replace(/\/+$/, '')}/mcp`
   const tools = await knownTools(url, control, stop)
-  await ask(control, { method: 'POST', path: `${path}/start` }, anything)
-  const close = async () => {
-    await control({ method: 'POST', path: `${path}/stop` })
+  let isBegun = false
+  const begin = async () => {
+    await ask(control, { method: 'POST', path: `${path}/start` }, anything)
+    isBegun = true
   }
-  return { url, control, experiment: name, arms: armsFor(settings, sets)!, tools, close }
+  const close = async () => {
+    if (isBegun) await control({ method: 'POST', path: `${path}/stop` })
+  }
+  return { url, control, experiment: name, arms: armsFor(settings, sets)!, tools, begin, close }
 }
 
 async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
