@@ -179,20 +179,21 @@ export class Server extends KnownServer {
       onEnd: (discovery) => void this.upstreamSessions.drop(discovery),
     })
     this.#reachability = new Reachability({ replicas, clock, onBack: () => this.#discovery.run() })
-    const sending: ConstructorParameters<typeof FaultedAttempts>[0] = {
+    const sending = (byFault: boolean): ConstructorParameters<typeof FaultedAttempts>[0] => ({
       upstreamSessions: this.upstreamSessions,
       replicas: replicas.length,
       mayMove: () => this.mayMove,
       suspect: (replica, reason) => {
-        if (replica !== undefined) this.#reachability.suspect(replica, reason === 'upstream_unavailable')
+        if (replica !== undefined)
+          this.#reachability.suspect(replica, reason === 'upstream_unavailable', byFault)
         // Answers are signs of life, whatever they say, and one slow tool is no outage.
         if (reason !== 'upstream_unavailable' && reason !== 'upstream_disconnected') return
         health.sign()
         this.#discovery.suspect()
       },
-    }
-    this.send = sendOver({ ...sending, clock, answered: () => this.#discovery.answered() })
-    this.faultedAttempts = new FaultedAttempts(sending)
+    })
+    this.send = sendOver({ ...sending(false), clock, answered: () => this.#discovery.answered() })
+    this.faultedAttempts = new FaultedAttempts(sending(true))
   }
 
   /** The transport behind each URL, as far as it is not in the config and has been found out. */

@@ -12,7 +12,7 @@ interface Probed {
 export interface ReachabilityOptions {
   readonly replicas: readonly Probed[]
   readonly clock: Clock
-  /** Told when a replica that could not be reached can be again. */
+  /** Told when a replica that could not be reached can be again; not where only faults said that it could not. */
   readonly onBack: (replica: number) => void
 }
 
@@ -35,6 +35,8 @@ interface Watch {
   readonly since: Millis
   /** Whether it is known that the endpoint could not be reached. */
   lost: boolean
+  /** Whether a probe, or a call that no fault kept from the endpoint, has found that. */
+  isProven: boolean
   /** Probes that have failed. */
   failed: number
   cancel: Cancel
@@ -71,12 +73,17 @@ export class Reachability {
     return this.#watched.get(replica)?.lost === true
   }
 
-  /** A call could not reach a replica (`lost`), or got no answer of it: then a probe decides whether it can be reached. */
-  suspect(replica: number, lost: boolean): void {
-    const watch = this.#watched.get(replica)
+  /**
+   * A call could not reach a replica (`lost`), or got no answer of it: then a probe decides whether it can be reached.
+   * `byFault`: a fault ended the call. The endpoint behind such a fault may take requests all the time.
+   */
+  suspect(replica: number, lost: boolean, byFault = false): void {
+    const found = this.#watched.get(replica)
     const isFine = this.#options.clock.now() - (this.#foundAt[replica] ?? -Infinity) < RESPITE_MS
-    if (watch !== undefined) watch.lost ||= lost
-    else if (lost || !isFine) this.#watch(replica, lost)
+    const watch = found ?? (lost || !isFine ? this.#watch(replica, lost) : undefined)
+    if (watch === undefined) return
+    watch.lost ||= lost
+    watch.isProven ||= lost && !byFault
   }
 
   /**
@@ -106,7 +113,7 @@ export class Reachability {
   #watch(replica: number, lost: boolean): Watch | undefined {
     if (this.#stopped || this.#options.replicas[replica]?.probe === undefined) return undefined
     const since = this.#options.clock.now()
-    const watch: Watch = { since, lost, failed: 0, cancel: () => undefined, waiting: [] }
+    const watch: Watch = { since, lost, isProven: false, failed: 0, cancel: () => undefined, waiting: [] }
     this.#watched.set(replica, watch)
     this.#probeIn(lost ? this.#pauseOf(watch) : 0, replica, watch)
     return watch
@@ -121,13 +128,14 @@ export class Reachability {
     if (this.#stopped || this.#watched.get(replica) !== watch) return
     if (!isThere) {
       watch.lost = true
+      watch.isProven = true
       watch.failed++
       this.#probeIn(this.#pauseOf(watch), replica, watch)
       return
     }
     this.#foundAt[replica] = this.#options.clock.now()
     this.#isBack(replica, watch)
-    if (watch.lost) this.#options.onBack(replica)
+    if (watch.isProven) this.#options.onBack(replica)
   }
 
   #isBack(replica: number, watch: Watch): void {

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { Layer } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { toolCall } from '../support/caller.ts'
-import { allLists } from './discovered.ts'
+import { ScriptedUpstream } from '../support/scripted-upstream.ts'
+import { allLists, oneTool } from './discovered.ts'
 import { testServer } from './test-server.ts'
 
 test('closing ends conversations and replicas once, and nothing goes on behind it', async () => {
@@ -43,4 +45,26 @@ test('its way for plain HTTP is opened once, only if its entry allows that, and 
   assert.equal(server.plainHttp, way)
   await server.close()
   assert.equal(way.pool.destroyed, true)
+})
+
+test('a fault that keeps the gateway from a server which is there does not shorten the pauses of discovery', async () => {
+  const unreachable = gatewayError('upstream_unavailable', 'cannot connect')
+  const upstream = Object.assign(new ScriptedUpstream(oneTool), { probe: () => Promise.resolve(true) })
+  const refuse: Layer = () => (call) => {
+    server.faultedAttempts.failed(call, unreachable)
+    return Promise.resolve({ kind: 'failed', error: unreachable })
+  }
+  const { server, clock, start } = testServer({}, [upstream], { faults: refuse })
+  await start()
+  const begun: number[] = []
+  for (let at = 0; at < 16_000; at += 50) {
+    if (upstream.attempts > begun.length) begun.push(clock.now())
+    await clock.advance(50)
+    // Calls of agents meet the same fault.
+    server.faultedAttempts.failed(toolCall('a'), unreachable)
+  }
+  assert.deepEqual(
+    begun.slice(1).map((at, index) => at - begun[index]!),
+    [1_000, 2_000, 4_000, 8_000],
+  )
 })

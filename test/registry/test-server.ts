@@ -12,7 +12,7 @@ import { oneTool } from './discovered.ts'
 export function testServer(
   settings: Readonly<Record<string, unknown>> = {},
   replicas = [new ScriptedUpstream(oneTool)],
-  { name = 's', clock = new ManualClock() } = {},
+  { name = 's', clock = new ManualClock(), faults = noFaults.upstream } = {},
 ) {
   const states: ServerState[] = []
   const changes: (readonly ListKind[])[] = []
@@ -23,7 +23,7 @@ export function testServer(
     replicas,
     names: new Names('__'),
     clock,
-    faults: noFaults.upstream,
+    faults,
     initializeParams: {},
     onChanged: (_, changed) => changes.push(changed),
     onStale: () => undefined,

@@ -65,6 +65,24 @@ test('one that was there all the time has not come back', async () => {
   assert.equal(clock.pending, 0)
 })
 
+test('one that only a fault kept calls from is found, and has nobody look at it anew', async () => {
+  const { clock, there, back, reachability } = setUp()
+  reachability.suspect(0, true, true)
+  assert.equal(reachability.isLost(0), true)
+  await clock.advance(50)
+  assert.deepEqual([reachability.isLost(0), reachability.backAt(0), back], [false, 50, []])
+  reachability.suspect(0, true, true)
+  there[0] = false
+  await clock.advance(1_000)
+  there[0] = true
+  await clock.advance(500)
+  assert.deepEqual(back, [0], 'a probe has found it gone')
+  reachability.suspect(0, true, true)
+  reachability.suspect(0, true)
+  await clock.advance(50)
+  assert.deepEqual(back, [0, 0], 'a call has, too')
+})
+
 test('one that does not answer a probe is as good as gone', async () => {
   const { clock, hangs, back, reachability } = setUp()
   hangs.add(0)
