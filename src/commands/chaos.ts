@@ -21,6 +21,7 @@ import {
   ask,
   awaitedLists,
   type Command,
+  discoveryColumn,
   type Given,
   numberOf,
   paintOf,
@@ -56,7 +57,8 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   TYPE is one that \`breakwater chaos types\` lists, such as conn.latency, or one of mcp-chaos-monkey: latency, error,
   timeout, malformed, connection-refused, connection-drop, rate-limit or schema-mismatch. A DURATION is 250ms, 10s, 5m
   or a bare number of milliseconds; with the types of mcp-chaos-monkey, --duration and --retry-after count bare numbers
-  in seconds, as it does. Exit codes: 0, 1 when it did not work, or 2 when the arguments make no sense.`
+  in seconds, as it does. In \`status\`, DISCOVERY counts hits on the gateway's own questions. Exit codes: 0, 1 when it
+  did not work, or 2 when the arguments make no sense.`
 }
 
 /** What `/admin/chaos` says, for people. */
@@ -72,7 +74,8 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
     lines.push(`the engine failed ${numbered(engineErrors, 'time')}: this run is not valid`)
   if (status.faults.length === 0) return [...lines, 'no faults']
   const head = ['FAULT', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
-  const counts = ['DECIDED', 'HITS', 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
+  const own = discoveryColumn(status.faults)
+  const counts = ['DECIDED', 'HITS', ...own.head, 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
   const rows = status.faults.map((fault) => [
     fault.name,
     fault.type,
@@ -82,6 +85,7 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
     fault.armed ? left(fault.remainingMs) : { text: 'off', tone: 'aside' as const },
     fault.decided,
     fault.hits,
+    ...own.cells(fault),
     fault.overflow,
     fault.masked,
     fault.delayed,

@@ -10,7 +10,7 @@ import { type Paint, plain, type Tone } from '../telemetry/colours.ts'
 import { printable } from '../telemetry/printable.ts'
 import { roundedDuration } from '../units/duration.ts'
 import { controlAccess, Misuse, optionLines, type Output, runCommand } from './arguments.ts'
-import { awaitedLists, stateTones } from './chaos/command.ts'
+import { awaitedLists, discoveryColumn, stateTones } from './chaos/command.ts'
 import { type Control, controlAt } from './chaos/control.ts'
 import { type Cell, table } from './chaos/table.ts'
 
@@ -28,7 +28,7 @@ const usage = `breakwater status
 
   How a running gateway is: its servers, the breakers that are not closed, the faults that are armed, and the tool
   calls since it started, with those that failed: no reply, an error, or a reply that is known to be wrong; with --watch
-  also those of each second.
+  also those of each second. In the table of faults, DISCOVERY counts hits on the gateway's own questions.
 
 ${optionLines(options)}
 
@@ -256,14 +256,16 @@ function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[
   const painted = `faults ${paint(stateTones[state], state)}`
   const line = `${painted} for ${roundedDuration(Math.max(0, wall - since))} by ${printable(by)}: ${printable(why)}`
   if (armed.length === 0) return [line]
-  const rows = armed.map(({ name, type, target, rate, remainingMs, hits }): Cell[] => [
-    name,
-    type,
-    target,
-    rate,
-    roundedDuration(remainingMs),
-    hits,
+  const own = discoveryColumn(armed)
+  const rows = armed.map((fault): Cell[] => [
+    fault.name,
+    fault.type,
+    fault.target,
+    fault.rate,
+    roundedDuration(fault.remainingMs),
+    fault.hits,
+    ...own.cells(fault),
   ])
-  const head = ['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS']
+  const head = ['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS', ...own.head]
   return [line, ...awaitedLists(armed), '', ...table(head, rows, width, paint)]
 }

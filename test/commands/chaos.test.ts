@@ -2,8 +2,10 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { test, type TestContext } from 'node:test'
 import { faults } from '../../src/chaos/faults/index.ts'
+import { injector } from '../../src/chaos/firing/engine.ts'
 import { chaos } from '../../src/commands/chaos.ts'
 import { serverKind } from '../../src/sim/environment.ts'
+import { answer } from '../chaos/rig.ts'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
 
@@ -167,6 +169,17 @@ test('the status shows what was left out because a fault held as many calls as i
   assert.match(stdout, /^slow .* 3 +1 +2 /m)
   await clock.advance(60_000)
   await held
+})
+
+test('the status shows the hits on questions of the gateway once there are any', async (context) => {
+  const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
+  controller.arm('me', 'a test')
+  assert.doesNotMatch((await command('status')).stdout, /DISCOVERY/)
+  const ask = injector('upstream', controller.engine, 'discovery')(() => Promise.resolve(answer()))
+  for (const n of [1, 2]) await ask(toolCall('t', { n }))
+  const { stdout } = await command('status')
+  assert.match(stdout, /DECIDED +HITS +DISCOVERY +OVERFLOW/)
+  assert.match(stdout, /^a .* 0 +0 +2 +0 /m)
 })
 
 test('the status shows what was chosen and came too late to do anything', async (context) => {

@@ -3,6 +3,9 @@ import { test } from 'node:test'
 import { callsIn, type Seen, statusLines } from '../../src/commands/status.ts'
 import { plain } from '../../src/telemetry/colours.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { answer, fault, rig } from '../chaos/rig.ts'
+import { injector } from '../../src/chaos/firing/engine.ts'
+import { toolCall } from '../support/caller.ts'
 
 test('a call has failed that brought no reply, an error, or a reply that is known to be wrong', async () => {
   const metrics = createMetrics()
@@ -38,4 +41,23 @@ test('breakers of arms that are open are shown with their sets, also those that 
     ['BREAKER', 'TOOL', 'STATE', 'FOR', 'PROBE IN', 'WHY'],
     ['s', 't', 'open', '1s', 'by hand', 'opened by hand'],
   ])
+})
+
+test('the hits of faults on questions of the gateway have a column once there are any', async () => {
+  const { controller, arm, clock } = rig()
+  arm([fault('a', 'test.fail')])
+  const shown = () => {
+    const seen = {
+      at: clock.now(),
+      wall: clock.wall(),
+      servers: [],
+      breakers: [],
+      calls: {},
+      reloadRefused: false,
+    }
+    return statusLines({ ...seen, chaos: controller.status() }, undefined, Infinity, plain).join('\n')
+  }
+  assert.match(shown(), /LEFT +HITS\na .* 0$/)
+  await injector('upstream', controller.engine, 'discovery')(() => Promise.resolve(answer()))(toolCall('t'))
+  assert.match(shown(), /LEFT +HITS +DISCOVERY\na .* 0 +1$/)
 })

@@ -58,6 +58,19 @@ export const awaitedLists = (faults: Status['faults']): string[] =>
     ),
   )
 
+/** A column of a table of faults. */
+interface FaultColumn {
+  readonly head: readonly string[]
+  readonly cells: (fault: Status['faults'][number]) => readonly number[]
+}
+
+/** The column of hits on what the gateway asks servers by itself; it is left out while there are none. */
+export function discoveryColumn(faults: Status['faults']): FaultColumn {
+  return faults.every(({ discovery }) => discovery.hits === 0)
+    ? { head: [], cells: () => [] }
+    : { head: ['DISCOVERY'], cells: ({ discovery }) => [discovery.hits] }
+}
+
 /** How what a command prints gets its colours. */
 export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
 
