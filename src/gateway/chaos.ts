@@ -8,6 +8,7 @@ import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Call, FaultFate, Layer, Outcome, Service } from '../mesh/call.ts'
 import { type Clock, sleepOn } from '../mesh/clock.ts'
 import { gatewayError, type Reason } from '../mesh/errors.ts'
+import { withInjected } from '../mesh/injected.ts'
 import { matcher } from '../mesh/match.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kinds, type ListKind, listKinds } from '../registry/kinds.ts'
@@ -38,6 +39,8 @@ export interface Chaos {
    * undefined while none is armed for such requests. They say themselves what became of them.
    */
   readonly clientFaults: (server: string, method: string) => Layer | undefined
+  /** The names of the faults that hold a handshake with a server now. */
+  readonly heldBy: (server: string) => readonly string[]
   /** Says of each fault of a call what became of it. Once per call, at its very end. */
   readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
   /** Goes by the config that is in force now, at boot and after each reload: its plan, and the servers that are protected. */
@@ -113,12 +116,17 @@ export function createChaos(parts: ChaosParts): Chaos {
   })
   const client = injector('client', controller.engine)
   const asking = injector('upstream', controller.engine, 'discovery')
+  const handshakes = new Set<Call>()
   return {
     controller,
     layers: {
       client,
       upstream: injector('upstream', controller.engine),
-      discovery: (next) => counted(asking(next), controller, metrics),
+      discovery: (next) => counted(asking(next), { controller, metrics, handshakes }),
+    },
+    heldBy(server) {
+      const open = [...handshakes].filter((call) => call.server === server)
+      return [...new Set(open.flatMap((call) => controller.engine.culprits(call, undefined)))]
     },
     clientFaults(server, method) {
       if (!controller.engine.aims('client', server, method)) return undefined
@@ -162,22 +170,33 @@ function isHitBy(turned: readonly Fault[], server: string, method: string): bool
   )
 }
 
-/** What the gateway asks a server by itself, to know what it is and what it offers. */
-const discovering: readonly string[] = [
-  'initialize',
-  'server/discover',
-  'ping',
-  ...listKinds.map((kind) => kinds[kind].method),
-]
+/** The requests that begin a session with a server. */
+const opening: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
-/** Accounts for the faults of questions that are no agent's, apart from those of agents. */
-function counted(ask: Service, { engine }: Controller, metrics: Metrics): Service {
-  return (call) =>
-    ask(call).then((outcome) => {
-      engine.account(call, outcome)
-      noteDiscoveryFaults(metrics, call.record)
-      return outcome
-    })
+/** What the gateway asks a server by itself, to know what it is and what it offers. */
+const discovering: readonly string[] = [...opening, 'ping', ...listKinds.map((kind) => kinds[kind].method)]
+
+interface Counting {
+  readonly controller: Controller
+  readonly metrics: Metrics
+  /** Handshakes under way. */
+  readonly handshakes: Set<Call>
+}
+
+/** Accounts for the faults of questions that are no agent's, apart from those of agents. Their errors name the faults that made them. */
+function counted(ask: Service, { controller: { engine }, metrics, handshakes }: Counting): Service {
+  return (call) => {
+    if (opening.has(call.method)) handshakes.add(call)
+    const over = () => handshakes.delete(call)
+    return ask(call)
+      .then((outcome) => {
+        const culprits = engine.culprits(call, outcome)
+        engine.account(call, outcome)
+        noteDiscoveryFaults(metrics, call.record)
+        return withInjected(outcome, culprits)
+      })
+      .finally(over)
+  }
 }
 
 /** A clock whose tasks cannot end the process: what a fault does later has no call to fail. */

@@ -45,7 +45,7 @@ export interface GenerationParts
   readonly taskCalls: TaskCalls
   readonly tracing: Tracing
   readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
-  readonly chaos: Pick<Chaos, 'layers' | 'account' | 'clientFaults'>
+  readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'account' | 'clientFaults'>
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
   /** What is kept of replies until they are complete. Outlives all generations. */
   readonly replies: UnfinishedReplies
@@ -217,6 +217,7 @@ function createServer(
     initializeParams: ownInitializeParams,
     names,
     faults: parts.chaos.layers.discovery,
+    heldBy: () => parts.chaos.heldBy(name),
     probePhase: parts.context.random(name, 'first-probe'),
     onLost: (reason) => parts.metrics.notificationsLost.inc({ server: name, reason }),
     onSessionEnd({ replica, upstreamSession }, lastedMs, { reason }) {

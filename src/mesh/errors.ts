@@ -69,6 +69,8 @@ export interface GatewayError {
   readonly status?: number
   /** What exactly failed, for those who tell outages apart; no agent is told. */
   readonly cause?: FailureCause
+  /** The names of the faults that made it, where the gateway asked by itself; no agent is told. */
+  readonly injected?: readonly string[]
   /**
    * The process of the server is down and will not be up at once: the call is not retried, and does not count against the server,
    * which never had it.

@@ -3,6 +3,7 @@ import { type Answer, type Call, type Caller, type Layer, type Message, newRecor
 import type { Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
+import { about } from '../mesh/injected.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import type { Era } from '../protocol/modern.ts'
 import { printableWords } from '../telemetry/printable.ts'
@@ -35,6 +36,8 @@ export interface DiscoveryOptions {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults stand in the way of what it asks, too. */
   readonly faults: Layer
+  /** The names of the faults that hold a handshake with the server now. */
+  readonly heldBy: () => readonly string[]
   readonly clock: Clock
   /** For one whole round: handshake and lists, but for the start of a process. Read at each, as the times below: they may change. */
   readonly timeoutMs: Millis
@@ -202,10 +205,12 @@ export class Discovery implements Caller {
       over.abort(gatewayError('attempt_timeout', message, { sent: true }))
     }
     let cancel = startsProcesses ? () => undefined : clock.after(limit, tookTooLong)
+    let isOpening = true
     try {
       const opening = () => orAborted(upstreamSessions.of(this), over.signal)
       const isOpen = upstreamSessions.current(this) !== undefined
       const { upstreamSession } = await (isOpen ? opening() : round.step('open', opening))
+      isOpening = false
       if (startsProcesses) cancel = clock.after(limit, tookTooLong)
       this.#watch(upstreamSession)
       await this.#ask(upstreamSession, over.signal, round)
@@ -216,10 +221,17 @@ export class Discovery implements Caller {
       round.end(await this.#askTool(upstreamSession, round))
       return this.#options.probeMs
     } catch (error) {
-      return await this.#failed(error, round)
+      return await this.#failed(isOpening ? this.#notOpened(error) : error, round)
     } finally {
       cancel()
     }
+  }
+
+  /** Why no session could be opened. A handshake that took too long goes on, and so do the faults that hold it. */
+  #notOpened(cause: unknown): unknown {
+    if (!isGatewayError(cause) || cause.reason !== 'attempt_timeout' || cause.injected !== undefined)
+      return cause
+    return { ...cause, injected: this.#options.heldBy() } satisfies GatewayError
   }
 
   /** How long a round may take, and which setting says so. */
@@ -269,14 +281,15 @@ export class Discovery implements Caller {
         ),
       )
     } catch (error) {
-      const { message, ...rest } = errorOf(error)
-      return { reason: failureReasonOf({ message, ...rest }), message: `tool ${tool.name}: ${message}` }
+      const wrong = errorOf(error)
+      return { reason: failureReasonOf(wrong), message: `tool ${tool.name}: ${named(wrong).message}` }
     }
   }
 
   async #failed(cause: unknown, round: ProbeRound): Promise<Millis> {
-    const error = errorOf(cause)
-    this.#silentPings = error === this.#silence ? this.#silentPings + 1 : 0
+    const original = errorOf(cause)
+    const error = named(original)
+    this.#silentPings = original === this.#silence ? this.#silentPings + 1 : 0
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
     const delayMs = Math.max(Math.min(error.retryAfterMs ?? 0, LONGEST_ASKED_MS), this.#retryMs)
@@ -309,6 +322,14 @@ export class Discovery implements Caller {
 
 const errorOf = (cause: unknown): GatewayError =>
   isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
+
+/** Only operators read these errors. Without the names of its faults an error would make the server look broken. */
+function named(error: GatewayError): GatewayError {
+  const { message, injected = [] } = error
+  return injected.length === 0
+    ? error
+    : { ...error, message: `${message} (injected: ${injected.join(', ')})` }
+}
 
 /** A round that somebody waits for. */
 interface Refresh {
@@ -476,11 +497,11 @@ class Questions {
   /** Asks over one upstream session. A method that the server does not know is an answer; its other errors are not. */
   over(upstreamSession: UpstreamSession, signal: Signal): Ask {
     return async (method, params) => {
-      const { text, value, byFaults } = await this.#exchange(upstreamSession, method, params, signal)
+      const { text, value } = await this.#exchange(upstreamSession, method, params, signal)
       if (!isObject(value.error) || value.error.code === METHOD_NOT_FOUND) return { text, value }
       const said = value.error.message
       const words = printableWords(typeof said === 'string' ? this.#conceal(said) : said, 200)
-      throw gatewayError('bad_reply', `${method} failed: ${words}${byFaults}`, { sent: true })
+      throw about(value.error, gatewayError('bad_reply', `${method} failed: ${words}`, { sent: true }))
     }
   }
 
@@ -515,13 +536,9 @@ class Questions {
     const send = this.#faults((call) => upstreamSession.exchange(call))
     const call = this.#call(method, params, signal, tool)
     const outcome = await send(call)
-    const names = call.record.faults?.flatMap(({ name, status }) => (status === 'applied' ? name : [])) ?? []
-    if (names.length > 0) this.touched++
-    // Only operators read this error. Without the names a fault would make the server look broken.
-    const byFaults = names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
-    if (outcome.kind !== 'answered')
-      throw { ...outcome.error, message: `${outcome.error.message}${byFaults}` } satisfies GatewayError
-    return { ...outcome.result, byFaults }
+    if (call.record.faults?.some(({ status }) => status === 'applied') === true) this.touched++
+    if (outcome.kind !== 'answered') throw outcome.error
+    return outcome.result
   }
 
   #call(

@@ -51,6 +51,8 @@ export interface ServerParts extends KnownServerParts {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
   readonly faults: Layer
+  /** The names of the faults that hold a handshake with it now; none unless given. */
+  readonly heldBy?: () => readonly string[]
   /** How much of the usual pause between probes the first one is, in [0, 1]; all of it unless given. */
   readonly probePhase?: number
   /** A probe has ended, with this result; nobody is told unless given. */
@@ -96,6 +98,7 @@ export class Server extends KnownServer {
       clock,
       initializeParams,
       faults,
+      heldBy = () => [],
       load = { detached: 0 },
     } = parts
     // Durations are read when they are needed: the config may change meanwhile.
@@ -137,6 +140,7 @@ export class Server extends KnownServer {
         initializeParams,
         clock,
         faults,
+        heldBy,
         get timeoutMs() {
           return current().timeouts.discovery
         },

@@ -1,5 +1,6 @@
 import type { Message } from '../mesh/call.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
+import { about } from '../mesh/injected.ts'
 import { isLegacyVersion } from '../protocol/versions.ts'
 import { printable, printableWords } from '../telemetry/printable.ts'
 import type { Conceal } from './server-words.ts'
@@ -22,22 +23,22 @@ export function initializeResultOf(text: string, value: Message['value']): Messa
 }
 
 /** The result is for a version of the legacy era; throws a `GatewayError` for any other. */
-export function assertLegacy({ protocolVersion: version }: Message['value'], conceal: Conceal): void {
+export function assertLegacy(result: Message['value'], conceal: Conceal): void {
+  const { protocolVersion: version } = result
   if (isLegacyVersion(version)) return
   const named = typeof version === 'string' ? printable(conceal(version), EXCERPT) : '(none is named)'
-  throw gatewayError(
-    'upstream_refused',
-    `the server speaks version ${named} of the protocol, which we do not`,
-  )
+  const message = `the server speaks version ${named} of the protocol, which we do not`
+  throw about(result, gatewayError('upstream_refused', message))
 }
 
 /** That a server refused a request of ours, in its own words; `status` is the HTTP status that these came with. */
 export function refusedBy(
   what: string,
-  { message }: Readonly<Record<string, unknown>>,
+  error: Readonly<Record<string, unknown>>,
   conceal: Conceal,
   status?: number,
 ): GatewayError {
+  const { message } = error
   const words = printableWords(typeof message === 'string' ? conceal(message) : message, EXCERPT)
-  return gatewayError('upstream_refused', `${what}: ${words}`, { status })
+  return about(error, gatewayError('upstream_refused', `${what}: ${words}`, { status }))
 }

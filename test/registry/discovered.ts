@@ -20,6 +20,7 @@ export function discovered(
   script: Script = oneTool,
   upstream = new ScriptedUpstream(script),
   faults = noFaults.upstream,
+  heldBy: () => readonly string[] = () => [],
 ) {
   const clock = new ManualClock()
   const upstreamSessions = new UpstreamSessions({ replicas: [upstream], clock, timeoutMs: TIMEOUT_MS })
@@ -33,6 +34,7 @@ export function discovered(
     initializeParams: {},
     clock,
     faults,
+    heldBy,
     timeoutMs: TIMEOUT_MS,
     refreshMs: REFRESH_MS,
     probeMs: PROBE_MS,

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import type { Layer } from '../../src/mesh/call.ts'
+import { withInjected } from '../../src/mesh/injected.ts'
+import type { Layer, Outcome } from '../../src/mesh/call.ts'
 import { allLists, discovered, oneTool, PROBE_MS, TIMEOUT_MS } from './discovered.ts'
 
 const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
@@ -30,25 +31,55 @@ test('a server that answers the handshake and then fails is not asked in a frenz
   assert.ok(upstream.upstreamSessions.every((upstreamSession) => upstreamSession.ended.aborted))
 })
 
-test('a server that is down by faults is said to be, with their names', async () => {
+const delay = {
+  name: 'delay',
+  type: 'conn.latency',
+  side: 'upstream',
+  attempt: 1,
+  status: 'applied',
+} as const
+
+test('the error of a server names the faults that made it, and no others', async () => {
+  /** Delays each question, and ends it with an outcome that faults of these names made. */
   const hit =
-    (error?: string): Layer =>
+    (names: readonly string[], outcome?: Outcome): Layer =>
     (next) =>
     async (call) => {
-      const fault = { name: 'fault-4', type: 'rpc.error', side: 'upstream', attempt: 1 } as const
-      call.record.faults = [{ ...fault, status: 'applied' }]
-      return error === undefined ? next(call) : { kind: 'failed', error: gatewayError('bad_reply', error) }
+      call.record.faults = [delay]
+      return withInjected(outcome ?? (await next(call)), names)
     }
   const broken = () => ({ error: { code: -32603, message: 'Internal error' } })
+  const hungUp: Outcome = { kind: 'failed', error: gatewayError('bad_reply', 'it hung up') }
   for (const [script, faults, says] of [
     [broken, undefined, 'tools/list failed: Internal error'],
-    [broken, hit(), 'tools/list failed: Internal error (injected: fault-4)'],
-    [oneTool, hit('it hung up'), 'it hung up (injected: fault-4)'],
+    [broken, hit([]), 'tools/list failed: Internal error'],
+    [broken, hit(['fault-4']), 'tools/list failed: Internal error (injected: fault-4)'],
+    [oneTool, hit([], hungUp), 'it hung up'],
+    [oneTool, hit(['fault-4', 'b'], hungUp), 'it hung up (injected: fault-4, b)'],
   ] as const) {
     const { start, messages } = discovered(script, undefined, faults)
     await start()
     assert.deepEqual(messages, [says])
   }
+})
+
+test('the error of a server that cannot be opened names the faults that made it, or hold the handshake', async () => {
+  const refused = gatewayError('upstream_refused', 'initialize failed: no')
+  for (const [refusal, says] of [
+    [refused, 'initialize failed: no'],
+    [{ ...refused, injected: ['a'] }, 'initialize failed: no (injected: a)'],
+  ] as const) {
+    const { start, upstream, messages } = discovered(oneTool, undefined, undefined, () => ['b'])
+    upstream.refusal = refusal
+    await start()
+    assert.deepEqual(messages, [says])
+  }
+  const { start, clock, upstream, messages } = discovered(oneTool, undefined, undefined, () => ['b'])
+  upstream.gate = new Promise(() => {})
+  await start()
+  await clock.advance(TIMEOUT_MS)
+  const late = 'discovery took longer than 10s (mcpServers.s.timeouts.discovery) (injected: b)'
+  assert.deepEqual(messages, [late])
 })
 
 test('a conversation whose goodbye takes its time does not change the pause', async () => {

@@ -16,7 +16,7 @@ export function openOn(
   caller: Caller = new TestCaller(),
   signal = never,
   log = silent,
-  more: Partial<Pick<Terms, 'clock' | 'era'>> = {},
+  more: Partial<Pick<Terms, 'clock' | 'era' | 'faults'>> = {},
 ) {
   const clock = new ManualClock()
   const terms = {

@@ -4,4 +4,9 @@ const pass: Layer = (next) => next
 
 /** A chaos mesh that does nothing, for whoever is tested without one. */
 export const noFaults = { client: pass, upstream: pass, discovery: pass }
-export const noChaos = { layers: noFaults, account: () => [], clientFaults: () => undefined }
+export const noChaos = {
+  layers: noFaults,
+  heldBy: () => [],
+  account: () => [],
+  clientFaults: () => undefined,
+}

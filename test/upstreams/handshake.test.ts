@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { setImmediate } from 'node:timers/promises'
 import { test } from 'node:test'
+import type { Layer } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { withInjected } from '../../src/mesh/injected.ts'
 import { capableClient, TestCaller } from '../support/caller.ts'
 import { linked, openOn } from '../support/linked.ts'
 import { silent } from '../support/log.ts'
@@ -27,6 +29,21 @@ test('a server of an unknown version is not spoken to', async () => {
   const pipe = new MemoryPipe({ result: { protocolVersion: '1999-01-01', capabilities: {} } })
   await assert.rejects(openOn(pipe), { reason: 'upstream_refused', message: /1999-01-01/ })
   assert.ok(pipe.isClosed)
+})
+
+test('the error of a handshake that faults made fail names them apart from its words', async () => {
+  const faults: Layer = (next) => async (call) => withInjected(await next(call), ['a'])
+  const error = { code: -32000, message: 'no room' }
+  for (const [answer, message] of [
+    [{ error }, /no room$/],
+    [{ result: { protocolVersion: '1999-01-01', capabilities: {} } }, /1999-01-01 of the protocol/],
+  ] as const) {
+    const opening = openOn(new MemoryPipe(answer), new TestCaller(), undefined, silent, { faults })
+    await assert.rejects(opening, { reason: 'upstream_refused', message, injected: ['a'] })
+    await assert.rejects(openOn(new MemoryPipe(answer)), (cause: object) => !('injected' in cause))
+  }
+  const disconnected = { ...gatewayError('upstream_disconnected', 'gone'), injected: ['a'] }
+  assert.deepEqual(openError(disconnected).injected, ['a'])
 })
 
 test('a handshake can be given up', async () => {

@@ -76,6 +76,22 @@ export class Accounting {
     return fates
   }
 
+  /**
+   * The names of the faults without which a call would not have ended like this; while its outcome is undefined, of those that
+   * hold it. A fault that only holds a call is named where the call's time was over, and it held the call for half of that time.
+   */
+  culprits({ record, signal }: Call, outcome: Outcome | undefined): readonly string[] {
+    const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
+    if (own.length === 0) return []
+    const makers = outcome && this.#parts.corruptions.of(outcome)
+    const isCulprit = (injection: AppliedInjection) => {
+      if (outcome === undefined || signal.aborted) return injection.heldMost
+      if (makers?.has(injection) === true) return true
+      return isWarned(outcome) && (injection.bends || injection.madeError)
+    }
+    return own.filter(isCulprit).map(({ fault }) => fault)
+  }
+
   /** A call is about to be sent: if that is not the first time, it is so because of, or in spite of, what hit it before. */
   sentAgain({ record: { faults }, attempt }: Call): void {
     for (const injected of faults ?? []) {

@@ -171,6 +171,16 @@ export class Engine {
     }
   }
 
+  /** The faults that made a call end as it did; see `Accounting.culprits`. To be called before `account`; never throws. */
+  culprits(call: Call, outcome: Outcome | undefined): readonly string[] {
+    try {
+      return this.accounting.culprits(call, outcome)
+    } catch (cause) {
+      void this.#broke(cause, call)
+      return []
+    }
+  }
+
   /** Counts that a breaker kept a call from its server with the faults that had hit that kind of call before. */
   #noteRejections(call: Call, outcome: Outcome): void {
     const { record } = call

@@ -1,4 +1,5 @@
 import type { Call, Layer, Outcome, Service } from '../../mesh/call.ts'
+import type { GatewayError } from '../../mesh/errors.ts'
 import { resultOf } from '../../mesh/classify.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { AppliedInjection } from './injection.ts'
@@ -39,7 +40,13 @@ export function fire(
       },
     )
     return (inner) => {
-      const service = layer(inner)
+      const errors = new Set<GatewayError>()
+      const service = layer((forwarded) =>
+        inner(forwarded).then((outcome) => {
+          if (outcome.kind !== 'answered') errors.add(outcome.error)
+          return outcome
+        }),
+      )
       return (hit) => {
         // A fault further out may have held the call for longer than this one was in force.
         if (injection.released.aborted) {
@@ -47,6 +54,7 @@ export function fire(
           return inner(hit)
         }
         return service(hit).then((outcome) => {
+          if (outcome.kind !== 'answered' && !errors.has(outcome.error)) injection.madeError = true
           end(injection, outcome)
           return outcome
         })

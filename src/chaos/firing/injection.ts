@@ -39,6 +39,9 @@ export class AppliedInjection implements Injection {
   readonly #uses: Uses
   /** The attempt that it may end in place of the server; undefined on the agent's side. */
   attempt: StandInAttempt | undefined
+  /** Whether the error by which the call ended is its own, and not one that came to it. */
+  madeError = false
+  readonly #begunAt: Millis
   /** Whether it did anything to the call yet. */
   #tookEffect = false
   #fate: Fate | undefined
@@ -46,6 +49,7 @@ export class AppliedInjection implements Injection {
   #holds = 0
   #heldSince: Millis = 0
   #heldMs: Millis = 0
+  #hasHeld = false
   readonly #parts: InjectionParts
   readonly #key: string
   #hasPlace = true
@@ -74,6 +78,7 @@ export class AppliedInjection implements Injection {
     this.injected = injected
     this.#parts = parts
     this.#key = key
+    this.#begunAt = parts.clock.now()
   }
 
   draw(purpose: string): number {
@@ -96,6 +101,16 @@ export class AppliedInjection implements Injection {
     return this.#heldMs + (this.#holds > 0 ? this.clock.now() - this.#heldSince : 0)
   }
 
+  /** Whether it does more than hold the call. */
+  get bends(): boolean {
+    return this.tookEffect && !this.#hasHeld
+  }
+
+  /** Whether it has held the call for half of the time since it was drawn, or for longer. */
+  get heldMost(): boolean {
+    return this.tookEffect && this.#hasHeld && this.heldMs * 2 >= this.clock.now() - this.#begunAt
+  }
+
   pause(ms: Millis, call: Call, sent = true): Promise<Paused> {
     return this.#delaying(call, pause(this.clock, ms, this.released, call.signal), sent)
   }
@@ -106,6 +121,7 @@ export class AppliedInjection implements Injection {
 
   #delaying<Settled>(call: Call, settled: Promise<Settled>, sent: boolean): Promise<Settled> {
     this.#tookEffect = true
+    this.#hasHeld = true
     this.attempt?.hold(call, sent)
     if (this.#holds++ === 0) this.#heldSince = this.clock.now()
     return settled.finally(() => {

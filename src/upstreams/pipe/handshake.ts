@@ -29,9 +29,11 @@ async function handshake(
 /** What a failed opening means for the calls that waited for it: none of them was sent. */
 export function openError(cause: unknown): GatewayError {
   if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
-  const { message, retryAfterMs, cause: failed } = cause
-  if (cause.reason === 'upstream_disconnected')
-    return gatewayError('upstream_unavailable', message, { retryAfterMs, cause: failed })
+  const { message, retryAfterMs, cause: failed, injected } = cause
+  if (cause.reason === 'upstream_disconnected') {
+    const error = gatewayError('upstream_unavailable', message, { retryAfterMs, cause: failed })
+    return injected === undefined ? error : { ...error, injected }
+  }
   return { ...cause, sent: false }
 }
 

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { injector } from '../../../src/chaos/firing/engine.ts'
-import { type Call, type Outcome, derive } from '../../../src/mesh/call.ts'
+import { type Call, type Outcome, type Service, derive } from '../../../src/mesh/call.ts'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { withMeta } from '../../../src/protocol/meta.ts'
+import { whenAborted } from '../../../src/upstreams/failure.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
 
@@ -226,4 +228,49 @@ test("what the gateway asks by itself is in none of the numbers of agents' calls
   const { decided, injected, surfaced, discovery } = set.tally('a')
   assert.deepEqual([decided, injected, surfaced], [0, 0, 0])
   assert.deepEqual([discovery.decided, discovery.injected, discovery.surfaced], [1, 1, 1])
+})
+
+/** The faults to which a failed question is laid; `server` answers it, and after `limitMs` it is given up. */
+async function culprits(faults: readonly object[], server: Service, limitMs = 3_000) {
+  const set = rig({ server })
+  set.arm(faults)
+  const limit = new Cancellation()
+  const call = derive(toolCall('t'), { signal: limit })
+  set.clock.after(limitMs, () => limit.abort(gatewayError('attempt_timeout', 'it took too long')))
+  const { engine } = set.controller
+  let after: readonly string[] | undefined
+  void set.upstream(call).then((outcome) => (after = engine.culprits(call, outcome)))
+  await set.clock.advance(limitMs - 1)
+  const before = engine.culprits(call, undefined)
+  await set.clock.advance(1)
+  return { before, after }
+}
+
+const unwell: Service = () => Promise.resolve({ kind: 'failed', error: gatewayError('bad_reply', 'broken') })
+const well: Service = () => Promise.resolve(answer())
+const hanging: Service = ({ signal }) =>
+  new Promise((resolve) =>
+    whenAborted(signal, (error) => resolve({ kind: 'failed', error: { ...error, sent: true } })),
+  )
+
+test('a failure is laid to the faults that made it, and not to a delay that the server would have survived', async () => {
+  const short = fault('short', 'test.hold', { holdFor: 1 })
+  const half = fault('half', 'test.hold', { holdFor: '1500ms' })
+  const long = fault('long', 'test.hold', { holdFor: '1m' })
+  const fail = fault('fail', 'test.fail')
+  const spoil = fault('spoil', 'test.spoil')
+  for (const [faults, server, after] of [
+    [[short], unwell, []],
+    [[spoil], unwell, []],
+    [[fail], well, ['fail']],
+    [[short, fail], well, ['fail']],
+    [[fail, short], unwell, ['fail']],
+    [[spoil], well, ['spoil']],
+    [[short], well, []],
+    [[short], hanging, []],
+    [[half], hanging, ['half']],
+  ] as const)
+    assert.deepEqual((await culprits(faults, server)).after, after)
+  assert.deepEqual((await culprits([long, short], well)).before, ['long'])
+  assert.deepEqual((await culprits([short], hanging)).before, [])
 })
