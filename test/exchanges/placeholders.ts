@@ -74,6 +74,18 @@ export const rules: readonly Rule[] = [
     why: 'the same, in words',
   },
   {
+    pattern: /"reason":"bulkhead_full"[^}]*"retryAfterMs":(\d+)/g,
+    name: 'the time of a call in ms',
+    numbered: false,
+    why: 'a full bulkhead refuses for as long as the calls before took',
+  },
+  {
+    pattern: /bulkhead full [^"]*try again in (\d+ms)/g,
+    name: 'the time of a call',
+    numbered: false,
+    why: 'the same, in words',
+  },
+  {
     pattern: /"before":"([0-9a-f]{16})"/g,
     name: 'digest',
     numbered: false,

@@ -2,6 +2,7 @@ import { parseExactly } from '../../protocol/json-parse.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Message } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { about } from '../../mesh/injected.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { locate, members } from '../../protocol/json-span.ts'
@@ -91,7 +92,8 @@ function initializeResultFrom({ text, value }: Message, conceal: Conceal): Messa
     throw gatewayError('bad_reply', 'server/discover has no result')
   const { supportedVersions } = result
   if (!Array.isArray(supportedVersions) || !supportedVersions.includes(MODERN_VERSION)) {
-    throw gatewayError('upstream_refused', `the server does not speak version ${MODERN_VERSION}`)
+    const message = `the server does not speak version ${MODERN_VERSION}`
+    throw about(result, gatewayError('upstream_refused', message))
   }
   const kept = members(text, span.start).filter(({ key }) => !discoverOnly.has(key))
   const parts = kept.map(({ keyStart, end }) => text.slice(keyStart, end))
