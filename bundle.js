@@ -23,7 +23,7 @@ const bundle = await rolldown({
     'load-worker': 'src/config/load-worker.ts',
     'judge-worker': 'src/experiments/judge-worker.ts',
     'report-worker': 'src/experiments/report-worker.ts',
-    'docs-server': 'src/commands/demo/docs-server.ts',
+    'docs-server': 'src/load/shop/docs-server.ts',
   },
   external: (id) =>
     id.startsWith('node:') || packages.some((name) => id === name || id.startsWith(`${name}/`)),

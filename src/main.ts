@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import { printable } from './telemetry/printable.ts'
 import { commands } from './commands/index.ts'
-import { Terminal } from './commands/terminal.ts'
+import { Terminal } from './commands/shared/terminal.ts'
 
 /** Why a file cannot be used, in words. */
 const causes: Readonly<Record<string, string>> = {
@@ -46,7 +46,7 @@ async function run([given, ...args]: string[]): Promise<number> {
   const name = Object.hasOwn(aliases, given) ? (aliases[given] ?? given) : given
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command !== undefined) return (await command.load())(args, out, process.env)
-  const { unknownCommand, unknownOption } = await import('./commands/arguments.ts')
+  const { unknownCommand, unknownOption } = await import('./commands/shared/arguments.ts')
   const what = given.startsWith('-')
     ? `${unknownOption(given, ['help', 'version'])}; the command comes first, and its options behind it`
     : unknownCommand(given, Object.keys(commands))

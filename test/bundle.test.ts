@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { main } from './support/main.ts'
 
 const dist = dirname(main)
-const root = fileURLToPath(new URL('../../', import.meta.url))
+const root = fileURLToPath(new URL('../..', import.meta.url))
 
 /** What the files of a folder say, by their paths. */
 async function textsIn(folder: string, end: string): Promise<ReadonlyMap<string, string>> {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /** The folder of the project, from the build of this file. */
-export const root = fileURLToPath(new URL('../../../', import.meta.url))
+export const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** A package that is installed with Breakwater. */
 export interface InstalledPackage {

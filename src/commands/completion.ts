@@ -1,4 +1,4 @@
-import { Misuse, runCommand } from './arguments.ts'
+import { Misuse, runCommand } from './shared/arguments.ts'
 import type { Commands, Run } from './listed.ts'
 
 const usage = `breakwater completion [bash | zsh]

@@ -1,4 +1,4 @@
-import { Misuse, runCommand, unknownCommand } from './arguments.ts'
+import { Misuse, runCommand, unknownCommand } from './shared/arguments.ts'
 import { type Commands, groups, type Run } from './listed.ts'
 
 /** How the program is used, on the whole. */

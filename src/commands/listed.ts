@@ -1,5 +1,5 @@
 import type { Env } from '../config/files/interpolate.ts'
-import type { Terminal } from './terminal.ts'
+import type { Terminal } from './shared/terminal.ts'
 
 /** Runs a command with the arguments behind its name. Resolves to the exit code. */
 export type Run = (args: string[], out: Terminal, env: Env) => Promise<number>

@@ -3,7 +3,7 @@ import { type Millis, systemClock } from '../mesh/clock.ts'
 import { implementation } from '../protocol/identity.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../protocol/versions.ts'
-import type { Control } from './chaos/control.ts'
+import type { Control } from './shared/control.ts'
 
 /** How long all requests together may take, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000

@@ -1,5 +1,5 @@
 import { version as ofPackage } from '../protocol/identity.ts'
-import { type Output, runCommand } from './arguments.ts'
+import { type Output, runCommand } from './shared/arguments.ts'
 
 const usage = `breakwater version
 

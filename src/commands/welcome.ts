@@ -1,5 +1,5 @@
-import type { Output } from './arguments.ts'
-import { findConfig } from './find-config.ts'
+import type { Output } from './shared/arguments.ts'
+import { findConfig } from './run/find-config.ts'
 import { usageOf } from './help.ts'
 import type { Commands } from './listed.ts'
 

@@ -1,6 +1,6 @@
 import type { CallRecord, Holding } from '../mesh/call.ts'
 import { hold, letGo } from '../mesh/pause-deadline.ts'
-import type { Asked, Quota, Quotas } from './quotas.ts'
+import type { Asked, Quota, Quotas } from './limits/quotas.ts'
 
 /**
  * The place of a call among the calls under way. The call lends its place while its agent is asked, so that calls which wait

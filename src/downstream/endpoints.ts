@@ -17,7 +17,7 @@ import {
 import { isListChange } from '../protocol/list-changes.ts'
 import { entryOf } from '../registry/catalog.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { kindOfList, kinds, type ListKind } from '../registry/kinds.ts'
+import { kindOfList, kinds, type ListKind } from '../protocol/lists.ts'
 import { listSlices, type ListSlice, ListWaits, pageOf } from '../registry/listing.ts'
 import { faultOfName } from '../registry/names.ts'
 import {

@@ -16,11 +16,11 @@ import { parseExactly } from '../protocol/json-parse.ts'
 import { resultText } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { ownCall } from '../upstreams/own-call.ts'
-import type { InboundRequest } from './inbound-request.ts'
-import { putOnWire, sendJson } from './post-reply.ts'
+import type { InboundRequest } from './http/inbound-request.ts'
+import { putOnWire, sendJson } from './http/post-reply.ts'
 import { respond } from './respond.ts'
-import { ShapedReply } from './shaped-reply.ts'
-import type { Tenancy } from './tenancy.ts'
+import { ShapedReply } from '../wire/shaped-reply.ts'
+import type { Tenancy } from './limits/tenancy.ts'
 
 /** A request that the gateway answers by itself, and whose it is. */
 export interface OwnRequest {

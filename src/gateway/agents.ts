@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Guards } from '../downstream/guards.ts'
-import { LegacyHandler } from '../downstream/legacy-handler.ts'
+import type { Guards } from '../downstream/limits/limits.ts'
+import { LegacyHandler } from '../downstream/legacy/handler.ts'
 import { ModernHandler } from '../downstream/modern/handler.ts'
-import { type SessionLimits, Sessions } from '../downstream/sessions.ts'
+import { type SessionLimits, Sessions } from '../downstream/legacy/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { ListKind } from '../registry/kinds.ts'
+import type { ListKind } from '../protocol/lists.ts'
 
 /** The agents of both eras, as the rest of the gateway knows them. */
 export interface Agents {

@@ -4,7 +4,7 @@ import { lstat, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import type { Env } from '../config/files/interpolate.ts'
-import { isLoopback } from '../config/schema/address.ts'
+import { isLoopback } from '../units/address.ts'
 import { makeFolder } from '../units/folder.ts'
 
 /**

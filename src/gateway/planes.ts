@@ -8,11 +8,11 @@ import type { Experiments } from '../experiments/experiments.ts'
 import { armNames } from '../experiments/schema.ts'
 import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import type { PlanTargets } from '../chaos/plan/checks.ts'
-import { type Address, parseAddress } from '../config/schema/address.ts'
+import { type Address, parseAddress } from '../units/address.ts'
 import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
-import type { Guards } from '../downstream/guards.ts'
-import type { Sessions } from '../downstream/sessions.ts'
+import type { Guards } from '../downstream/limits/limits.ts'
+import type { Sessions } from '../downstream/legacy/sessions.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
@@ -32,7 +32,7 @@ import {
   registerAdminOutcomes,
   registerAdminServers,
 } from '../routes/admin.ts'
-import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from '../routes/bodies.ts'
+import { type Bodies, BodyRefusal, NOT_JSON, refuseBody } from '../downstream/http/bodies.ts'
 import { registerChaos } from '../routes/chaos.ts'
 import { registerHealth } from '../routes/health.ts'
 import { type DirectRoute, registerMcp } from '../routes/mcp.ts'
@@ -45,7 +45,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { printableJson } from '../telemetry/printable.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import type { Agents } from './agents.ts'
-import { shareWith } from './cors.ts'
+import { shareWith } from '../downstream/http/cors.ts'
 import { experimentSpec } from './guarded/spec.ts'
 import { serverTargets } from './plan-targets.ts'
 import {
@@ -58,7 +58,7 @@ import {
   isCrossOrigin,
   isOfAnotherSite,
   type ServerGuards,
-} from './guards.ts'
+} from '../downstream/http/server.ts'
 import type { Reloader } from './reload.ts'
 
 export interface PlaneParts {

@@ -9,7 +9,7 @@ import { elements, locate } from '../protocol/json-span.ts'
 import { isWider } from '../protocol/output-schema.ts'
 import { ClientSchemas } from './client-schema.ts'
 import { wellFormed } from './entry-shape.ts'
-import { kinds, type ListKind, listKinds, uiPaths } from './kinds.ts'
+import { kinds, type ListKind, listKinds, uiPaths } from '../protocol/lists.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
 export interface CatalogEntry {

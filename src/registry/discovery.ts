@@ -22,8 +22,8 @@ import {
 import { type Probe, type ProbeFailure, failureReasonOf } from './health/probe.ts'
 import { Probing, type ProbeRound } from './health/probing.ts'
 import { wrongIn } from './health/tool-answer.ts'
-import { kinds, type ListKind, listKinds } from './kinds.ts'
-import type { UpstreamSessions } from './upstream-sessions.ts'
+import { kinds, type ListKind, listKinds } from '../protocol/lists.ts'
+import type { UpstreamSessions } from '../upstreams/sessions.ts'
 
 export interface DiscoveryOptions {
   readonly server: string

@@ -11,7 +11,7 @@ import {
 } from '../protocol/json-span.ts'
 import { parseExactly } from '../protocol/json-parse.ts'
 import type { ClientSchemas } from './client-schema.ts'
-import { kinds, type ListKind } from './kinds.ts'
+import { kinds, type ListKind } from '../protocol/lists.ts'
 
 const text = z.string()
 const hint = z.boolean().optional()

@@ -9,7 +9,7 @@ import type { Era } from '../protocol/modern.ts'
 import { annotatedEffect } from './entry-shape.ts'
 import { type Catalog, changedKinds, emptyCatalog, type CatalogEntry } from './catalog.ts'
 import { failureReasonOf } from './health/probe.ts'
-import { type ListKind, listKinds } from './kinds.ts'
+import { type ListKind, listKinds } from '../protocol/lists.ts'
 import { faultOfName, type Names } from './names.ts'
 
 /** `starting` until the first round of discovery has ended, one way or the other, however long a process takes to come up. */

@@ -8,7 +8,7 @@ import { MODERN_VERSION } from '../protocol/modern.ts'
 import type { Era } from '../protocol/modern.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { CatalogEntry } from './catalog.ts'
-import { kinds, type ListKind, uiPaths } from './kinds.ts'
+import { kinds, type ListKind, uiPaths } from '../protocol/lists.ts'
 import type { KnownServer } from './known-server.ts'
 import type { Names } from './names.ts'
 

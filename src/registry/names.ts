@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { hasUnprintable } from '../telemetry/printable.ts'
-import type { ListKind } from './kinds.ts'
+import type { ListKind } from '../protocol/lists.ts'
 
 const SCHEME = 'breakwater://'
 

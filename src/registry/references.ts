@@ -6,7 +6,7 @@ import { edited } from '../protocol/large-message.ts'
 import { withEntry } from '../protocol/with-entry.ts'
 import { RELATED_TASK } from '../protocol/mcp-task.ts'
 import type { GatewayGeneration } from './generation.ts'
-import { type ListKind, uiPaths } from './kinds.ts'
+import { type ListKind, uiPaths } from '../protocol/lists.ts'
 import type { KnownServer } from './known-server.ts'
 import { faultOfName, type Names, type Resolved } from './names.ts'
 

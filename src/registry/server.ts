@@ -19,7 +19,7 @@ import { endpointsOf } from './connection.ts'
 import { Discovery, type DiscoveryOptions } from './discovery.ts'
 import { type FailureReason, failureReasonOf, type Probe } from './health/probe.ts'
 import { type ProbeResult, ServerHealth } from './health/server-health.ts'
-import { kinds, type ListKind } from './kinds.ts'
+import { kinds, type ListKind } from '../protocol/lists.ts'
 import { KnownServer, type KnownServerParts } from './known-server.ts'
 import { LegacyView } from './legacy-view.ts'
 import {
@@ -29,7 +29,7 @@ import {
   type UpstreamSessionsOptions,
   sendOver,
   whileStarting,
-} from './upstream-sessions.ts'
+} from '../upstreams/sessions.ts'
 
 // What `Server.plainHttp` is, for those who may not know of upstreams.
 export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'

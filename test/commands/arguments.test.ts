@@ -7,12 +7,12 @@ import {
   optionsOf,
   readArguments,
   runCommand,
-} from '../../src/commands/arguments.ts'
-import { chaos } from '../../src/commands/chaos.ts'
-import { http } from '../../src/commands/http.ts'
-import { scenario } from '../../src/commands/scenario.ts'
-import { stdio } from '../../src/commands/stdio.ts'
-import { token } from '../../src/commands/token.ts'
+} from '../../src/commands/shared/arguments.ts'
+import { chaos } from '../../src/commands/break/chaos.ts'
+import { http } from '../../src/commands/run/http.ts'
+import { scenario } from '../../src/commands/break/scenario.ts'
+import { stdio } from '../../src/commands/run/stdio.ts'
+import { token } from '../../src/commands/run/token.ts'
 
 const options = {
   file: { kind: 'text', value: 'FILE', about: 'what to read' },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
-import { bodyText } from '../../src/commands/body-text.ts'
+import { bodyText } from '../../src/commands/shared/body-text.ts'
 
 /** A server whose replies go on as `answer` has them. */
 async function serving(t: TestContext, answer: (response: ServerResponse) => void): Promise<string> {

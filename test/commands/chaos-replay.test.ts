@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { chaos } from '../../src/commands/chaos.ts'
+import { chaos } from '../../src/commands/break/chaos.ts'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing } from '../routes/chaos-app.ts'
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { faults } from '../../src/chaos/faults/index.ts'
 import { chaosMonkeyTypes } from '../../src/chaos/plan/compat/chaos-monkey.ts'
-import { configOf } from '../../src/commands/chaos/inject.ts'
-import { usageOf } from '../../src/commands/chaos.ts'
+import { configOf } from '../../src/commands/break/chaos/inject.ts'
+import { usageOf } from '../../src/commands/break/chaos.ts'
 import { readRuntimeFault } from '../../src/routes/chaos.ts'
 
 const parts = { name: 'fault-1', maxTtl: 3_600_000, aliases: {}, targets: undefined }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { demo, type DemoResult } from '../../src/commands/demo.ts'
+import { demo, type DemoResult } from '../../src/commands/compare/sim/demo.ts'
 import { cleanUp, newFolder } from '../e2e/support/gateway.ts'
 
 after(cleanUp)

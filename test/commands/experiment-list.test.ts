@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import { type AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
-import { experiment } from '../../src/commands/experiment.ts'
+import { experiment } from '../../src/commands/break/experiment.ts'
 import { guardedInShort } from '../../src/routes/admin-guarded.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { openKey } from '../../src/chaos/journal/head.ts'
-import { experiment } from '../../src/commands/experiment.ts'
+import { experiment } from '../../src/commands/break/experiment.ts'
 import { guardedInShort } from '../../src/routes/admin-guarded.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
 

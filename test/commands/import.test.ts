@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
-import { importConfigs } from '../../src/commands/import.ts'
+import { importConfigs } from '../../src/commands/run/import.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from '../config/files.ts'
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
-import type { Control } from '../../src/commands/chaos/control.ts'
+import type { Control } from '../../src/commands/shared/control.ts'
 import { otherGateway } from '../../src/commands/same-gateway.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 

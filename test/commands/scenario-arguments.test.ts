@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Misuse } from '../../src/commands/arguments.ts'
-import { readScenarioArguments, scenario } from '../../src/commands/scenario.ts'
+import { Misuse } from '../../src/commands/shared/arguments.ts'
+import { readScenarioArguments, scenario } from '../../src/commands/break/scenario.ts'
 
 const misuse = (pattern: RegExp) => (error: unknown) => error instanceof Misuse && pattern.test(error.message)
 

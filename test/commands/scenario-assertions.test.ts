@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { assertionsSchema } from '../../src/commands/scenario/assertions-schema.ts'
-import { type Assertion, assertionsOf } from '../../src/commands/scenario/assertions.ts'
-import type { Evidence, OwnCall } from '../../src/commands/scenario/evidence.ts'
+import { assertionsSchema } from '../../src/commands/break/scenario/assertions-schema.ts'
+import { type Assertion, assertionsOf } from '../../src/commands/break/scenario/assertions.ts'
+import type { Evidence, OwnCall } from '../../src/commands/break/scenario/evidence.ts'
 
 const good = { ending: 'result', tookMs: 10 }
 const rejected = { ending: 'BW_BREAKER_OPEN', tookMs: 1 }

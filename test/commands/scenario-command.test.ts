@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type TestContext, test } from 'node:test'
-import { controlAt } from '../../src/commands/chaos/control.ts'
-import { scenario } from '../../src/commands/scenario.ts'
+import { controlAt } from '../../src/commands/shared/control.ts'
+import { scenario } from '../../src/commands/break/scenario.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 
 /** A control port that gives these answers, and none to any other question. Resolves to its URL. */

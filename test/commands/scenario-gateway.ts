@@ -1,6 +1,11 @@
 import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
-import type { Counted } from '../../src/commands/scenario/evidence.ts'
-import type { ChaosState, FaultCounts, Faults, KnownServer } from '../../src/commands/scenario/gateway.ts'
+import type { Counted } from '../../src/commands/break/scenario/evidence.ts'
+import type {
+  ChaosState,
+  FaultCounts,
+  Faults,
+  KnownServer,
+} from '../../src/commands/break/scenario/gateway.ts'
 
 /** What a fault has done, whenever it is asked. */
 export const counts = {

@@ -4,8 +4,8 @@ import { mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFi
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { junitOf, unwritable, writeJunit } from '../../src/commands/scenario/junit.ts'
-import { exitCodeOf, type Result, statusOf } from '../../src/commands/scenario/result.ts'
+import { junitOf, unwritable, writeJunit } from '../../src/commands/break/scenario/junit.ts'
+import { exitCodeOf, type Result, statusOf } from '../../src/commands/break/scenario/result.ts'
 import { counts } from './scenario-gateway.ts'
 import { parseXml } from './xml.ts'
 

@@ -10,7 +10,7 @@ import {
   lasting,
   readScenario,
   type Scenario,
-} from '../../src/commands/scenario/library.ts'
+} from '../../src/commands/break/scenario/library.ts'
 
 /** Reads a scenario out of a file of its own, with these lines under `assert`. */
 const reading = (t: TestContext, ...lines: readonly string[]) =>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readScenario, type Scenario, scenarioNames } from '../../src/commands/scenario/library.ts'
+import { readScenario, type Scenario, scenarioNames } from '../../src/commands/break/scenario/library.ts'
 import { simulatedScenario } from './scenario-simulation.ts'
 
 async function scenarioNamed(name: string): Promise<Scenario> {

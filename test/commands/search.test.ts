@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { search } from '../../src/commands/search.ts'
+import { search } from '../../src/commands/compare/sim/search.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from '../config/files.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { callsIn, type Seen, statusLines } from '../../src/commands/status.ts'
+import { callsIn, type Seen, statusLines } from '../../src/commands/look/status.ts'
 import { plain } from '../../src/telemetry/colours.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { answer, fault, rig } from '../chaos/rig.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Exchange } from '../../src/commands/stdio.ts'
+import { Exchange } from '../../src/commands/run/stdio.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
 

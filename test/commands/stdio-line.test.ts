@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
 import { ManualClock } from '../support/manual-clock.ts'
-import { lineWriter, modernHeaders, readLine } from '../../src/commands/stdio.ts'
+import { lineWriter, modernHeaders, readLine } from '../../src/commands/run/stdio.ts'
 
 test('a line is one message or a batch; its requests are those that want an answer', () => {
   const said = readLine(

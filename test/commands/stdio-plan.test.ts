@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { readPlan } from '../../src/commands/plan-file.ts'
+import { readPlan } from '../../src/commands/run/plan-file.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-plan-'))
 after(() => rm(folder, { recursive: true }))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { study } from '../../src/commands/study.ts'
+import { study } from '../../src/commands/compare/sim/study.ts'
 
 /** Runs the command, and gives all that it wrote. */
 async function run(...args: string[]) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { sweep } from '../../src/commands/sweep.ts'
+import { sweep } from '../../src/commands/compare/sim/sweep.ts'
 import type { SweepCell } from '../../src/sim/sweep.ts'
 
 async function run(...args: readonly string[]) {

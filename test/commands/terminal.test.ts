@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { showProgress } from '../../src/commands/progress.ts'
-import { table } from '../../src/commands/chaos/table.ts'
-import { Terminal } from '../../src/commands/terminal.ts'
+import { showProgress } from '../../src/commands/shared/progress.ts'
+import { table } from '../../src/commands/shared/table.ts'
+import { Terminal } from '../../src/commands/shared/terminal.ts'
 import { coloured, splitColours } from '../../src/telemetry/colours.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 

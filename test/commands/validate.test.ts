@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { validate } from '../../src/commands/validate.ts'
+import { validate } from '../../src/commands/run/validate.ts'
 
 /**
  * A control port of a gateway with these servers, each run by the command of its name; servers without tools are down. `excluded`: the

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { policiesOf } from '../../src/gateway/call-timeouts.ts'
+import { policiesOf } from '../../src/config/call-timeouts.ts'
 import { connectionOf } from '../../src/registry/connection.ts'
 import { errorsOf, loadGood } from './files.ts'
 

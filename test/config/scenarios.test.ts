@@ -8,7 +8,7 @@ import {
   readScenario,
   scenarioNames,
   SERVER_PLACEHOLDER,
-} from '../../src/commands/scenario/library.ts'
+} from '../../src/commands/break/scenario/library.ts'
 import { policies } from '../../src/policies/index.ts'
 import { readRuntimeFault } from '../../src/routes/chaos.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { validate } from '../../src/commands/validate.ts'
+import { validate } from '../../src/commands/run/validate.ts'
 import { folder } from './files.ts'
 
 async function run(t: TestContext, text: string) {

@@ -7,7 +7,7 @@ import { parse, parseAllDocuments } from 'yaml'
 import { deployFolder } from '../../deploy/paths.ts'
 import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import { parseAddress } from '../../src/config/schema/address.ts'
+import { parseAddress } from '../../src/units/address.ts'
 
 interface Probe {
   readonly httpGet: { readonly path: string; readonly port: string }

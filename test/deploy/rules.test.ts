@@ -8,7 +8,7 @@ import { committedDashboards, committedRules, isAlert } from '../../deploy/check
 import type { Fate, Tool } from '../../deploy/check/scripted/script.ts'
 import { ScriptedServer } from '../../deploy/check/scripted/server.ts'
 import { deployFolder } from '../../deploy/paths.ts'
-import { readingOf, type Sample, samplesIn } from '../../src/commands/demo/reading.ts'
+import { readingOf, type Sample, samplesIn } from '../../src/commands/compare/sim/live/reading.ts'
 import type { Report } from '../../src/experiments/report.ts'
 import { cleanUp, Gateway, newFolder } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'

@@ -19,7 +19,7 @@ const INSTALL_LIMIT_MS = 600_000
 const BLOCKS_LIMIT_MS = 300_000
 
 const run = promisify(execFile)
-const root = fileURLToPath(new URL('../../../', import.meta.url))
+const root = fileURLToPath(new URL('../../..', import.meta.url))
 
 /** The ports of the pages. */
 const ports = [8080, 8081, 3001]

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { modernise } from '../../src/downstream/modern/exchange.ts'
+import { modernise } from '../../src/downstream/modern/call.ts'
 import { withPartial } from '../../src/downstream/partial.ts'
 import type { Outcome, Partial } from '../../src/mesh/call.ts'
 import { isStillBytes, largeMessage } from '../support/large-message.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Message } from '../../src/mesh/call.ts'
-import { PendingServerRequests } from '../../src/downstream/session.ts'
+import { PendingServerRequests } from '../../src/downstream/legacy/session.ts'
 
 const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
 

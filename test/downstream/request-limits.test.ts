@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RequestLimits } from '../../src/downstream/guards.ts'
+import { RequestLimits } from '../../src/downstream/limits/limits.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { headersFor, modern, testModern } from './modern/test-modern.ts'
 import { testEndpoint } from './test-endpoint.ts'

@@ -1,5 +1,5 @@
 import type { Endpoint } from '../../src/downstream/endpoint.ts'
-import { Session, type SessionParts } from '../../src/downstream/session.ts'
+import { Session, type SessionParts } from '../../src/downstream/legacy/session.ts'
 import type { Message } from '../../src/mesh/call.ts'
 import { testGuards } from './test-guards.ts'
 import { capableClient } from '../support/caller.ts'

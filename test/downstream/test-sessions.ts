@@ -1,5 +1,5 @@
-import { Sessions } from '../../src/downstream/sessions.ts'
-import type { Session } from '../../src/downstream/session.ts'
+import { Sessions } from '../../src/downstream/legacy/sessions.ts'
+import type { Session } from '../../src/downstream/legacy/session.ts'
 import { Live } from '../../src/mesh/live.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { capableClient } from '../support/caller.ts'

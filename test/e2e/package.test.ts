@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { cleanUp, newFolder } from './support/gateway.ts'
 import { Program } from './support/program.ts'
 
-const root = fileURLToPath(new URL('../../../', import.meta.url))
+const root = fileURLToPath(new URL('../../..', import.meta.url))
 const run = promisify(execFile)
 
 /** A folder of somebody who has installed the package that `npm pack` makes. */

@@ -109,7 +109,7 @@ test('a policy is one module and one line', async (t) => {
   })
 
   await t.test('the documentation tells of it', async () => {
-    await run(process.execPath, [join(src, 'commands/docs.js')], { cwd: src })
+    await run(process.execPath, [join(src, '../docs/generate/pages.js')], { cwd: src })
     assert.match(await readFile(join(src, 'docs/policies.md'), 'utf8'), /\(policies\/closedOn\.md\)/)
     const page = await readFile(join(src, 'docs/policies/closedOn.md'), 'utf8')
     for (const told of [

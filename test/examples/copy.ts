@@ -27,7 +27,7 @@ export async function copyWith(t: TestContext, example: Example): Promise<string
   const copy = await mkdtemp(join(built, 'example-'))
   t.after(() => rm(copy, { recursive: true, force: true }))
   const src = join(copy, 'src')
-  await cp(join(built, 'src'), src, { recursive: true })
+  for (const part of ['src', 'docs']) await cp(join(built, part), join(copy, part), { recursive: true })
   const up = folder
     .split('/')
     .map(() => '..')

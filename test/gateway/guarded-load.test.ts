@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Agent, Answer } from '../../src/commands/compare/twins.ts'
+import type { Agent, Answer } from '../../src/load/twins.ts'
 import { firstAnswers } from '../../src/gateway/guarded/load.ts'
 
 const asked = { name: 'a__t', arguments: {}, meta: {} }

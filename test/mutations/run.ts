@@ -106,7 +106,7 @@ const { values } = parseArgs({
     out: { type: 'string', default: '/dev/stdout' },
   },
 })
-const root = fileURLToPath(new URL('../../../', import.meta.url))
+const root = fileURLToPath(new URL('../../..', import.meta.url))
 const copy = mkdtempSync(join(tmpdir(), 'breakwater-mutations-'))
 process.once('exit', () => rmSync(copy, { recursive: true, force: true }))
 for (const name of readdirSync(root))

@@ -8,7 +8,7 @@ import {
   type Catalog,
   type CatalogEntry,
 } from '../../src/registry/catalog.ts'
-import type { ListKind } from '../../src/registry/kinds.ts'
+import type { ListKind } from '../../src/protocol/lists.ts'
 
 /** Answers one list request after the other with these results, as JSON text, and writes down what was asked. */
 function pages(...results: string[]): { ask: Ask; asked: unknown[] } {

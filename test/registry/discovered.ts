@@ -1,6 +1,6 @@
 import type { Catalog } from '../../src/registry/catalog.ts'
 import { Discovery } from '../../src/registry/discovery.ts'
-import { UpstreamSessions } from '../../src/registry/upstream-sessions.ts'
+import { UpstreamSessions } from '../../src/upstreams/sessions.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noFaults } from '../support/no-faults.ts'
 import { plainTool, type Script, ScriptedUpstream } from '../support/scripted-upstream.ts'

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { rememberInterpolated } from '../../src/config/secrets/redact.ts'
 import type { Match } from '../../src/mesh/match.ts'
 import type { CatalogEntry } from '../../src/registry/catalog.ts'
-import { warnOfIdleGlobs } from '../../src/registry/notices.ts'
+import { warnOfIdleGlobs } from '../../src/registry/log-lines.ts'
 import type { ServerState } from '../../src/registry/known-server.ts'
 import { recordedLog } from '../support/log.ts'
 

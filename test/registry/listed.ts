@@ -1,5 +1,5 @@
 import { gatewayError } from '../../src/mesh/errors.ts'
-import type { ListKind } from '../../src/registry/kinds.ts'
+import type { ListKind } from '../../src/protocol/lists.ts'
 import { listSlices, pageOf } from '../../src/registry/listing.ts'
 import { Names } from '../../src/registry/names.ts'
 import type { Server } from '../../src/registry/server.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Call, derive, type Outcome } from '../../src/mesh/call.ts'
-import { exchangeOver } from '../../src/registry/upstream-sessions.ts'
+import { exchangeOver } from '../../src/upstreams/sessions.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { initializeResult, ScriptedSession } from '../support/scripted-upstream.ts'

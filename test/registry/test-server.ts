@@ -1,5 +1,5 @@
 import { server as schema } from '../../src/config/schema/server-schema.ts'
-import type { ListKind } from '../../src/registry/kinds.ts'
+import type { ListKind } from '../../src/protocol/lists.ts'
 import type { ServerState } from '../../src/registry/known-server.ts'
 import { Names } from '../../src/registry/names.ts'
 import { Server } from '../../src/registry/server.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { UpstreamSessions } from '../../src/registry/upstream-sessions.ts'
+import { UpstreamSessions } from '../../src/upstreams/sessions.ts'
 import { TestCaller } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'

@@ -6,7 +6,7 @@ import { chaos } from '../../src/chaos/plan/schema.ts'
 import type { Call } from '../../src/mesh/call.ts'
 import { registerAdminChaos } from '../../src/routes/admin-chaos.ts'
 import { registerChaos } from '../../src/routes/chaos.ts'
-import { demandToken } from '../../src/gateway/guards.ts'
+import { demandToken } from '../../src/downstream/http/server.ts'
 import { answer, faultEnvironment } from '../chaos/rig.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 

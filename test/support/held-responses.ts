@@ -8,8 +8,8 @@ import {
 } from 'node:http'
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
-import { Quotas } from '../../src/downstream/quotas.ts'
-import { createGuardedServer } from '../../src/gateway/guards.ts'
+import { Quotas } from '../../src/downstream/limits/quotas.ts'
+import { createGuardedServer } from '../../src/downstream/http/server.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
 
 /** A request that a test answers over a real connection, and what its client has got so far. */

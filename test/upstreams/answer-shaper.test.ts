@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AnswerShape, ShapedAnswer } from '../../src/mesh/answer-shape.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
-import { AnswerShaper } from '../../src/upstreams/pipe/answer-shaper.ts'
+import { AnswerShaper } from '../../src/wire/shaped-answers.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const answerTo = (id: unknown, more = '') => `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":{${more}}}`

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import type { WireShape } from '../../src/mesh/wire-shape.ts'
-import { WireShaper, WireShapers } from '../../src/upstreams/http/wire-shaper.ts'
+import { WireShaper, WireShapers } from '../../src/wire/shaper.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 /** A reply on its way through a shaper. */

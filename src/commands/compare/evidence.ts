@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { printable } from '../../telemetry/printable.ts'
-import type { Control, Request } from '../chaos/control.ts'
-import { CompareError } from './agents.ts'
+import type { Control, Request } from '../shared/control.ts'
+import { CompareError } from '../../load/agents.ts'
 
 /** What the gateway knows of a run, and its agents do not. */
 

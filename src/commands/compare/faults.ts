@@ -2,9 +2,9 @@ import { z } from 'zod'
 import type { Env } from '../../config/files/interpolate.ts'
 import { REDACTED } from '../../config/secrets/redact-text.ts'
 import { printable } from '../../telemetry/printable.ts'
-import type { Control } from '../chaos/control.ts'
-import { readPlan } from '../plan-file.ts'
-import { CompareError } from './agents.ts'
+import type { Control } from '../shared/control.ts'
+import { readPlan } from '../run/plan-file.ts'
+import { CompareError } from '../../load/agents.ts'
 import { anything, ask } from './evidence.ts'
 
 /** A plan that was read: what `PUT /admin/chaos` takes, but for its seed. */

@@ -11,7 +11,7 @@ import { policies as registered } from '../../policies/index.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { didYouMean } from '../../units/suggest.ts'
 import type { ConfigPath } from '../files/path.ts'
-import { isLoopback, parseAddress } from '../schema/address.ts'
+import { isLoopback, parseAddress } from '../../units/address.ts'
 import type { Config } from '../schema/schema.ts'
 import {
   absentTools,

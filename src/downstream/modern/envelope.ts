@@ -19,7 +19,7 @@ import {
   UNSUPPORTED_VERSION,
 } from '../../protocol/modern.ts'
 import { legacyVersions, onceGiven } from '../../protocol/versions.ts'
-import { refusal, type Refusal } from '../post-reply.ts'
+import { refusal, type Refusal } from '../http/post-reply.ts'
 
 /** What a modern request says of its sender, in place of a session. */
 export interface Envelope {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import type { Asked, PendingInputQuota, Quota, Quotas } from '../quotas.ts'
+import type { Asked, PendingInputQuota, Quota, Quotas } from '../limits/quotas.ts'
 import type { Cancellation } from '../../mesh/cancel.ts'
 import { formatDuration } from '../../units/duration.ts'
 

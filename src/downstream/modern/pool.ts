@@ -11,7 +11,7 @@ import { fanOut } from '../../upstreams/fan-out.ts'
 import { Owners } from '../../upstreams/shared/owners.ts'
 import { toldTask } from '../../protocol/mcp-task.ts'
 import { initializeBytes } from '../initialize.ts'
-import type { EvictingQuota, Holding, Quota } from '../quotas.ts'
+import type { EvictingQuota, Holding, Quota } from '../limits/quotas.ts'
 
 /** Takes what a server sends outside of calls. */
 export type Listener = (server: string, message: Message) => void

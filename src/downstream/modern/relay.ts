@@ -18,13 +18,13 @@ import {
 import { withEntry } from '../../protocol/with-entry.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { McpRequest } from '../endpoint.ts'
-import type { Guards } from '../guards.ts'
+import type { Guards } from '../limits/limits.ts'
 import type { Response } from '../respond.ts'
-import { senderOf } from '../tarpit.ts'
-import type { Tenancy } from '../tenancy.ts'
-import type { InboundRequest } from '../inbound-request.ts'
+import { senderOf } from '../limits/tarpit.ts'
+import type { Tenancy } from '../limits/tenancy.ts'
+import type { InboundRequest } from '../http/inbound-request.ts'
 import { mirroredHeaders } from './envelope.ts'
-import { type Exchange, isMoreVerbose } from './exchange.ts'
+import { type Exchange, isMoreVerbose } from './call.ts'
 import type { PooledCaller } from './pool.ts'
 
 /** Takes the requests of modern clients to their servers, and the answers back to the exchanges that wait for them. */

@@ -1,5 +1,5 @@
-import type { Agent } from '../../commands/compare/twins.ts'
-import { exposedName, type KnownTools, type Step, type Workload } from '../../commands/compare/workload.ts'
+import type { Agent } from '../../load/twins.ts'
+import { exposedName, type KnownTools, type Step, type Workload } from '../../load/workload.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
@@ -70,8 +70,8 @@ async function play(
 ): Promise<void> {
   // Loaded only where it is wanted: it brings a whole MCP client along.
   const [{ Agents }, { playTwins }] = await Promise.all([
-    import('../../commands/compare/agents.ts'),
-    import('../../commands/compare/twins.ts'),
+    import('../../load/agents.ts'),
+    import('../../load/twins.ts'),
   ])
   const workload = given as Workload
   const agents = await Agents.open({

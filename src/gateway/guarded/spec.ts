@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { faultSchema } from '../../chaos/plan/schema.ts'
-import { workload } from '../../commands/compare/workload.ts'
+import { workload } from '../../load/workload.ts'
 import { specSchema } from '../../experiments/guarded/spec.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 

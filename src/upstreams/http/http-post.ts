@@ -6,7 +6,7 @@ import { requestText, resultText } from '../../protocol/jsonrpc.ts'
 import { abortError } from '../failure.ts'
 import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
-import { answerableId, withRawId } from '../pipe/renumber.ts'
+import { answerableId, withRawId } from '../../protocol/renumber.ts'
 
 /** What an acknowledgement may hold; nobody reads it. */
 const ACK_LIMIT = 64 * 1024

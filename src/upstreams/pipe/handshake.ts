@@ -8,7 +8,7 @@ import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-resul
 import { Discover } from '../modern/discover.ts'
 import { metaOf, withMeta } from '../modern/modern-request.ts'
 import { ownCall } from '../own-call.ts'
-import { rawAt } from './renumber.ts'
+import { rawAt } from '../../protocol/renumber.ts'
 import type { Terms } from './terms.ts'
 
 /** Sends `initialize`; resolves to its result. Rejects with a `GatewayError`. */

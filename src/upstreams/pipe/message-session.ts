@@ -29,7 +29,14 @@ import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
 import { greet, type Initialized, openError } from './handshake.ts'
 import { InFlight, type InFlightCall } from './in-flight.ts'
 import type { Connect, Pipe, PipeEvents, Posting } from './pipe.ts'
-import { answerableId, progressToCaller, rawAt, replyToCaller, toServer, withRawId } from './renumber.ts'
+import {
+  answerableId,
+  progressToCaller,
+  rawAt,
+  replyToCaller,
+  toServer,
+  withRawId,
+} from '../../protocol/renumber.ts'
 import type { Terms } from './terms.ts'
 
 /** How many notifications may wait until the server reads them; calls are limited elsewhere. */

@@ -19,7 +19,7 @@ import { chainHash, formatLine } from '../../../src/chaos/journal/chain.ts'
 import { JournalFile } from '../../../src/chaos/journal/file.ts'
 import { headPath } from '../../../src/chaos/journal/head.ts'
 import { type JournalCheck, verifyJournal } from '../../../src/chaos/journal/verify.ts'
-import { chaos } from '../../../src/commands/chaos.ts'
+import { chaos } from '../../../src/commands/break/chaos.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 /** A journal of 20 entries in files of 4, of which 3 older ones are kept: entries 5 to 20 are there. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { chaos } from '../../../src/chaos/plan/schema.ts'
 import { loadConfig } from '../../../src/config/load.ts'
-import { readPlan } from '../../../src/commands/plan-file.ts'
+import { readPlan } from '../../../src/commands/run/plan-file.ts'
 import { chaosApp, failing } from '../../routes/chaos-app.ts'
 
 /** As it is written in JSON or YAML, and how it is told everywhere. */

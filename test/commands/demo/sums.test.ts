@@ -2,9 +2,15 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { FaultStatus } from '../../../src/chaos/control/status.ts'
 import { newFaultCounts } from '../../../src/chaos/accounting/counts.ts'
-import { newTally } from '../../../src/commands/demo/load.ts'
-import { between, gatesIn, readingOf, samplesIn, totalOf } from '../../../src/commands/demo/reading.ts'
-import { check, type Known } from '../../../src/commands/demo/sums.ts'
+import { newTally } from '../../../src/load/shop-agents.ts'
+import {
+  between,
+  gatesIn,
+  readingOf,
+  samplesIn,
+  totalOf,
+} from '../../../src/commands/compare/sim/live/reading.ts'
+import { check, type Known } from '../../../src/commands/compare/sim/live/sums.ts'
 
 const text = `# HELP breakwater_tool_calls_total Tool calls
 # TYPE breakwater_tool_calls_total counter

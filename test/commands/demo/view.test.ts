@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { acts } from '../../../src/commands/demo/faults.ts'
-import { newTally } from '../../../src/commands/demo/load.ts'
-import { readingOf } from '../../../src/commands/demo/reading.ts'
-import { table } from '../../../src/commands/demo/view.ts'
+import { acts } from '../../../src/commands/compare/sim/live/faults.ts'
+import { newTally } from '../../../src/load/shop-agents.ts'
+import { readingOf } from '../../../src/commands/compare/sim/live/reading.ts'
+import { table } from '../../../src/commands/compare/sim/live/view.ts'
 import { plain } from '../../../src/telemetry/colours.ts'
 
 test('the table fits a terminal of 80 characters by 24 lines, however much there is to be told', () => {

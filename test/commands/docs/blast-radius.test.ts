@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { printingOf, withOutputs } from '../../../src/commands/docs/outputs.ts'
+import { printingOf, withOutputs } from '../../../docs/generate/outputs.ts'
 import { commands } from '../../../src/commands/index.ts'
 import { cleanUp, newFolder } from '../../e2e/support/gateway.ts'
 import { bound } from '../../support/bound.ts'
@@ -14,7 +14,7 @@ import { main } from '../../support/main.ts'
 
 after(cleanUp)
 
-const docs = fileURLToPath(new URL('../../../src/commands/docs-blast-radius.js', import.meta.url))
+const docs = fileURLToPath(new URL('../../../docs/generate/blast-radius.js', import.meta.url))
 const run = promisify(execFile)
 
 /** The command whose table and pictures share one simulation. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
-import { commandPages } from '../../../src/commands/docs/commands.ts'
+import { commandPages } from '../../../docs/generate/commands.ts'
 import { commands } from '../../../src/commands/index.ts'
 
 test('the committed page of commands is the one that the code makes (npm run docs)', async () => {

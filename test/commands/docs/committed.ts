@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
-import type { Pages } from '../../../src/commands/docs/markdown.ts'
+import type { Pages } from '../../../docs/generate/markdown.ts'
 
 /** Checks that `docs` has the index `{kind}.md`, below `{kind}/` just these pages, and in each what the code makes. */
 export async function assertCommitted(kind: string, pages: Pages): Promise<void> {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { admits, isMoreVerbose } from '../../../src/downstream/modern/exchange.ts'
+import { admits, isMoreVerbose } from '../../../src/downstream/modern/call.ts'
 
 test('a client gets messages of the level that it asked for, and of graver ones', () => {
   assert.equal(admits('warning', 'warning'), true)

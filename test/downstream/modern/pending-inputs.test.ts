@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type PendingInputCall, PendingInputStore } from '../../../src/downstream/modern/pending-inputs.ts'
-import { PendingInputQuota, Quota } from '../../../src/downstream/quotas.ts'
+import { PendingInputQuota, Quota } from '../../../src/downstream/limits/quotas.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { type GatewayError, isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'

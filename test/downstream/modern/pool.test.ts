@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CallerPool, type PooledCaller } from '../../../src/downstream/modern/pool.ts'
-import { EvictingQuota, Quota, type Share } from '../../../src/downstream/quotas.ts'
+import { EvictingQuota, Quota, type Share } from '../../../src/downstream/limits/quotas.ts'
 import { isGatewayError } from '../../../src/mesh/errors.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { message } from './test-modern.ts'

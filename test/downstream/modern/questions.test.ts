@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Questions } from '../../../src/downstream/modern/exchange.ts'
+import { Questions } from '../../../src/downstream/modern/call.ts'
 import { INTERNAL_ERROR, METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.ts'
 import { MISSING_CAPABILITY } from '../../../src/protocol/modern.ts'
 import { message } from './test-modern.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { modernise } from '../../../src/downstream/modern/exchange.ts'
+import { modernise } from '../../../src/downstream/modern/call.ts'
 import { LargeMessage } from '../../../src/protocol/large-message.ts'
 import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { isStillBytes, largeMessage } from '../../support/large-message.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { DecisionEntry, JournalEntry } from '../../../src/chaos/journal/entry.ts'
 import { config as configSchema } from '../../../src/config/schema/schema.ts'
-import { modernise } from '../../../src/downstream/modern/exchange.ts'
+import { modernise } from '../../../src/downstream/modern/call.ts'
 import { respond } from '../../../src/downstream/respond.ts'
 import { resultOfCall } from '../../../src/mesh/classify.ts'
 import { type Millis, systemClock } from '../../../src/mesh/clock.ts'

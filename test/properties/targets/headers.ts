@@ -9,7 +9,13 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
 } from '../../../src/protocol/modern.ts'
-import { allowsHost, allowsOrigin, hasToken, hostGuard, isCrossOrigin } from '../../../src/gateway/guards.ts'
+import {
+  allowsHost,
+  allowsOrigin,
+  hasToken,
+  hostGuard,
+  isCrossOrigin,
+} from '../../../src/downstream/http/server.ts'
 import { wellFormed } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 

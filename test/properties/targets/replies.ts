@@ -13,7 +13,7 @@ import {
   replyToCaller,
   toServer,
   withRawId,
-} from '../../../src/upstreams/pipe/renumber.ts'
+} from '../../../src/protocol/renumber.ts'
 import { newCall } from '../../support/caller.ts'
 import { written, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
-import { textOf } from '../../../src/commands/study/text.ts'
+import { textOf } from '../../../src/sim/studies/text.ts'
 import { studies } from '../../../src/sim/studies/index.ts'
 import type { Findings, Row, Study } from '../../../src/sim/studies/study.ts'
 

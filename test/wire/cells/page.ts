@@ -1,4 +1,4 @@
-import { blocks, table } from '../../../src/commands/docs/markdown.ts'
+import { blocks, table } from '../../../docs/generate/markdown.ts'
 
 /** The page `docs/fault-cells.md`: what was seen of each type at each place, in Markdown as prettier leaves it. */
 export function cellsPage(

@@ -1,0 +1,121 @@
+import { z } from 'zod'
+import { eras, families, type Family, type FaultType, refusalOf, transports } from '../../src/chaos/fault.ts'
+import type { FaultRegistry } from '../../src/chaos/faults/index.ts'
+import { driftOperators, partialOperators } from '../../src/chaos/operators/index.ts'
+import { isOfGateway } from '../../src/chaos/plan/checks.ts'
+import { common } from '../../src/chaos/plan/common.ts'
+import { policies } from '../../src/policies/index.ts'
+import { blocks, code, fieldTable, list, type Pages, yaml } from './markdown.ts'
+import { metricsOf, type Policies } from './policies.ts'
+
+/** `docs/faults.md` and the pages below it: all that the types of a registry say of themselves. */
+export function faultPages(registry: FaultRegistry): Pages {
+  const chapters = (Object.keys(families) as Family[]).flatMap((family) => {
+    const types = Object.entries(registry).filter(([, type]) => type.family === family)
+    return types.length === 0 ? [] : [{ title: families[family], types }]
+  })
+  return {
+    'faults.md': blocks(
+      '# Faults',
+      `Every type of fault that a plan can name, ${Object.keys(registry).length} in all. \`npm run docs\` writes this page, and one for each type, from the code in \`src/chaos/faults\`.`,
+      list([
+        '[Fields of every fault](faults/common-fields.md): `rate`, `ttl`, `match`, `when` and the others that all types share.',
+        '[Operators](faults/operators.md): what `result.drift`, `result.split_brain` and `result.partial` can do to a result.',
+        '[What is seen of each fault](fault-cells.md): a table of what was seen of each type by agents, and by servers of each transport and era, and of why it is not applicable where it is not. A plan that aims it there is refused with the same words.',
+        '[config/chaos.yaml](../config/chaos.yaml): a plan with an example of each type.',
+      ]),
+      ...chapters.flatMap(({ title, types }) => [
+        `## ${title}`,
+        list(types.map(([name, { about }]) => `[\`${name}\`](faults/${name}.md): ${about}`)),
+      ]),
+    ),
+    'faults/common-fields.md': blocks(
+      '# Fields of every fault',
+      'Besides these, an entry has its `type`, the fields of that type, and its `side`: `upstream` (the default) is below all policies and tests the gateway, `client` is above them and tests the agent.',
+      fieldTable(z.object({ ...common })),
+      '[All types of faults](../faults.md)',
+    ),
+    'faults/operators.md': blocks(
+      '# Operators',
+      'What [`result.drift`](result.drift.md), [`result.split_brain`](result.split_brain.md) and [`result.partial`](result.partial.md) can do to a result. An operator that a schema of the result can reveal is called detectable.',
+      ...Object.entries({ ...driftOperators, ...partialOperators }).map(([name, operator]) =>
+        operatorSection(name, operator),
+      ),
+      '[All types of faults](../faults.md)',
+    ),
+    ...Object.fromEntries(
+      Object.entries(registry).map(([name, type]) => [`faults/${name}.md`, typePage(name, type)]),
+    ),
+  }
+}
+
+/** The page of one type. */
+function typePage(name: string, type: FaultType<unknown>): string {
+  const { about, use, seen, methods = ['tools/call'], sides, aliases = {}, schema } = type
+  const { name: exampleName, ...example } = type.example
+  const works = (transport: (typeof transports)[number], era: (typeof eras)[number]) =>
+    refusalOf(type, { transport, era }) === undefined
+  const refusals = transports.flatMap((transport) =>
+    eras.flatMap((era) => refusalOf(type, { transport, era }) ?? []),
+  )
+  const foreign = Object.entries(aliases).map(([format, names]) => `${code(names)} (${format})`)
+  return blocks(
+    `# \`${name}\``,
+    about,
+    '## When to use it',
+    use,
+    '## What the agent sees',
+    seen,
+    '## What contains it',
+    containment(type),
+    '## Where it works',
+    list([
+      `Methods: ${code(methods)}`,
+      `Sides: ${code(sides)}`,
+      `Transports: ${code(transports.filter((transport) => eras.some((era) => works(transport, era))))}`,
+      `Eras: ${code(eras.filter((era) => transports.some((transport) => works(transport, era))))}`,
+      ...(refusals.length === 0 ? [] : [`Refused elsewhere, because ${[...new Set(refusals)].join('; ')}`]),
+      ...(foreign.length === 0 ? [] : [`In other formats of plans: ${foreign.join(', ')}`]),
+    ]),
+    '## Fields',
+    'Besides [those that every fault has](common-fields.md):',
+    fieldTable(schema as z.ZodObject),
+    yaml([{ name: exampleName, type: name, ...example }]),
+    '## Metrics',
+    `\`breakwater_faults_injected_total{type="${name}"}\` counts it. \`breakwater_fault_outcomes_total\` says what became of it, \`breakwater_fault_delay_seconds_total\` how long agents had to wait for good answers because of it, and \`breakwater_fault_reactions_total\` what retries and breakers did; they go by the name of the fault.`,
+    ...(sides.includes('upstream') && methods.every(isOfGateway)
+      ? [
+          `Towards servers the gateway asks this by itself: there \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts it, and none of the others.`,
+        ]
+      : []),
+    ...metricsOfContainment(type),
+    '[All types of faults](../faults.md)',
+  )
+}
+
+function containment({ containedBy: { policies: names, how } }: FaultType<unknown>): string {
+  const links = names.map((policy) => `[\`${policy}\`](../policies/${policy}.md)`)
+  return `${links.length === 0 ? 'No policy' : links.join(', ')}. ${how}`
+}
+
+/** What moves when the policies that contain it act. */
+function metricsOfContainment({ containedBy }: FaultType<unknown>): readonly string[] {
+  const items = containedBy.policies.flatMap((name) => {
+    const policy = (policies as Policies)[name]
+    const metrics = policy === undefined ? [] : metricsOf(policy)
+    return metrics.length === 0 ? [] : [`\`${name}\`: ${code(metrics.map((metric) => metric.name))}`]
+  })
+  return items.length === 0 ? [] : ['The policies that contain it have metrics of their own:', list(items)]
+}
+
+function operatorSection(
+  name: string,
+  { about, detectable, schema }: { about: string; detectable: string; schema: z.ZodObject },
+): string {
+  const isDetectable = detectable === 'schema_detectable'
+  return blocks(
+    `## \`${name}\``,
+    `${about} ${isDetectable ? 'Detectable.' : 'Not detectable.'}`,
+    fieldTable(schema),
+  )
+}

@@ -1,0 +1,33 @@
+import type { Commands } from '../../src/commands/listed.ts'
+
+/** A block of a page that shows what a command prints: the command stands above it in a comment. */
+const BLOCK = /<!-- breakwater (.*) -->\n+```text\n[^]*?```/g
+
+/** Resolves to what `breakwater` prints with these arguments. */
+export type Printing = (args: readonly string[]) => Promise<string>
+
+/** A page with what its commands print now. */
+export async function withOutputs(page: string, printed: Printing): Promise<string> {
+  const outputs = new Map<string, string>()
+  for (const [, line = ''] of page.matchAll(BLOCK))
+    if (!outputs.has(line)) outputs.set(line, await printed(line.split(' ')))
+  return page.replace(
+    BLOCK,
+    (_, line: string) => `<!-- breakwater ${line} -->\n\n\`\`\`text\n${outputs.get(line)}\n\`\`\``,
+  )
+}
+
+/** Runs these commands for what they print; rejects when one ends with another exit code than 0. */
+export function printingOf(commands: Commands): Printing {
+  return async ([name = '', ...args]) => {
+    const command = commands[name]
+    if (command === undefined) throw new Error(`there is no command "${name}"`)
+    const lines: string[] = []
+    const errors: string[] = []
+    const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => errors.push(line) }
+    const code = await (await command.load())(args, out as never, {})
+    if (code !== 0)
+      throw new Error(`breakwater ${name} ${args.join(' ')} ended with ${code}: ${errors.join()}`)
+    return lines.join('\n').replace(/[ ]+$/gm, '').trim()
+  }
+}

@@ -1,0 +1,272 @@
+import type { Status } from '../../chaos/control/status.ts'
+import { faults } from '../../chaos/faults/index.ts'
+import type { DecisionEntry } from '../../chaos/journal/entry.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import type { FaultHits, WouldHit } from '../../routes/chaos/would-hit.ts'
+import type { Paint } from '../../telemetry/colours.ts'
+import { printable } from '../../telemetry/printable.ts'
+import { formatDuration, roundedDuration } from '../../units/duration.ts'
+import {
+  controlAccess,
+  Misuse,
+  listed,
+  optionLines,
+  type Options,
+  optionsOf,
+  type Output,
+  runCommand,
+  unknownCommand,
+} from '../shared/arguments.ts'
+import {
+  ask,
+  awaitedLists,
+  type Command,
+  discoveryColumn,
+  type Given,
+  numberOf,
+  paintOf,
+  stateTones,
+  textOf,
+} from '../shared/control-command.ts'
+import { controlAt } from '../shared/control.ts'
+import { inject } from './chaos/inject.ts'
+import { replay } from './chaos/replay.ts'
+import { verify } from './chaos/verify.ts'
+import { table } from '../shared/table.ts'
+import { numbered } from '../../units/numbered.ts'
+
+/** How `breakwater chaos` is used; each option is told with the commands that have it, unless all do. */
+export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
+  return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
+
+  breakwater chaos status               what is armed, and what came of it
+  breakwater chaos arm | disarm         arms the faults of the plan | lets go of everything
+  breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
+  breakwater chaos renew                begins the time of the lease again
+  breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
+  breakwater chaos types                the types of faults; needs no gateway
+  breakwater chaos clear FAULT          ends an injected fault, by its name
+  breakwater chaos clear-all            ends all injected faults
+  breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
+  breakwater chaos plan                 what was hit lately, and what would have been in shadow mode
+  breakwater chaos replay               decides again what a journal says was decided; needs no gateway
+  breakwater chaos verify               whether a journal is whole: nothing changed, cut off or exchanged; needs no gateway
+
+${optionLines([...listed(common), ...optionsOf(commands)])}
+
+  TYPE is one that \`breakwater chaos types\` lists, such as conn.latency, or one of mcp-chaos-monkey: latency, error,
+  timeout, malformed, connection-refused, connection-drop, rate-limit or schema-mismatch. A DURATION is 250ms, 10s, 5m
+  or a bare number of milliseconds; with the types of mcp-chaos-monkey, --duration and --retry-after count bare numbers
+  in seconds, as it does. In \`status\`, DISCOVERY counts hits on the gateway's own questions. Exit codes: 0, 1 when it
+  did not work, or 2 when the arguments make no sense.`
+}
+
+/** What `/admin/chaos` says, for people. */
+function statusLines(status: Status, width: number, paint: Paint): string[] {
+  const { state, since, by, why, mode, seed, environment, refusal, leaseRemainingMs, engineErrors } = status
+  const lines = [
+    `${paint(stateTones[state], state)} since ${new Date(since).toISOString()} by ${printable(by)}: ${printable(why)}`,
+    `mode ${mode}, seed ${printable(String(seed))}, environment ${printable(environment ?? 'not set')}`,
+  ]
+  if (refusal !== undefined) lines.push(`"chaos arm" would be refused: ${refusal.replace(/^refused: /, '')}`)
+  if (leaseRemainingMs !== undefined) lines.push(`ends in ${left(leaseRemainingMs)} unless it is renewed`)
+  if (engineErrors > 0)
+    lines.push(`the engine failed ${numbered(engineErrors, 'time')}: this run is not valid`)
+  if (status.faults.length === 0) return [...lines, 'no faults']
+  const head = ['FAULT', 'TYPE', 'TARGET', 'SIDE', 'RATE', 'LEFT']
+  const own = discoveryColumn(status.faults)
+  const counts = ['DECIDED', 'HITS', ...own.head, 'OVERFLOW', 'MASKED', 'DELAYED', 'SURFACED', 'ESCAPED']
+  const rows = status.faults.map((fault) => [
+    fault.name,
+    fault.type,
+    fault.target,
+    fault.side,
+    fault.rate,
+    fault.armed ? left(fault.remainingMs) : { text: 'off', tone: 'aside' as const },
+    fault.decided,
+    fault.hits,
+    ...own.cells(fault),
+    fault.overflow,
+    fault.masked,
+    fault.delayed,
+    fault.surfaced,
+    fault.escaped,
+  ])
+  const notes = status.faults.flatMap(({ name, overflow, notReached, config }) => [
+    ...(overflow > 0
+      ? [
+          `${printable(name)} left out ${numbered(overflow, 'call')}, because it held as many as maxConcurrent allows (${config.maxConcurrent})`,
+        ]
+      : []),
+    ...(notReached > 0
+      ? [`${printable(name)} was to hit ${notReached} more calls, which were over before it took effect`]
+      : []),
+  ])
+  return [
+    ...lines,
+    ...notes,
+    ...awaitedLists(status.faults),
+    '',
+    ...table([...head, ...counts], rows, width, paint),
+  ]
+}
+
+const left = (ms: number) => roundedDuration(Math.ceil(ms / 1_000) * 1_000)
+
+const status: Command = {
+  run: (given) =>
+    ask(given, { method: 'GET', path: '/admin/chaos' }, (answer: Status) =>
+      statusLines(answer, given.width, paintOf(given)),
+    ),
+}
+
+const attribution = {
+  by: { kind: 'text', value: 'WHO', about: 'for the journal' },
+  why: { kind: 'text', value: 'WHY', about: 'for the journal' },
+} as const
+
+/** A command that turns one of the switches. */
+function turning(name: string, show: (answer: Status, given: Given) => readonly string[]): Command {
+  return {
+    options: attribution,
+    run(given) {
+      const { values } = given
+      const by = textOf(values, 'by') ?? 'breakwater chaos'
+      const why = textOf(values, 'why')
+      const body = { by, ...(why === undefined ? {} : { why }) }
+      const request = { method: 'POST', path: `/admin/chaos/${name}`, body } as const
+      return ask(given, request, (answer: Status) => show(answer, given))
+    },
+  }
+}
+
+const whole = (answer: Status, given: Given) => statusLines(answer, given.width, paintOf(given))
+
+const arm = turning('arm', whole)
+const disarm = turning('disarm', () => ['disarmed'])
+const kill = turning('kill', ({ by, why }) => [`killed by ${printable(by)}: ${printable(why)}`])
+const unkill = turning('unkill', () => ['the kill switch is off; nothing is armed by that'])
+const renew = turning('renew', whole)
+
+const clear: Command = {
+  positionals: ['FAULT'],
+  run(given) {
+    const [fault] = given.positionals
+    return ask(
+      given,
+      { method: 'POST', path: '/chaos/clear', body: { faultId: fault } },
+      () => [`cleared ${fault}`],
+      ({ existed }: { readonly existed: boolean }) =>
+        existed
+          ? undefined
+          : `no injected fault has the name ${fault} (any more); those of the plan end with disarm`,
+    )
+  },
+}
+
+const clearAll: Command = {
+  run: (args) =>
+    ask(args, { method: 'POST', path: '/chaos/clear-all' }, ({ count }: { readonly count: number }) => [
+      count === 1 ? 'cleared 1 fault' : `cleared ${count} faults`,
+    ]),
+}
+
+interface Explained {
+  readonly decisions: readonly (DecisionEntry & { readonly words: string })[]
+}
+
+/** `explain CALL`: why a call was hit or not. */
+const explain: Command = {
+  positionals: ['CALL'],
+  run(args) {
+    const path = `/admin/chaos/explain?call=${encodeURIComponent(args.positionals[0] ?? '')}`
+    return ask(args, { method: 'GET', path }, ({ decisions }: Explained) => {
+      let last: string | undefined
+      return decisions.flatMap(({ callKey, orderDependent, at, call, words }) => {
+        const isNew = callKey !== last
+        last = callKey
+        const order = orderDependent ? ' (depends on the order of calls)' : ''
+        const title = `call ${String(call.id)} at ${new Date(at).toISOString()}, key ${callKey}${order}`
+        return [...(isNew ? [printable(title)] : []), `  ${printable(words)}`]
+      })
+    })
+  },
+}
+
+/** `plan --last 1h`: what was hit, and what shadow mode kept from being hit. */
+const plan: Command = {
+  options: { last: { kind: 'duration', value: 'DURATION', default: '1h', about: 'how far back' } },
+  run(args) {
+    const last = formatDuration(numberOf(args.values, 'last') ?? 0)
+    const path = `/admin/chaos/plan?last=${encodeURIComponent(last)}`
+    return ask(args, { method: 'GET', path }, (answer: WouldHit & { readonly mode: string }) => {
+      const lines = [`the last ${last}, mode ${answer.mode}`]
+      if (!answer.complete) lines.push('older entries are out of memory: these are the latest of that time')
+      if (answer.faults.length === 0) return [...lines, 'no armed fault matched any call']
+      const head = ['FAULT', 'TYPE', 'SERVER', 'TOOL', 'DECIDED', 'HIT', 'WOULD HIT']
+      return [...lines, '', ...table(head, answer.faults.flatMap(rowsOf), args.width, paintOf(args))]
+    })
+  },
+}
+
+const rowsOf = ({ fault, type, targets }: FaultHits) =>
+  targets.map(({ server, tool, decided, hit, wouldHit }) => [
+    fault,
+    type,
+    server,
+    tool,
+    decided,
+    hit,
+    wouldHit,
+  ])
+
+/** `types`: all types of faults, a line each. */
+const types: Command = {
+  run({ values, out }) {
+    const listed = Object.entries(faults).map(([type, { about }]) => ({ type, about }))
+    const width = Math.max(...listed.map(({ type }) => type.length))
+    if (values.json === true) out.stdout(JSON.stringify(listed, undefined, 2))
+    else for (const { type, about } of listed) out.stdout(`${type.padEnd(width)}  ${about}`)
+    return Promise.resolve(0)
+  },
+}
+
+const commands: Readonly<Record<string, Command>> = {
+  status,
+  inject,
+  clear,
+  'clear-all': clearAll,
+  types,
+  arm,
+  disarm,
+  kill,
+  unkill,
+  renew,
+  explain,
+  replay,
+  verify,
+  plan,
+}
+
+const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+
+const usage = usageOf(common, commands)
+
+/** `breakwater chaos …`: resolves to the exit code; 2 when the arguments make no sense. */
+export function chaos(
+  args: readonly string[],
+  out: Output,
+  env: Env,
+  width = out.width ?? Infinity,
+): Promise<number> {
+  const [name = '', ...rest] = args
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
+  const { options, positionals = [] } = command ?? {}
+  const expected = { usage, options: { ...common, ...options }, positionals }
+  return runCommand(own, expected, out, async (values, positionals) => {
+    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
+    const control = controlAt({ base: values.control, token: values.token, env })
+    return command.run({ values, positionals, control, out, env, width })
+  })
+}

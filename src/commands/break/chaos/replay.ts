@@ -1,0 +1,200 @@
+import { readFile } from 'node:fs/promises'
+import { parse } from 'yaml'
+import { type Line, readChain } from '../../../chaos/journal/chain.ts'
+import type { DecisionEntry } from '../../../chaos/journal/entry.ts'
+import { keptIn, readKey } from '../../../chaos/journal/head.ts'
+import { type Differing, replay as replayEntries, type Replayed } from '../../../chaos/journal/explain.ts'
+import type { Fault } from '../../../chaos/plan/common.ts'
+import { chaos } from '../../../chaos/plan/schema.ts'
+import type { Env } from '../../../config/files/interpolate.ts'
+import { readText, whyUnreadable } from '../../../config/files/read-text.ts'
+import { formatIssue } from '../../../config/issues/issues.ts'
+import { loadConfig } from '../../../config/load.ts'
+import { isObject } from '../../../protocol/jsonrpc.ts'
+import { type Plan, readPlan } from '../../../routes/chaos/plan.ts'
+import { printablePainted } from '../../../telemetry/printable.ts'
+import { Misuse } from '../../shared/arguments.ts'
+import { type Command, type Given, paintOf, textOf } from '../../shared/control-command.ts'
+import { table } from '../../shared/table.ts'
+import { numbered } from '../../../units/numbered.ts'
+
+/** Most differences that are printed one by one. */
+const MAX_PRINTED = 50
+
+/** `replay --plan FILE --journal FILE`: checks a journal, and decides again what it says was decided. */
+export const replay: Command = {
+  options: {
+    plan: { kind: 'text', value: 'FILE', about: 'a plan, or a config with one' },
+    journal: { kind: 'list', value: 'FILE', about: 'may be repeated, the oldest file first' },
+    state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
+  },
+  async run(given) {
+    const { values, out } = given
+    const path = textOf(values, 'plan')
+    const files = Array.isArray(values.journal) ? (values.journal as readonly string[]) : []
+    if (path === undefined || files.length === 0)
+      throw new Misuse('replay needs --plan FILE and --journal FILE')
+    const journal = await readJournal(files, textOf(values, 'state'))
+    if (!journal.ok) return failed(given, [journal.why])
+    const read = await readPlanFile(path, given.env)
+    if (!read.ok) return failed(given, read.problems)
+    const replayed = decideAgain(read.plan, journal.lines)
+    if (values.json === true) out.stdout(JSON.stringify(replayed, undefined, 2))
+    else for (const line of told(replayed, journal, given)) out.stdout(printablePainted(line))
+    if (replayed.decisions > 0) return replayed.same === replayed.decisions ? 0 : 1
+    return failed(given, ['the journal has no decisions: nothing was compared'])
+  },
+}
+
+function failed({ out }: Given, problems: readonly string[]): number {
+  for (const problem of problems) out.stderr(`breakwater: ${problem}`)
+  return 1
+}
+
+type ReadJournal =
+  | { readonly ok: true; readonly lines: readonly Line[]; readonly isChecked: boolean }
+  | { readonly ok: false; readonly why: string }
+
+/** Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is checked. */
+async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<ReadJournal> {
+  const lines: Line[] = []
+  const folder = keptIn(files[0] ?? '', stateDir)
+  const key = await readKey(folder).catch((error: Error) => error)
+  if (key instanceof Error) return { ok: false, why: `cannot read the key of the journal: ${key.message}` }
+  let last: string | undefined
+  for (const file of files) {
+    const text = await readFile(file, 'utf8').catch((error: Error) => error)
+    if (text instanceof Error) return { ok: false, why: `cannot read ${file}: ${whyUnreadable(text)}` }
+    const { header, broken, hashes, ...chain } = readChain(text, key)
+    // A last line that is under way, or was when its process was killed, is no reason not to read those before it.
+    if (broken !== undefined && !broken.isTorn)
+      return { ok: false, why: `the chain of ${file} is broken: line ${broken.line} ${broken.why}` }
+    if (last !== undefined && header?.previous !== last)
+      return { ok: false, why: `the chain of ${file} is broken: it does not go on from the file before` }
+    last = hashes.at(-1) ?? last
+    for (const line of chain.lines) lines.push(line)
+  }
+  return { ok: true, lines, isChecked: key !== undefined }
+}
+
+function told(
+  { decisions, same, differing }: Replayed,
+  { lines, isChecked }: ReadJournal & { readonly ok: true },
+  given: Given,
+): string[] {
+  const dropped = lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0)
+  const chain = isChecked ? 'the chain is whole' : 'the chain is not checked (there is no key)'
+  const said = [
+    `${numbered(lines.length, 'line')}, ${chain}; ${same} of ${decisions} decisions come out the same`,
+  ]
+  if (dropped > 0)
+    said.push(`${dropped} entries were never written: there were too many, or the disk refused`)
+  if (differing.length === 0) return said
+  const rows = differing
+    .slice(0, MAX_PRINTED)
+    .map(({ seq, fault, what, was, now }) => [seq, fault, what.replace('_', ' '), String(was), String(now)])
+  const more = decisions - same - rows.length
+  const rest = more > 0 ? [`and ${more} more`] : []
+  return [
+    ...said,
+    '',
+    ...table(['SEQ', 'FAULT', 'WHAT', 'WAS', 'NOW'], rows, given.width, paintOf(given)),
+    ...rest,
+  ]
+}
+
+/** A fault that came by the runtime API, and what was decided about it until another of its name came. */
+interface Injection {
+  readonly fault: Fault
+  readonly entries: DecisionEntry[]
+}
+
+/**
+ * Decides again all that a journal decided: with the faults of `plan`, and with those that came by the runtime API as
+ * the journal itself has them.
+ */
+function decideAgain({ seed, faults }: Plan, lines: readonly Line[]): Replayed {
+  const planned: DecisionEntry[] = []
+  /** The latest injection of each name, and all of them. */
+  const injected = new Map<string, Injection>()
+  const injections: Injection[] = []
+  const names = new Set(faults.map(({ name }) => name))
+  // A decision is finished after others that came later: by its number it is where it was made.
+  for (const line of inOrder(lines)) {
+    if (line.kind === 'decision') {
+      const made = names.has(line.fault) ? undefined : injected.get(line.fault)
+      ;(made?.entries ?? planned).push(line)
+      continue
+    }
+    const fault = line.kind === 'control' && line.type === 'injected' ? line.detail?.fault : undefined
+    if (!isObject(fault)) continue
+    const made: Injection = { fault: fault as unknown as Fault, entries: [] }
+    injected.set(made.fault.name, made)
+    injections.push(made)
+  }
+  const parts = [
+    replayEntries({ seed, faults }, planned),
+    ...injections.map((made) => replayEntries({ seed, faults: [made.fault] }, made.entries)),
+  ]
+  const differing: Differing[] = parts.flatMap((part) => part.differing)
+  return {
+    decisions: sum(parts.map(({ decisions }) => decisions)),
+    same: sum(parts.map(({ same }) => same)),
+    differing: differing.sort((a, b) => a.seq - b.seq),
+  }
+}
+
+/** The entries of each process by their numbers, which count from 1: what comes first is always what somebody did. */
+function inOrder(lines: readonly Line[]): readonly Line[] {
+  const ordered: Line[][] = [[]]
+  for (const line of lines) {
+    if (line.kind === 'header' || line.kind === 'gap') continue
+    if (line.kind === 'control' && line.seq === 1) ordered.push([])
+    ordered.at(-1)!.push(line)
+  }
+  return ordered.flatMap((run) => run.sort((a, b) => numberOf(a) - numberOf(b)))
+}
+
+const numberOf = (line: Line) => ('seq' in line ? line.seq : 0)
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0)
+
+export type PlanFile =
+  { readonly ok: true; readonly plan: Plan } | { readonly ok: false; readonly problems: readonly string[] }
+
+/** Blocks of a whole config. */
+const blocks = ['chaos', 'gateway', 'mcpServers', 'servers', 'policies']
+
+/** Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Never rejects. */
+async function readPlanFile(path: string, env: Env): Promise<PlanFile> {
+  const read = await readText(path)
+  if ('problem' in read) return unusable([`${path} ${read.problem}`])
+  let value: unknown
+  try {
+    value = parse(read.text)
+  } catch (error) {
+    return unusable([`${path}: ${(error as Error).message}`])
+  }
+  if (isObject(value) && blocks.some((block) => isObject(value) && block in value)) {
+    const loaded = await loadConfig(path, env)
+    return loaded.ok ? { ok: true, plan: loaded.config.chaos } : unusable(loaded.errors.map(formatIssue))
+  }
+  const defaults = chaos.parse({})
+  const { maxTtl } = chaos.safeParse({ maxTtl: isObject(value) ? value.maxTtl : undefined }).data ?? defaults
+  const plan = readPlan(planIn(value), { ...defaults, maxTtl })
+  if (plan.ok) return { ok: true, plan: plan.value }
+  return unusable(
+    plan.findings.map((finding) => [path, finding.path, finding.message].filter(Boolean).join('  ')),
+  )
+}
+
+/** What a block `chaos` says beside its plan decides nothing. */
+function planIn(value: unknown): unknown {
+  if (!isObject(value)) return value
+  const besides = Object.keys(chaos.unwrap().shape).filter(
+    (key) => !['seed', 'mode', 'aliases', 'faults'].includes(key),
+  )
+  return Object.fromEntries(Object.entries(value).filter(([key]) => !besides.includes(key)))
+}
+
+const unusable = (problems: readonly string[]): PlanFile => ({ ok: false, problems })

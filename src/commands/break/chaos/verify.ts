@@ -1,0 +1,71 @@
+import { keptIn } from '../../../chaos/journal/head.ts'
+import { type JournalCheck, type JournalProblem, verifyJournal } from '../../../chaos/journal/verify.ts'
+import { formatIssue } from '../../../config/issues/issues.ts'
+import { loadConfig } from '../../../config/load.ts'
+import { whyUnreadable } from '../../../config/files/read-text.ts'
+import { printable } from '../../../telemetry/printable.ts'
+import { Misuse } from '../../shared/arguments.ts'
+import { type Command, type Given, textOf } from '../../shared/control-command.ts'
+
+/** `verify`: whether anything of a journal was changed, taken out, put in, cut off or never written. Needs no gateway, and the key. */
+export const verify: Command = {
+  options: {
+    journal: { kind: 'list', value: 'FILE', about: 'the newest file; its older ones are found' },
+    state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
+    config: { kind: 'text', value: 'FILE', about: 'in place of both: the config that names them' },
+  },
+  async run(given) {
+    const { out, values } = given
+    const place = await placeOf(given)
+    if ('why' in place) return failed(given, [place.why])
+    const { journal, folder } = place
+    const check = await verifyJournal(journal, folder).catch((error: Error) => error)
+    if (check instanceof Error)
+      return failed(given, [`${journal} cannot be checked: ${whyUnreadable(check)}`])
+    const ok = check.problems.length === 0 && check.dropped === 0
+    if (values.json === true) out.stdout(JSON.stringify({ ok, ...check }, undefined, 2))
+    else if (ok) out.stdout(whole(check))
+    else return failed(given, [...check.problems.map(said), ...gapIn(check)])
+    return ok ? 0 : 1
+  },
+}
+
+/** The journal, and the folder of its key and head. */
+interface Place {
+  readonly journal: string
+  readonly folder: string
+}
+
+async function placeOf({ values, env }: Given): Promise<Place | { readonly why: string }> {
+  const journals = Array.isArray(values.journal) ? (values.journal as readonly string[]) : []
+  const config = textOf(values, 'config')
+  if (journals.length > 1 || (journals.length === 0) === (config === undefined))
+    throw new Misuse('verify needs either --journal FILE or --config FILE')
+  const [journal] = journals
+  if (journal !== undefined) return { journal, folder: keptIn(journal, textOf(values, 'state')) }
+  const loaded = await loadConfig(config!, env)
+  if (!loaded.ok) return { why: loaded.errors.map(formatIssue).join('\n') }
+  const { file } = loaded.config.chaos.journal
+  if (file === undefined) return { why: `${config} has no chaos.journal.file: its journal is in memory only` }
+  return { journal: file, folder: keptIn(file, loaded.config.gateway.stateDir) }
+}
+
+const whole = (check: JournalCheck): string => `the journal is whole: ${counted(check)}`
+
+const gapIn = (check: JournalCheck): string[] =>
+  check.dropped === 0
+    ? []
+    : [`the journal has gaps: ${counted(check)}, and ${check.dropped} more that were never written`]
+
+const counted = ({ entries, files }: JournalCheck): string =>
+  `${entries} entries in ${files === 1 ? '1 file' : `${files} files`}`
+
+function said({ file, line, afterSeq, why }: JournalProblem): string {
+  const place = line === undefined ? `${file}:` : `${file}:${line}`
+  return `${place} ${why}${afterSeq === undefined ? '' : ` (after the entry with seq ${afterSeq})`}`
+}
+
+function failed({ out }: Given, problems: readonly string[]): number {
+  for (const problem of problems) out.stderr(`breakwater: ${printable(problem)}`)
+  return 1
+}

@@ -1,0 +1,226 @@
+import type { Env } from '../../config/files/interpolate.ts'
+import type { RunRecord } from '../../experiments/guarded/record.ts'
+import { runMarkdownOf } from '../../experiments/guarded/report.ts'
+import { markdownOf } from '../../experiments/report-text.ts'
+import type { Report } from '../../experiments/report.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import {
+  controlAccess,
+  listed,
+  Misuse,
+  optionLines,
+  optionsOf,
+  type Output,
+  runCommand,
+  unknownCommand,
+} from '../shared/arguments.ts'
+import { ask, type Command, type Given, paintOf } from '../shared/control-command.ts'
+import { controlAt } from '../shared/control.ts'
+import { table } from '../shared/table.ts'
+import {
+  approve,
+  isGuarded,
+  people,
+  person,
+  plan,
+  run,
+  runLines,
+  type ShownRun,
+  stateTones,
+  validate,
+  verify,
+} from './experiment/guarded.ts'
+import { numbered } from '../../units/numbered.ts'
+
+const format = {
+  format: {
+    kind: 'choice',
+    of: ['md', 'html', 'json', 'csv'],
+    value: 'FORMAT',
+    default: 'md',
+    about: 'md, html, json, or csv (what was sampled, a line for each unit and arm)',
+  },
+} as const
+
+/** What `/admin/experiments` says of a comparison. */
+interface Shown {
+  readonly kind?: 'comparison'
+  readonly name: string
+  readonly state: 'not_started' | 'running' | 'ended'
+  readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
+  readonly metric: string
+  readonly startedAt?: string
+  readonly endedAt?: string
+  readonly endedBecause?: string
+  readonly verdict?: { readonly result: string; readonly sentence: string }
+}
+
+/** Explains a count of 0 units in a comparison under way. */
+const COUNTED =
+  'units count once they are over: 30s after their last call, or what telemetry.intents.idle says'
+
+const states = { not_started: 'not started', running: 'running', ended: 'ended' } as const
+
+const list: Command = {
+  run: (given) =>
+    ask(
+      given,
+      { method: 'GET', path: '/admin/experiments' },
+      ({ experiments }: { experiments: readonly (Shown | ShownRun)[] }) => {
+        if (experiments.length === 0)
+          return ['there are no experiments: the config has them under "experiments"']
+        const rows = experiments.map((shown) => (isGuarded(shown) ? guardedRow(shown) : rowOf(shown)))
+        const head = ['NAME', 'STATE', 'ENDED', 'ARMS', 'METRIC', 'VERDICT']
+        const isUnderWay = experiments.some((shown) => !isGuarded(shown) && shown.state === 'running')
+        return [...table(head, rows, given.width, paintOf(given)), ...(isUnderWay ? ['', COUNTED] : [])]
+      },
+    ),
+}
+
+/** To the minute, in UTC. */
+const minuteOf = (time: string | undefined) => time?.replace(/T(\d\d:\d\d).*/, ' $1Z') ?? '-'
+
+const rowOf = (shown: Shown) => [
+  shown.name,
+  { text: states[shown.state], tone: shown.state === 'running' ? ('doubtful' as const) : ('aside' as const) },
+  minuteOf(shown.endedAt),
+  armsIn(shown.arms),
+  shown.metric,
+  found(shown),
+]
+
+/** Returns the result in short. An invalid comparison has its reasons beside it: perhaps somebody has only ended it early. */
+function found({ state, endedBecause, verdict }: Shown): string {
+  if (state === 'running' && verdict?.result === 'inconclusive') return 'not decided yet'
+  if (verdict?.result !== 'invalid') return verdict?.result ?? '-'
+  return [endedBecause, verdict.sentence].filter((words) => words !== undefined).join('; ')
+}
+
+const guardedRow = ({ name, state, endedAt, arms, reason }: ShownRun) => [
+  name,
+  { text: state, tone: stateTones[state] },
+  minuteOf(endedAt),
+  `control=${arms.control} treatment=${arms.treatment}`,
+  '-',
+  reason,
+]
+
+const armsIn = (arms: Shown['arms']) =>
+  Object.entries(arms)
+    .map(([arm, { set, units }]) => `${arm}=${set} (${units})`)
+    .join(' ')
+
+const status: Command = {
+  positionals: ['NAME'],
+  run: (given) => ask(given, { method: 'GET', path: pathOf(given) }, stateLines),
+}
+
+const stateLines = (shown: Shown | ShownRun): string[] =>
+  isGuarded(shown) ? runLines(shown) : comparisonLines(shown)
+
+function comparisonLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
+  return [
+    `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
+    ...Object.entries(arms).map(
+      ([arm, { set, units }]) => `${arm}: policy set ${set}, ${numbered(units, 'unit')}`,
+    ),
+    ...(state === 'running' ? [COUNTED] : []),
+    `decided by ${metric}`,
+    ...(verdict === undefined ? [] : [verdict.sentence]),
+  ]
+}
+
+/** Starts or stops one. */
+const turning = (what: 'start' | 'stop'): Command => ({
+  positionals: ['NAME'],
+  options: { by: people.by },
+  run: (given) =>
+    ask(given, { method: 'POST', path: `${pathOf(given)}/${what}`, body: { by: person(given) } }, stateLines),
+})
+
+const report: Command = {
+  positionals: ['NAME'],
+  options: format,
+  async run(given) {
+    const { control, values, out } = given
+    const asked = values.json === true ? 'json' : values.format
+    const isText = asked === 'csv'
+    const path = `${pathOf(given)}/${isText ? 'samples' : 'report'}`
+    const answered = await control({ method: 'GET', path, isText })
+    if (!answered.ok) {
+      out.stderr(`breakwater: ${answered.message}`)
+      return 1
+    }
+    out.stdout((await rendered(answered.value, String(asked))).trimEnd())
+    return 0
+  },
+}
+
+async function rendered(value: unknown, asked: string): Promise<string> {
+  switch (asked) {
+    case 'csv':
+      return value as string
+    case 'json':
+      return JSON.stringify(value, undefined, 2)
+    case 'html':
+      return isRun(value)
+        ? (await import('../../experiments/guarded/report-html.ts')).runHtmlOf(value)
+        : (await import('../../experiments/report-html.ts')).htmlOf(value as Report)
+    default:
+      return isRun(value) ? runMarkdownOf(value) : markdownOf(value as Report)
+  }
+}
+
+const isRun = (value: unknown): value is RunRecord => isObject(value) && value.kind === 'guarded'
+
+const pathOf = ({ positionals: [name = ''] }: Given) => `/admin/experiments/${encodeURIComponent(name)}`
+
+const commands: Readonly<Record<string, Command>> = {
+  list,
+  start: turning('start'),
+  stop: turning('stop'),
+  status,
+  report,
+  validate,
+  plan,
+  run,
+  approve,
+  verify,
+}
+
+const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+
+const usage = `breakwater experiment: experiments on the traffic of a running gateway, over its control port
+
+  breakwater experiment list            all experiments, and what they have found
+  breakwater experiment stop NAME       ends one; calls take the usual way again
+  breakwater experiment status NAME     its arms, how far it is, its verdict
+  breakwater experiment report NAME     all that is known of it
+
+Comparisons of policy sets, which the config has:
+  breakwater experiment start NAME      begins one anew
+
+Guarded experiments, which have files of their own:
+  breakwater experiment validate FILE   checks a file; needs no gateway
+  breakwater experiment plan FILE       what it would hit, and why it may not be run; injects nothing
+  breakwater experiment run FILE        runs it, and shows how it goes
+  breakwater experiment approve NAME    lets one begin that waits to be approved
+  breakwater experiment verify          checks the chain of the journal of runs; needs no gateway
+
+${optionLines([...listed(common), ...optionsOf(commands)])}
+
+  Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
+
+/** `breakwater experiment …`: resolves to the exit code; 2 when the arguments make no sense. */
+export function experiment(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const [name = '', ...rest] = args
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
+  const { options, positionals = [] } = command ?? {}
+  const expected = { usage, options: { ...common, ...options }, positionals }
+  return runCommand(own, expected, out, async (values, positionals) => {
+    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
+    const control = controlAt({ base: values.control, token: values.token, env })
+    return command.run({ values, positionals, control, out, env, width: out.width ?? Infinity })
+  })
+}

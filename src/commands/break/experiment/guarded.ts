@@ -1,0 +1,332 @@
+import { userInfo } from 'node:os'
+import { join } from 'node:path'
+import { readKey } from '../../../chaos/journal/head.ts'
+import { formatIssue } from '../../../config/issues/issues.ts'
+import { loadConfig } from '../../../config/load.ts'
+import type { Plan } from '../../../experiments/guarded/guarded.ts'
+import { verifyRuns } from '../../../experiments/guarded/journal.ts'
+import { isOver } from '../../../experiments/guarded/record.ts'
+import type { State } from '../../../experiments/guarded/spec.ts'
+import { keepAlive, systemClock, type Millis } from '../../../mesh/clock.ts'
+import type { guardedInShort } from '../../../routes/admin-guarded.ts'
+import type { Tone } from '../../../telemetry/colours.ts'
+import { printable } from '../../../telemetry/printable.ts'
+import { formatDuration, roundedDuration } from '../../../units/duration.ts'
+import { Misuse } from '../../shared/arguments.ts'
+import { ask, type Command, type Given, textOf } from '../../shared/control-command.ts'
+import { table } from '../../shared/table.ts'
+import { seconds } from '../../shared/progress.ts'
+import { readExperiment } from './file.ts'
+import { numbered } from '../../../units/numbered.ts'
+
+/** A guarded run, as `/admin/experiments` shows it. */
+export type ShownRun = ReturnType<typeof guardedInShort>
+
+/** Whether what the gateway shows is a guarded run. */
+export const isGuarded = (shown: { readonly kind?: string }): shown is ShownRun => shown.kind === 'guarded'
+
+export const stateTones: Readonly<Record<State, Tone>> = {
+  pending_approval: 'doubtful',
+  running: 'doubtful',
+  completed: 'good',
+  deviated: 'bad',
+  aborted: 'bad',
+  failed: 'bad',
+  invalid: 'bad',
+  inconclusive: 'doubtful',
+}
+
+/** What commands that name a person take. */
+export const people = {
+  by: { kind: 'text', value: 'NAME', about: 'who does it (default: the user of this machine)' },
+  'approved-by': {
+    kind: 'text',
+    value: 'NAME',
+    about: 'who approves it: needed where it wants approval, and to skip stages',
+  },
+  'from-stage': {
+    kind: 'integer',
+    value: 'N',
+    about: 'the first stage to play, from 1 (default: 1)',
+    max: 10,
+  },
+} as const
+
+const detached = {
+  detach: { kind: 'flag', about: 'only begin it: the gateway goes on with it in any case' },
+} as const
+
+/** `validate FILE`: needs no gateway. */
+export const validate: Command = {
+  positionals: ['FILE'],
+  async run({ positionals: [file = ''], out }) {
+    const read = await readExperiment(file)
+    if (!read.ok) {
+      for (const problem of read.problems) out.stderr(`breakwater: ${printable(problem)}`)
+      return 1
+    }
+    const { name, stages, gate } = read.spec
+    out.stdout(
+      `${file}: experiment ${name}, ${numbered(stages.length, 'stage')}, ${numbered(gate.rollbackOn.length, 'rule')} of its gate`,
+    )
+    return 0
+  },
+}
+
+/** `plan FILE`: what a run would do, and why it may not. */
+export const plan: Command = {
+  positionals: ['FILE'],
+  options: people,
+  async run(given) {
+    const body = await bodyOf(given)
+    if (body === undefined) return 1
+    let isRefused = false
+    const code = await ask(
+      given,
+      { method: 'POST', path: '/admin/experiments/plan', body },
+      (answer: Plan) => {
+        isRefused = answer.refusals.length > 0
+        return planLines(answer, given.width)
+      },
+    )
+    return code === 0 && isRefused ? 1 : code
+  },
+}
+
+function planLines(plan: Plan, width: number): string[] {
+  const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
+  const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
+  return [
+    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; completed of its shape: ${numbered(completedBefore, 'run')}`}`,
+    ...table(['TARGET', 'TOOLS', 'HIT BY FAULTS'], servers, width),
+    ...stages.map(
+      ({ share, duration, isSkipped }, at) =>
+        `stage ${at + 1}: ${Math.round(share * 100)}% for ${formatDuration(duration)}${isSkipped ? ', skipped' : ''}`,
+    ),
+    ...faults.map(({ name: fault, type, rate }) => `fault ${fault}: ${type}, rate ${rate}`),
+    ...rules.map((rule) => `rolled back on: ${rule}`),
+    ...doubts.map((doubt) => `doubtful: ${doubt}`),
+    ...(plan.waitsBecause === undefined ? [] : [`approval: ${plan.waitsBecause}`]),
+    ...(refusals.length === 0
+      ? ['it may be run here and now; nothing was injected']
+      : refusals.map((refusal) => `refused: ${refusal}`)),
+  ]
+}
+
+/** `run FILE`: begins a run, and shows how it goes. */
+export const run: Command = {
+  positionals: ['FILE'],
+  options: { ...people, ...detached },
+  async run(given) {
+    const { control, out, values } = given
+    const body = await bodyOf(given)
+    if (body === undefined) return 1
+    const answered = await control({ method: 'POST', path: '/admin/experiments', body })
+    if (!answered.ok) {
+      out.stderr(`breakwater: ${answered.message}`)
+      return 1
+    }
+    const begun = answered.value as ShownRun
+    if (begun.state === 'pending_approval' || values.detach === true) return said(given, begun)
+    return watch(given, begun)
+  },
+}
+
+/** `approve NAME`: lets one begin that waits. */
+export const approve: Command = {
+  positionals: ['NAME'],
+  options: { by: people.by },
+  run: (given) =>
+    ask(
+      given,
+      {
+        method: 'POST',
+        path: `/admin/experiments/${encodeURIComponent(given.positionals[0] ?? '')}/approve`,
+        body: { by: person(given) },
+      },
+      runLines,
+    ),
+}
+
+/** `verify`: whether any run of the journal was changed, taken out or put in. Needs no gateway, and the key. */
+export const verify: Command = {
+  options: {
+    state: { kind: 'text', value: 'FOLDER', about: 'gateway.stateDir' },
+    config: { kind: 'text', value: 'FILE', about: 'in place of it: the config that names it' },
+  },
+  async run(given) {
+    const { out, values } = given
+    const place = await stateDirOf(given)
+    if ('why' in place) return failed(given, [place.why])
+    const folder = join(place.stateDir, 'experiments')
+    const key = await readKey(place.stateDir)
+    if (key === undefined)
+      return failed(given, [`${place.stateDir} holds no key: without it no run can be checked`])
+    const check = await verifyRuns(folder, key).catch((error: Error) => error)
+    if (check instanceof Error) {
+      const isGone = (check as NodeJS.ErrnoException).code === 'ENOENT'
+      const why = isGone
+        ? 'is not there: no gateway with this state has begun, or the folder was removed'
+        : `cannot be checked: ${check.message}`
+      return failed(given, [`${folder} ${why}`])
+    }
+    const { problems, runs, open } = check
+    if (values.json === true)
+      out.stdout(JSON.stringify({ ok: problems.length === 0, ...check }, undefined, 2))
+    else if (problems.length > 0)
+      return failed(
+        given,
+        problems.map(({ file, why }) => `${file} ${why}`),
+      )
+    else
+      out.stdout(
+        `the journal is whole: ${numbered(runs, 'run')}${open === 0 ? '' : `, and ${open} that are not over`}`,
+      )
+    return problems.length === 0 ? 0 : 1
+  },
+}
+
+async function stateDirOf({
+  values,
+  env,
+}: Given): Promise<{ readonly stateDir: string } | { readonly why: string }> {
+  const [state, config] = [textOf(values, 'state'), textOf(values, 'config')]
+  if ((state === undefined) === (config === undefined))
+    throw new Misuse('verify needs either --state FOLDER or --config FILE')
+  if (state !== undefined) return { stateDir: state }
+  const loaded = await loadConfig(config!, env)
+  if (!loaded.ok) return { why: loaded.errors.map(formatIssue).join('\n') }
+  const { stateDir } = loaded.config.gateway
+  return stateDir === undefined ? { why: `${config} has no gateway.stateDir` } : { stateDir }
+}
+
+function failed({ out }: Given, problems: readonly string[]): number {
+  for (const problem of problems) out.stderr(`breakwater: ${printable(problem)}`)
+  return 1
+}
+
+/** What the gateway is asked for with a file; undefined when that cannot be used, which has been said then. */
+async function bodyOf(given: Given): Promise<object | undefined> {
+  const { positionals, out, values } = given
+  const read = await readExperiment(positionals[0] ?? '')
+  if (!read.ok) {
+    for (const problem of read.problems) out.stderr(`breakwater: ${printable(problem)}`)
+    return undefined
+  }
+  const approvedBy = textOf(values, 'approved-by')
+  const firstStage = values['from-stage']
+  return {
+    spec: read.written,
+    by: person(given),
+    ...(approvedBy !== undefined && { approvedBy }),
+    ...(firstStage !== undefined && { firstStage }),
+  }
+}
+
+export const person = ({ values }: Given): string => textOf(values, 'by') ?? userName()
+
+function userName(): string {
+  try {
+    return userInfo().username
+  } catch {
+    // A container may run as a user that no file knows.
+    return 'unknown'
+  }
+}
+
+/** How often the gateway is asked how it goes, in milliseconds, and how long it may be silent before that is the end. */
+const POLL_MS: Millis = 500
+const SILENT_MS: Millis = 10_000
+
+async function watch(given: Given, begun: ShownRun): Promise<number> {
+  const { control, out } = given
+  const path = `/admin/experiments/${encodeURIComponent(begun.name)}`
+  const release = keepAlive()
+  const never = new AbortController().signal
+  let before = ''
+  let heardAt = systemClock.now()
+  try {
+    for (;;) {
+      await systemClock.sleep(POLL_MS, never)
+      const answered = await control({ method: 'GET', path })
+      if (!answered.ok) {
+        if (systemClock.now() - heardAt < SILENT_MS) continue
+        out.status?.(undefined)
+        out.stderr(`breakwater: ${answered.message}`)
+        return 1
+      }
+      heardAt = systemClock.now()
+      const shown = answered.value as ShownRun
+      if (shown.id !== begun.id) {
+        out.status?.(undefined)
+        return failed(given, [
+          `run ${begun.id} of ${begun.name} was superseded by run ${shown.id}, which somebody else began: how it ended stands in the journal only`,
+        ])
+      }
+      if (isOver(shown)) {
+        out.status?.(undefined)
+        return said(given, shown)
+      }
+      if (out.status !== undefined) out.status(progressLine(shown, out.width ?? given.width))
+      else if (placeOf(shown) !== before) out.stderr(`breakwater: ${placeOf(shown)}`)
+      before = placeOf(shown)
+    }
+  } finally {
+    out.status?.(undefined)
+    release()
+  }
+}
+
+const placeOf = ({ phase, stage, stages }: ShownRun): string =>
+  phase === 'stage'
+    ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
+    : phase
+
+/** Characters of the bar. */
+const BAR = 24
+
+/** How far it is, in one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
+function progressLine(shown: ShownRun, width: number): string {
+  const { elapsedMs, lengthMs, latest, phase, reason } = shown
+  const done = Math.min(1, elapsedMs / lengthMs)
+  const filled = Math.round(done * BAR)
+  const arms = Object.entries(latest?.arms ?? {}).map(
+    ([arm, { calls, failed }]) =>
+      `${arm} ${numbered(calls, 'call')}${failed > 0 ? `, ${failed} failed` : ''}`,
+  )
+  const place = phase === 'recovery' ? `recovery: ${reason}` : placeOf(shown)
+  const line = `[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[place, ...arms].join('  ')}`
+  return printable(line).slice(0, width)
+}
+
+/** Says where a run is; 0 where it waits, goes on, or was completed. */
+function said({ out, values }: Given, shown: ShownRun): number {
+  if (values.json === true) out.stdout(JSON.stringify(shown, undefined, 2))
+  else for (const line of runLines(shown)) out.stdout(printable(line))
+  return ['completed', 'running', 'pending_approval'].includes(shown.state) ? 0 : 1
+}
+
+/** A run in a few lines. */
+export function runLines(shown: ShownRun): string[] {
+  const { name, state, phase, reason, faults, rollback, recovery, detection, proposal } = shown
+  const left = rollback === undefined ? [] : [...rollback.armed, ...rollback.arms]
+  const injected = faults.map((fault) => `${fault.name} ${fault.injected}`).join(', ')
+  return [
+    `${name}: ${state}${phase === 'over' ? '' : `, ${placeOf(shown)}`}; ${reason}`,
+    ...(injected === '' ? [] : [`injected: ${injected}`]),
+    ...(detection?.afterMs === undefined
+      ? []
+      : [`noticed after ${roundedDuration(detection.afterMs)}: ${detection.sign}`]),
+    ...(rollback === undefined
+      ? []
+      : [left.length === 0 ? 'rolled back: nothing of it is armed' : `still armed: ${left.join(', ')}`]),
+    ...(recovery?.recoveredAfterMs === undefined
+      ? []
+      : [
+          `steady again ${roundedDuration(recovery.recoveredAfterMs)} after the first effect, ${roundedDuration(recovery.steadyAfterMs ?? 0)} after the end of the faults`,
+        ]),
+    ...(proposal === undefined ? [] : [proposal]),
+    ...(state === 'pending_approval' ? [`breakwater experiment approve ${name} lets it begin`] : []),
+    ...(state === 'running' ? [`breakwater experiment stop ${name} ends it`] : []),
+  ]
+}

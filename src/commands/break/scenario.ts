@@ -1,0 +1,396 @@
+import { transports } from '../../chaos/fault.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import { keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
+import { glob } from '../../mesh/match.ts'
+import { printable } from '../../telemetry/printable.ts'
+import {
+  controlAccess,
+  Misuse,
+  misused,
+  optionLines,
+  type Output,
+  readArguments,
+} from '../shared/arguments.ts'
+import { controlAt } from '../shared/control.ts'
+import { assertionsOf } from './scenario/assertions.ts'
+import { ControlError, type Faults, faultsAt, type KnownServer } from './scenario/gateway.ts'
+import { unwritable, writeJunit } from './scenario/junit.ts'
+import {
+  type Aim,
+  canHit,
+  hitBy,
+  lasting,
+  MAX_RATE,
+  readScenario,
+  type Scenario,
+  scenarioNames,
+} from './scenario/library.ts'
+import {
+  asJson,
+  exitCodeOf,
+  introduce,
+  judgedRun,
+  report,
+  reportAll,
+  type Result,
+} from './scenario/result.ts'
+import { runScenario } from './scenario/run.ts'
+import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
+import { otherGateway } from '../same-gateway.ts'
+import { onSignals } from '../shared/signals.ts'
+import { numbered } from '../../units/numbered.ts'
+
+/** Most servers that are named. */
+const MAX_NAMED = 5
+
+/** Exit code of what is invalid, was not decided, or could not run. */
+const INVALID = 2
+
+/** `breakwater scenario …`: ready-made faults against a running gateway. Resolves to the exit code. */
+export async function scenario(args: readonly string[], out: Output, env: Env): Promise<number> {
+  let asked
+  try {
+    asked = readScenarioArguments(args)
+  } catch (error) {
+    if (!(error instanceof Misuse)) throw error
+    out.stderr(misused(error, usage))
+    return INVALID
+  }
+  switch (asked.what) {
+    case 'help':
+      out.stdout(usage)
+      return 0
+    case 'list':
+      return list(out)
+    case 'run':
+      return runNamed(asked, out, env)
+  }
+}
+
+async function list(out: Output): Promise<number> {
+  // Whoever reads may have read enough, as `head` does.
+  process.stdout.on('error', ignore)
+  const names = await scenarioNames()
+  const width = Math.max(0, ...names.map((name) => name.length))
+  let broken = 0
+  for (const name of names) {
+    const read = await readScenario(name)
+    if (read.ok) out.stdout(`${name.padEnd(width)}  ${read.scenario.description}${limitsOf(read.scenario)}`)
+    else for (const problem of read.problems) out.stderr(`breakwater: ${problem}`)
+    if (!read.ok) broken++
+  }
+  return broken === 0 ? 0 : INVALID
+}
+
+/** Over which transports alone it can show anything. */
+const transportsOf = (scenario: Scenario) => transports.filter((transport) => canHit(scenario, transport))
+
+/** The same as a remark behind its description. */
+function limitsOf(scenario: Scenario): string {
+  const hit = transportsOf(scenario)
+  return hit.length === transports.length ? '' : ` (Servers over ${hit.join(' or ')} only.)`
+}
+
+/** Runs the scenarios that were asked for, one after the other, and says what came of each. */
+async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number> {
+  const isAll = asked.names.includes(ALL)
+  const names = isAll ? await scenarioNames() : asked.names
+  const read = await Promise.all(names.map((name) => readScenario(name)))
+  const problems = read.flatMap((one) => (one.ok ? [] : one.problems))
+  const noReport = asked.junit === undefined ? undefined : await unwritable(asked.junit)
+  if (noReport !== undefined) problems.push(`--junit ${asked.junit} cannot be written: ${noReport}`)
+  if (problems.length > 0) {
+    for (const problem of problems) out.stderr(`breakwater: ${problem}`)
+    return INVALID
+  }
+  const stop = new Cancellation()
+  const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
+  const gateway = faultsAt(control)
+  // However often somebody asks: what was injected is taken away first, which takes a few seconds at most.
+  const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
+  // A reader that has gone is no reason either to leave faults behind.
+  process.stdout.on('error', ignore)
+  // Between two looks at the gateway nothing else keeps the process alive.
+  const letEnd = keepAlive()
+  const shown = asked.json ? withoutText(out) : out
+  const results: Result[] = []
+  try {
+    const other = asked.observesOnly ? undefined : await otherGateway(control, asked.data, stop)
+    if (other !== undefined) throw new ControlError(other)
+    for (const one of read) {
+      if (!one.ok) continue
+      const result = await runOne(one.scenario, { ...asked, isAll }, { gateway, stop, out: shown })
+      report(result, shown)
+      results.push(result)
+    }
+    reportAll(results, shown)
+    if (asked.json) out.stdout(asJson(results))
+    const isWritten = asked.junit === undefined || (await written(asked.junit, results, out))
+    return isWritten ? exitCodeOf(results) : INVALID
+  } catch (error) {
+    out.stderr(`breakwater scenario: ${whyNot(error)}`)
+    return INVALID
+  } finally {
+    letEnd()
+    off()
+  }
+}
+
+/** Resolves to whether the file could be written. */
+async function written(path: string, results: readonly Result[], out: Output): Promise<boolean> {
+  try {
+    await writeJunit(path, results)
+    return true
+  } catch (error) {
+    out.stderr(`breakwater: ${path} cannot be written: ${(error as Error).message}`)
+    return false
+  }
+}
+
+/** The same without what is written for people to read as the result. */
+const withoutText = (out: Output): Output => ({
+  stdout: ignore,
+  stderr: (line) => out.stderr(line),
+  status: out.status,
+})
+
+interface OneParts {
+  readonly gateway: Faults
+  readonly stop: Cancellation
+  readonly out: Output
+}
+
+/** Runs one scenario. Whatever the gateway or its servers do not let it do is told in the result. */
+async function runOne(
+  written: Scenario,
+  asked: RunAsked & { readonly isAll: boolean },
+  { gateway, stop, out }: OneParts,
+): Promise<Result> {
+  const { name, description } = written
+  const durationMs = asked.durationMs ?? written.duration
+  const scenario = lasting(written, durationMs)
+  const startedAt = systemClock.wall()
+  const began = systemClock.now()
+  const common = { scenario: name, description, durationMs, startedAt }
+  const tookMs = () => systemClock.now() - began
+  let hit: readonly string[] = []
+  let traffic: Traffic | undefined
+  const nothing = (flaws: readonly string[], skipped?: string): Result => {
+    return { ...common, checks: [], flaws, skipped, faults: [], servers: hit, tookMs: tookMs() }
+  }
+  if (stop.aborted) return nothing(['it was not run: the command was stopped'])
+  try {
+    const aimedAt = await aimAt(scenario, asked, { gateway, stop })
+    if ('skipped' in aimedAt) return asked.isAll ? nothing([], aimedAt.skipped) : nothing([aimedAt.skipped])
+    ;({ hit, traffic } = aimedAt)
+    const { aim, others } = aimedAt
+    introduce(scenario, { server: aim.server, durationMs, rate: traffic && rateOf(asked, scenario) }, out)
+    const { status } = out
+    const say = (line: string) => out.stderr(line)
+    const leftOut = traffic?.leftOut ?? []
+    if (leftOut.length > 0)
+      say(
+        `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${numbered(leftOut.length, 'server')})`,
+      )
+    const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
+    const run = await runScenario(scenario, { ...aim, hit, others, durationMs }, parts)
+    return {
+      ...common,
+      ...judgedRun(run, assertionsOf(scenario.assert)),
+      faults: run.faults,
+      traffic: traffic?.report,
+      seed: run.seed,
+      servers: hit,
+      tookMs: tookMs(),
+    }
+  } catch (error) {
+    return { ...nothing([whyNot(error)]), traffic: traffic?.report }
+  }
+}
+
+/** Why a run came to no end, in one line: whatever has happened, nobody knows what its assertions are worth. */
+function whyNot(error: unknown): string {
+  if (error instanceof ControlError || error instanceof TrafficError) return error.message
+  return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
+}
+
+const rateOf = ({ rate }: RunAsked, { traffic }: Scenario): number => rate ?? traffic
+
+/** What a run is aimed at, and its calls; or why there is nothing for it to hit. */
+type AimedAt =
+  | {
+      readonly aim: Aim
+      readonly hit: readonly string[]
+      readonly others: readonly string[]
+      readonly traffic: Traffic | undefined
+    }
+  | { readonly skipped: string }
+
+/** Finds servers that the faults can work with: those that were asked for, or else the first one with a tool to call, or all. */
+async function aimAt(
+  scenario: Scenario,
+  asked: RunAsked,
+  { gateway, stop }: Pick<OneParts, 'gateway' | 'stop'>,
+): Promise<AimedAt> {
+  const known = await gateway.servers()
+  const names = known.map(({ name }) => name)
+  const { server, allowWrites } = asked
+  const to = async (aim: Aim): Promise<AimedAt> => {
+    const meant = hitBy(scenario, aim, names)
+    if (meant.length === 0) throw new TrafficError(`no server is called ${aim.server}; there ${isAre(names)}`)
+    const hit = meant.filter((name) => canHit(scenario, transportOf(name, known)))
+    if (hit.length === 0) return { skipped: unreachable(scenario, meant) }
+    const others = names.filter((name) => !hit.includes(name))
+    return { aim, hit, others, traffic: await trafficTo(scenario, asked, { hit, others }, stop) }
+  }
+  if (server !== undefined) return to({ server, allowWrites })
+  if (scenario.hits === 'all_servers') return to({ server: '*', allowWrites })
+  const able = known.filter(({ transport }) => canHit(scenario, transport))
+  if (able.length === 0 && known.length > 0) return { skipped: unreachable(scenario, names) }
+  let refusal: TrafficError | undefined
+  for (const { name } of able.toSorted((a, b) => Number(b.isUp) - Number(a.isUp))) {
+    try {
+      return await to({ server: name, allowWrites })
+    } catch (error) {
+      if (!(error instanceof TrafficError)) throw error
+      refusal ??= error
+    }
+  }
+  throw refusal ?? new TrafficError('there is no server')
+}
+
+const transportOf = (name: string, known: readonly KnownServer[]) =>
+  known.find((server) => server.name === name)?.transport
+
+const isAre = (names: readonly string[]): string =>
+  names.length === 0
+    ? 'is none'
+    : `${names.length === 1 ? 'is' : 'are'} ${names.slice(0, MAX_NAMED).join(', ')}`
+
+const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
+  `it needs a server over ${transportsOf(scenario).join(' or ')}, which ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
+
+/** Calls to the servers that are hit and to the others; undefined when a run makes none. */
+async function trafficTo(
+  scenario: Scenario,
+  asked: RunAsked,
+  { hit, others }: Servers,
+  stop: Cancellation,
+): Promise<Traffic | undefined> {
+  const { data, tool, observesOnly } = asked
+  if (observesOnly) return undefined
+  const isOther = glob(asked.others)
+  return Traffic.to(
+    { hit, others: scenario.assert.others === undefined ? [] : others.filter((name) => isOther(name)) },
+    { data, tool, rate: rateOf(asked, scenario), name: scenario.name },
+    systemClock,
+    stop,
+  )
+}
+
+function ignore(): void {}
+
+/** Stands for every scenario of the library. */
+const ALL = 'all'
+
+const options = {
+  server: {
+    kind: 'text',
+    value: 'GLOB',
+    about: 'the servers to hit (default: one that it can hit, or all, as the scenario says)',
+  },
+  others: {
+    kind: 'text',
+    value: 'GLOB',
+    default: '*',
+    about: 'of the servers that are not hit, those that must not notice',
+  },
+  duration: {
+    kind: 'duration',
+    min: 1_000,
+    value: 'DURATION',
+    about: 'how long the faults last, such as 60s (default: what the scenario says)',
+  },
+  traffic: {
+    kind: 'integer',
+    max: MAX_RATE,
+    value: 'N',
+    about: 'calls a second, of tools that only read (default: what the scenario says)',
+  },
+  'no-traffic': { kind: 'flag', about: 'makes no calls, and observes what others send' },
+  tool: { kind: 'text', value: 'GLOB', about: 'the tools that it calls, whatever they do' },
+  data: {
+    kind: 'url',
+    value: 'URL',
+    default: 'http://127.0.0.1:8080',
+    about: 'the port of the agents, where it makes calls',
+  },
+  'allow-writes': {
+    kind: 'flag',
+    about: 'hits tools not known to be read-only, whatever the scenario says',
+  },
+  junit: { kind: 'text', value: 'FILE', about: 'writes what came of it as JUnit XML, too' },
+  json: { kind: 'flag', about: 'prints what came of it as JSON, and nothing else' },
+  ...controlAccess,
+} as const
+
+const usage = `breakwater scenario: ready-made faults, with what has to be true of the mesh
+
+  breakwater scenario list              the scenarios that there are
+  breakwater scenario run NAME…         runs them against a running gateway, one after the other, and says of each of
+                                        their assertions whether it holds; NAME may be a file (./mine.yaml), or all
+
+${optionLines(options)}
+
+  Exit codes: 0 when all assertions hold; 1 when one does not; 2 when one was not decided, when a run proves nothing or
+  could not begin, or the arguments make no sense. Of all, those that these servers cannot show are left out.`
+
+/** A run, as the arguments have it. */
+interface RunAsked {
+  readonly what: 'run'
+  /** Of the library, or the paths of files; `all`. */
+  readonly names: readonly string[]
+  /** Which servers to hit: a glob. Undefined: as the scenario says. */
+  readonly server: string | undefined
+  /** Of the others, those that have to stay as they are: a glob. */
+  readonly others: string
+  readonly allowWrites: boolean
+  /** Undefined: as long as the scenario says. */
+  readonly durationMs: Millis | undefined
+  /** Calls a second of its own. Undefined: as many as the scenario says. */
+  readonly rate: number | undefined
+  /** Whether it makes no calls of its own. */
+  readonly observesOnly: boolean
+  readonly tool: string | undefined
+  /** URL of the data port. */
+  readonly data: string
+  readonly junit: string | undefined
+  readonly json: boolean
+  /** URL of the control port. */
+  readonly control: string
+  readonly token: string | undefined
+}
+
+/** What the arguments ask for. */
+export type ScenarioArguments = RunAsked | { readonly what: 'help' | 'list' }
+
+/** Reads the arguments behind `breakwater scenario`. Throws `Misuse`. */
+export function readScenarioArguments(args: readonly string[]): ScenarioArguments {
+  const read = readArguments(args, { options })
+  if (read.help) return { what: 'help' }
+  const [what, ...names] = read.positionals
+  if (what === 'list' && names.length === 0) return { what }
+  if (what === 'run' && names.length === 0)
+    throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
+  if (what !== 'run') throw new Misuse('expected list, or run NAME')
+  if (names.includes(ALL) && names.length > 1)
+    throw new Misuse('all stands for every name: expected nothing beside it')
+  const { server, duration: durationMs, 'allow-writes': allowWrites, traffic: rate, tool } = read.values
+  const { 'no-traffic': observesOnly, data, others, junit, json, control, token } = read.values
+  if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
+  if (observesOnly && (rate !== undefined || tool !== undefined))
+    throw new Misuse('--no-traffic goes neither with --traffic N nor with --tool GLOB')
+  const calls = { rate, observesOnly, tool, data: data.replace(/\/+$/, '') }
+  return { what, names, server, others, allowWrites, durationMs, ...calls, junit, json, control, token }
+}

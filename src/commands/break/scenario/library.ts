@@ -1,0 +1,261 @@
+import { readdir, stat } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { basename, dirname, join } from 'node:path'
+import { z } from 'zod'
+import { parseSource } from '../../../config/files/document.ts'
+import { Origins } from '../../../config/files/origins.ts'
+import { readText } from '../../../config/files/read-text.ts'
+import { type Reading, readValues } from '../../../config/files/read-values.ts'
+import { explain } from '../../../config/issues/explain.ts'
+import { type ConfigIssue, formatIssue } from '../../../config/issues/issues.ts'
+import { refusalOf, type Transport, transports } from '../../../chaos/fault.ts'
+import { faults as types } from '../../../chaos/faults/index.ts'
+import { contradictions } from '../../../chaos/plan/checks.ts'
+import { faultSchema } from '../../../chaos/plan/schema.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import { glob } from '../../../mesh/match.ts'
+import { isPlainMap } from '../../../config/schema/plain-map.ts'
+import { duration } from '../../../units/duration.ts'
+import { suggest } from '../../../units/suggest.ts'
+import { assertionsSchema } from './assertions-schema.ts'
+
+/** Stands in a fault's `match.server` for the servers that a run is aimed at. */
+export const SERVER_PLACEHOLDER = '$server'
+
+/** Most calls a second that a run makes itself. */
+export const MAX_RATE = 100
+
+const sentence = z.string().min(1)
+
+const schema = z.strictObject({
+  name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/, 'expected a name of a-z 0-9 -, as its file is called'),
+  description: sentence.describe('What goes wrong, and what this asks of the mesh.'),
+  expect: z.array(sentence).min(1).optional().describe('What there is to see, and which policy acts.'),
+  assert: assertionsSchema.describe('What has to be true of a run.'),
+  hits: z
+    .enum(['one_server', 'all_servers'])
+    .default('one_server')
+    .describe('Which servers are hit unless a run is told: the first that it can work with, or all.'),
+  transports: z
+    .array(z.enum(transports))
+    .min(1)
+    .optional()
+    .describe(
+      'How servers are reached at which it shows what it asserts (default: those that its faults can hit).',
+    ),
+  traffic: z
+    .int()
+    .min(1)
+    .max(MAX_RATE)
+    .default(20)
+    .describe('Calls a second that a run makes itself unless it is told otherwise.'),
+  duration: duration({ min: 1_000 }).describe('How long the faults last unless a run is told otherwise.'),
+  faults: z
+    .array(z.record(z.string(), z.unknown()))
+    .min(1)
+    .max(100)
+    .describe('As in a plan, with $server where the server stands.'),
+})
+
+/** The same with its faults as a plan may have them: each can be injected, and no two have one name. */
+const plannedSchema = z.strictObject({
+  ...schema.shape,
+  faults: z
+    .array(faultSchema())
+    .min(1)
+    .max(100)
+    .superRefine((faults, context) => {
+      // How long they may last is up to the gateway, and how long they do to the run.
+      for (const { path, message } of contradictions({ faults, maxTtl: Infinity }, types))
+        context.addIssue({ code: 'custom', path: path.slice(1), message })
+    }),
+})
+
+/** Faults that show one thing together, and what to expect of the mesh. */
+export type Scenario = z.output<typeof schema>
+
+/** A scenario, or what is wrong with its file, a line each. */
+type ReadScenario =
+  | { readonly ok: true; readonly scenario: Scenario }
+  | { readonly ok: false; readonly problems: readonly string[] }
+
+/** The scenarios that come with the package, found from the sources and from every build of them. */
+const libraryFolder = join(
+  dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
+  'config',
+  'scenarios',
+)
+
+/** The names of the library, in the order of the alphabet. */
+export async function scenarioNames(folder = libraryFolder): Promise<string[]> {
+  const files = await readdir(folder)
+  return files.flatMap((file) => (file.endsWith('.yaml') ? [basename(file, '.yaml')] : [])).sort()
+}
+
+/** Reads a scenario by its name in the library, or by the path of its file (`./mine.yaml`). */
+export async function readScenario(name: string, folder = libraryFolder): Promise<ReadScenario> {
+  const isPath = /[/\\]|\.ya?ml$/.test(name)
+  const names = isPath ? [] : await scenarioNames(folder)
+  if (!isPath && !names.includes(name)) {
+    const meant = suggest(name, names)
+    const hint = meant === undefined ? `there are ${names.join(', ')}` : `did you mean "${meant}"?`
+    return { ok: false, problems: [`there is no scenario "${name}"; ${hint}`] }
+  }
+  const file = isPath ? name : join(folder, `${name}.yaml`)
+  // A pipe to which nobody writes would be read for ever; what is not there, reading says best.
+  const kind = await stat(file).catch(() => undefined)
+  if (kind !== undefined && !kind.isFile() && !kind.isDirectory())
+    return { ok: false, problems: [`${file} cannot be read: it is no regular file`] }
+  const read = await readText(file)
+  if ('problem' in read) return { ok: false, problems: [`${file} ${read.problem}`] }
+  const source = parseSource(file, read.text)
+  const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
+    return { severity: 'error', file, path: '', ...position, message }
+  })
+  const reading: Reading = { env: {}, origins: new Origins(), issues, interpolated: new Set() }
+  const value = issues.length > 0 ? undefined : readValues(file, source, source.root, [], reading)
+  const asPlan = planned(value)
+  const checked = plannedSchema.safeParse(asPlan, { error: () => '' })
+  // What is injected is what was written: the gateway reads it with its own defaults.
+  const parsed = schema.safeParse(value, { error: () => '' })
+  if (checked.success && parsed.success && issues.length === 0) return { ok: true, scenario: parsed.data }
+  const about = { schema: plannedSchema, value: asPlan, origins: reading.origins }
+  const wrong = checked.error?.issues ?? parsed.error?.issues ?? []
+  return { ok: false, problems: (issues.length > 0 ? issues : explain(wrong, about)).map(formatIssue) }
+}
+
+/** A scenario whose faults hit any server in place of those that a run is aimed at, and last for as long as it does. */
+function planned(value: unknown): unknown {
+  if (!isPlainMap(value) || !Array.isArray(value.faults)) return value
+  const faults = value.faults.map((fault: unknown) => {
+    if (!isPlainMap(fault)) return fault
+    const { match } = fault
+    return {
+      // Whatever it says, a run has a time of its own.
+      ttl: value.duration,
+      ...fault,
+      ...(isPlainMap(match) && match.server === SERVER_PLACEHOLDER && { match: { ...match, server: '*' } }),
+    }
+  })
+  return { ...value, faults }
+}
+
+/** A fault as the runtime API takes it. */
+export interface Aimed {
+  /** Servers, as a glob. */
+  readonly target: string
+  readonly config: Readonly<Record<string, unknown>>
+}
+
+export interface Aim {
+  /** Which servers are hit: a glob. */
+  readonly server: string
+  /** Whether it may hit tools that are not known to be read-only, whatever the scenario says. */
+  readonly allowWrites: boolean
+}
+
+/**
+ * Aims a fault of a scenario: its servers are told beside it (those of the run, unless it names its own), and its time
+ * is that of the run. It keeps its name, on which its draws depend: every run hits the same calls.
+ */
+export function aimed(fault: Readonly<Record<string, unknown>>, { server, allowWrites }: Aim): Aimed {
+  const { ttl: _, match: written, ...rest } = fault
+  const { server: own = SERVER_PLACEHOLDER, ...match } = matchSchema.parse(written)
+  const config = {
+    ...rest,
+    ...(Object.keys(match).length > 0 && { match }),
+    ...(allowWrites && { allowWrites }),
+  }
+  return { target: own === SERVER_PLACEHOLDER ? server : own, config }
+}
+
+/** As much of what a fault aims at as aiming looks at. */
+const matchSchema = z.looseObject({ server: z.string().optional() }).default({})
+
+/** Whether it can show what it asserts at servers that are reached like this: all of its faults have to work with them. */
+export function canHit(
+  { faults, transports: only }: Pick<Scenario, 'faults' | 'transports'>,
+  transport: Transport | undefined,
+): boolean {
+  if (transport === undefined) return true
+  if (only !== undefined && !only.includes(transport)) return false
+  return faults.every(({ type, side }) => {
+    const known = types[String(type)]
+    return (
+      side === 'client' ||
+      (known !== undefined && refusalOf(known, { transport, era: undefined }) === undefined)
+    )
+  })
+}
+
+/** The servers that its faults hit, aimed like this. */
+export function hitBy({ faults }: Pick<Scenario, 'faults'>, aim: Aim, servers: readonly string[]): string[] {
+  const globs = faults.map((fault) => glob(aimed(fault, aim).target))
+  return servers.filter((server) => globs.some((isOne) => isOne(server)))
+}
+
+/** When a fault hits calls, from when it is armed, in milliseconds; undefined where its file says nothing, or no duration. */
+function windowOf(fault: Readonly<Record<string, unknown>>): {
+  readonly from?: Millis
+  readonly to?: Millis
+} {
+  const window = isPlainMap(fault.when) && isPlainMap(fault.when.window) ? fault.when.window : {}
+  const read = (key: 'from' | 'to') => {
+    const { success, data } = duration().safeParse(window[key])
+    return success ? { [key]: data } : {}
+  }
+  return { ...read('from'), ...read('to') }
+}
+
+/** How long after it is armed a fault begins by its own `after`, as `auth.expired` has it, in milliseconds; undefined where it has none. */
+function afterOf({ type, after }: Readonly<Record<string, unknown>>): Millis | undefined {
+  if (types[String(type)]?.family !== 'auth') return undefined
+  const { success, data } = duration().safeParse(after)
+  return success ? data : undefined
+}
+
+/** When the last of its faults stops hitting calls, in a run of this length. */
+export const faultsEnd = ({ faults }: Pick<Scenario, 'faults'>, durationMs: Millis): Millis =>
+  Math.min(durationMs, Math.max(...faults.map((fault) => windowOf(fault).to ?? durationMs)))
+
+/** The same scenario in another time: its phases, and what is asserted of them, are as much longer or shorter as all of it. */
+export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
+  if (durationMs === scenario.duration) return scenario
+  const scale = (ms: Millis) => Math.round((ms * durationMs) / scenario.duration)
+  const faults = scenario.faults.map((fault) => {
+    const { from, to } = windowOf(fault)
+    const after = afterOf(fault)
+    if (from === undefined && to === undefined && after === undefined) return fault
+    const window = {
+      ...(from !== undefined && { from: scale(from) }),
+      ...(to !== undefined && { to: scale(to) }),
+    }
+    return {
+      ...fault,
+      ...(after !== undefined && { after: scale(after) }),
+      ...(Object.keys(window).length > 0 && { when: { ...(fault.when as object), window } }),
+    }
+  })
+  // Without phases of its own, what it does by time does not change with how long that lasts.
+  if (faults.every((fault, index) => fault === scenario.faults[index]))
+    return { ...scenario, duration: durationMs }
+  const { calls } = scenario.assert
+  const phase = <Phase extends { from?: Millis | undefined; to?: Millis | undefined }>(
+    one: Phase,
+  ): Phase => ({
+    ...one,
+    ...(one.from !== undefined && { from: scale(one.from) }),
+    ...(one.to !== undefined && { to: scale(one.to) }),
+  })
+  const { breaker } = scenario.assert
+  const { opens } = breaker ?? {}
+  const assert = {
+    ...scenario.assert,
+    ...(calls !== undefined && { calls: Array.isArray(calls) ? calls.map(phase) : phase(calls) }),
+    ...(typeof opens === 'object' &&
+      opens.notBefore !== undefined && {
+        breaker: { ...breaker, opens: { ...opens, notBefore: scale(opens.notBefore) } },
+      }),
+  }
+  return { ...scenario, faults, assert, duration: durationMs }
+}

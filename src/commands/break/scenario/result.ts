@@ -1,0 +1,163 @@
+import type { Millis } from '../../../mesh/clock.ts'
+import { formatDuration } from '../../../units/duration.ts'
+import type { Output } from '../../shared/arguments.ts'
+import { faultLine } from '../../run/wrap/report.ts'
+import type { Assertion, Judged } from './assertions.ts'
+import type { Evidence } from './evidence.ts'
+import type { ChaosState } from './gateway.ts'
+import type { Scenario } from './library.ts'
+import { type Injected, type ScenarioRun, withoutEffect } from './run.ts'
+import type { TrafficReport } from './traffic.ts'
+import { numbered } from '../../../units/numbered.ts'
+
+/** An assertion, and what came of it. */
+export interface Checked extends Judged {
+  readonly name: string
+}
+
+/** What came of one scenario. */
+export interface Result {
+  readonly scenario: string
+  readonly description: string
+  readonly checks: readonly Checked[]
+  /** Why it proves nothing, or could not run; empty when it is valid. */
+  readonly flaws: readonly string[]
+  /** Why there was nothing to run, and that was to be expected. */
+  readonly skipped?: string | undefined
+  readonly faults: readonly Injected[]
+  readonly traffic?: TrafficReport | undefined
+  readonly seed?: ChaosState['seed'] | undefined
+  /** How long the faults lasted, or would have. */
+  readonly durationMs: Millis
+  /** The servers that were hit. */
+  readonly servers: readonly string[]
+  /** When it began, in milliseconds since the Unix epoch, and how long all of it took. */
+  readonly startedAt: Millis
+  readonly tookMs: Millis
+}
+
+/** `undecided` and `invalid` are no passes: nobody knows. */
+export type Status = 'passed' | 'failed' | 'undecided' | 'invalid' | 'skipped'
+
+export function statusOf({ checks, flaws, skipped }: Pick<Result, 'checks' | 'flaws' | 'skipped'>): Status {
+  if (flaws.length > 0) return 'invalid'
+  if (skipped !== undefined) return 'skipped'
+  if (checks.some(({ verdict }) => verdict === 'fail')) return 'failed'
+  const isDecided = checks.some(({ verdict }) => verdict === 'pass')
+  return isDecided && !checks.some(({ verdict }) => verdict === 'undecided') ? 'passed' : 'undecided'
+}
+
+/** 0: all that ran has passed; 1: an assertion has failed; 2: something was not decided, or nothing ran. */
+export function exitCodeOf(results: readonly Result[]): 0 | 1 | 2 {
+  const statuses = results.map(statusOf)
+  if (statuses.includes('failed')) return 1
+  const others = statuses.filter((status) => status !== 'skipped')
+  return others.length > 0 && others.every((status) => status === 'passed') ? 0 : 2
+}
+
+/** Judges every assertion by what was seen. */
+export const judged = (assertions: readonly Assertion[], evidence: Evidence): Checked[] =>
+  assertions.map(({ name, judge }) => ({ name, ...judge(evidence) }))
+
+/**
+ * Judges the assertions by a run, unless it proves nothing. A run that fails them though its faults changed nothing proves nothing
+ * either.
+ */
+export function judgedRun(
+  { faults, flaws, evidence }: Pick<ScenarioRun, 'faults' | 'flaws' | 'evidence'>,
+  assertions: readonly Assertion[],
+): Pick<Result, 'checks' | 'flaws'> {
+  if (flaws.length > 0 || evidence === undefined) return { checks: [], flaws }
+  const checks = judged(assertions, evidence)
+  const idle = checks.some(({ verdict }) => verdict === 'fail') ? withoutEffect(faults) : undefined
+  return { checks, flaws: idle === undefined ? flaws : [idle] }
+}
+
+/** Says what is about to happen, and what to expect of the mesh. */
+export function introduce(
+  { name, description, expect = [] }: Scenario,
+  { server, durationMs, rate }: { server: string; durationMs: Millis; rate: number | undefined },
+  out: Output,
+): void {
+  const calls =
+    rate === undefined ? 'with the calls of others' : `with ${numbered(rate, 'call')} a second of its own`
+  out.stdout(`${name}: ${description}`)
+  out.stdout(
+    `Faults for ${formatDuration(durationMs)} at ${server}, ${calls}.${expect.length > 0 ? ' What to expect:' : ''}`,
+  )
+  for (const sentence of expect) out.stdout(`  - ${sentence}`)
+}
+
+const words = { pass: 'pass', fail: 'FAIL', undecided: '????', skipped: 'skip' } as const
+
+/**
+ * Says what each fault did, how the run's own calls ended, and what came of each assertion, a line each; on standard
+ * error, why a run proves nothing.
+ */
+export function report(result: Result, out: Output): void {
+  const { faults, traffic, checks, flaws, skipped, scenario } = result
+  const paint = out.paint ?? ((_, text) => text)
+  const width = Math.max(0, ...faults.map(({ name }) => name.length))
+  for (const { name, id, counts } of faults) {
+    out.stdout(
+      counts === undefined ? `${name} (${id}): nothing is known` : faultLine({ ...counts, name }, width),
+    )
+    if (counts !== undefined && counts.hits > 0 && counts.concurrent > 0)
+      out.stdout(
+        `${' '.repeat(width)}  still held when it was cleared: ${numbered(counts.concurrent, 'call')}`,
+      )
+  }
+  if (traffic !== undefined && traffic.calls > 0) {
+    const endings = Object.entries(traffic.endings).map(([word, count]) => `${word} ${count}`)
+    out.stdout(`${numbered(traffic.calls, 'call')} made: ${endings.join(', ')}`)
+  }
+  for (const { verdict, name, measured } of checks) {
+    const word = verdict === 'fail' ? paint('bad', words.fail) : words[verdict]
+    out.stdout(`${word}  ${name}: ${measured}`)
+  }
+  for (const flaw of flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+  if (skipped !== undefined) out.stdout(`skip  ${scenario}: ${skipped}`)
+  out.stdout(summaryOf(result))
+}
+
+/** One line: `hang: passed, 5 of 5 assertions`. */
+function summaryOf(result: Result): string {
+  const count = (verdict: Judged['verdict']) => result.checks.filter((one) => one.verdict === verdict).length
+  const rest = (['fail', 'undecided', 'skipped'] as const).flatMap((verdict) =>
+    count(verdict) > 0 ? [`, ${count(verdict)} ${verdict === 'fail' ? 'failed' : verdict}`] : [],
+  )
+  const { checks } = result
+  const of =
+    checks.length === 0
+      ? ''
+      : `, ${count('pass')} of ${numbered(checks.length, 'assertion')} hold${rest.join('')}`
+  return `${result.scenario}: ${statusOf(result)}${of}`
+}
+
+/** Says of several scenarios how many came out how. */
+export function reportAll(results: readonly Result[], out: Output): void {
+  if (results.length < 2) return
+  const statuses = results.map(statusOf)
+  const counts = (['passed', 'failed', 'undecided', 'invalid', 'skipped'] as const).flatMap((status) => {
+    const count = statuses.filter((one) => one === status).length
+    return count > 0 ? [`${count} ${status}`] : []
+  })
+  out.stdout(`${results.length} scenarios: ${counts.join(', ')}`)
+}
+
+/** All of it, for programs. */
+export function asJson(results: readonly Result[]): string {
+  const scenarios = results.map((result) => {
+    const { checks, faults, durationMs, startedAt, ...rest } = result
+    return {
+      ...rest,
+      status: statusOf(result),
+      durationMs,
+      startedAt: new Date(startedAt).toISOString(),
+      tookMs: Math.round(rest.tookMs),
+      assertions: checks,
+      faults: faults.map(({ name, id, counts }) => ({ name, id, counts })),
+    }
+  })
+  return JSON.stringify({ exitCode: exitCodeOf(results), scenarios }, undefined, 2)
+}

@@ -1,0 +1,402 @@
+import { Cancellation } from '../../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../../mesh/clock.ts'
+import { formatDuration } from '../../../units/duration.ts'
+import type { Output } from '../../shared/arguments.ts'
+import { aftermathOf, assertsCounts } from './assertions-schema.ts'
+import {
+  type BreakerLook,
+  type Counted,
+  type Evidence,
+  type Fates,
+  type OwnCall,
+  recoveryOf,
+  stableCount,
+  UNANSWERED,
+} from './evidence.ts'
+import { type ChaosState, ControlError, type FaultCounts, type Faults } from './gateway.ts'
+import { type Aim, aimed, faultsEnd, type Scenario } from './library.ts'
+import { numbered } from '../../../units/numbered.ts'
+
+export interface RunOptions extends Aim {
+  readonly durationMs: Millis
+  /** Names of the servers that are hit: theirs are the breakers and the metrics that a run looks at. */
+  readonly hit: readonly string[]
+  /** The other servers that there are. */
+  readonly others: readonly string[]
+}
+
+/** Calls of the run itself. */
+export interface OwnTraffic {
+  readonly calls: readonly OwnCall[]
+  /** The tools that are called at hit servers, as `server/tool`. */
+  readonly tools: readonly string[]
+  /** Makes sure that calls succeed while nothing is injected; rejects when they do not. Resolves to the tools that it leaves out. */
+  settle(stop: Cancellation): Promise<readonly string[]>
+  /** Makes calls until `stop` aborts, and waits a while for those that are under way. */
+  run(stop: Cancellation): Promise<void>
+  /** Names of all tools that `/mcp` lists; undefined when it does not say them. */
+  listed(): Promise<readonly string[] | undefined>
+}
+
+export interface RunParts {
+  readonly gateway: Faults
+  readonly clock: Clock
+  /** None when a run only observes what others send. */
+  readonly traffic?: OwnTraffic
+  /** Ends the run early. */
+  readonly stop: Cancellation
+  /** Hears how it goes, line by line. */
+  readonly say: (line: string) => void
+  /** Shows how it stands, where somebody watches; elsewhere `say` is told now and then. */
+  readonly status?: Output['status']
+}
+
+/** A fault of a run, with what it did as far as is known. */
+export interface Injected {
+  readonly name: string
+  readonly id: string
+  readonly counts: FaultCounts | undefined
+}
+
+/** The same while its counts still change. */
+type Counting = { -readonly [Key in keyof Injected]: Injected[Key] } & { isCleared?: true }
+
+/** What came of a run. */
+export interface ScenarioRun {
+  readonly faults: readonly Injected[]
+  /** Why it proves nothing; empty when it is valid. */
+  readonly flaws: readonly string[]
+  /** Undefined when nothing was injected. */
+  readonly evidence: Evidence | undefined
+  readonly seed: ChaosState['seed']
+}
+
+/** How often the counts are asked for, in milliseconds. */
+const LOOK_MS: Millis = 1_000
+
+/** How often progress is told. */
+const LOOKS_A_LINE = 5
+
+/** How much longer than the run its faults would stay if nobody cleared them, in milliseconds. */
+const MARGIN_MS: Millis = 30_000
+
+/** How often clearing a fault is tried, unless the run is stopped. */
+const CLEAR_TRIES = 3
+
+/** Longest that metrics may be kept for a run to wait for new ones, in milliseconds. */
+const MAX_METRICS_AGE_MS: Millis = 10_000
+
+/** How much longer than an assertion allows for a recovery is looked at, in milliseconds: what comes too late is measured, too. */
+const LATE_MS: Millis = 3_000
+
+/** What a run has collected so far. */
+interface Collected {
+  readonly faults: Counting[]
+  readonly flaws: string[]
+  readonly breakers: BreakerLook[]
+}
+
+/**
+ * Makes sure that calls succeed, injects the faults of a scenario, waits, takes them away again, whatever happens, and looks
+ * on for as long as the scenario asserts something about what comes then. Rejects with a `ControlError` or with what the
+ * traffic rejects with.
+ */
+export async function runScenario(
+  scenario: Scenario,
+  options: RunOptions,
+  parts: RunParts,
+): Promise<ScenarioRun> {
+  const { gateway, clock, traffic, stop } = parts
+  const { hit, durationMs } = options
+  const before = await gateway.state()
+  if (before.maxTtl < durationMs)
+    throw new ControlError(
+      `faults last no longer than chaos.maxTtl, which is ${formatDuration(before.maxTtl)}`,
+    )
+  const unfit = await settled(parts)
+  if (unfit.length > 0) parts.say(leftOut(unfit))
+  // What a run before this one has left in windows and pauses would decide with.
+  if (traffic !== undefined && !stop.aborted) await gateway.renewBreakers(traffic.tools)
+  const wantsLists = scenario.assert.lists !== undefined
+  const listed = wantsLists ? await traffic?.listed() : undefined
+  const countedBefore = await counters(scenario, hit, parts)
+  // What is open already is no doing of these faults: calls have just succeeded.
+  const openBefore = new Set(await gateway.breakers(hit))
+  const look = async () => (await gateway.breakers(hit)).filter((key) => !openBefore.has(key))
+
+  const collected: Collected = { faults: [], flaws: [], breakers: [] }
+  const { faults, flaws, breakers } = collected
+  const over = new Cancellation()
+  let running: Promise<void> | undefined
+  let armedAt = clock.now()
+  let clearedAt = armedAt
+  let listedDuring: readonly string[] | undefined
+  try {
+    await injectAll(scenario, options, faults, parts)
+    armedAt = clock.now()
+    if (!stop.aborted) running = traffic?.run(over)
+    await watch(collected, armedAt + durationMs, look, parts)
+    if (listed !== undefined && !stop.aborted) listedDuring = await traffic?.listed()
+    clearedAt = clock.now()
+    await clearAll(faults, parts)
+    const faultsEndedAt = Math.min(faultsEnd(scenario, durationMs), clearedAt - armedAt)
+    const seen = () => relative(traffic?.calls, armedAt)
+    if (flaws.length === 0)
+      await watchRecovery({ scenario, breakers, seen, faultsEndedAt, armedAt }, look, parts)
+    over.abort('over')
+    await running
+  } finally {
+    over.abort('over')
+    parts.status?.(undefined)
+    await clearAll(faults, parts)
+  }
+  if (stop.aborted) flaws.push('it was stopped early')
+  // Nothing more is asked of a run that is invalid already: the gateway may not answer at all.
+  const after = stop.aborted ? before : await gateway.state()
+  if (after.engineErrors > before.engineErrors)
+    flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
+  if (!stop.aborted) flaws.push(...without(faults, after.mode))
+  // The other faults hit calls, so the run still shows something.
+  if (flaws.length === 0)
+    for (const fault of faults)
+      for (const why of without([fault], after.mode)) parts.say(`${fault.name}: ${why}`)
+  const countedAfter = flaws.length > 0 ? undefined : await counters(scenario, hit, parts)
+  const sinceArmed = clearedAt - armedAt
+  const evidence: Evidence = {
+    calls: traffic && relative(traffic.calls, armedAt),
+    others: options.others,
+    breakers: breakers.map(({ at, open }) => ({ at: at - armedAt, open })),
+    fates: fatesOf(faults),
+    counted:
+      countedBefore && countedAfter && increaseOver(countedBefore, countedAfter, endedCalls(traffic?.calls)),
+    unlisted: listedDuring && listed?.filter((name) => !listedDuring?.includes(name)),
+    faultsEndedAt: Math.min(faultsEnd(scenario, durationMs), sinceArmed),
+    clearedAt: sinceArmed,
+    endedAt: clock.now() - armedAt,
+  }
+  return { faults, flaws, evidence: faults.length === 0 ? undefined : evidence, seed: after.seed }
+}
+
+/** Waits until calls succeed. Resolves to the tools that are left out. */
+async function settled({ traffic, stop, status }: RunParts): Promise<readonly string[]> {
+  if (traffic === undefined) return []
+  status?.('making sure that calls succeed')
+  return traffic.settle(stop).finally(() => status?.(undefined))
+}
+
+/** Most tools that are named. */
+const MAX_NAMED = 4
+
+function leftOut(unfit: readonly string[]): string {
+  const more = unfit.length > MAX_NAMED ? ', …' : ''
+  return `not called, as they give no good answer to made-up arguments: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${numbered(unfit.length, 'tool')})`
+}
+
+async function injectAll(
+  scenario: Scenario,
+  options: RunOptions,
+  faults: Counting[],
+  { gateway, stop, say }: RunParts,
+): Promise<void> {
+  for (const written of scenario.faults) {
+    if (stop.aborted) return
+    const name = String(written.name)
+    const fault = aimed(written, options)
+    const { id, warnings } = await gateway.inject(fault, options.durationMs + MARGIN_MS)
+    faults.push({ name, id, counts: undefined })
+    say(`injected ${name} (${id}) at ${fault.target}`)
+    for (const warning of warnings) say(`${name}: ${warning}`)
+  }
+}
+
+/** Calls with their times from when the faults were armed. */
+function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): readonly OwnCall[] | undefined {
+  return calls?.map(({ startedAt, endedAt, ...call }) => ({
+    ...call,
+    startedAt: startedAt - armedAt,
+    endedAt: endedAt === undefined ? undefined : endedAt - armedAt,
+  }))
+}
+
+/** Keeps the counts up to date until the time is up: once a fault is cleared, nobody knows them any more. */
+async function watch(
+  { faults, flaws, breakers }: Collected,
+  endsAt: Millis,
+  look: () => Promise<readonly string[]>,
+  { gateway, clock, stop, say, status }: RunParts,
+): Promise<void> {
+  const startedAt = clock.now()
+  for (let looks = 1; !stop.aborted; looks++) {
+    const leftMs = Math.max(0, endsAt - clock.now())
+    await clock.sleep(Math.min(LOOK_MS, leftMs), stop).catch(() => undefined)
+    if (!stop.aborted) await gateway.renew(faults.map(({ id }) => id))
+    const { state, faults: listed } = await gateway.state()
+    for (const fault of faults) fault.counts = listed.find(({ id }) => id === fault.id) ?? fault.counts
+    const lost = faults.filter(({ id }) => !listed.some((other) => other.id === id))
+    if (lost.length > 0) {
+      flaws.push(`${lost.map(({ name }) => name).join(', ')} ended before the run did (chaos is ${state})`)
+      return
+    }
+    breakers.push({ at: clock.now(), open: await look() })
+    if (clock.now() >= endsAt) return
+    const line = progress(faults, Math.max(0, endsAt - clock.now()))
+    if (status !== undefined) status(`${bar((clock.now() - startedAt) / (endsAt - startedAt))} ${line}`)
+    else if (looks % LOOKS_A_LINE === 0) say(line)
+  }
+}
+
+/** What the recovery is judged by. */
+interface Recovering {
+  readonly scenario: Scenario
+  readonly breakers: BreakerLook[]
+  /** The run's own calls so far, with times as evidence has them. */
+  readonly seen: () => readonly OwnCall[] | undefined
+  readonly faultsEndedAt: Millis
+  readonly armedAt: Millis
+}
+
+/** Looks on after the faults until all is well again, or until no assertion allows for more. */
+async function watchRecovery(
+  { scenario, breakers, seen, faultsEndedAt, armedAt }: Recovering,
+  look: () => Promise<readonly string[]>,
+  { clock, stop, status }: RunParts,
+): Promise<void> {
+  const longest = aftermathOf(scenario.assert)
+  if (longest === 0) return
+  const from = armedAt + faultsEndedAt
+  const endsAt = from + longest + LATE_MS
+  while (!stop.aborted && clock.now() < endsAt) {
+    const open = await look()
+    breakers.push({ at: clock.now(), open })
+    const calls = seen()
+    // Twice as many good answers as it takes to call it steady: the next one is no chance either.
+    const isSteady =
+      calls === undefined || recoveryOf({ calls, faultsEndedAt }).steady.length >= 2 * stableCount(calls)
+    if (open.length === 0 && isSteady) return
+    status?.(`${bar((clock.now() - from) / (endsAt - from))} waiting for the recovery`)
+    await clock.sleep(LOOK_MS, stop).catch(() => undefined)
+  }
+}
+
+/** Cells of a bar of progress. */
+const BAR = 20
+
+/** How much of a whole is done: `[#####---------------]`. */
+function bar(done: number): string {
+  const cells = Math.round(BAR * Math.min(1, Math.max(0, done)))
+  return `[${'#'.repeat(cells)}${'-'.repeat(BAR - cells)}]`
+}
+
+/** The metrics now, no older than that; undefined when the scenario asserts nothing about them, or when they are kept too long. */
+async function counters(
+  { assert }: Scenario,
+  servers: readonly string[],
+  { gateway, clock, stop }: RunParts,
+): Promise<Counted | undefined> {
+  if (!assertsCounts(assert)) return undefined
+  const ageMs = await gateway.metricsAge()
+  if (ageMs > MAX_METRICS_AGE_MS) return undefined
+  if (ageMs > 0) await clock.sleep(ageMs, stop).catch(() => undefined)
+  return gateway.counters(servers)
+}
+
+/** How many calls at hit servers the gateway has to have counted: of those of others, one at the least. */
+function endedCalls(calls: readonly OwnCall[] = []): number {
+  const ended = calls.filter(
+    ({ isHit, endedAt, ending }) => isHit && endedAt !== undefined && ending !== UNANSWERED,
+  )
+  return Math.max(1, ended.length)
+}
+
+/** What was counted in between; undefined where that are fewer calls than there were: then other counts are no evidence either. */
+function increaseOver(before: Counted, after: Counted, calls: number): Counted | undefined {
+  const counted = increase(before, after)
+  return counted.calls >= calls ? counted : undefined
+}
+
+function increase(before: Counted, after: Counted): Counted {
+  const each = (from: Readonly<Record<string, number>>, to: Readonly<Record<string, number>>) =>
+    Object.fromEntries(Object.entries(to).map(([key, count]) => [key, count - (from[key] ?? 0)]))
+  return {
+    calls: after.calls - before.calls,
+    attempts: after.attempts - before.attempts,
+    retries: after.retries - before.retries,
+    rejections: each(before.rejections, after.rejections),
+    verdicts: each(before.verdicts, after.verdicts),
+  }
+}
+
+function fatesOf(faults: readonly Injected[]): Fates {
+  const sum = { masked: 0, delayed: 0, surfaced: 0, escaped: 0, notReached: 0 }
+  for (const { counts } of faults)
+    for (const fate of Object.keys(sum) as (keyof Fates)[]) sum[fate] += counts?.[fate] ?? 0
+  return sum
+}
+
+function progress(faults: readonly Injected[], leftMs: Millis): string {
+  const hits = faults.map(({ name, counts }) => `${name} ${counts?.injected ?? 0}`).join(', ')
+  return `${formatDuration(Math.round(leftMs / 1_000) * 1_000)} left; injected: ${hits}`
+}
+
+/**
+ * Takes away what is still there; what was cleared is forgotten. Whoever has stopped the run waits for one try at the most:
+ * what a gateway that does not answer keeps ends with its lease.
+ */
+async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
+  const left = faults.filter(({ isCleared }) => isCleared !== true)
+  for (const fault of left) fault.isCleared = true
+  const clear = async ({ name, id }: Counting) => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await gateway.clear(id)
+      } catch (error) {
+        if (tries < CLEAR_TRIES && !stop.aborted) continue
+        return say(`cannot clear ${name} (${id}), it ends by itself soon after: ${(error as Error).message}`)
+      }
+    }
+  }
+  await Promise.all(left.map(clear))
+}
+
+/** Returns why a failed run proves nothing: its faults hit calls and changed no outcome. Undefined when the faults had an effect. */
+export function withoutEffect(faults: readonly Injected[]): string | undefined {
+  const sum = summing(faults)
+  const masked = sum((counts) => counts.masked)
+  const effects = sum(
+    ({ delayed, surfaced, escaped, resent, rejections, concurrent }) =>
+      delayed + surfaced + escaped + resent + rejections + concurrent,
+  )
+  if (masked === 0 || effects > 0) return undefined
+  return `the faults hit ${numbered(masked, 'call')} and changed neither the outcome nor the time of any`
+}
+
+const summing = (faults: readonly Injected[]) => (count: (counts: FaultCounts) => number) =>
+  faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
+
+function without(faults: readonly Injected[], mode: string): string[] {
+  const sum = summing(faults)
+  // What the gateway asks by itself, such as lists, can be hit as well: that is nobody's traffic.
+  const hits = sum((counts) => counts.hits)
+  const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
+  const ended = sum(({ masked, delayed, surfaced, escaped }) => masked + delayed + surfaced + escaped)
+  if (hits > held || (hits > 0 && ended > 0)) return []
+  // Nobody knows how the held calls would have ended: the run lets go of them.
+  if (held > 0)
+    return [`no call that was hit has ended: ${held} were held still when the faults were cleared`]
+  const own = sum(({ discovery }) => discovery.hits)
+  if (mode === 'shadow') return ['nothing was injected: chaos.mode is shadow']
+  const decided = sum((counts) => counts.decided)
+  if (own > 0)
+    return [`no call of an agent was hit: the ${own} that were are the gateway's own. Is there any traffic?`]
+  if (decided === 0) return ['nothing was injected: no call matched. Is there any traffic to these servers?']
+  const late = sum(({ notReached }) => notReached)
+  if (late > 0)
+    return [`no call was hit: the ${late} that were to be hit were over before the faults took effect`]
+  const unfit = sum(({ notApplicable }) => notApplicable)
+  if (unfit > 0)
+    return [
+      `nothing was injected: in ${unfit} of ${numbered(decided, 'call')} that matched there was nothing for the fault to do, such as no text that is long enough`,
+    ]
+  const reasons = 'none was drawn while the faults were active, or the tools may write (--allow-writes)'
+  return [`nothing was injected into ${numbered(decided, 'call')} that matched: ${reasons}`]
+}

@@ -1,0 +1,529 @@
+import type { Cancellation } from '../../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../../mesh/clock.ts'
+import { glob } from '../../../mesh/match.ts'
+import { implementation } from '../../../protocol/identity.ts'
+import { isObject, parseJson } from '../../../protocol/jsonrpc.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  encodeHeaderValue,
+  MODERN_VERSION,
+  PROTOCOL_VERSION_KEY,
+} from '../../../protocol/modern.ts'
+import { INTENT_KEY } from '../../../protocol/task.ts'
+import { annotatedEffect } from '../../../registry/entry-shape.ts'
+import { bodyText } from '../../shared/body-text.ts'
+import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
+
+/** Most calls of one run, and most of them under way at a time, at each kind of servers: past it the next one waits. */
+const MAX_CALLS = 10_000
+const MAX_IN_FLIGHT = 256
+
+/** Most bytes that are read of a reply. */
+const MAX_REPLY = 8 * 1024 ** 2
+
+/** How long the gateway may take to list tools, in milliseconds. */
+const PATIENCE_MS: Millis = 10_000
+
+/**
+ * Most tools of one server, and of all, that are tried out and then called: with more of them each would get too few calls
+ * to show anything.
+ */
+const TRIED = { ofServer: 16, all: 64 }
+const CALLED = { hit: { ofServer: 8, all: 16 }, others: { ofServer: 4, all: 16 } }
+
+/** Most tools that are tried out at a time. */
+const TRIED_AT_ONCE = 4
+
+/** Fewest calls of the baseline, and how many of them a second. */
+const BASELINE_CALLS = 10
+const BASELINE_RATE = 20
+
+/** How long servers may take to be in order before faults are injected, in milliseconds, and how often they are asked. */
+const STEADY_MS: Millis = 20_000
+const AGAIN_MS: Millis = 1_000
+
+/** How long calls may take to end once no new ones are made, in milliseconds. */
+const DRAIN_MS: Millis = 5_000
+
+/** Most calls a second at servers that are not hit. */
+const OTHERS_RATE = 5
+
+/** Most kinds of endings that are told apart. */
+const MAX_WORDS = 50
+
+/** Most pages of a list of tools that are read. */
+const MAX_PAGES = 100
+
+export interface TrafficOptions {
+  /** URL of the gateway's data plane. */
+  readonly data: string
+  /** Calls a second. */
+  readonly rate: number
+  /** Tools to call, as a glob; undefined: those that say of themselves that they only read. */
+  readonly tool: string | undefined
+  /** Begins the names of the tasks that calls belong to: the same calls have the same ones in every run. */
+  readonly name: string
+}
+
+/** Where calls go. */
+export interface Servers {
+  /** Those that the faults are aimed at. */
+  readonly hit: readonly string[]
+  readonly others: readonly string[]
+}
+
+/** One tool of one server, with arguments that fit its schema. */
+interface Target {
+  readonly server: string
+  readonly tool: string
+  readonly args: unknown
+}
+
+/** What became of the calls of a run: how many there were, and how many ended with each word. */
+export interface TrafficReport {
+  readonly calls: number
+  readonly endings: Readonly<Record<string, number>>
+}
+
+/** No traffic can be made; the message says what to do about it. */
+export class TrafficError extends Error {}
+
+/** Calls of one kind of servers: at a steady rate, whatever becomes of those of the other. */
+interface Lane {
+  readonly isHit: boolean
+  targets: readonly Target[]
+  readonly rate: number
+  /** Begins the names of its tasks. */
+  readonly name: string
+}
+
+/** How a tool was found when nothing was wrong with its server; `unfit` tools are left out, the rest has to get well. */
+type Fitness = 'good' | 'unfit' | 'bad'
+
+/**
+ * Calls tools over the gateway's own data plane, one after the other at a steady rate, as an agent of the modern era
+ * does. Call `n` is the same in every run: its tool, its arguments and its task depend on nothing else.
+ */
+export class Traffic {
+  readonly #options: TrafficOptions
+  readonly #clock: Clock
+  readonly #lanes: readonly Lane[]
+  readonly #endings = new Map<string, number>()
+  readonly #calls: OwnCall[] = []
+  /** Those that have not ended, by when they began. */
+  readonly #underWay = new Set<{
+    readonly target: Target
+    readonly isHit: boolean
+    readonly startedAt: Millis
+  }>()
+
+  /** Servers that get no calls, each with the reason. */
+  readonly leftOut: readonly string[]
+
+  private constructor(
+    options: TrafficOptions,
+    clock: Clock,
+    { lanes, leftOut }: { readonly lanes: readonly Lane[]; readonly leftOut: readonly string[] },
+  ) {
+    this.#options = options
+    this.#clock = clock
+    this.#lanes = lanes
+    this.leftOut = leftOut
+  }
+
+  /**
+   * Finds out what there is to be called at these servers, until `stop` aborts. Rejects with a `TrafficError` when none of the hit ones
+   * has anything.
+   */
+  static async to(
+    { hit, others }: Servers,
+    options: TrafficOptions,
+    clock: Clock,
+    stop: Cancellation,
+  ): Promise<Traffic> {
+    const within = (ms: Millis) => ({ clock, stop, ms })
+    const { targets, unlisted, leftOut } = await targetsOf(hit, options, within(PATIENCE_MS))
+    if (targets.length > 0) {
+      // They only have to be looked at: one that is slow even to list must not keep the run waiting.
+      const rest = await targetsOf(others, options, within(PROMPT_MS))
+      const { name, rate } = options
+      const lanes = [
+        { isHit: true, targets, rate, name },
+        { isHit: false, targets: rest.targets, rate: Math.min(rate, OTHERS_RATE), name: `${name}-others` },
+      ]
+      return new Traffic(options, clock, { lanes, leftOut: [...leftOut, ...rest.leftOut] })
+    }
+    if (unlisted !== undefined) throw unlisted
+    const what =
+      options.tool === undefined ? 'says that it only reads (readOnlyHint)' : `is called ${options.tool}`
+    throw new TrafficError(
+      `no traffic can be made: no tool of ${hit.join(', ')} ${what}; --tool GLOB names tools that may be called`,
+    )
+  }
+
+  get report(): TrafficReport {
+    return { calls: this.#calls.length + this.#underWay.size, endings: Object.fromEntries(this.#endings) }
+  }
+
+  /** The calls so far, as they began; those of the baseline are not among them. */
+  get calls(): readonly OwnCall[] {
+    const open = [...this.#underWay].map(({ target: { server, tool }, isHit, startedAt }) => {
+      return { server, tool, isHit, startedAt, endedAt: undefined, ending: GIVEN_UP }
+    })
+    return [...this.#calls, ...open].sort((a, b) => a.startedAt - b.startedAt)
+  }
+
+  /** The tools that are called at hit servers, as `server/tool`. */
+  get tools(): readonly string[] {
+    const hit = this.#lanes.filter(({ isHit }) => isHit).flatMap(({ targets }) => targets)
+    return hit.map(({ server, tool }) => `${server}/${tool}`)
+  }
+
+  /**
+   * Makes sure that calls succeed while nothing is injected: tries every tool, leaves out those that take no made-up
+   * arguments or their time, and calls the others for a second or so. Resolves to the tools that are left out; rejects
+   * with a `TrafficError` when the servers are not in order within 20 s.
+   */
+  async settle(stop: Cancellation): Promise<readonly string[]> {
+    const until = this.#clock.now() + STEADY_MS
+    const unfit: string[] = []
+    for (;;) {
+      const problem = (await this.#tryOut(unfit, stop)) ?? (await this.#baseline(stop))
+      if (problem === undefined || stop.aborted) return unfit
+      if (this.#clock.now() >= until)
+        throw new TrafficError(
+          `nothing is injected, as calls fail already: ${problem} (tried for ${STEADY_MS / 1_000} s)`,
+        )
+      await this.#clock.sleep(AGAIN_MS, stop).catch(() => undefined)
+    }
+  }
+
+  /** Leaves out tools that cannot be called like this. Resolves to what is wrong, apart from these. */
+  async #tryOut(unfit: string[], stop: Cancellation): Promise<string | undefined> {
+    let problem: string | undefined
+    for (const lane of this.#lanes) {
+      const fit: Target[] = []
+      for (let at = 0; at < lane.targets.length && !stop.aborted; at += TRIED_AT_ONCE) {
+        const some = lane.targets.slice(at, at + TRIED_AT_ONCE)
+        const endings = await Promise.all(some.map((target) => this.#once(target, `${lane.name}-try`, stop)))
+        // Calls that were given up say nothing of their tools.
+        if (stop.aborted) return undefined
+        for (const [index, target] of some.entries()) {
+          const ending = endings[index] ?? GIVEN_UP
+          const fitness = fitnessOf(ending)
+          if (fitness === 'unfit') unfit.push(`${target.server}/${target.tool} (${ending})`)
+          else fit.push(target)
+          if (fitness === 'bad') problem ??= `${target.server}/${target.tool} ended with ${ending}`
+        }
+      }
+      if (stop.aborted) return undefined
+      lane.targets = spread(fit, CALLED[lane.isHit ? 'hit' : 'others'])
+      if (lane.isHit && fit.length === 0)
+        throw new TrafficError(
+          `no traffic can be made: no tool gives a good answer to made-up arguments (${unfit.slice(0, 5).join(', ')}); --tool GLOB names others`,
+        )
+    }
+    return problem
+  }
+
+  /** Calls what is left at a steady rate. Resolves to what was wrong. */
+  async #baseline(stop: Cancellation): Promise<string | undefined> {
+    const targets = this.#lanes.flatMap((lane) => lane.targets)
+    for (let index = 0; index < Math.max(BASELINE_CALLS, targets.length) && !stop.aborted; index++) {
+      const target = targets[index % targets.length]
+      if (target === undefined) return undefined
+      const ending = await this.#once(target, `${this.#options.name}-baseline-${index}`, stop)
+      if (ending !== GOOD) return `${target.server}/${target.tool} ended with ${ending}`
+      await this.#clock.sleep(1_000 / BASELINE_RATE, stop).catch(() => undefined)
+    }
+    return undefined
+  }
+
+  /** One call that is part of no run. Resolves to how it ended. */
+  async #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
+    const abort = new AbortController()
+    const cancel = this.#clock.after(PROMPT_MS, () => abort.abort())
+    const giveUp = () => abort.abort()
+    stop.addEventListener('abort', giveUp)
+    try {
+      return await this.#ask(target, intent, abort.signal, `no answer within ${PROMPT_MS / 1_000} s`)
+    } finally {
+      cancel()
+      stop.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /** Names of all tools that `/mcp` lists; undefined when it does not say them in time. */
+  async listed(): Promise<readonly string[] | undefined> {
+    const patience = new AbortController()
+    const cancel = this.#clock.after(PATIENCE_MS, () => patience.abort())
+    const names: string[] = []
+    let cursor: unknown
+    try {
+      for (let page = 0; page < MAX_PAGES; page++) {
+        const params = cursor === undefined ? {} : { cursor }
+        const reply = await askModern(`${this.#options.data}/mcp`, 'tools/list', params, {}, patience.signal)
+        if (!isObject(reply) || !isObject(reply.result) || !Array.isArray(reply.result.tools))
+          return undefined
+        names.push(...reply.result.tools.filter(isObject).map(({ name }) => String(name)))
+        cursor = reply.result.nextCursor
+        if (typeof cursor !== 'string') break
+      }
+      return names
+    } catch {
+      return undefined
+    } finally {
+      cancel()
+    }
+  }
+
+  /** Makes calls until `stop` aborts; those that are under way then have 5 s to end. Never rejects. */
+  async run(stop: Cancellation): Promise<void> {
+    const abort = new AbortController()
+    const running = Promise.all(this.#lanes.map((lane) => this.#runLane(lane, stop, abort.signal)))
+    let cancel = () => {}
+    stop.addEventListener('abort', () => (cancel = this.#clock.after(DRAIN_MS, () => abort.abort())))
+    await running
+    cancel()
+  }
+
+  async #runLane(
+    { targets, rate, name, isHit }: Lane,
+    stop: Cancellation,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const underWay = new Set<Promise<void>>()
+    const over = aborted(stop)
+    const startedAt = this.#clock.now()
+    for (let index = 0; index < MAX_CALLS && targets.length > 0; index++) {
+      const dueMs = startedAt + (index * 1_000) / rate - this.#clock.now()
+      if (dueMs > 0) await this.#clock.sleep(dueMs, stop).catch(() => undefined)
+      if (underWay.size >= MAX_IN_FLIGHT) await Promise.race([...underWay, over])
+      const target = targets[index % targets.length]
+      if (stop.aborted || target === undefined) break
+      const call = this.#call(target, isHit, `${name}-${index}`, signal).finally(() => underWay.delete(call))
+      underWay.add(call)
+    }
+    await Promise.all(underWay)
+  }
+
+  async #call(target: Target, isHit: boolean, intent: string, signal: AbortSignal): Promise<void> {
+    const startedAt = this.#clock.now()
+    const open = { target, isHit, startedAt }
+    this.#underWay.add(open)
+    const ending = await this.#ask(target, intent, signal, GIVEN_UP)
+    this.#underWay.delete(open)
+    const { server, tool } = target
+    const endedAt = ending === GIVEN_UP ? undefined : this.#clock.now()
+    this.#calls.push({ server, tool, isHit, startedAt, endedAt, ending })
+    const known = this.#endings.has(ending) || this.#endings.size < MAX_WORDS ? ending : 'other'
+    this.#endings.set(known, (this.#endings.get(known) ?? 0) + 1)
+  }
+
+  /** Resolves to how a call ended; `late` is the word for one that was given up. */
+  #ask({ server, tool, args }: Target, intent: string, signal: AbortSignal, late: string): Promise<string> {
+    const params = { name: tool, arguments: args }
+    const url = `${this.#options.data}/mcp/${server}`
+    return askModern(url, 'tools/call', params, { [INTENT_KEY]: intent }, signal).then(endingOf, () =>
+      signal.aborted ? late : UNANSWERED,
+    )
+  }
+}
+
+/** Takes tools of each server in turn, up to so many of one and of all. */
+function spread(
+  targets: readonly Target[],
+  { ofServer, all }: { readonly ofServer: number; readonly all: number },
+): readonly Target[] {
+  const byServer = new Map<string, Target[]>()
+  for (const target of targets) byServer.set(target.server, [...(byServer.get(target.server) ?? []), target])
+  const turns = Array.from({ length: ofServer }, (_, turn) =>
+    [...byServer.values()].flatMap((tools) => tools[turn] ?? []),
+  )
+  return turns.flat().slice(0, all)
+}
+
+const GOOD = 'result'
+const GIVEN_UP = 'given up at the end'
+
+const aborted = (stop: Cancellation): Promise<void> =>
+  new Promise((resolve) => (stop.aborted ? resolve() : stop.addEventListener('abort', resolve)))
+
+/** Endings that are about the arguments that were made up, or about the tool, and not about the server or the mesh. */
+const toolsOwn: ReadonlySet<string> = new Set(['tool error', 'BW_INVALID_ARGUMENTS', 'BW_INCORRECT_RESULT'])
+
+function fitnessOf(ending: string): Fitness {
+  if (ending === GOOD) return 'good'
+  return toolsOwn.has(ending) || ending.startsWith('error ') || ending.startsWith('no answer')
+    ? 'unfit'
+    : 'bad'
+}
+
+/** In a few words, how a call ended. */
+function endingOf(reply: unknown): string {
+  if (!isObject(reply)) return 'no JSON'
+  const { result, error } = reply
+  if (isObject(result)) return result.isError === true ? 'tool error' : GOOD
+  if (!isObject(error)) return 'no response'
+  const code = isObject(error.data) ? error.data.code : undefined
+  return typeof code === 'string' ? code.slice(0, 64) : `error ${String(error.code).slice(0, 16)}`
+}
+
+/** What there is to be called at some servers. */
+interface Found {
+  readonly targets: readonly Target[]
+  /** Why the first of those that cannot be listed cannot. */
+  readonly unlisted: TrafficError | undefined
+  /** Servers without anything to call, each with the reason. */
+  readonly leftOut: readonly string[]
+}
+
+/** How long something may take, in milliseconds, unless it is stopped before. */
+interface Within {
+  readonly clock: Clock
+  readonly stop: Cancellation
+  readonly ms: Millis
+}
+
+/** Lists the tools of each server on its own: one that cannot be listed takes no other with it. Never rejects. */
+async function targetsOf(
+  servers: readonly string[],
+  options: TrafficOptions,
+  within: Within,
+): Promise<Found> {
+  const listed = await Promise.all(
+    servers.map(async (server) => {
+      const found = await targetsAt(server, options, within).catch((error: unknown) =>
+        error instanceof TrafficError ? error : new TrafficError(String(error)),
+      )
+      return { server, found }
+    }),
+  )
+  const unlisted = listed.flatMap(({ found }) => (found instanceof TrafficError ? [found] : []))
+  return {
+    targets: spread(
+      listed.flatMap(({ found }) => (found instanceof TrafficError ? [] : found)),
+      TRIED,
+    ),
+    unlisted: unlisted[0],
+    leftOut: listed.flatMap(({ server, found }) => {
+      if (found instanceof TrafficError) return [`${server} (${found.message})`]
+      return found.length === 0 ? [`${server} (no tool to call)`] : []
+    }),
+  }
+}
+
+/** The tools of one server that may be called. Rejects with a `TrafficError` when it does not list them. */
+async function targetsAt(
+  server: string,
+  { data, tool }: TrafficOptions,
+  { clock, stop, ms }: Within,
+): Promise<Target[]> {
+  const patience = new AbortController()
+  const giveUp = () => patience.abort()
+  const cancel = clock.after(ms, giveUp)
+  stop.addEventListener('abort', giveUp)
+  if (stop.aborted) giveUp()
+  try {
+    const reply = await askModern(`${data}/mcp/${server}`, 'tools/list', {}, {}, patience.signal)
+    const result = isObject(reply) ? reply.result : undefined
+    if (!isObject(result) || !Array.isArray(result.tools)) throw new Error(endingOf(reply))
+    const tools: unknown[] = result.tools
+    const isMeant = tool === undefined ? onlyReads : named(tool)
+    return tools.filter(isObject).flatMap((entry) => {
+      if (typeof entry.name !== 'string' || !isMeant(entry)) return []
+      return { server, tool: entry.name, args: exampleOf(entry.inputSchema) ?? {} }
+    })
+  } catch (error) {
+    const { message, cause } = error as Error
+    const why = !patience.signal.aborted
+      ? cause === undefined
+        ? message.slice(0, 200)
+        : 'nothing can be reached there: is this its port for agents? (--data URL)'
+      : stop.aborted
+        ? 'the command was stopped'
+        : `no answer within ${ms / 1_000} s`
+    throw new TrafficError(`no tools of ${server} can be listed at ${data}: ${why}`)
+  } finally {
+    cancel()
+    stop.removeEventListener('abort', giveUp)
+  }
+}
+
+type Entry = Readonly<Record<string, unknown>>
+
+const onlyReads = ({ annotations }: Entry): boolean => annotatedEffect(annotations) === 'read_only'
+
+function named(pattern: string): (entry: Entry) => boolean {
+  const isOne = glob(pattern)
+  return ({ name }) => isOne(String(name))
+}
+
+/** Deepest nesting of arguments that are made up. */
+const MAX_DEPTH = 8
+
+/** The simplest value that a schema allows for, as far as its own members tell: of objects what they require. */
+function exampleOf(schema: unknown, depth = 0): unknown {
+  if (!isObject(schema) || depth > MAX_DEPTH) return {}
+  const { default: usual, const: only, enum: choices, examples, type, properties, required } = schema
+  const given = usual ?? only ?? first(choices) ?? first(examples)
+  if (given !== undefined) return given
+  switch (first(type) ?? type) {
+    case 'string':
+      return 'example'.padEnd(Math.min(Number(schema.minLength ?? 0), 1_000), '-')
+    case 'integer':
+    case 'number':
+      return typeof schema.minimum === 'number' ? schema.minimum : 1
+    case 'boolean':
+      return false
+    case 'array':
+      return Array.from({ length: Math.min(Number(schema.minItems ?? 0), 10) }, () =>
+        exampleOf(schema.items, depth + 1),
+      )
+    case 'null':
+      return null
+  }
+  const members = isObject(properties) ? properties : {}
+  const wanted = Array.isArray(required) ? required.map(String) : []
+  return Object.fromEntries(wanted.map((key) => [key, exampleOf(members[key], depth + 1)]))
+}
+
+const first = (list: unknown): unknown => (Array.isArray(list) ? list[0] : undefined)
+
+/** Sends one request of the modern era, and reads its response; rejects when there is no connection, or no end. */
+export async function askModern(
+  url: string,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+  meta: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const about = {
+    [PROTOCOL_VERSION_KEY]: MODERN_VERSION,
+    [CLIENT_INFO_KEY]: implementation,
+    [CLIENT_CAPABILITIES_KEY]: {},
+  }
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': MODERN_VERSION,
+      'mcp-method': method,
+      ...(typeof params.name === 'string' ? { 'mcp-name': encodeHeaderValue(params.name) } : {}),
+    },
+    body: JSON.stringify({
+      jsonrpc: '2.0',
+      id: 1,
+      method,
+      params: { ...params, _meta: { ...meta, ...about } },
+    }),
+    redirect: 'error',
+    signal,
+  })
+  const text = await bodyText(response, { maxBytes: MAX_REPLY, signal })
+  if (!(response.headers.get('content-type') ?? '').includes('text/event-stream')) return parseJson(text)
+  const events = text.split('\n').filter((line) => line.startsWith('data: {'))
+  return parseJson(events.at(-1)?.slice('data: '.length) ?? '')
+}

@@ -1,0 +1,521 @@
+import { z } from 'zod'
+import { environmentLock } from '../../chaos/control/guard.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import { compareTwins, type PairedReport, type TwinPair } from '../../experiments/paired.ts'
+import { pairedMarkdown } from '../../experiments/paired-text.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import { type Clock, keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
+import { Misuse, optionLines, type Output, runCommand, type Values } from '../shared/arguments.ts'
+import { Agents, CompareError } from '../../load/agents.ts'
+import { anything, ask, Decisions, samplesIn } from './evidence.ts'
+import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './faults.ts'
+import { playTwins, prefixOf, type Side, type Twins } from '../../load/twins.ts'
+import { demoOrigin, openOwn, openRunning, type Origin, originAt, type Sets, type Venue } from './venue.ts'
+import {
+  exposedName,
+  readWorkload,
+  serversOf,
+  shippedAt,
+  unknownTools,
+  type Workload,
+} from '../../load/workload.ts'
+import { showProgress } from '../shared/progress.ts'
+import { onSignals } from '../shared/signals.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { numbered } from '../../units/numbered.ts'
+
+/** Exit codes: what could not run, and what ran and proves nothing. */
+const FAILED = 1
+const UNSOUND = 2
+
+/** Why a run is stopped: somebody interrupts it. */
+const INTERRUPTED = 'signal'
+
+/** Where a gateway takes calls unless its config says otherwise. */
+const DEFAULT_DATA = 'http://127.0.0.1:8080'
+
+const options = {
+  sets: {
+    kind: 'text',
+    value: 'A,B',
+    about: 'two policy sets; B is compared with A (for the demo: default,no_retries)',
+  },
+  workload: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'what agents do (for the demo: orders.yaml of the package)',
+  },
+  tasks: {
+    kind: 'integer',
+    // A gateway has room for 25,000 units of one tenant: two for each task.
+    max: 12_500,
+    value: 'N',
+    default: '300',
+    about: 'tasks, each played in both arms',
+  },
+  plan: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'faults, armed for the run (for the demo: 5 % of the tries that read fail)',
+  },
+  seed: {
+    kind: 'integer',
+    max: Number.MAX_SAFE_INTEGER,
+    value: 'SEED',
+    default: '42',
+    about: 'decides values of tasks, and faults',
+  },
+  concurrency: {
+    kind: 'integer',
+    max: 512,
+    value: 'N',
+    default: '8',
+    about: 'tasks at a time, both arms together',
+  },
+  format: {
+    kind: 'choice',
+    of: ['md', 'json', 'csv'],
+    value: 'FORMAT',
+    default: 'md',
+    about: 'md, json, or csv (what the gateway sampled, a line for each task and arm)',
+  },
+  config: { kind: 'text', value: 'FILE', about: 'starts a gateway with this config for the run' },
+  control: { kind: 'url', value: 'URL', about: 'takes the running gateway with this control port' },
+  url: {
+    kind: 'url',
+    value: 'URL',
+    about: `with --control, that gateway's data port (default: ${DEFAULT_DATA})`,
+  },
+  token: {
+    kind: 'text',
+    value: 'TOKEN',
+    about: "the running gateway's control token (default: as for other commands)",
+  },
+} as const
+
+const usage = `breakwater compare [--config FILE | --control URL] [--sets A,B --workload FILE]
+
+  Plays the same tasks under two policy sets, each task once under either, with the same arguments and the same faults,
+  and says which set does better. Without --config and --control it starts servers of its own and shows how that goes.
+
+${optionLines(options)}
+
+  Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
+
+/** How often the journal is read, in milliseconds: of what it keeps in memory the oldest goes first. */
+const FOLLOW_MS: Millis = 200
+
+/** How long the gateway may be silent before a run ends for that reason, in milliseconds. */
+const SILENT_MS: Millis = 10_000
+
+/** Most reports of outcomes that are sent at once. */
+const MAX_REPORTS = 200
+
+/** `breakwater compare`: resolves to the exit code. */
+export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const line = { usage, options, positionals: [] }
+  return runCommand(args, line, out, (values) => run(asked(values), out, env))
+}
+
+type Asked = Values<typeof options> & { readonly both: Sets }
+
+/** What the arguments ask for. Throws `Misuse`. */
+function asked(values: Values<typeof options>): Asked {
+  const { sets, workload, tasks, concurrency, config, control, url } = values
+  const isDemo = config === undefined && control === undefined
+  if (config !== undefined && control !== undefined) throw new Misuse('--config or --control, not both')
+  if (url !== undefined && control === undefined) throw new Misuse('--url goes with --control')
+  if (!isDemo && sets === undefined) throw new Misuse('--sets A,B is missing')
+  if (!isDemo && workload === undefined) throw new Misuse('--workload FILE is missing')
+  if (tasks === 0) throw new Misuse('--tasks must be at least 1')
+  if (concurrency === 0) throw new Misuse('--concurrency must be at least 1')
+  const [a = '', b = '', ...more] = (sets ?? 'default,no_retries').split(',').map((name) => name.trim())
+  if (a === '' || b === '' || more.length > 0)
+    throw new Misuse(`--sets must be two names such as default,cautious, not "${sets}"`)
+  return { ...values, both: { control: a, treatment: b } }
+}
+
+async function run(given: Asked, out: Output, env: Env): Promise<number> {
+  const stop = new Cancellation()
+  // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
+  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () => stop.abort(INTERRUPTED))
+  const letEnd = keepAlive()
+  const closing: (() => Promise<unknown>)[] = []
+  try {
+    const stage = await prepare(given, { closing, stop, out, env })
+    const played = await play(stage, given, stop, out)
+    out.stdout((await rendered(played, stage.venue, given.format)).trimEnd())
+    for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+    for (const warning of played.warnings) out.stderr(`breakwater: warning: ${warning}`)
+    return played.flaws.length === 0 ? 0 : UNSOUND
+  } catch (error) {
+    if (!(error instanceof CompareError)) throw error
+    for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
+    return error instanceof Unreported ? UNSOUND : FAILED
+  } finally {
+    for (let end = closing.pop(); end !== undefined; end = closing.pop()) await end()
+    letEnd()
+    off()
+  }
+}
+
+/** It was interrupted, and the gateway does not say what it knows of it. */
+class Unreported extends CompareError {}
+
+/** All that a run needs, found to fit together before anything is played. */
+interface Stage {
+  readonly workload: Workload
+  readonly plan: Plan | undefined
+  readonly venue: Venue
+}
+
+interface Preparing {
+  /** Gets what is to be closed at the end. */
+  readonly closing: (() => Promise<unknown>)[]
+  readonly stop: Cancellation
+  readonly out: Output
+  readonly env: Env
+}
+
+/** Finds all that a run needs, and starts its experiment when nothing stands in the way. Rejects with a `CompareError`. */
+async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Stage> {
+  const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
+  const isDemo = config === undefined && control === undefined
+  const file = given.workload ?? shippedAt('orders.yaml')
+  const read = await readWorkload(file)
+  if (!read.ok) throw new CompareError(read.problems.join('\n'))
+  const planFile = given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined)
+  const plan = planFile === undefined ? undefined : await planAt(planFile, env)
+  let venue: Venue
+  if (control !== undefined) venue = await openRunning({ control, data, token, sets, tasks, stop }, env)
+  else {
+    const variables = isDemo ? { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT } : env
+    const lock = plan && environmentLock({ environment: 'staging', variables })
+    if (lock !== undefined) throw new CompareError(`faults are refused: ${lock}`)
+    const origin: Origin = config === undefined ? await demoOrigin() : await originAt(config, env)
+    closing.push(() => origin.close())
+    venue = await openOwn(origin, { sets, tasks, withFaults: plan !== undefined, stop }, variables)
+  }
+  closing.push(() => venue.close())
+  const unknown = unknownTools(read.workload, read.origins, venue.tools)
+  if (unknown.length > 0) throw new CompareError(unknown.join('\n'))
+  if (plan !== undefined) {
+    const left = await takeAwayLeft(venue.control)
+    if (left.length > 0)
+      out.stderr(`breakwater: took away the faults that an earlier comparison left: ${left.join(', ')}`)
+    await replaceable(venue.control)
+  }
+  await venue.begin()
+  return { workload: read.workload, plan, venue }
+}
+
+const succeeded = ({ outcome }: { readonly outcome: string }) => outcome === 'succeeded'
+
+/** As much of `/admin/servers` as is read. */
+const serverStates = z.array(z.object({ name: z.string(), state: z.enum(['starting', 'up', 'down']) }))
+
+/** As much of an experiment's report as is read. */
+const reported = z.object({
+  state: z.string(),
+  endedBecause: z.string().optional(),
+  fates: z.record(z.string(), z.record(z.string(), z.number())),
+  settings: z.array(z.object({ setting: z.string(), byArm: z.record(z.string(), z.string().optional()) })),
+})
+
+/** Plays all tasks with the faults armed, and puts together what is known of them. */
+async function play(stage: Stage, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
+  const clock = systemClock
+  const { workload, venue } = stage
+  const decisions = new Decisions(prefixOf(workload, given.seed))
+  const { patience: patienceMs, eras } = workload
+  const places = given.concurrency
+  const agents = await Agents.open({ url: venue.url, places, eras, patienceMs, clock, stop })
+  try {
+    const played = await playPairs(stage, given, { agents, clock, decisions, stop, out })
+    return await reportOn(stage, given, decisions, played)
+  } catch (error) {
+    if (!(error instanceof CompareError) || stop.reason !== INTERRUPTED) throw error
+    const later =
+      given.control === undefined
+        ? ''
+        : `\nwhat the gateway counted is told by: breakwater experiment report ${venue.experiment} --control ${given.control}`
+    throw new Unreported(`INVALID: it was stopped, and ${error.message}: no report could be had${later}`)
+  }
+}
+
+/** What was played: the twins, the faults that were armed, and what makes the comparison unsound. */
+interface Played {
+  readonly twins: readonly Twins[]
+  readonly names: readonly string[]
+  /** Names of the faults that others armed during the run. */
+  readonly foreign: readonly string[]
+  readonly flaws: readonly string[]
+  /** When the first pair began, in milliseconds since the Unix epoch, and how long all took. */
+  readonly startedAt: Millis
+  readonly ranMs: Millis
+}
+
+interface PlayParts {
+  /** They leave when all is played. */
+  readonly agents: Agents
+  readonly clock: Clock
+  readonly decisions: Decisions
+  readonly stop: Cancellation
+  readonly out: Output
+}
+
+/** Arms the plan, plays all pairs, and takes the plan away again, whatever happens. */
+async function playPairs(
+  { workload, plan, venue }: Stage,
+  given: Asked,
+  { agents, clock, decisions, stop, out }: PlayParts,
+): Promise<Played> {
+  const { seed, tasks, concurrency } = given
+  const { control, arms } = venue
+  const outcomes = new Outcomes(venue)
+  const show = new Progress(tasks, labelsOf(given.both))
+  const endProgress = showProgress(out, clock, () => show.line())
+  const began = { wall: clock.wall(), now: clock.now() }
+  const over = new Cancellation()
+  const flaws: string[] = []
+  let why = 'it'
+  let armed: ArmedPlan | undefined
+  try {
+    await decisions.follow(control)
+    if (plan !== undefined && !stop.aborted) armed = await ArmedPlan.arm(control, plan, seed)
+    const before = await stateOf(control)
+    const follow = async () => {
+      await decisions.follow(control)
+      await outcomes.send()
+    }
+    const following = repeat(clock, over, {
+      // That faults have ended is found out at the end.
+      task: () => Promise.all([follow(), armed?.renew()]),
+      onSilent() {
+        why = `the gateway was silent for ${formatDuration(SILENT_MS)}: the run`
+        stop.abort('the gateway is silent')
+      },
+    })
+    const twins = await playTwins({
+      workload,
+      tasks,
+      seed,
+      concurrency,
+      arms,
+      clock,
+      nameOf(step) {
+        const found = exposedName(step, venue.tools)
+        return typeof found === 'string' ? found : step.tool
+      },
+      agentAt: (place, side, era) => agents.at(place, side, era),
+      stop,
+      onPlayed(task, side, { outcome }) {
+        outcomes.add(task, side, outcome)
+        show.played(side, outcome === 'succeeded')
+      },
+    })
+    over.abort('over')
+    await following
+    const far = `${twins.length} of ${numbered(tasks, 'pair')}`
+    const after = await follow()
+      .then(() => stateOf(control))
+      .catch((error: Error) => {
+        if (stop.aborted) throw error
+        throw new CompareError(`the gateway was lost after ${far}: ${error.message}`)
+      })
+    if (stop.aborted) flaws.push(`${why} was stopped after ${far}`)
+    const ended = before.names.filter((name) => !after.names.includes(name))
+    if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
+    if (after.engineErrors > before.engineErrors)
+      flaws.push(
+        `the engine of the faults failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`,
+      )
+    const foreign = [...new Set([...decisions.injected, ...after.names])].filter(
+      (name) => !before.names.includes(name),
+    )
+    return {
+      twins,
+      names: before.names,
+      foreign,
+      flaws,
+      startedAt: began.wall,
+      ranMs: clock.now() - began.now,
+    }
+  } finally {
+    over.abort('over')
+    // At the same time: a gateway that hangs is waited for once.
+    const [problem] = await Promise.all([armed?.end(), agents.close()])
+    if (problem !== undefined) out.stderr(`breakwater: ${problem}`)
+    endProgress()
+  }
+}
+
+interface Repeated {
+  readonly task: () => Promise<unknown>
+  /** Nothing but failures for `SILENT_MS`. */
+  readonly onSilent: () => void
+}
+
+/** Does something again and again until it is over. What goes wrong now and then is found out at the end. */
+async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repeated): Promise<void> {
+  let heardAt = clock.now()
+  while (!over.aborted) {
+    await clock.sleep(FOLLOW_MS, over).catch(() => undefined)
+    if (over.aborted) return
+    try {
+      await task()
+      heardAt = clock.now()
+    } catch {
+      if (clock.now() - heardAt >= SILENT_MS) return onSilent()
+    }
+  }
+}
+
+/** Puts together what the twins, the gateway and its journal say of a run. */
+async function reportOn(
+  { workload, plan, venue }: Stage,
+  { seed, tasks, both }: Asked,
+  decisions: Decisions,
+  { twins, names, foreign, flaws: met, startedAt, ranMs }: Played,
+): Promise<PairedReport> {
+  const { control, arms, experiment } = venue
+  const flaws = [...met]
+  if (twins.length > 0 && !twins.some(({ control, treatment }) => succeeded(control) || succeeded(treatment)))
+    flaws.push('no task succeeded in either arm, which says nothing of policies')
+  // Faults may have ended servers, which then need a while to be up again.
+  if (plan === undefined)
+    for (const { name, state } of await ask(control, { method: 'GET', path: '/admin/servers' }, serverStates))
+      if (state !== 'up' && serversOf(workload, venue.tools).has(name))
+        flaws.push(`server ${name} is ${state} at the end, so that calls failed for that reason`)
+  const path = `/admin/experiments/${encodeURIComponent(experiment)}`
+  const told = await ask(control, { method: 'GET', path: `${path}/report` }, reported)
+  if (told.state !== 'running') flaws.push(`the experiment ended before the run did: ${told.endedBecause}`)
+  const pairs = withAttempts(twins, samplesIn(await samplesOf(venue)), arms, flaws)
+  const decided = decisions.report()
+  if (decided.first.different > 0)
+    flaws.push(`${decided.first.different} first tries met other faults than their twins did`)
+  if (decided.isIncomplete) flaws.push('the journal forgot decisions before they were read')
+  const labels = labelsOf(both)
+  const bySet = <Value>(byArm: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> => {
+    const sides = (['control', 'treatment'] as const).filter((side) => Object.hasOwn(byArm, arms[side]))
+    return Object.fromEntries(sides.map((side) => [labels[side], byArm[arms[side]]!]))
+  }
+  return {
+    ...compareTwins(pairs, { ...labels, flaws }),
+    workload: workload.name,
+    seed,
+    startedAt: new Date(startedAt).toISOString(),
+    ranMs,
+    planned: tasks,
+    faults: {
+      names: [...names, ...foreign],
+      fates: bySet(told.fates),
+      first: decided.first,
+      later: decided.later,
+      examples: decided.examples,
+    },
+    settings: told.settings.map(({ setting, byArm }) => ({ setting, byArm: bySet(byArm) })),
+    flaws,
+    warnings: foreign.map(
+      (name) => `somebody else armed ${name} during the run: tasks of both arms may have met it`,
+    ),
+    twins: pairs,
+  }
+}
+
+/** The policy sets, told apart where one is compared with itself. */
+const labelsOf = ({ control, treatment }: Sets): Sets =>
+  control === treatment ? { control, treatment: `${treatment} again` } : { control, treatment }
+
+/** Twins with what only the gateway knows; says so where it knows of other calls than their agents. */
+function withAttempts(
+  twins: readonly Twins[],
+  samples: ReturnType<typeof samplesIn>,
+  arms: Venue['arms'],
+  flaws: string[],
+): TwinPair[] {
+  let differing = 0
+  const pairs = twins.map(({ task, kind, ...both }): TwinPair => {
+    const twin = (side: Side) => {
+      const sampled = samples.get(arms[side])?.get(task)
+      if (sampled?.calls !== both[side].calls) differing++
+      return { ...both[side], attempts: sampled?.attempts ?? NaN }
+    }
+    return { task, kind, control: twin('control'), treatment: twin('treatment') }
+  })
+  if (differing > 0)
+    flaws.push(
+      `of ${numbered(differing, 'task')} the gateway counted other calls in their arm than their agents made`,
+    )
+  return pairs
+}
+
+async function samplesOf({ control, experiment }: Venue): Promise<string> {
+  const path = `/admin/experiments/${encodeURIComponent(experiment)}/samples`
+  const answered = await control({ method: 'GET', path, isText: true })
+  if (!answered.ok) throw new CompareError(answered.message)
+  return answered.value as string
+}
+
+/** How tasks ended, on their way to the gateway. */
+class Outcomes {
+  readonly #venue: Venue
+  #waiting: object[] = []
+
+  constructor(venue: Venue) {
+    this.#venue = venue
+  }
+
+  add(intent: string, side: Side, outcome: 'succeeded' | 'failed'): void {
+    const { experiment, arms } = this.#venue
+    this.#waiting.push({ intent, outcome, arm: `${experiment}/${arms[side]}` })
+  }
+
+  /** Rejects with a `CompareError`. */
+  async send(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const body = this.#waiting.splice(0, MAX_REPORTS)
+      await ask(this.#venue.control, { method: 'POST', path: '/admin/outcomes', body }, anything)
+    }
+  }
+}
+
+/** Characters of the bar. */
+const BAR = 24
+
+/** How far it is, in a line. */
+class Progress {
+  readonly #tasks: number
+  readonly #labels: Sets
+  readonly #counts = { control: { all: 0, good: 0 }, treatment: { all: 0, good: 0 } }
+
+  constructor(tasks: number, labels: Sets) {
+    this.#tasks = tasks
+    this.#labels = labels
+  }
+
+  played(side: Side, isGood: boolean): void {
+    this.#counts[side].all++
+    if (isGood) this.#counts[side].good++
+  }
+
+  line(): string {
+    const { control, treatment } = this.#counts
+    const pairs = Math.min(control.all, treatment.all)
+    const filled = Math.floor((BAR * (control.all + treatment.all)) / (2 * this.#tasks))
+    const bar = `${'#'.repeat(filled)}${'.'.repeat(BAR - filled)}`
+    const good = (side: Side) => `${this.#labels[side]} ${this.#counts[side].good}/${this.#counts[side].all}`
+    return `[${bar}] ${pairs} of ${this.#tasks} pairs; succeeded: ${good('control')}, ${good('treatment')}`
+  }
+}
+
+async function rendered(report: PairedReport, venue: Venue, format: string): Promise<string> {
+  switch (format) {
+    case 'json':
+      return JSON.stringify(report, undefined, 2)
+    case 'csv':
+      return samplesOf(venue)
+    default:
+      return pairedMarkdown(report)
+  }
+}

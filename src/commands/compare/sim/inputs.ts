@@ -1,0 +1,111 @@
+import { refusalOf } from '../../../chaos/fault.ts'
+import { faults as registry } from '../../../chaos/faults/index.ts'
+import { methodsOf } from '../../../chaos/plan/checks.ts'
+import type { Fault } from '../../../chaos/plan/common.ts'
+import type { Env } from '../../../config/files/interpolate.ts'
+import { formatIssue } from '../../../config/issues/issues.ts'
+import { loadConfig, loadPolicies } from '../../../config/load.ts'
+import type { Config } from '../../../config/schema/schema.ts'
+import { policiesOf } from '../../../config/call-timeouts.ts'
+import { DEFAULT_SET } from '../../../mesh/settings.ts'
+import { serverKind } from '../../../sim/environment.ts'
+import type { IdleFaults } from '../../../sim/idle-faults.ts'
+import { byDefault, type PolicyChoice } from '../../../sim/policy-choices.ts'
+import { suggest } from '../../../units/suggest.ts'
+import { Misuse, UnusableInput } from '../../shared/arguments.ts'
+import { readPlan } from '../../run/plan-file.ts'
+
+/** Options of commands that simulate, for the policies that they simulate. */
+export const policyOptions = {
+  policies: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'the policies to simulate, a block "policies" (default: those in force by default)',
+  },
+  config: { kind: 'text', value: 'FILE', about: 'the same, of a whole config' },
+  set: { kind: 'text', value: 'NAME', about: 'a policy set of that file' },
+} as const
+
+export interface PolicyValues {
+  readonly policies: string | undefined
+  readonly config: string | undefined
+  readonly set: string | undefined
+}
+
+/** The policies that somebody asks for. Rejects with an `UnusableInput`, or with `Misuse`. */
+export async function choiceOf({ set, ...where }: PolicyValues, env: Env): Promise<PolicyChoice> {
+  const file = where.policies ?? where.config
+  if (file !== undefined) return setOf(await policiesAt(where, env), set, file)
+  if (set === undefined || set === DEFAULT_SET) return byDefault
+  throw new UnusableInput(
+    `there is no policy set "${set}": --policies or --config names the file that has it`,
+  )
+}
+
+/** The policies of a file. Rejects like `choiceOf`. */
+export async function policiesAt(
+  { policies, config }: Omit<PolicyValues, 'set'>,
+  env: Env,
+): Promise<Config['policies']> {
+  if (policies !== undefined && config !== undefined)
+    throw new Misuse('expected --policies FILE or --config FILE, not both')
+  const loaded =
+    policies === undefined ? await loadConfig(config ?? '', env) : await loadPolicies(policies, env)
+  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
+  return policiesOf(loaded.config)
+}
+
+/** A policy set of a file, or without a name its policies. Throws an `UnusableInput` when there is no such set. */
+export function setOf(policies: Config['policies'], set: string | undefined, file: string): PolicyChoice {
+  if (set === undefined || set === DEFAULT_SET) return { name: DEFAULT_SET, policies }
+  if (Object.hasOwn(policies.sets, set)) return { name: set, policies, set }
+  const names = Object.keys(policies.sets)
+  const meant = suggest(set, names)
+  const there = names.length === 0 ? 'it has none' : `it has ${names.join(', ')}`
+  throw new UnusableInput(
+    `${file} has no policy set "${set}": ${meant === undefined ? there : `did you mean ${meant}?`}`,
+  )
+}
+
+/**
+ * The faults of a plan, of all formats that are read, armed for as long as a simulation takes. Rejects with an `UnusableInput`, also where none of them can do anything to a
+ * call of a tool of a simulated server.
+ */
+export async function planOf(file: string, env: Env): Promise<readonly Fault[]> {
+  const read = await readPlan(file, env, false, { ttl: '1h' })
+  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
+  const { faults } = read.chaos
+  if (faults.length === 0) throw new UnusableInput(`${file} has no faults`)
+  const why = faults.map(notSimulated)
+  if (why.every((one) => one !== undefined))
+    throw new UnusableInput(
+      [
+        `no fault of ${file} can be simulated:`,
+        ...faults.map(({ name }, at) => `  ${name}: ${why[at]}`),
+      ].join('\n'),
+    )
+  return faults.map((fault) => ({ ...fault, ttl: Infinity }))
+}
+
+/**
+ * What is to be said of the faults of a plan that hit no call in any of these runs, a line each. Throws an `UnusableInput` where none
+ * of them did: runs without faults say nothing of them.
+ */
+export function idleIn(file: string, faults: readonly Fault[], runs: readonly IdleFaults[]): string[] {
+  const idle = faults.filter(({ name }) => runs.every((run) => run.has(name)))
+  const why = (fault: Fault) => notSimulated(fault) ?? runs[0]?.get(fault.name)
+  if (idle.length > 0 && idle.length === faults.length)
+    throw new UnusableInput(
+      [`no fault of ${file} hit a call:`, ...idle.map((fault) => `  ${fault.name}: ${why(fault)}`)].join(
+        '\n',
+      ),
+    )
+  return idle.map((fault) => `${fault.name} of ${file} hit no call: ${why(fault)}`)
+}
+
+/** Why a fault does nothing to calls of tools of simulated servers; undefined when it does. */
+export function notSimulated({ type, side }: Fault): string | undefined {
+  const known = registry[type]
+  if (known === undefined || !methodsOf(known).includes('tools/call')) return 'it does not hit calls of tools'
+  return side === 'upstream' ? refusalOf(known, serverKind) : undefined
+}

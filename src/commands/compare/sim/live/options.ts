@@ -1,0 +1,21 @@
+import type { Options } from '../../../shared/arguments.ts'
+
+/** Of `breakwater demo --live`: whoever asks for help need not load what it runs. */
+export const liveOptions = {
+  live: { kind: 'flag', about: 'this one' },
+  duration: {
+    kind: 'duration',
+    min: 4_000,
+    value: 'DURATION',
+    default: '60s',
+    about: 'how long; half of it with faults, a quarter before and after them',
+  },
+  seed: {
+    kind: 'integer',
+    max: Number.MAX_SAFE_INTEGER,
+    value: 'SEED',
+    default: '42',
+    about: 'the same seed gives the same tasks and draws',
+  },
+  'no-policies': { kind: 'flag', about: 'the same without gates, retries, timeouts and all others' },
+} as const satisfies Options

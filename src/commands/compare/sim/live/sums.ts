@@ -1,0 +1,108 @@
+import type { FaultStatus } from '../../../../chaos/control/status.ts'
+import { acts } from './faults.ts'
+import { countOf, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
+import type { Tally } from '../../../../load/shop-agents.ts'
+
+/** Two numbers that have to be the same. */
+interface Sum {
+  readonly what: string
+  readonly expected: number
+  readonly found: number
+}
+
+/** What is known of a run that is over, from all that counted. */
+export interface Known {
+  /** Of the metrics, from the beginning to the end. */
+  readonly reading: Reading
+  /** Of the same time, act by act. */
+  readonly phases: readonly { readonly name: string; readonly reading: Reading; readonly tally: Tally }[]
+  /** Of the agents, from the beginning to the end. */
+  readonly tally: Tally
+  /** Of the engine of the faults. */
+  readonly faults: readonly FaultStatus[]
+  /** Orders that agents know to be placed. */
+  readonly acknowledged: readonly string[]
+  /** How often the server placed each order. */
+  readonly placed: ReadonlyMap<string, number>
+}
+
+/** Which of the sums do not add up, a sentence each, and how many there were. */
+export function check(known: Known): { readonly checked: number; readonly wrong: readonly string[] } {
+  const sums = [...ofFaults(known), ...ofAgents(known), ...ofPhases(known), ...ofOrders(known)]
+  const wrong = sums.filter(({ expected, found }) => expected !== found)
+  return {
+    checked: sums.length,
+    wrong: wrong.map(({ what, expected, found }) => `${what}: ${found}, and not ${expected}`),
+  }
+}
+
+const fatesOf = (count: FaultCount) => fates.reduce((total, fate) => total + count[fate], 0)
+
+/** The metrics add up, and the engine has counted the same. */
+function ofFaults({ reading, faults }: Known): readonly Sum[] {
+  const sums: Sum[] = []
+  for (const status of faults) {
+    const { name, discovery } = status
+    const counted = countOf(status)
+    const told = reading.faults.get(name)
+    sums.push({ what: `fates of ${name}`, expected: counted.injected, found: fatesOf(counted) })
+    for (const key of ['injected', ...fates] as const)
+      sums.push({ what: `${key} of ${name} in metrics`, expected: counted[key], found: told?.[key] ?? 0 })
+    const { injected, hits, notReached } = discovery
+    sums.push({ what: `own requests hit by ${name}`, expected: injected, found: hits + notReached })
+  }
+  const own = faults.reduce((total, { discovery }) => total + discovery.injected, 0)
+  const total = totalOf(reading)
+  const all = faults.reduce((sum, { injected }) => sum + injected, 0)
+  return [
+    ...sums,
+    { what: 'injected in metrics', expected: all, found: total.injected },
+    { what: 'fates in metrics', expected: total.injected, found: fatesOf(total) },
+    { what: 'own requests hit, in metrics', expected: own, found: reading.discovery },
+  ]
+}
+
+function compared(
+  where: string,
+  { calls, answered, succeeded, failed }: Reading,
+  tally: Tally,
+): readonly Sum[] {
+  return [
+    { what: `calls${where}`, expected: tally.calls, found: calls },
+    { what: `calls with an error${where}`, expected: tally.errors, found: calls - answered },
+    { what: `tasks that succeeded${where}`, expected: tally.succeeded, found: succeeded },
+    { what: `tasks that failed${where}`, expected: tally.failed, found: failed },
+  ]
+}
+
+/** What agents have met is what the gateway says that they have met. */
+function ofAgents({ reading, tally }: Known): readonly Sum[] {
+  const { right, wrong, flagged, errors } = tally
+  return [
+    { what: 'endings of calls', expected: tally.calls, found: right + wrong + flagged + errors },
+    ...compared('', reading, tally),
+    // The demo has no two faults that could spoil the same answer.
+    { what: 'escaped faults', expected: wrong, found: totalOf(reading).escaped },
+  ]
+}
+
+const isQuiet = (phase: string) => acts.some(({ name, faults }) => name === phase && faults.length === 0)
+
+function ofPhases({ phases }: Known): readonly Sum[] {
+  return phases.flatMap(({ name, reading, tally }) => [
+    ...compared(` ${name}`, reading, tally),
+    ...(isQuiet(name)
+      ? [{ what: `faults injected ${name}`, expected: 0, found: totalOf(reading).injected }]
+      : []),
+  ])
+}
+
+/** No order was placed twice, and none that an agent was promised is missing. */
+function ofOrders({ acknowledged, placed }: Known): readonly Sum[] {
+  const twice = [...placed.values()].filter((times) => times > 1).length
+  const missing = acknowledged.filter((ref) => !placed.has(ref)).length
+  return [
+    { what: 'orders placed twice', expected: 0, found: twice },
+    { what: 'orders acknowledged and not placed', expected: 0, found: missing },
+  ]
+}

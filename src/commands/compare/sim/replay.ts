@@ -1,0 +1,153 @@
+import type { Fault } from '../../../chaos/plan/common.ts'
+import type { Env } from '../../../config/files/interpolate.ts'
+import { configHash } from '../../../config/hash.ts'
+import { systemClock } from '../../../mesh/clock.ts'
+import type { PolicyChoice } from '../../../sim/policy-choices.ts'
+import { readRecording, type Recording, RecordingError } from '../../../sim/recording.ts'
+import { type Column, compareColumns, tasksIn } from '../../../sim/replay-figures.ts'
+import { limits, replayMarkdown, type ReplayReport } from '../../../sim/replay-text.ts'
+import { mean } from '../../../sim/statistics.ts'
+import { type Play, playOf, replay } from '../../../sim/replay.ts'
+import {
+  Misuse,
+  optionLines,
+  type Output,
+  runCommand,
+  UnusableInput,
+  type Values,
+} from '../../shared/arguments.ts'
+import { configNames, findConfig } from '../../run/find-config.ts'
+import { showProgress } from '../../shared/progress.ts'
+import { idleIn, planOf, policiesAt, setOf } from './inputs.ts'
+
+const options = {
+  recording: { kind: 'text', value: 'FILE', about: 'what a gateway recorded: telemetry.recording.file' },
+  policies: { kind: 'text', value: 'FILE', about: 'policies to play it under: a block "policies"' },
+  config: {
+    kind: 'text',
+    value: 'FILE',
+    about: `the same, of a whole config (default: the first of ${configNames.join(', ')})`,
+  },
+  set: {
+    kind: 'text',
+    value: 'NAME',
+    about: 'also under this policy set of the file, compared with the policies without a name',
+  },
+  plan: { kind: 'text', value: 'FILE', about: 'faults on top: a plan, or a block "chaos"' },
+  seed: { kind: 'integer', value: 'SEED', default: '1', about: 'the same seed gives the same report' },
+  json: { kind: 'flag', about: 'the report as JSON' },
+} as const
+
+const usage = `breakwater sim --recording FILE [--policies FILE | --config FILE] [--set NAME]
+
+  Plays recorded calls again under other policies, on a clock of its own, and says what would have become of
+  them. Attempts that took place take as long and end as they did; others are drawn from those near in time.
+
+${optionLines(options)}
+
+  Exit codes: 0; 1 when it cannot be played; 2 when the arguments make no sense.`
+
+/** How often the calls are played under each of the policies. */
+const PLAYS = 5
+
+/** `breakwater sim`: resolves to the exit code. */
+export function sim(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const line = { usage, options, positionals: [] }
+  return runCommand(args, line, out, async (values) => {
+    const given = await asked(values, out)
+    try {
+      const report = await reportOn(given, out, env)
+      out.stdout(values.json ? JSON.stringify(report, undefined, 2) : replayMarkdown(report))
+      return 0
+    } catch (error) {
+      if (!(error instanceof RecordingError)) throw error
+      throw new UnusableInput(error.message)
+    }
+  })
+}
+
+type Asked = Values<typeof options> & { readonly recording: string }
+
+/** With the config of this folder where no policies are named. Rejects with `Misuse`, or with an `UnusableInput`. */
+async function asked(values: Values<typeof options>, out: Output): Promise<Asked> {
+  const { recording, policies, config } = values
+  if (recording === undefined) throw new Misuse('--recording FILE is missing')
+  if (policies !== undefined || config !== undefined) return { ...values, recording }
+  const found = await findConfig(process.cwd())
+  if (found === undefined)
+    throw new UnusableInput(
+      `there are no policies to play it under: expected --policies FILE, --config FILE, or a config in this folder (${configNames.join(', ')})`,
+    )
+  out.stderr(`breakwater: the config is ${found}`)
+  return { ...values, recording, config: found }
+}
+
+async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayReport> {
+  const { choices, hash } = await choicesOf(given, env)
+  const faults = given.plan === undefined ? [] : await planOf(given.plan, env)
+  const recording = await readRecording(given.recording)
+  const { header, calls, notes } = recording
+  const columns = await playAll(recording, choices, { faults, seed: given.seed, out })
+  const idle = idleIn(
+    given.plan ?? '',
+    faults,
+    columns.flatMap(({ plays }) => plays.map((play) => play.idle)),
+  )
+  const drawn = columns.map(({ name, plays }) => [name, mean(plays.map((play) => play.drawn))])
+  const isOther = hash !== header.policiesHash
+  const other = `it was recorded under other policies than those of ${choices[0]!.name}`
+  return {
+    file: given.recording,
+    startedAt: header.startedAt,
+    ranMs: calls.reduce((end, { at, tookMs }) => Math.max(end, at + tookMs), 0) - calls[0]!.at,
+    calls: calls.length,
+    tasks: tasksIn(calls),
+    plays: PLAYS,
+    seed: given.seed,
+    drawn: Object.fromEntries(drawn) as ReplayReport['drawn'],
+    notes: [...notes, ...(isOther ? [other] : []), ...idle],
+    limits,
+    ...compareColumns(calls, playOf(recording), columns),
+  }
+}
+
+/** The policies to play under, and the hash of those without a name. Rejects with an `UnusableInput`. */
+async function choicesOf(
+  given: Asked,
+  env: Env,
+): Promise<{ readonly choices: readonly PolicyChoice[]; readonly hash: string }> {
+  const policies = await policiesAt(given, env)
+  const file = given.policies ?? given.config ?? ''
+  const named = setOf(policies, given.set, file)
+  const choices = [{ name: file, policies }, ...(named.set === undefined ? [] : [named])]
+  return { choices, hash: configHash(policies) }
+}
+
+interface PlayParts {
+  readonly faults: readonly Fault[]
+  readonly seed: number
+  readonly out: Output
+}
+
+async function playAll(
+  recording: Recording,
+  choices: readonly PolicyChoice[],
+  { faults, seed, out }: PlayParts,
+): Promise<Column[]> {
+  const all = recording.calls.length * choices.length * PLAYS
+  let over = 0
+  const onCall = () => void over++
+  const endProgress = showProgress(out, systemClock, () => `played ${over} of ${all} calls`)
+  try {
+    const columns: Column[] = []
+    for (const choice of choices) {
+      const plays: Play[] = []
+      for (let play = 0; play < PLAYS; play++)
+        plays.push(await replay(recording, { choice, seed: seed + play, faults, onCall }))
+      columns.push({ name: choice.name, plays })
+    }
+    return columns
+  } finally {
+    endProgress()
+  }
+}

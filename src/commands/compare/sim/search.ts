@@ -1,0 +1,274 @@
+import { readdir, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Env } from '../../../config/files/interpolate.ts'
+import { configHash } from '../../../config/hash.ts'
+import { systemClock } from '../../../mesh/clock.ts'
+import type { PolicyChoice } from '../../../sim/policy-choices.ts'
+import { sceneOf } from '../../../sim/scene.ts'
+import {
+  CheckpointError,
+  readCheckpoint,
+  type SearchOptions,
+  writeCheckpoint,
+} from '../../../sim/search/checkpoint.ts'
+import { BaselineViolated, search as searchPlans, type SearchParts } from '../../../sim/search/search.ts'
+import { OUTAGE, type SliName, type Slo, slis } from '../../../sim/search/slo.ts'
+import { makeFolder } from '../../../units/folder.ts'
+import { suggest } from '../../../units/suggest.ts'
+import {
+  durationOf,
+  Misuse,
+  optionLines,
+  type Output,
+  runCommand,
+  UnusableInput,
+  type Values,
+} from '../../shared/arguments.ts'
+import { showProgress } from '../../shared/progress.ts'
+import { choiceOf, policyOptions } from './inputs.ts'
+import { inJson, inText, planFile } from '../../../sim/search/report.ts'
+
+/** What the agents call: three servers with three tools each, all of which read. */
+const TOOLS = [
+  'search/query',
+  'search/suggest',
+  'search/fetch',
+  'files/read',
+  'files/list',
+  'files/stat',
+  'metrics/query',
+  'metrics/range',
+  'metrics/labels',
+]
+
+const options = {
+  slo: {
+    kind: 'text',
+    value: 'SLI=VALUE',
+    default: 'tcsr=0.999',
+    about: `the objective: ${Object.keys(slis).join(', ')}`,
+  },
+  ...policyOptions,
+  tools: {
+    kind: 'text',
+    value: 'LIST',
+    about: 'what the agents call, as server/tool with commas (default: 3 tools of each of 3 servers)',
+  },
+  tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '250', about: 'tasks of each run' },
+  'fan-out': {
+    kind: 'integer',
+    min: 1,
+    max: 1_000,
+    value: 'N',
+    default: '8',
+    about: 'tool calls of each task',
+  },
+  concurrency: { kind: 'integer', min: 1, max: 512, value: 'N', default: '8', about: 'tasks at a time' },
+  runs: {
+    kind: 'integer',
+    // There is no standard error of one run.
+    min: 2,
+    max: 100,
+    value: 'N',
+    default: '5',
+    about: 'runs of each plan, with draws of their own',
+  },
+  population: {
+    kind: 'integer',
+    // A child has two parents, and the best lives on.
+    min: 4,
+    max: 1_000,
+    value: 'N',
+    default: '20',
+    about: 'plans of each generation',
+  },
+  generations: { kind: 'integer', min: 1, max: 1_000, value: 'N', default: '8', about: 'generations' },
+  findings: {
+    kind: 'integer',
+    min: 1,
+    max: 100,
+    value: 'N',
+    default: '5',
+    about: 'most plans that are reported',
+  },
+  seed: {
+    kind: 'integer',
+    max: Number.MAX_SAFE_INTEGER,
+    value: 'SEED',
+    default: '42',
+    about: 'the same seed gives the same findings',
+  },
+  checkpoint: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'written at the beginning and after each generation, to go on from',
+  },
+  resume: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'goes on from a checkpoint, and writes it unless --checkpoint says otherwise',
+  },
+  out: {
+    kind: 'text',
+    value: 'DIR',
+    about:
+      'writes each plan there as finding-N.yaml, a block chaos that is ready to load; replaces those of an earlier run',
+  },
+  json: { kind: 'flag', about: 'prints JSON' },
+} as const
+
+const usage = `breakwater search [--slo SLI=VALUE] [--policies FILE [--set NAME]]
+
+  Searches for faults that violate an SLO by a little: 99.85 % where it is to be 99.9 %, and no outage. Plans of 1 to 4
+  faults are bred against simulated servers behind the real policies, on virtual time. What is found is shrunk to the
+  smallest form that still violates, confirmed in other runs, which give its figure, and each single change of a policy
+  that would contain it is named.
+
+${optionLines(options)}
+
+${Object.entries(slis)
+  .map(
+    ([name, { about, isGood, unit }]) =>
+      `  ${name.padEnd(13)} at ${isGood ? 'least' : 'most'}${unit === 'ms' ? ', in ms' : ''}: ${about}`,
+  )
+  .join('\n')}
+
+  Exit codes: 0, whatever was found; 1 when it could not run, or the SLO is violated without faults; 2 when the
+  arguments make no sense.`
+
+/** `breakwater search`: resolves to the exit code. */
+export function search(args: readonly string[], out: Output, env: Env): Promise<number> {
+  const line = { usage, options, positionals: [] }
+  return runCommand(args, line, out, (values) => run(values, out, env))
+}
+
+type Given = Values<typeof options>
+
+async function run(given: Given, out: Output, env: Env): Promise<number> {
+  const slo = sloOf(given.slo)
+  const tools = toolsOf(given.tools)
+  checkFailures(given, slo)
+  let words = ''
+  let endProgress = () => undefined as void
+  try {
+    const choice = await choiceOf(given, env)
+    const searchOptions = searchOptionsOf(given, tools, choice)
+    const path = given.checkpoint ?? given.resume
+    const from = given.resume === undefined ? undefined : await readCheckpoint(given.resume, searchOptions)
+    if (from !== undefined && from.state.generation > given.generations)
+      throw new Misuse(
+        `${given.resume} has ${from.state.generation} generations already: --generations must be at least that`,
+      )
+    // Before a minute of work, and not after it.
+    if (given.out !== undefined) makeOut(given.out)
+    endProgress = showProgress(out, systemClock, () => words)
+    const parts: SearchParts = {
+      ...given,
+      setting: {
+        slo,
+        scene: sceneOf(given['fan-out'], tools),
+        choice,
+        tasks: given.tasks,
+        concurrency: given.concurrency,
+      },
+      tools,
+      most: given.findings,
+      ...(from !== undefined && { from }),
+      ...(path !== undefined && {
+        onGeneration: (standstill) => writeCheckpoint(path, { options: searchOptions, ...standstill }),
+      }),
+      onStep: (step) => (words = step),
+    }
+    const result = await searchPlans(parts)
+    endProgress()
+    out.stdout((given.json ? inJson(result, slo, searchOptions) : inText(result, slo)).trimEnd())
+    if (given.out !== undefined) {
+      await removeFindings(given.out)
+      for (const [at, finding] of result.findings.entries()) {
+        const file = join(given.out, `finding-${at + 1}.yaml`)
+        await writeFile(file, planFile(finding, result, { slo, options: searchOptions, seed: given.seed }))
+        out.stderr(`breakwater: wrote ${file}`)
+      }
+    }
+    return 0
+  } catch (error) {
+    if (!(error instanceof CheckpointError || error instanceof BaselineViolated)) throw error
+    throw new UnusableInput(error.message)
+  } finally {
+    endProgress()
+  }
+}
+
+function makeOut(folder: string): void {
+  try {
+    makeFolder(folder)
+  } catch (error) {
+    throw new UnusableInput(`--out: ${(error as Error).message}`)
+  }
+}
+
+/** What an earlier run has found would look like a part of what this one has. */
+async function removeFindings(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) if (/^finding-\d+\.yaml$/.test(name)) await rm(join(folder, name))
+}
+
+function sloOf(text: string): Slo {
+  const at = text.indexOf('=')
+  const [name, written] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
+  const sli = Object.keys(slis).find((known): known is SliName => known === name)
+  if (sli === undefined) {
+    const meant = suggest(name, Object.keys(slis))
+    const known = meant === undefined ? `there are ${Object.keys(slis).join(', ')}` : `did you mean ${meant}?`
+    throw new Misuse(`--slo: unknown SLI "${name}"; ${known}`)
+  }
+  if (slis[sli].unit === 'ms') return { sli, target: durationOf('slo', written, { min: 1 }) }
+  const target = Number(written)
+  if (!/^\d*\.?\d+$/.test(written) || target <= 0 || target >= 1)
+    throw new Misuse(`--slo: expected a ratio above 0 and below 1, such as ${sli}=0.999, not "${text}"`)
+  return { sli, target }
+}
+
+function toolsOf(text: string | undefined): readonly string[] {
+  if (text === undefined) return TOOLS
+  const tools = text.split(',').map((tool) => tool.trim())
+  const wrong = tools.find((tool) => !/^[\w-]{1,40}\/[\w.-]{1,64}$/.test(tool))
+  if (wrong !== undefined)
+    throw new Misuse(`--tools: expected names as server/tool with commas between them, not "${wrong}"`)
+  if (new Set(tools).size < tools.length) throw new Misuse('--tools: each name once')
+  return tools
+}
+
+/** How many failures an objective has to allow in all runs of a plan: with fewer, each single one is an outage. */
+const FEWEST_FAILURES = 5
+
+function checkFailures(given: Given, { sli, target }: Slo): void {
+  const { isGood, unit } = slis[sli]
+  if (unit === 'ms') return
+  const whole = given.tasks * given.runs * (sli === 'blast_radius' ? 1 : given['fan-out'])
+  const allowed = whole * (isGood ? 1 - target : target)
+  if (allowed < FEWEST_FAILURES)
+    throw new Misuse(
+      `${sli}=${target} allows ${allowed.toFixed(1)} failures in the ${given.runs} runs of a plan: expected ${FEWEST_FAILURES} or more, or ${OUTAGE + 1} of them are an outage; raise --tasks`,
+    )
+}
+
+/** What decides the search: all but how long it goes on, and what becomes of its result. */
+function searchOptionsOf(
+  given: Given,
+  tools: readonly string[],
+  { policies, set }: PolicyChoice,
+): SearchOptions {
+  const { slo, tasks, 'fan-out': fanOut, concurrency, runs, population, seed } = given
+  return {
+    slo,
+    policies: configHash(policies),
+    set: set ?? 'none',
+    tools: tools.join(','),
+    tasks,
+    'fan-out': fanOut,
+    concurrency,
+    runs,
+    population,
+    seed,
+  }
+}

@@ -1,0 +1,271 @@
+import type { Status } from '../../chaos/control/status.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Verdict } from '../../mesh/call.ts'
+import { wrongVerdicts } from '../../mesh/classify.ts'
+import { type Clock, keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
+import { DEFAULT_SET } from '../../mesh/settings.ts'
+import { isObject } from '../../protocol/jsonrpc.ts'
+import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
+import { printable } from '../../telemetry/printable.ts'
+import { roundedDuration } from '../../units/duration.ts'
+import { controlAccess, Misuse, optionLines, type Output, runCommand } from '../shared/arguments.ts'
+import { awaitedLists, discoveryColumn, stateTones } from '../shared/control-command.ts'
+import { type Control, controlAt } from '../shared/control.ts'
+import { type Cell, table } from '../shared/table.ts'
+
+const options = {
+  watch: { kind: 'flag', about: 'shows it anew until somebody ends it, with the rates meanwhile' },
+  every: { kind: 'duration', min: 500, value: 'DURATION', about: 'with --watch, how often (default: 2s)' },
+  ...controlAccess,
+  json: { kind: 'flag', about: 'the answers as they are' },
+} as const
+
+/** How often `--watch` shows it anew, in milliseconds. */
+const EVERY_MS: Millis = 2_000
+
+const usage = `breakwater status
+
+  How a running gateway is: its servers, the breakers that are not closed, the faults that are armed, and the tool
+  calls since it started, with those that failed: no reply, an error, or a reply that is known to be wrong; with --watch
+  also those of each second. In the table of faults, DISCOVERY counts hits on the gateway's own questions.
+
+${optionLines(options)}
+
+  Exit codes: 0; 1 when the gateway cannot be asked; 2 when the arguments make no sense.`
+
+/** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
+export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
+  return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
+    if (values.every !== undefined && !values.watch) throw new Misuse('--every goes with --watch only')
+    const control = controlAt({ base: values.control, token: values.token, env })
+    const show = (seen: Seen, before?: Seen) => {
+      const lines = values.json
+        ? [JSON.stringify(seen, undefined, 2)]
+        : statusLines(seen, before, out.width ?? Infinity, out.paint ?? plain)
+      if (values.watch && out.page !== undefined) out.page(lines)
+      else for (const line of lines) out.stdout(line)
+    }
+    if (values.watch) return watch(control, values.every ?? EVERY_MS, show, out)
+    const seen = await look(control, systemClock)
+    if (typeof seen !== 'string') show(seen)
+    else out.stderr(`breakwater: ${seen}`)
+    return typeof seen === 'string' ? 1 : 0
+  })
+}
+
+async function watch(
+  control: Control,
+  everyMs: Millis,
+  show: (seen: Seen, before?: Seen) => void,
+  out: Output,
+): Promise<number> {
+  const letEnd = keepAlive()
+  const never = new Cancellation()
+  for (let before: Seen | undefined; ;) {
+    if (out.isClosed === true) {
+      letEnd()
+      return 0
+    }
+    const seen = await look(control, systemClock)
+    if (typeof seen === 'string') {
+      out.stderr(`breakwater: ${seen}`)
+      letEnd()
+      return 1
+    }
+    show(seen, before)
+    before = seen
+    await systemClock.sleep(everyMs, never)
+  }
+}
+
+/** A server, as far as it is shown. */
+interface SeenServer {
+  readonly name: string
+  readonly state: 'starting' | 'up' | 'down'
+  /** ISO 8601. */
+  readonly since: string
+  readonly tools: number
+  readonly error?: string
+  /** Also of one that is up, and not well. */
+  readonly failureReason?: string
+}
+
+interface SeenBreaker {
+  readonly set: string
+  readonly server: string
+  readonly tool?: string
+  readonly state: string
+  /** Milliseconds since the Unix epoch. */
+  readonly since: number
+  readonly why?: string
+  readonly manual: boolean
+  readonly nextProbeInMs?: number
+}
+
+/** Tool calls of one server since the gateway started. `failed` counts errors, missing replies and wrong replies; errors of agents do not count. */
+interface Calls {
+  readonly all: number
+  readonly failed: number
+}
+
+/** What the control port said at one time. */
+export interface Seen {
+  /** Monotonic and wall time, in milliseconds. */
+  readonly at: Millis
+  readonly wall: Millis
+  readonly servers: readonly SeenServer[]
+  readonly breakers: readonly SeenBreaker[]
+  readonly chaos: Status
+  readonly calls: Readonly<Record<string, Calls>>
+  /** Whether the last reload was refused, so that an older config is in force than the file. */
+  readonly reloadRefused: boolean
+}
+
+/** Asks for everything that is shown; in words why that cannot be. */
+async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promise<Seen | string> {
+  const get = (path: string) => control({ method: 'GET', path })
+  const [servers, breakers, chaos, metrics] = await Promise.all([
+    get('/admin/servers'),
+    get('/admin/breakers'),
+    get('/admin/chaos'),
+    control({ method: 'GET', path: '/metrics', isText: true }),
+  ])
+  for (const answered of [servers, breakers, chaos, metrics]) if (!answered.ok) return answered.message
+  const valueOf = (answered: typeof servers) => (answered.ok ? answered.value : undefined)
+  const [listed, kept, mesh] = [valueOf(servers), valueOf(breakers), valueOf(chaos)]
+  if (!Array.isArray(listed) || !Array.isArray(kept) || !isObject(mesh))
+    return 'the control port does not answer as that of a gateway does'
+  return {
+    at: clock.now(),
+    wall: clock.wall(),
+    servers: listed as SeenServer[],
+    breakers: kept as SeenBreaker[],
+    chaos: mesh as unknown as Status,
+    calls: callsIn(String(valueOf(metrics))),
+    reloadRefused: /^breakwater_config_reload_success 0$/m.test(String(valueOf(metrics))),
+  }
+}
+
+/** Outcomes that blame no server: the agent cancelled the call, or sent a wrong one. */
+const ofAgents = new Set(['cancelled', 'caller_error'])
+
+/** Reads the tool calls of each server out of what Prometheus would scrape. */
+export function callsIn(metrics: string): Record<string, Calls> {
+  const calls: Record<string, { all: number; failed: number }> = {}
+  for (const line of metrics.split('\n')) {
+    if (!line.startsWith('breakwater_tool_call_verdicts_total{')) continue
+    const server = /[{,]server="([^"]*)"/.exec(line)?.[1]
+    const outcome = /[{,]outcome="([^"]*)"/.exec(line)?.[1]
+    const verdict = /[{,]verdict="([^"]*)"/.exec(line)?.[1]
+    const count = Number(/\}\s+(\S+)/.exec(line)?.[1])
+    if (server === undefined || outcome === undefined || !Number.isFinite(count)) continue
+    const sum = (calls[server] ??= { all: 0, failed: 0 })
+    sum.all += count
+    const isWrong = outcome !== 'returned' || wrongVerdicts.has(verdict as Verdict)
+    if (isWrong && !ofAgents.has(outcome)) sum.failed += count
+  }
+  return calls
+}
+
+const serverTones: Readonly<Record<SeenServer['state'], Tone>> = {
+  up: 'good',
+  starting: 'doubtful',
+  down: 'bad',
+}
+
+/** What is shown of it; with what was seen `before` also the rates since then. */
+export function statusLines(seen: Seen, before: Seen | undefined, width: number, paint: Paint): string[] {
+  const refused =
+    'the last reload was refused, and the config before it goes on: breakwater validate says why'
+  return [
+    ...(seen.reloadRefused ? [paint('bad', refused), ''] : []),
+    ...serverLines(seen, before, width, paint),
+    '',
+    ...breakerLines(seen, width, paint),
+    ...faultLines(seen, width, paint),
+  ]
+}
+
+function serverLines(
+  { at, wall, servers, calls }: Seen,
+  before: Seen | undefined,
+  width: number,
+  paint: Paint,
+): string[] {
+  if (servers.length === 0) return ['no servers']
+  const seconds = before === undefined ? 0 : (at - before.at) / 1_000
+  const head = [
+    'SERVER',
+    'STATE',
+    'FOR',
+    'TOOLS',
+    'CALLS',
+    'FAILED',
+    ...(before ? ['CALLS/S', 'FAILED/S'] : []),
+  ]
+  const rows = servers.map(({ name, state, since, tools, error, failureReason }): Cell[] => {
+    const now = calls[name] ?? { all: 0, failed: 0 }
+    const then = before?.calls[name] ?? { all: 0, failed: 0 }
+    // A gateway that started anew counts from 0.
+    const rate = (key: keyof Calls) => (Math.max(0, now[key] - then[key]) / seconds).toFixed(1)
+    return [
+      name,
+      { text: state, tone: serverTones[state] },
+      roundedDuration(Math.max(0, wall - Date.parse(since))),
+      tools,
+      now.all,
+      now.failed === 0 ? 0 : { text: failedOf(now), tone: 'bad' },
+      ...(before ? [rate('all'), rate('failed')] : []),
+      troubleOf(state === 'up' ? failureReason : error),
+    ]
+  })
+  return table([...head, ''], rows, width, paint)
+}
+
+const troubleOf = (text: string | undefined): Cell => (text === undefined ? '' : { text, tone: 'bad' })
+
+const failedOf = ({ all, failed }: Calls) => {
+  const percent = (failed / all) * 100
+  return `${failed} (${percent < 10 ? percent.toPrecision(2) : percent.toFixed()} %)`
+}
+
+function breakerLines({ wall, breakers }: Seen, width: number, paint: Paint): string[] {
+  const open = breakers.filter(({ state }) => state !== 'closed')
+  if (open.length === 0)
+    return [
+      breakers.length === 0 ? 'no gate or breaker has seen a call yet' : 'all gates and breakers are closed',
+    ]
+  const isOfArms = open.some(({ set }) => set !== DEFAULT_SET)
+  const rows = open.map(({ set, server, tool, state, since, why, manual, nextProbeInMs }): Cell[] => [
+    server,
+    tool === '*' ? '(all, by its gate)' : (tool ?? '(other requests)'),
+    ...(isOfArms ? [set] : []),
+    { text: state, tone: state === 'half_open' ? 'doubtful' : 'bad' },
+    roundedDuration(Math.max(0, wall - since)),
+    manual ? 'by hand' : nextProbeInMs === undefined ? '' : roundedDuration(nextProbeInMs),
+    why ?? '',
+  ])
+  const head = ['BREAKER', 'TOOL', ...(isOfArms ? ['SET'] : []), 'STATE', 'FOR', 'PROBE IN', 'WHY']
+  return table(head, rows, width, paint)
+}
+
+function faultLines({ chaos, wall }: Seen, width: number, paint: Paint): string[] {
+  const { state, since, by, why } = chaos
+  const armed = chaos.faults.filter((fault) => fault.armed)
+  const painted = `faults ${paint(stateTones[state], state)}`
+  const line = `${painted} for ${roundedDuration(Math.max(0, wall - since))} by ${printable(by)}: ${printable(why)}`
+  if (armed.length === 0) return [line]
+  const own = discoveryColumn(armed)
+  const rows = armed.map((fault): Cell[] => [
+    fault.name,
+    fault.type,
+    fault.target,
+    fault.rate,
+    roundedDuration(fault.remainingMs),
+    fault.hits,
+    ...own.cells(fault),
+  ])
+  const head = ['FAULT', 'TYPE', 'TARGET', 'RATE', 'LEFT', 'HITS', ...own.head]
+  return [line, ...awaitedLists(armed), '', ...table(head, rows, width, paint)]
+}

@@ -1,0 +1,80 @@
+import type { Env } from '../../config/files/interpolate.ts'
+import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from '../shared/arguments.ts'
+import { systemClock } from '../../mesh/clock.ts'
+import { requestText } from '../../protocol/jsonrpc.ts'
+import { exitSoon } from './exit-soon.ts'
+import { reportFaults } from './wrap/report.ts'
+import { untilSignal } from '../shared/signals.ts'
+import { WRAPPED } from './plan-file.ts'
+import { startWrapped } from './wrap/wrapped.ts'
+
+const options = {
+  upstream: { kind: 'url', value: 'URL', about: 'the MCP endpoint to wrap; /mcp where it has no path' },
+  port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: '0 is any free one' },
+  ...wrapping,
+} as const
+
+const usage = `breakwater http --upstream URL [--plan FILE] [--strict] [--port PORT]
+
+  An MCP server over HTTP, on loopback only, that is the one at URL with the whole mesh around it.
+
+${optionLines(options)}`
+
+/** `breakwater http`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
+export function http(args: readonly string[], out: Output, env: Env): Promise<number> {
+  return runCommand(args, { usage, options, positionals: [] }, out, (values) => serve(values, out, env))
+}
+
+async function serve(values: Values<typeof options>, out: Output, env: Env): Promise<number> {
+  const { upstream, port, plan, strict, 'log-level': logLevel } = values
+  if (upstream === undefined) throw new Misuse('which endpoint? --upstream is missing')
+  const gateway = await startWrapped(
+    {
+      plan,
+      strict,
+      logLevel,
+      server: { url: await endpointAt(upstream) },
+      gateway: { listen: `127.0.0.1:${port}`, drain: '2s' },
+    },
+    out,
+    env,
+  )
+  if (typeof gateway === 'number') return gateway
+  const { data, control, tokenFile } = gateway
+  out.stdout(`${data}/mcp/${WRAPPED}`)
+  out.stderr(`breakwater: wraps ${new URL(upstream).host}`)
+  out.stderr(`breakwater:   ${data}/mcp/${WRAPPED}  the server as it is`)
+  out.stderr(`breakwater:   ${data}/mcp  the same with names that begin with ${WRAPPED}__`)
+  out.stderr(`breakwater:   ${control}/admin/mesh, ${control}/metrics  for operators`)
+  if (tokenFile !== undefined) out.stderr(`breakwater:   ${tokenFile}  the control token`)
+  await untilSignal()
+  reportFaults(gateway.chaos.status(), out)
+  await gateway.close()
+  exitSoon(0)
+  return 0
+}
+
+/** How long the server may take to say whether it has such an endpoint, in milliseconds. */
+const ASK_MS = 2_000
+
+/** The endpoint that an address means: without a path the usual one, unless a server is there that knows no such path. */
+async function endpointAt(address: string): Promise<string> {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname + url.search !== '/')
+    return address
+  const usual = new URL('/mcp', url)
+  const patience = new AbortController()
+  const cancel = systemClock.after(ASK_MS, () => patience.abort())
+  const asked = fetch(usual, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+    body: requestText('breakwater:ping', 'ping'),
+    redirect: 'manual',
+    signal: patience.signal,
+  })
+  // A server that cannot be reached yet may come.
+  const reply = await asked.catch(() => undefined)
+  cancel()
+  patience.abort()
+  return reply?.status === 404 ? address : usual.href
+}

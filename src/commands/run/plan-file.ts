@@ -1,0 +1,132 @@
+import {
+  aliasesIn,
+  ForeignPlanError,
+  fromChaosMonkey,
+  fromMcpChaos,
+  planFormat,
+} from '../../chaos/plan/compat/index.ts'
+import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
+import { parseSource } from '../../config/files/document.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import { Origins } from '../../config/files/origins.ts'
+import { ownBlock } from '../../config/files/own-block.ts'
+import { formatPath } from '../../config/files/path.ts'
+import { readText } from '../../config/files/read-text.ts'
+import { type Reading, readValues } from '../../config/files/read-values.ts'
+import { explain } from '../../config/issues/explain.ts'
+import { type ConfigIssue, formatIssue } from '../../config/issues/issues.ts'
+import { coerce } from '../../config/schema/coerce.ts'
+import { isPlainMap } from '../../config/schema/plain-map.ts'
+import { withoutInterpolated } from '../../config/secrets/redact-text.ts'
+
+/** The name of the one server of a command that wraps one, as a plan and the paths of URLs know it. */
+export const WRAPPED = 'wrapped'
+
+/** A plan that can be used, or what keeps it from being used, a line each. */
+type ReadPlan =
+  | {
+      readonly ok: true
+      readonly chaos: ChaosConfig
+      /** The block `chaos` before it was checked, as others can read it again. */
+      readonly written: Readonly<Record<string, unknown>>
+    }
+  | { readonly ok: false; readonly problems: readonly string[] }
+
+/** What plans of other formats do not say. */
+export interface ForeignOptions {
+  /** How long their faults stay armed. */
+  readonly ttl: string
+  /** The servers that there are. */
+  readonly servers?: readonly string[]
+  /** What a single target means, whatever it is called. */
+  readonly soleTarget?: string
+}
+
+/** How long faults may stay armed around one server, and those of other formats do: whoever wraps one also ends it. */
+const LONGEST = '24h'
+
+/**
+ * Reads a plan from a file: ours (a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such a block),
+ * or one of the two other formats, whose faults may hit tools that write. It is armed as soon as it is applied.
+ * `foreign`: what plans of other formats do not say; unless given, that there is one server.
+ */
+export async function readPlan(
+  file: string,
+  env: Env,
+  strict: boolean,
+  foreign: ForeignOptions = here,
+): Promise<ReadPlan> {
+  const read = await readText(file)
+  if ('problem' in read) return unusable([`${file} ${read.problem}`])
+  const source = parseSource(file, read.text)
+  const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
+    return { severity: 'error', file, path: '', ...position, message }
+  })
+  if (issues.length > 0) return unusable(issues.map(formatIssue))
+  const { node, unknownKeys } = ownBlock('chaos', source)
+  for (const { name, node: key } of unknownKeys) {
+    const message = 'only "chaos" is read from a plan'
+    issues.push({ severity: 'error', file, path: formatPath([name]), ...source.positionOf(key), message })
+  }
+  const reading: Reading = { env, origins: new Origins(), issues, interpolated: new Set() }
+  const written = node === null ? {} : readValues(file, source, node, [], reading)
+  if (issues.length > 0) return unusable(issues.map(formatIssue))
+  const plan = checked(file, written, reading.origins, { strict, foreign })
+  if (plan.ok) return plan
+  return unusable(plan.problems.map((problem) => withoutInterpolated(problem, reading.interpolated)))
+}
+
+function checked(
+  file: string,
+  written: unknown,
+  origins: Origins,
+  { strict, foreign }: { readonly strict: boolean; readonly foreign: ForeignOptions },
+): ReadPlan {
+  let plan: unknown
+  try {
+    plan = inOurWords(written, foreign)
+  } catch (error) {
+    if (!(error instanceof ForeignPlanError)) throw error
+    const issue = {
+      severity: 'error',
+      path: '',
+      message: error.message,
+      ...origins.locate(error.path),
+    } as const
+    return unusable([formatIssue(issue.file === '' ? { ...issue, file } : issue)])
+  }
+  const value = coerce(armed(plan, strict), chaos, origins)
+  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  const parsed = chaos.safeParse(value, { error: () => '' })
+  if (parsed.success) return { ok: true, chaos: parsed.data, written: isPlainMap(value) ? value : {} }
+  const problems = explain(parsed.error.issues, { schema: chaos, value, origins })
+  return unusable(problems.map((issue) => formatIssue(issue.file === '' ? { ...issue, file } : issue)))
+}
+
+/** There is one server: a plan of another tool that has a single target means it, whatever it calls it. */
+const here: ForeignOptions = { ttl: LONGEST, servers: [WRAPPED], soleTarget: WRAPPED }
+
+/** A plan as the block `chaos` says it. */
+function inOurWords(written: unknown, { ttl, ...aim }: ForeignOptions): unknown {
+  const options = { ttl, allowWrites: true }
+  switch (planFormat(written)) {
+    case 'mcp-chaos':
+      return fromMcpChaos(written, options)
+    case 'chaos-monkey': {
+      if (!isPlainMap(written)) return { faults: fromChaosMonkey(written, { ...options, ...aim }) }
+      const { aliases, seed, ...scenario } = written
+      const faults = fromChaosMonkey(scenario, { ...options, ...aim, aliases: aliasesIn(aliases) })
+      return { ...(aliases !== undefined && { aliases }), ...(seed !== undefined && { seed }), faults }
+    }
+    case 'own':
+      return Array.isArray(written) ? { faults: written } : written
+  }
+}
+
+/** Wrapping a server is asking for its faults, so nothing else has to switch them on. */
+function armed(plan: unknown, strict: boolean): unknown {
+  if (!isPlainMap(plan)) return plan
+  return { maxTtl: LONGEST, ...plan, enabled: true, persist: true, ...(strict && { strict }) }
+}
+
+const unusable = (problems: readonly string[]): ReadPlan => ({ ok: false, problems })

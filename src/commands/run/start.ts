@@ -1,0 +1,188 @@
+import type { Env } from '../../config/files/interpolate.ts'
+import { formatIssue } from '../../config/issues/issues.ts'
+import type { Config } from '../../config/schema/schema.ts'
+import { type Cancel, systemClock } from '../../mesh/clock.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { KnownServer } from '../../registry/known-server.ts'
+import { type Paint, plain } from '../../telemetry/colours.ts'
+import { printable } from '../../telemetry/printable.ts'
+import { logLevels, optionLines, runCommand, type Values } from '../shared/arguments.ts'
+import { exitSoon } from './exit-soon.ts'
+import { configNames, findConfig, namedConfig, noConfig } from './find-config.ts'
+import { seconds, showProgress } from '../shared/progress.ts'
+import type { Terminal } from '../shared/terminal.ts'
+
+const options = {
+  config: {
+    kind: 'text',
+    value: 'FILE',
+    about: `the same as FILE: the config (default: the first of ${configNames.join(', ')})`,
+  },
+  host: { kind: 'text', value: 'HOST', about: 'where the data plane binds, whatever the config says' },
+  port: {
+    kind: 'integer',
+    max: 65_534,
+    value: 'PORT',
+    about: "the data plane's port; the control plane's is one up",
+  },
+  'log-level': {
+    kind: 'choice',
+    of: logLevels,
+    value: 'LEVEL',
+    default: 'info',
+    about: 'trace, debug, info, warn, error, fatal or silent',
+  },
+} as const
+
+const usage = `breakwater start [FILE]
+
+  Runs the gateway until SIGTERM or SIGINT; SIGHUP reads its config again, SIGUSR2 stops all faults.
+
+${optionLines(options)}`
+
+/** How long the banner waits for servers to be discovered, in milliseconds. */
+const BANNER_MS = 10_000
+
+/** `breakwater start`: runs until SIGTERM or SIGINT. Resolves to the exit code. */
+export function start(args: readonly string[], out: Terminal, env: Env): Promise<number> {
+  return runCommand(args, { usage, options }, out, async (values, positionals) => {
+    const named = namedConfig(values.config, positionals)
+    const config = named ?? (await findConfig(process.cwd()))
+    if (config === undefined) {
+      out.stderr(`breakwater: ${noConfig}`)
+      return 1
+    }
+    if (named === undefined) out.stderr(`breakwater: the config is ${config}`)
+    return serve(config, values, out, env)
+  })
+}
+
+async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
+  // Until somebody listens these signals end a process. What they ask for while it starts is done when it has started.
+  const early: NodeJS.Signals[] = []
+  let heed = (signal: NodeJS.Signals): unknown => early.push(signal)
+  for (const signal of ['SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => heed(signal))
+  const [{ loadConfig }, { startGateway }, { settled }, { createLog }] = await Promise.all([
+    import('../../config/load.ts'),
+    import('../../gateway/gateway.ts'),
+    import('../../registry/listing.ts'),
+    import('../../telemetry/log.ts'),
+  ])
+  const loaded = await loadConfig(path, env)
+  if (!loaded.ok) {
+    for (const issue of loaded.errors) out.stderr(formatIssue(issue))
+    return 1
+  }
+  const isTTY = process.stdout.isTTY
+  const log = createLog(values['log-level'], isTTY ? out.log : process.stdout)
+  for (const issue of loaded.warnings) log.warn(formatIssue(issue))
+  const config = readdress(loaded.config, values)
+
+  // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
+  const stopped = new Promise<void>((resolve) => {
+    process.once('SIGTERM', resolve)
+    process.once('SIGINT', resolve)
+  })
+  let gateway
+  try {
+    gateway = await startGateway({ config, path, files: loaded.files, env, log })
+  } catch (error) {
+    out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
+    // Whatever may be left of the parts that were made already.
+    exitSoon(1)
+    return 1
+  }
+  const { live, data, control, tokenFile, chaos } = gateway
+  const endWaiting = out.status === undefined ? () => undefined : showWaiting(live.current, out)
+  void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
+    // On standard output a pipe expects JSON lines and nothing else.
+    const parts = { data, control, tokenFile, paint: isTTY ? out.paint : plain }
+    const text = banner(live.current, parts)
+    if (isTTY) out.stdout(text)
+    else out.stderr(text)
+  })
+  heed = (signal) =>
+    signal === 'SIGHUP' ? gateway.reload(signal) : chaos.killSwitch.kill(signal, 'the process was signalled')
+  for (const signal of early) heed(signal)
+  await stopped
+  endWaiting()
+  const hurry = () => process.exit(1)
+  process.once('SIGTERM', hurry)
+  process.once('SIGINT', hurry)
+  await gateway.close()
+  exitSoon(0)
+  return 0
+}
+
+/** Shows which servers are still starting until none is; returns how to end that. */
+function showWaiting({ servers }: GatewayGeneration, out: Terminal): Cancel {
+  const cancel = showProgress(out, systemClock, (ms) => {
+    const waiting = [...servers.values()].filter(({ state }) => state === 'starting')
+    const names = waiting.map(({ name }) => printable(name)).join(', ')
+    return waiting.length === 0 ? undefined : `${names}  starting, ${seconds(ms)}`
+  })
+  void Promise.all([...servers.values()].map((server) => server.settled)).then(cancel)
+  return cancel
+}
+
+/** The config under the addresses of the command line. */
+function readdress(config: Config, { host, port }: Values<typeof options>): Config {
+  const move = (address: string, offset: number) => {
+    const colon = address.lastIndexOf(':')
+    const moved = port === undefined || port === 0 ? port : port + offset
+    return `${address.slice(0, colon)}:${moved ?? address.slice(colon + 1)}`
+  }
+  const { listen, control } = config.gateway
+  const onHost = host === undefined ? listen : `${host}:${listen.slice(listen.lastIndexOf(':') + 1)}`
+  return { ...config, gateway: { ...config.gateway, listen: move(onHost, 0), control: move(control, 1) } }
+}
+
+/** How much is told of why a server is down, in characters. */
+const LONGEST_REASON = 400
+
+interface BannerParts {
+  /** Base URL of the data plane. */
+  readonly data: string
+  /** Base URL of the control plane. */
+  readonly control: string
+  /** The file with the control token, if it was made at start. */
+  readonly tokenFile: string | undefined
+  readonly paint: Paint
+}
+
+/** What somebody who just started the gateway wants to know. */
+function banner({ servers }: GatewayGeneration, { data, control, tokenFile, paint }: BannerParts): string {
+  const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
+  const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }
+  return [
+    '',
+    `  ${paint('strong', 'Breakwater is up.')}`,
+    '',
+    `  All servers    ${data}/mcp`,
+    `  One of them    ${data}/mcp/{server}`,
+    `  Operators      ${control}/admin/servers, ${control}/metrics`,
+    ...(tokenFile === undefined ? [] : [`  Control token  ${tokenFile}`]),
+    '',
+    ...[...servers.values()].map((server) => `  ${server.name.padEnd(width)}  ${describe(server, paint)}`),
+    '',
+    '  Paste this into an MCP client:',
+    '',
+    ...JSON.stringify(snippet, undefined, 2)
+      .split('\n')
+      .map((line) => `  ${line}`),
+    '',
+  ].join('\n')
+}
+
+function describe(server: KnownServer, paint: Paint): string {
+  switch (server.state) {
+    case 'up': {
+      const count = server.entries('tools').length
+      return `${paint('good', 'up')}, ${count} ${count === 1 ? 'tool' : 'tools'}`
+    }
+    case 'starting':
+      return paint('doubtful', `starting, ${seconds(Math.max(0, systemClock.wall() - server.since))}`)
+    case 'down':
+      return `${paint('bad', 'down')}: ${printable(server.error?.message ?? 'no reason known', LONGEST_REASON)}`
+  }
+}

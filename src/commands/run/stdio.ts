@@ -1,0 +1,437 @@
+import type { Readable, Writable } from 'node:stream'
+import { Pool } from 'undici'
+import type { Env } from '../../config/files/interpolate.ts'
+import { gatewayErrorText } from '../../downstream/respond.ts'
+import { type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import {
+  errorText,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+  PARSE_ERROR,
+  parseJson,
+  type RequestId,
+} from '../../protocol/jsonrpc.ts'
+import { encodeHeaderValue, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
+import type { SseEvent } from '../../protocol/sse.ts'
+import { settled } from '../../registry/listing.ts'
+import { connectorOf } from '../../wire/connector.ts'
+import type { ReplyHeaders } from '../../upstreams/http/http-headers.ts'
+import { HttpListener } from '../../upstreams/http/http-listener.ts'
+import { leave } from '../../upstreams/http/http-post.ts'
+import { HttpReply, type ReplySink } from '../../upstreams/http/http-reply.ts'
+import { OneWayPosts } from '../../upstreams/http/one-way-posts.ts'
+import { HttpWire } from '../../upstreams/http/http-wire.ts'
+import type { Overlong } from '../../protocol/overlong.ts'
+import { readLines } from '../../upstreams/stdio/lines.ts'
+import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from '../shared/arguments.ts'
+import { exitSoon } from './exit-soon.ts'
+import { reportFaults } from './wrap/report.ts'
+import { untilSignal } from '../shared/signals.ts'
+import { WRAPPED } from './plan-file.ts'
+import { MAX_MESSAGE, startWrapped } from './wrap/wrapped.ts'
+
+const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT …]
+
+  An MCP server over standard input and output that is PROGRAM with the whole mesh around it.
+
+${optionLines(wrapping)}`
+
+/** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
+const START_MS: Millis = 60_000
+
+/** How long the answers of a gateway that ends are waited for, in milliseconds. */
+const LAST_ANSWERS_MS: Millis = 1_000
+
+/** How long nothing may be read of what is left to read when all is said, in milliseconds. */
+const LAST_LINES_MS: Millis = 5_000
+
+/** How long calls that are under way may take when the client has said all that it wanted to. */
+const LAST_CALLS_MS: Millis = 5_000
+
+/**
+ * `breakwater stdio`: an MCP server over standard input and output that is another one with the mesh around it. Runs
+ * until its input ends. Resolves to the exit code.
+ */
+export function stdio(
+  args: readonly string[],
+  out: Output,
+  env: Env,
+  io: { readonly stdin: Readable; readonly stdout: Writable } = process,
+): Promise<number> {
+  return runCommand(args, { usage, options: wrapping }, out, (values, program) =>
+    serve(values, program, out, env, io),
+  )
+}
+
+async function serve(
+  values: Values<typeof wrapping>,
+  [command, ...rest]: readonly string[],
+  out: Output,
+  env: Env,
+  io: { readonly stdin: Readable; readonly stdout: Writable },
+): Promise<number> {
+  if (command === undefined) throw new Misuse('which program?')
+  const gateway = await startWrapped(
+    {
+      plan: values.plan,
+      strict: values.strict,
+      logLevel: values['log-level'],
+      // A client that starts us in place of the program has meant its variables for the program.
+      server: {
+        command,
+        args: rest,
+        env: definedIn(env),
+        timeouts: { connect: START_MS, discovery: START_MS },
+      },
+      // Nobody else can reach it, and the session ends with the input.
+      gateway: { listen: '127.0.0.1:0', drain: 0, sessions: { max: 4, idle: '24d' } },
+    },
+    out,
+    env,
+  )
+  if (typeof gateway === 'number') return gateway
+
+  const { write, room, read, gone } = lineWriter(io.stdout)
+  const url = `${gateway.data}/mcp/${WRAPPED}`
+  const bridge = new Bridge({ url, clock: systemClock, maxMessage: MAX_MESSAGE, write, room })
+  const stop = Promise.race([untilSignal(), gone])
+  const untilRead = async () => {
+    await settled(gateway.live.current.servers.values(), systemClock, START_MS)
+    // An input that breaks off has ended.
+    await readLines(
+      io.stdin,
+      () => MAX_MESSAGE,
+      (line) => bridge.take(line),
+    ).catch(() => undefined)
+    await bridge.settled(LAST_CALLS_MS)
+    await read(systemClock, LAST_LINES_MS)
+  }
+  await Promise.race([untilRead(), stop])
+  io.stdin.destroy()
+  // It answers what is under way: it knows whether that has reached the program.
+  await gateway.close()
+  await bridge.settled(LAST_ANSWERS_MS)
+  await bridge.close()
+  reportFaults(gateway.chaos.status(), out)
+  exitSoon(0)
+  return 0
+}
+
+function definedIn(env: Env): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined),
+  )
+}
+
+/** From so much on that waits for who reads our output, nothing more is taken in that would come on top, in bytes. */
+const MOST_UNREAD = 1024 ** 2
+
+/** Writes lines to a stream. */
+export interface LineWriter {
+  /** A promise asks to wait: the reader is slower. Lines for a reader that has gone are dropped. */
+  readonly write: (line: string) => Promise<void> | undefined
+  /** Asks to wait only while more than `MOST_UNREAD` bytes wait to be read: many clients write all that they want before they read. */
+  readonly room: () => Promise<void> | undefined
+  /** Resolves when everything has been read, or when nothing was for `patienceMs`. */
+  readonly read: (clock: Clock, patienceMs: Millis) => Promise<void>
+  /** Resolves when nobody reads any more. */
+  readonly gone: Promise<void>
+}
+
+export function lineWriter(stream: Writable): LineWriter {
+  let drained: Promise<void> | undefined
+  let isGone = false
+  const gone = new Promise<void>((resolve) => {
+    const end = () => {
+      isGone = true
+      resolve()
+    }
+    stream.once('close', end)
+    // Stays, for an error that nobody listens to ends the process.
+    stream.on('error', end)
+  })
+  const untilDrained = () =>
+    (drained ??= Promise.race([new Promise<void>((resolve) => stream.once('drain', resolve)), gone]).then(
+      () => {
+        drained = undefined
+      },
+    ))
+  return {
+    gone,
+    write: (line) => (isGone || stream.write(`${line}\n`) ? undefined : untilDrained()),
+    room: () => (isGone || stream.writableLength <= MOST_UNREAD ? undefined : untilDrained()),
+    async read(clock, patienceMs) {
+      const all = Promise.race([new Promise<void>((resolve) => stream.write('', () => resolve())), gone])
+      for (let before = Infinity; !isGone && stream.writableLength > 0 && stream.writableLength < before;) {
+        before = stream.writableLength
+        await Promise.race([all, new Promise<void>((resolve) => clock.after(patienceMs, resolve))])
+      }
+    },
+  }
+}
+
+interface BridgeParts {
+  /** The MCP endpoint that the lines go to. */
+  readonly url: string
+  readonly clock: Clock
+  /** Longest message either way, in bytes. */
+  readonly maxMessage: number
+  /** Takes a line for the client; a promise asks to wait. */
+  readonly write: LineWriter['write']
+  readonly room: LineWriter['room']
+}
+
+/** How long the endpoint may take to let the session go, in milliseconds. */
+const LEAVE_MS: Millis = 500
+
+/** Carries the messages of a client over stdio, a line each, to an endpoint of Streamable HTTP, and back. */
+class Bridge {
+  readonly #parts: BridgeParts
+  readonly #pool: Pool
+  /** The wire of no session. */
+  readonly #bare: HttpWire
+  #wire: HttpWire
+  readonly #underWay = new Map<Exchange, HttpReply>()
+  #listener: HttpListener | undefined
+  #quiet: () => void = () => undefined
+
+  constructor(parts: BridgeParts) {
+    this.#parts = parts
+    // How long a reply may take is for the mesh to say.
+    const { url } = parts
+    const { origin } = new URL(url)
+    this.#pool = new Pool(origin, { headersTimeout: 0, bodyTimeout: 0, connect: connectorOf() })
+    // It sends everything as it comes, so that the sockets for one-way posts are never opened.
+    const oneWay = new OneWayPosts(origin, { connections: 1 })
+    const pools = { calls: this.#pool, oneWay, streams: this.#pool }
+    this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
+    this.#wire = this.#bare
+  }
+
+  /** Takes a line of the client. A promise asks it to wait, so that what has to stay in order does. */
+  take(line: string | Overlong): Promise<void> | undefined {
+    const said = readLine(line, this.#parts.maxMessage)
+    if (typeof said === 'string') return this.#parts.write(said)
+    if (said === undefined || typeof line !== 'string') return undefined
+    if (said.messages.some(({ method }) => method === 'initialize')) return this.#initialize(line, said)
+    const isModern = this.#wire.sessionId === undefined
+    const [first] = said.messages
+    if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
+      return undefined
+    const exchange = this.#post(line, said)
+    // What asks for nothing may be what those behind it build upon.
+    return exchange.ids.size > 0 ? this.#parts.room() : exchange.over
+  }
+
+  /** Resolves when no request waits for its reply, or after `limitMs`. */
+  settled(limitMs: Millis): Promise<void> {
+    if (this.#underWay.size === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      const cancel = this.#parts.clock.after(limitMs, resolve)
+      this.#quiet = () => {
+        cancel()
+        resolve()
+      }
+    })
+  }
+
+  /** Gives up what is under way, and ends the session. */
+  async close(): Promise<void> {
+    for (const reply of this.#underWay.values())
+      reply.abort(gatewayError('shutting_down', 'the gateway has ended', { sent: reply.sent }))
+    await this.#leave()
+    await this.#pool.destroy()
+  }
+
+  async #leave(): Promise<void> {
+    this.#listener?.close()
+    if (this.#wire.sessionId !== undefined) await leave(this.#wire, this.#parts.clock, LEAVE_MS)
+  }
+
+  /** Nothing else can be said before a session is open. */
+  async #initialize(line: string, said: Said): Promise<void> {
+    await this.#leave()
+    this.#wire = this.#bare
+    await this.#post(line, said).over
+  }
+
+  #post(line: string, { messages, ids }: Said): Exchange {
+    const exchange = new Exchange(ids, {
+      write: this.#parts.write,
+      onSession: (id, version) => this.#open(id, version),
+    })
+    const reply = new HttpReply(exchange, { maxReply: this.#parts.maxMessage })
+    this.#underWay.set(exchange, reply)
+    void exchange.over.then(() => {
+      this.#underWay.delete(exchange)
+      if (this.#underWay.size === 0) this.#quiet()
+    })
+    this.#wire.post(line, modernHeaders(messages[0]), reply)
+    return exchange
+  }
+
+  /**
+   * Without a session there are no notifications: over HTTP, a client of the modern era takes a request back by
+   * hanging up. True when the message needs not be sent.
+   */
+  #takesBack(message: Said['messages'][number]): boolean {
+    if (kindOf(message) !== 'notification') return false
+    const { requestId } = paramsOf(message)
+    if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return true
+    for (const [exchange, reply] of this.#underWay) {
+      if (!exchange.ids.delete(requestId)) continue
+      reply.abort(gatewayError('cancelled', 'the client took it back'))
+    }
+    return true
+  }
+
+  /** Resolves when what the server says on its own would arrive. */
+  async #open(id: string, version: string): Promise<void> {
+    const wire = this.#bare.inSession(id, version)
+    this.#wire = wire
+    const { clock, maxMessage: maxReply, write, room } = this.#parts
+    this.#listener = new HttpListener({
+      clock,
+      maxReply,
+      wire: () => wire,
+      receive: (data) => void write(data),
+      backpressure: room,
+      ready: () => Promise.resolve(),
+      // The client finds out with its next message: there is nothing more to listen to.
+      isLost: () => Promise.resolve(false),
+    })
+    await this.#listener.opening
+  }
+}
+
+/** What a client said on one line: a message, or several as a batch. */
+interface Said {
+  readonly messages: readonly Readonly<Record<string, unknown>>[]
+  /** Of the requests among them: each wants an answer. */
+  readonly ids: Set<RequestId>
+}
+
+/** Reads a line of a client; the text of an error when it says nothing, and undefined when it is empty. */
+export function readLine(line: string | Overlong, limit: number): Said | string | undefined {
+  if (typeof line !== 'string')
+    return errorText(null, INVALID_REQUEST, `a message is larger than ${limit} bytes`)
+  if (line.trim() === '') return undefined
+  const value = parseJson(line)
+  if (value === undefined) return errorText(null, PARSE_ERROR, 'Parse error: the line is not JSON')
+  const messages = (Array.isArray(value) ? value : [value]).filter(isObject)
+  const ids = messages.flatMap(({ id, method }) => (method !== undefined && isRequestId(id) ? [id] : []))
+  return { messages, ids: new Set(ids) }
+}
+
+/** Parameters that name what a request is about. */
+const names = ['name', 'uri', 'taskId'] as const
+
+/**
+ * The headers by which a request of the modern era repeats over HTTP what stands in its body; undefined for one of
+ * the legacy era.
+ */
+export function modernHeaders(
+  message: Readonly<Record<string, unknown>> | undefined,
+): Record<string, string> | undefined {
+  if (message === undefined || typeof message.method !== 'string') return undefined
+  const params = paramsOf(message)
+  const version = isObject(params._meta) ? params._meta[PROTOCOL_VERSION_KEY] : undefined
+  if (typeof version !== 'string') return undefined
+  const name = names.map((key) => params[key]).find((value) => typeof value === 'string')
+  return {
+    'mcp-protocol-version': encodeHeaderValue(version),
+    'mcp-method': encodeHeaderValue(message.method),
+    ...(typeof name === 'string' && { 'mcp-name': encodeHeaderValue(name) }),
+  }
+}
+
+interface ExchangeParts {
+  /** Takes a line for the client; a promise asks to wait. */
+  readonly write: (line: string) => Promise<void> | undefined
+  /** Told of the session that a reply opens; what the client is told waits for it. */
+  readonly onSession: (id: string, version: string) => Promise<void>
+}
+
+/** Most of a body that is no JSON-RPC that the client is told, in characters. */
+const SHOWN = 200
+
+/** The reply to one POST, line by line. A client over stdio knows no status: each request gets an answer or an error. */
+export class Exchange implements ReplySink {
+  /** Requests that have no answer yet. */
+  readonly ids: Set<RequestId>
+  /** Resolves when nothing more comes. */
+  readonly over: Promise<void>
+  readonly #parts: ExchangeParts
+  #end: () => void = () => undefined
+  #broken = false
+
+  constructor(ids: Set<RequestId>, parts: ExchangeParts) {
+    this.ids = ids
+    this.#parts = parts
+    this.over = new Promise((resolve) => (this.#end = resolve))
+  }
+
+  opened(): void {}
+
+  event({ data }: SseEvent): Promise<void> | undefined {
+    return data === '' ? undefined : this.#pass(data, parseJson(data))
+  }
+
+  body(status: number, headers: ReplyHeaders, text: string): void {
+    const value = parseJson(text)
+    const session = headers.get('mcp-session-id')
+    if (session !== undefined && status === 200 && isObject(value)) {
+      const version = isObject(value.result) ? value.result.protocolVersion : undefined
+      if (typeof version === 'string')
+        return void this.#parts.onSession(session, version).then(() => this.#finish(status, text, value))
+    }
+    this.#finish(status, text, value)
+  }
+
+  ended(): void {
+    const words = this.#broken ? 'the reply is not JSON' : 'the stream ended without an answer'
+    this.#giveUp(gatewayError('upstream_disconnected', words, { sent: true }))
+  }
+
+  failed(error: GatewayError): void {
+    this.#giveUp(error)
+  }
+
+  #finish(status: number, text: string, value: unknown): void {
+    if (isAnonymousError(value) && this.ids.size > 0) {
+      // Who refuses a request before reading it does not know whose it is.
+      for (const id of this.ids) void this.#parts.write(JSON.stringify({ ...value, id }))
+      this.ids.clear()
+    } else if (isObject(value) ? 'jsonrpc' in value : Array.isArray(value)) void this.#pass(text, value)
+    const words = text === '' ? '' : `: ${text.slice(0, SHOWN)}`
+    this.#giveUp(gatewayError('upstream_refused', `HTTP ${status} without an answer${words}`, { sent: true }))
+  }
+
+  /** Hands on what the server said; what is no JSON would break the client's reading. */
+  #pass(text: string, value: unknown): Promise<void> | undefined {
+    if (value === undefined) {
+      this.#broken = true
+      return undefined
+    }
+    for (const message of Array.isArray(value) ? value : [value]) {
+      if (isObject(message) && message.method === undefined && isRequestId(message.id))
+        this.ids.delete(message.id)
+    }
+    // Within JSON, line breaks stand only between tokens.
+    return this.#parts.write(text.replace(/[\r\n]+/g, ' '))
+  }
+
+  #giveUp(error: GatewayError): void {
+    for (const id of this.ids) void this.#parts.write(gatewayErrorText(id, error, {}))
+    this.ids.clear()
+    this.#end()
+  }
+}
+
+function isAnonymousError(value: unknown): value is Record<string, unknown> {
+  return isObject(value) && isObject(value.error) && (value.id === null || value.id === undefined)
+}

@@ -1,0 +1,60 @@
+import type { FaultStatus, Status } from '../../../chaos/control/status.ts'
+import { roundedDuration } from '../../../units/duration.ts'
+import type { Output } from '../../shared/arguments.ts'
+import { numbered } from '../../../units/numbered.ts'
+
+/** Counts of a fault that say what it did, and what became of it. */
+export type Counted = Pick<
+  FaultStatus,
+  | 'name'
+  | 'type'
+  | 'injected'
+  | 'masked'
+  | 'delayed'
+  | 'delayedMs'
+  | 'surfaced'
+  | 'escaped'
+  | 'notReached'
+  | 'resent'
+  | 'rejections'
+  | 'discovery'
+>
+
+/** One fault in a line: what was injected, and how much of it the agent got to see. */
+export function faultLine(counted: Counted, width = 0): string {
+  const { name, type, injected, masked, delayed, delayedMs, surfaced, escaped, notReached } = counted
+  const { resent, rejections, discovery } = counted
+  const by = delayed === 0 ? '' : ` (${roundedDuration(delayedMs / delayed)} on average)`
+  const counts = [
+    `injected ${injected}, masked ${masked}, delayed ${delayed}${by}`,
+    `surfaced ${surfaced}, escaped ${escaped}, not reached ${notReached}`,
+  ]
+  // What is rare, and no part of the sum.
+  if (resent > 0) counts.push(`sent again ${resent}`)
+  if (rejections > 0) counts.push(`rejected while open ${rejections}`)
+  if (discovery.injected > 0) counts.push(`own questions of the gateway ${discovery.injected}`)
+  return `${name.padEnd(width)}  ${type.padEnd(24)}  ${counts.join(', ')}`
+}
+
+/** Whether a fault has done anything at all, to agents or to what the gateway itself asks. */
+export const hasHit = ({ hits, discovery }: Pick<FaultStatus, 'hits' | 'discovery'>): boolean =>
+  hits + discovery.hits > 0
+
+/** Says on standard error what faults have done, and which of them nothing: a test without faults shows nothing. */
+export function reportFaults(
+  { faults, engineErrors }: Pick<Status, 'faults' | 'engineErrors'>,
+  out: Output,
+): void {
+  const width = Math.max(0, ...faults.map(({ name }) => name.length))
+  for (const fault of faults) out.stderr(`breakwater: ${faultLine(fault, width)}`)
+  for (const fault of faults) {
+    const { name, decided, shadowed, config } = fault
+    if (hasHit(fault) || shadowed > 0 || decided === 0 || config.rate === 0) continue
+    const hint = config.allowWrites
+      ? ''
+      : '; tools that are not known to be read-only are hit only with allowWrites: true'
+    out.stderr(`breakwater: warning: ${name} hit none of ${numbered(decided, 'call')}${hint}`)
+  }
+  if (engineErrors > 0)
+    out.stderr(`breakwater: warning: the engine failed ${numbered(engineErrors, 'time')}: not a valid test`)
+}

@@ -1,0 +1,307 @@
+import { parseArgs } from 'node:util'
+import type { Paint } from '../../telemetry/colours.ts'
+import { duration } from '../../units/duration.ts'
+import { didYouMean, suggest } from '../../units/suggest.ts'
+import { DEFAULT_CONTROL } from './control.ts'
+
+/** Where a command writes, line by line. */
+export interface Output {
+  stdout(line: string): void
+  stderr(line: string): void
+  /** Whether nobody reads standard output any more; read by what would go on for ever. */
+  readonly isClosed?: boolean
+  /** Characters of a line of standard output, where that is a terminal. */
+  readonly width?: number | undefined
+  /** Gives what goes to standard output its colours; no colours unless given. */
+  readonly paint?: Paint
+  /**
+   * Shows a line below all that is written, in place of the one before, or none; only where a person watches standard
+   * error.
+   */
+  readonly status?: ((line: string | undefined) => void) | undefined
+  /** Shows lines in place of all that is on the screen; only where standard output is a terminal. */
+  readonly page?: ((lines: readonly string[]) => void) | undefined
+}
+
+interface Described {
+  /** One line for the usage; what it is by default is added to it. */
+  readonly about: string
+}
+
+interface Valued extends Described {
+  /** What the usage calls its value, such as FILE. */
+  readonly value: string
+  /** What it is when it is not given, as somebody would write it. */
+  readonly default?: string
+}
+
+/** An option of a command, as data. */
+export type Option =
+  | (Described & { readonly kind: 'flag' })
+  | (Valued & { readonly kind: 'text' | 'url' })
+  /** May be repeated. */
+  | (Described & { readonly kind: 'list'; readonly value: string })
+  | (Valued & { readonly kind: 'choice'; readonly of: readonly string[] })
+  /** From `min` on, which is 0 unless given, to `max` at most; whole numbers up to 2^52 unless given, so that sums of them are exact. */
+  | (Valued & { readonly kind: 'number' | 'integer'; readonly min?: number; readonly max?: number })
+  /** `min` in milliseconds. */
+  | (Valued & { readonly kind: 'duration'; readonly min?: number })
+
+/** By name, without the dashes. `help` belongs to every command, and is not among them. */
+export type Options = Readonly<Record<string, Option>>
+
+interface Kinds {
+  flag: boolean
+  text: string
+  url: string
+  list: readonly string[]
+  choice: string
+  number: number
+  integer: number
+  duration: number
+}
+
+/** Flags are false and lists are empty when they are not given; durations are in milliseconds. */
+export type Values<Given extends Options> = {
+  readonly [Name in keyof Given]: Given[Name] extends
+    { readonly kind: 'flag' | 'list' } | { readonly default: string }
+    ? Kinds[Given[Name]['kind']]
+    : Kinds[Given[Name]['kind']] | undefined
+}
+
+/** Arguments that cannot be meant so. */
+export class Misuse extends Error {}
+
+/** What a command is given to read cannot be used; the message says why, line by line. */
+export class UnusableInput extends Error {}
+
+interface Expected<Given extends Options> {
+  readonly options: Given
+  /** Names of what has to follow; undefined: anything may, and whoever asks looks at it. */
+  readonly positionals?: readonly string[]
+}
+
+type Read<Given extends Options> =
+  | { readonly help: true }
+  | { readonly help: false; readonly values: Values<Given>; readonly positionals: readonly string[] }
+
+/** Reads the arguments of a command; all that stands behind `--` is positional. Throws `Misuse`. */
+export function readArguments<const Given extends Options>(
+  args: readonly string[],
+  { options, positionals: names }: Expected<Given>,
+): Read<Given> {
+  const known = Object.entries(options).map(
+    ([name, { kind }]) => [name, { type: kind === 'flag' ? 'boolean' : 'string' }] as const,
+  )
+  const { tokens, positionals } = parseArgs({
+    args: [...args],
+    options: { ...Object.fromEntries(known), help: { type: 'boolean', short: 'h' } },
+    allowPositionals: true,
+    // What is wrong is found below, and said in our words.
+    strict: false,
+    tokens: true,
+  })
+  const texts = new Map<string, string[]>()
+  for (const token of tokens) {
+    if (token.kind !== 'option') continue
+    const { name, rawName, value, inlineValue } = token
+    const option = Object.hasOwn(options, name) ? options[name] : undefined
+    if (option === undefined && name !== 'help')
+      throw new Misuse(unknownOption(rawName, [...Object.keys(options), 'help']))
+    if (option === undefined || option.kind === 'flag') {
+      if (value !== undefined) throw new Misuse(`${rawName} takes no value`)
+      texts.set(name, [])
+    } else {
+      if (value === undefined) throw new Misuse(`${rawName} needs a value: ${option.value}`)
+      // Not repeated: it may be a token.
+      if (!inlineValue && value.length > 1 && value.startsWith('-'))
+        throw new Misuse(
+          `${rawName} needs a value; one that begins with - is written ${rawName}=${option.value}`,
+        )
+      texts.set(name, [...(texts.get(name) ?? []), value])
+    }
+  }
+  if (texts.has('help')) return { help: true }
+  const missing = names?.[positionals.length]
+  const strange = names && positionals[names.length]
+  if (missing !== undefined) throw new Misuse(`${missing} is missing`)
+  if (strange !== undefined) throw new Misuse(`unexpected argument "${strange}"`)
+  const values = Object.entries(options).map(([name, option]) => [
+    name,
+    valueOf(name, option, texts.get(name)),
+  ])
+  return { help: false, values: Object.fromEntries(values) as Values<Given>, positionals }
+}
+
+/** The words for a command that is missing, or that there is not. */
+export function unknownCommand(name: string, names: readonly string[]): string {
+  if (name === '') return `which command: ${names.join(', ')}?`
+  if (name.startsWith('-')) return 'the command comes first, and its options behind it'
+  return `unknown command "${name}"${didYouMean(name, names)}`
+}
+
+/** The same for an option, by its name with the dashes. */
+export function unknownOption(rawName: string, names: readonly string[]): string {
+  const meant = suggest(rawName.replace(/^-+|=.*$/g, ''), names)
+  return `unknown option ${rawName}${meant === undefined ? '' : `; did you mean --${meant}?`}`
+}
+
+/** A number as people and programs write it, with an exponent or not; nothing else that `Number` reads. */
+const DECIMAL = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/
+
+function valueOf(name: string, option: Option, texts: readonly string[] | undefined): unknown {
+  if (option.kind === 'flag') return texts !== undefined
+  if (option.kind === 'list') return texts ?? []
+  const text = texts?.at(-1) ?? option.default
+  if (text === undefined) return undefined
+  const refused = (what: string) => new Misuse(`--${name} must be ${what}, not "${text}"`)
+  switch (option.kind) {
+    case 'text':
+      return text
+    case 'url':
+      if (/^https?:\/\/[^/]/.test(text) && URL.canParse(text)) return text
+      throw refused(`a URL such as ${option.default ?? 'http://127.0.0.1:8080'}`)
+    case 'choice':
+      if (option.of.includes(text)) return text
+      throw refused(`one of ${option.of.join(', ')}`)
+    case 'integer':
+    case 'number': {
+      const { kind, min = 0, max = kind === 'integer' ? 2 ** 52 : Infinity } = option
+      const given = DECIMAL.test(text) ? Number(text) : NaN
+      const isOne = kind === 'integer' ? Number.isInteger(given) : Number.isFinite(given)
+      if (isOne && given >= min && given <= max) return given
+      const noun = kind === 'integer' ? 'a whole number' : 'a number'
+      throw refused(max < 2 ** 52 ? `${noun} from ${min} to ${max}` : given < min ? `at least ${min}` : noun)
+    }
+    case 'duration':
+      return durationOf(name, text, option)
+  }
+}
+
+/** Reads a duration of an option, in milliseconds; `bare` is what a number without a unit counts. Throws `Misuse`. */
+export function durationOf(
+  name: string,
+  text: string,
+  { min = 0, bare = 'ms' }: { readonly min?: number; readonly bare?: 'ms' | 's' } = {},
+): number {
+  const read = duration({ min }).safeParse(/^\d+(\.\d+)?$/.test(text) ? `${text}${bare}` : text)
+  if (read.success) return read.data
+  throw new Misuse(`--${name}: ${read.error.issues[0]?.message}, not "${text}"`)
+}
+
+/** Characters in front of what an option is about. */
+const ABOUT_AT = 26
+
+/** An option as a usage tells of it. */
+export interface ListedOption {
+  readonly name: string
+  readonly option: Option
+  /** Stands behind it in brackets, such as the commands that have it. */
+  readonly tag?: string
+}
+
+/** `options` by name, as a usage lists them. */
+export const listed = (options: Options): readonly ListedOption[] =>
+  Object.entries(options).map(([name, option]) => ({ name, option }))
+
+/** The options that only some commands have, each with those that mean the same by it. */
+export function optionsOf(
+  commands: Readonly<Record<string, { readonly options?: Options }>>,
+): readonly ListedOption[] {
+  const byMeaning = new Map<string, ListedOption & { readonly tag: string }>()
+  for (const [command, { options = {} }] of Object.entries(commands))
+    for (const { name, option } of listed(options)) {
+      const meaning = `${name} ${option.about}`
+      const tag = byMeaning.get(meaning)?.tag
+      byMeaning.set(meaning, { name, option, tag: tag === undefined ? command : `${tag}, ${command}` })
+    }
+  return [...byMeaning.values()]
+}
+
+const isList = (options: Options | readonly ListedOption[]): options is readonly ListedOption[] =>
+  Array.isArray(options)
+
+const HELP: ListedOption = { name: 'help', option: { kind: 'flag', about: 'this text' } }
+
+/** The lines of a usage that tell of options, with `--help`. */
+export function optionLines(options: Options | readonly ListedOption[]): string {
+  const all = [...(isList(options) ? options : listed(options)), HELP]
+  const lines = all.map(({ name, option, tag }) => {
+    const written = `  --${name}${'value' in option ? ` ${option.value}` : ''}`
+    const usual = 'default' in option ? ` (default: ${option.default})` : ''
+    return { text: `${written.padEnd(ABOUT_AT - 1)} ${option.about}${usual}`, tag }
+  })
+  const tagAt = Math.max(...lines.map(({ text, tag }) => (tag === undefined ? 0 : text.length))) + 2
+  return lines.map(({ text, tag }) => (tag === undefined ? text : `${text.padEnd(tagAt)}[${tag}]`)).join('\n')
+}
+
+interface CommandLine<Given extends Options> extends Expected<Given> {
+  /** Begins with the command, such as `breakwater chaos`. */
+  readonly usage: string
+}
+
+/** What a command says to arguments that cannot be meant so. */
+export function misused({ message }: Misuse, usage: string): string {
+  const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
+  return `${command}: ${message}\n\nHow it is used: ${command} --help`
+}
+
+/**
+ * Runs a command with its arguments, or prints its usage when somebody asks for that (exit code 0). Arguments that make no
+ * sense (2), also if `run` finds that out and throws `Misuse`, are told in words, and so is what else cannot be used, with
+ * `UnusableInput` (1). Resolves to the exit code.
+ */
+export async function runCommand<const Given extends Options>(
+  args: readonly string[],
+  { usage, ...expected }: CommandLine<Given>,
+  out: Output,
+  run: (values: Values<Given>, positionals: readonly string[]) => Promise<number>,
+): Promise<number> {
+  try {
+    const read = readArguments(args, expected)
+    if (!read.help) return await run(read.values, read.positionals)
+    out.stdout(usage)
+    return 0
+  } catch (error) {
+    if (error instanceof UnusableInput) {
+      for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
+      return 1
+    }
+    if (!(error instanceof Misuse)) throw error
+    out.stderr(misused(error, usage))
+    return 2
+  }
+}
+
+/** Levels of the log, as `--log-level` takes them. */
+export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
+
+/** Options that several commands have. */
+export const control = {
+  control: { kind: 'url', value: 'URL', default: DEFAULT_CONTROL, about: 'the control port' },
+} as const
+
+export const controlAccess = {
+  ...control,
+  token: {
+    kind: 'text',
+    value: 'TOKEN',
+    about: 'the control token (default: BREAKWATER_TOKEN, or what the gateway wrote for its own user)',
+  },
+} as const
+
+export const wrapping = {
+  plan: {
+    kind: 'text',
+    value: 'FILE',
+    about: 'faults: a plan, a block "chaos", or a plan of mcp-chaos or mcp-chaos-monkey',
+  },
+  strict: { kind: 'flag', about: 'calls fail when the engine of the faults does' },
+  'log-level': {
+    kind: 'choice',
+    of: logLevels,
+    value: 'LEVEL',
+    default: 'warn',
+    about: 'trace, debug, info, warn, error, fatal or silent; on standard error',
+  },
+} as const

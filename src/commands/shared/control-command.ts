@@ -1,0 +1,99 @@
+import type { Status } from '../../chaos/control/status.ts'
+import type { Env } from '../../config/files/interpolate.ts'
+import type { Options, Output } from './arguments.ts'
+import type { Control } from './control.ts'
+import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
+import { printable, printablePainted } from '../../telemetry/printable.ts'
+
+/** Values of options, by name. */
+export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
+
+/** What a command is told, and where it writes. */
+export interface Given {
+  readonly values: Values
+  /** One for each of the command's `positionals`. */
+  readonly positionals: readonly string[]
+  /** The running gateway. */
+  readonly control: Control
+  readonly out: Output
+  readonly env: Env
+  /** Characters in a line of the terminal. */
+  readonly width: number
+}
+
+/** One of the commands of `breakwater chaos`. */
+export interface Command {
+  /** Names of what has to follow the command. */
+  readonly positionals?: readonly string[]
+  /** Besides those that all have. */
+  readonly options?: Options
+  /** Resolves to the exit code: 0, or 1 when it did not work. Throws `Misuse`. */
+  run(given: Given): Promise<number>
+}
+
+/** The text of an option; undefined when it is not given. */
+export function textOf(values: Values, name: string): string | undefined {
+  const value = values[name]
+  return typeof value === 'string' ? value : undefined
+}
+
+/** The number of an option; undefined when it is not given. */
+export function numberOf(values: Values, name: string): number | undefined {
+  const value = values[name]
+  return typeof value === 'number' ? value : undefined
+}
+
+/** The state of the whole mesh, as it strikes an operator. */
+export const stateTones: Readonly<Record<Status['state'], Tone>> = {
+  disarmed: 'good',
+  armed: 'doubtful',
+  killed: 'bad',
+}
+
+/** Which faults leave calls alone for want of a server's list, a sentence each. */
+export const awaitedLists = (faults: Status['faults']): string[] =>
+  faults.flatMap(({ name, awaitedLists: servers }) =>
+    servers.map((server) =>
+      printable(`${name} leaves calls of ${server} alone, as the list of ${server} is not known`),
+    ),
+  )
+
+/** A column of a table of faults. */
+interface FaultColumn {
+  readonly head: readonly string[]
+  readonly cells: (fault: Status['faults'][number]) => readonly number[]
+}
+
+/** The column of hits on what the gateway asks servers by itself; it is left out while there are none. */
+export function discoveryColumn(faults: Status['faults']): FaultColumn {
+  return faults.every(({ discovery }) => discovery.hits === 0)
+    ? { head: [], cells: () => [] }
+    : { head: ['DISCOVERY'], cells: ({ discovery }) => [discovery.hits] }
+}
+
+/** How what a command prints gets its colours. */
+export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
+
+/**
+ * Asks the gateway, and shows its answer: as it is with `--json`, else as `show` says it in lines. Resolves to 1 when the
+ * gateway refuses, or `failure` says in words that its answer is not what was asked for.
+ */
+export async function ask<Answer>(
+  { control, values, out }: Given,
+  request: { readonly method: 'GET' | 'POST'; readonly path: string; readonly body?: unknown },
+  show: (answer: Answer) => readonly string[],
+  failure: (answer: Answer) => string | undefined = () => undefined,
+): Promise<number> {
+  const answered = await control(request)
+  if (!answered.ok) {
+    out.stderr(`breakwater: ${answered.message}`)
+    return 1
+  }
+  const answer = answered.value as Answer
+  const why = failure(answer)
+  if (values.json === true) out.stdout(JSON.stringify(answer, undefined, 2))
+  else if (why === undefined) for (const line of show(answer)) out.stdout(printablePainted(line))
+  if (why === undefined) return 0
+  out.stderr(`breakwater: ${printable(why)}`)
+  return 1
+}

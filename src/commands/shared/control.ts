@@ -1,0 +1,199 @@
+import type { Env } from '../../config/files/interpolate.ts'
+import { findToken } from '../../gateway/control-token.ts'
+import type { Signal } from '../../mesh/cancel.ts'
+import { type Cancel, type Millis, systemClock } from '../../mesh/clock.ts'
+import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
+import { printable } from '../../telemetry/printable.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { BodyError, bodyText } from './body-text.ts'
+
+export interface Request {
+  readonly method: 'GET' | 'POST' | 'PUT'
+  /** With its query. */
+  readonly path: string
+  readonly body?: unknown
+  /** Whether the answer is any text, rather than JSON. */
+  readonly isText?: boolean
+}
+
+/** What the gateway answered, or in words why it did not do it. */
+export type Answered =
+  | { readonly ok: true; readonly value: unknown }
+  | {
+      readonly ok: false
+      readonly message: string
+      /** Whether nothing listens there. */
+      readonly isAbsent?: boolean
+    }
+
+/** Asks a running gateway over its control port. Never rejects. */
+export type Control = (request: Request) => Promise<Answered>
+
+/** Where a gateway is controlled unless its config says otherwise. */
+export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
+
+/**
+ * How long a gateway may take, in milliseconds, how long when somebody is in a hurry, and how long once it has not answered
+ * in that time: whoever ends a run has several things to ask for, and a gateway that hangs takes this long for each.
+ */
+const PATIENCE_MS: Millis = 10_000
+const HURRY_MS: Millis = 4_000
+const HUNG_MS: Millis = 500
+
+/** Most bytes of an answer: what an experiment has sampled of 50,000 units takes about 15 MiB. */
+const MAX_ANSWER = 64 * 1024 ** 2
+
+/** A control token, and how to say where it is from. */
+interface Access {
+  readonly base: string
+  readonly token: string | undefined
+  /** The file that it was found in. */
+  readonly file?: string
+  /** Why none was found. */
+  readonly why?: string
+}
+
+export interface ControlOptions {
+  /** URL of the control port. */
+  readonly base: string
+  /** The token that somebody gave; without one the gateway's own is looked for. */
+  readonly token: string | undefined
+  readonly env: Env
+  /**
+   * Once it has aborted, every answer has to come within 4 s, of those under way as well; and within 0.5 s after one that
+   * did not.
+   */
+  readonly hurry?: Signal
+}
+
+export function controlAt({ base: asked, token: given, env, hurry }: ControlOptions): Control {
+  let known: Promise<Access> | undefined
+  let isHung = false
+  return async ({ method, path, body, isText = false }) => {
+    const access = await (known ??= accessTo(asked, given, env))
+    const { base, token } = access
+    const patience = new Patience(hurry, isHung ? HUNG_MS : HURRY_MS)
+    try {
+      const response = await fetch(new URL(path, base), {
+        method,
+        headers: {
+          ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        redirect: 'error',
+        signal: patience.signal,
+      })
+      const { status, headers } = response
+      // A status alone does not tell: there are others without leave than those without the token.
+      if (status >= 400 && headers.has('www-authenticate')) {
+        // It may be without an end.
+        void response.body?.cancel().catch(() => undefined)
+        return failed(refusedToken(access))
+      }
+      const text = await bodyText(response, { maxBytes: MAX_ANSWER, signal: patience.signal })
+      if (isText && status < 400) return { ok: true, value: text }
+      return understood(access, status, parseJson(text))
+    } catch (error) {
+      if (patience.signal.aborted) {
+        isHung ||= hurry?.aborted === true
+        return failed(`${base} did not answer within ${formatDuration(patience.ms)}`)
+      }
+      return error instanceof BodyError
+        ? failed(`${base} ${error.message}`)
+        : unreachable(base, error as Error)
+    } finally {
+      patience.end()
+    }
+  }
+}
+
+/** How long one answer is waited for: less as soon as somebody is in a hurry. */
+class Patience {
+  readonly #abort = new AbortController()
+  readonly #hurry: Signal | undefined
+  readonly #hurryMs: Millis
+  #cancel: Cancel
+  ms: Millis = PATIENCE_MS
+
+  constructor(hurry: Signal | undefined, hurryMs: Millis) {
+    this.#hurry = hurry
+    this.#hurryMs = hurryMs
+    this.#cancel = this.#after()
+    if (hurry?.aborted === true) this.#shorten()
+    else hurry?.addEventListener('abort', this.#shorten)
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
+  end(): void {
+    this.#cancel()
+    this.#hurry?.removeEventListener('abort', this.#shorten)
+  }
+
+  readonly #shorten = (): void => {
+    this.#cancel()
+    this.ms = this.#hurryMs
+    this.#cancel = this.#after()
+  }
+
+  #after(): Cancel {
+    return systemClock.after(this.ms, () => this.#abort.abort())
+  }
+}
+
+async function accessTo(base: string, given: string | undefined, env: Env): Promise<Access> {
+  const token = given ?? (env.BREAKWATER_TOKEN || undefined)
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+    return {
+      base,
+      token: undefined,
+      why: 'the one that was given holds blanks, line ends or other characters that no header can',
+    }
+  if (token !== undefined) return { base, token }
+  const found = await findToken(base, env)
+  return found.ok ? found : { base, token: undefined, why: found.why }
+}
+
+const failed = (message: string): Answered => ({ ok: false, message })
+
+function unreachable(base: string, { message, cause }: Error): Answered {
+  const code = isObject(cause) ? String(cause.code ?? cause.message) : message
+  // The Fetch standard forbids ports of other protocols, such as 6000 and 10080.
+  const why =
+    code === 'bad port' ? 'HTTP clients refuse this port; have the gateway listen at another one' : code
+  if (code !== 'ECONNREFUSED') return failed(`${base} cannot be reached: ${why}`)
+  const absent = `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
+  return { ok: false, message: absent, isAbsent: true }
+}
+
+function understood(access: Access, status: number, value: unknown): Answered {
+  if (status < 400 && value !== undefined) return { ok: true, value }
+  if (!isObject(value) || typeof value.error !== 'string')
+    return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
+  // Both ports of a gateway answer unknown paths like this.
+  if (status === 404 && value.error.startsWith('no route '))
+    return failed(
+      `${access.base} is not the control port of a gateway that knows this command: ${printable(value.error)} (--control URL)`,
+    )
+  return failed([value.error, ...findingsIn(value.findings)].map((line) => printable(line)).join('\n  '))
+}
+
+function refusedToken({ token, file, why }: Access): string {
+  if (token === undefined)
+    return `the gateway wants its control token: give it with --token or in BREAKWATER_TOKEN (${why})`
+  if (file === undefined)
+    return 'the gateway does not know this token; it is gateway.controlToken of its config, or what `breakwater token` prints'
+  return (
+    `the gateway does not know the token in ${file}, which is of one that was ended by force or of another user's: ` +
+    'give the right one with --token or in BREAKWATER_TOKEN'
+  )
+}
+
+function findingsIn(findings: unknown): string[] {
+  return Array.isArray(findings)
+    ? findings.filter(isObject).map(({ path, message }) => [path, message].filter(Boolean).join(': '))
+    : []
+}

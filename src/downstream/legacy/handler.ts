@@ -1,0 +1,512 @@
+import { type Message, newRecord, type Outcome } from '../../mesh/call.ts'
+import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
+import type { Live } from '../../mesh/live.ts'
+import { ownTurn } from '../../mesh/turns.ts'
+import { during } from '../../mesh/work.ts'
+import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import {
+  errorText,
+  idOf,
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  isObject,
+  isRequestId,
+  kindOf,
+  paramsOf,
+  readMessages,
+  type RequestId,
+  requestText,
+  resultText,
+} from '../../protocol/jsonrpc.ts'
+import { withoutBaggage } from '../../protocol/baggage.ts'
+import { paramsFault } from '../../protocol/params-check.ts'
+import {
+  allowsBatches,
+  ASSUMED_VERSION,
+  isLegacyVersion,
+  negotiate,
+  onceGiven,
+} from '../../protocol/versions.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import { principalOf } from '../limits/credentials.ts'
+import { type Welcome, welcomeTo } from '../endpoint.ts'
+import { isRounded, keyOf, underIdOf } from '../exact-id.ts'
+import type { Guards } from '../limits/limits.ts'
+import type { InboundRequest } from '../http/inbound-request.ts'
+import { tooMuchToSay } from '../initialize.ts'
+import { PostReply, refusal, type Refusal, refuse, sendJson } from '../http/post-reply.ts'
+import { gatewayErrorText, refusedFor, respond, type Response } from '../respond.ts'
+import type { Session } from './session.ts'
+import type { Sessions } from './sessions.ts'
+import { senderOf } from '../limits/tarpit.ts'
+import {
+  listenFaulted,
+  ownAnswer,
+  type OwnRequest,
+  sendOutcome,
+  type FaultedAnswer,
+  faultedAnswer,
+  whileThere,
+} from '../faulted-answer.ts'
+
+/** The 2025 era towards agents: sessions, batches, streams. */
+export class LegacyHandler {
+  readonly #live: Live<GatewayGeneration>
+  readonly #sessions: Sessions
+  readonly #clock: Clock
+  readonly #guards: Guards
+  readonly #dialogue: Dialogue
+
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
+    this.#live = live
+    this.#sessions = sessions
+    this.#clock = clock
+    this.#guards = guards
+    this.#dialogue = new Dialogue(live, sessions, clock, guards)
+  }
+
+  /** Whether there is such a session. */
+  knows(id: unknown): boolean {
+    return typeof id === 'string' && this.#sessions.find(id) !== undefined
+  }
+
+  /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
+  post(incoming: InboundRequest, body: string, value: unknown): Promise<void> | undefined {
+    if (isObject(value) && value.method === 'initialize')
+      return this.#initialize(incoming, { text: body, value })
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    session.touch()
+    const isBatch = Array.isArray(value)
+    if (isBatch && !allowsBatches(session.version)) {
+      const why = `Invalid Request: version ${session.version} has no batches`
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, why))
+    }
+    const messages = readMessages(body, value)
+    const strange = messages?.find(({ value }) => isWithoutId(value))
+    if (strange !== undefined) {
+      const method = String(strange.value.method).slice(0, 100)
+      const fault = `Invalid Request: ${method} needs an id, as all but notifications/… do`
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, fault))
+    }
+    if (messages !== undefined) return this.#dialogue.take(incoming, session, messages, isBatch)
+    const why = 'Invalid Request: not JSON-RPC 2.0, or too large a batch'
+    return refuse(incoming, refusal(400, idOf(value), INVALID_REQUEST, why))
+  }
+
+  /** A session does not exist yet, so it counts for its tenant only. */
+  #initialize(incoming: InboundRequest, message: Message): Promise<void> | undefined {
+    const { limits, tarpit, tenancies } = this.#guards
+    const params = paramsOf(message.value)
+    const fault = paramsFault('initialize', params) ?? tooMuchToSay(message.text, [params], ['params'])
+    if (fault !== undefined) return refuse(incoming, refusal(200, idOf(message.value), INVALID_PARAMS, fault))
+    const { clientInfo } = params
+    const now = this.#clock.now()
+    const tenancy = tenancies.of(incoming.headers, clientInfo, now)
+    const tooFast = limits.refusal(undefined, tenancy.countsAs)
+    if (tooFast === undefined)
+      return initialize(incoming, message, this.#sessions, this.#live, { tenancy, now })
+    const refused = { status: 200, text: gatewayErrorText(idOf(message.value), tooFast, {}) }
+    const pause = tarpit.hold(senderOf(incoming.client, tenancy), now, tooFast.retryAfterMs)
+    return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
+  }
+
+  /** Takes a GET: the client listens. */
+  listen(incoming: InboundRequest): Promise<void> | undefined {
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    session.touch()
+    const method = 'subscriptions/listen'
+    const faulted = faultedAnswer(this.#live.current, session.endpoint.server, method)
+    if (faulted === undefined) return this.#listen(incoming, session)
+    const now = this.#clock.now()
+    const { headers, response } = incoming
+    const { clientInfo } = session.initializeParams
+    const tenancy = this.#guards.tenancies.of(headers, clientInfo, now, session.tenants)
+    // The modern era has a request for it.
+    const message = { text: requestText(method, method), value: { jsonrpc: '2.0', id: method, method } }
+    const request = { incoming, id: method, message, caller: session, tenancy, now }
+    const reply = { response, wrote: () => session.wrote(response) }
+    return listenFaulted(faulted, request, reply, (shift) => this.#listen(incoming, session, shift))
+  }
+
+  #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
+    const { 'last-event-id': id } = incoming.headers
+    const lastEventId = typeof id === 'string' ? id : undefined
+    if (!session.listen(incoming.response, lastEventId, shift)) {
+      return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Last-Event-ID'))
+    }
+    const { servers } = this.#live.current
+    for (const server of servers.values())
+      for (const upstreamSession of server.upstreamSessions.all(session)) upstreamSession.listen()
+  }
+
+  /** Takes a DELETE: the client leaves. */
+  async leave(incoming: InboundRequest): Promise<void> {
+    const session = sessionOf(incoming, this.#sessions)
+    if ('status' in session) return refuse(incoming, session)
+    await this.#sessions.close(session)
+    incoming.response.writeHead(204).end()
+  }
+}
+
+/** Takes the `initialize` of a client: a session begins, unless there is no room or its server does not answer. */
+async function initialize(
+  incoming: InboundRequest,
+  message: Message,
+  sessions: Sessions,
+  live: Live<GatewayGeneration>,
+  whose: Pick<OwnRequest, 'tenancy' | 'now'>,
+): Promise<void> {
+  const { endpoint, headers, client, response } = incoming
+  const { id } = message.value
+  if (!isRequestId(id)) {
+    return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
+  }
+  // Servers hear of it later, and not all of them may be told what is in baggage.
+  const said = paramsOf(withoutBaggage(message).value)
+  const version = negotiate(said.protocolVersion)
+  const initializeParams = { ...said, protocolVersion: version }
+  const principal = principalOf(headers)
+  const full =
+    sessions.initializeRefusal(client, principal, initializeParams, headers) ??
+    sessions.refusal(client, principal)
+  if (full !== undefined) return busy(incoming, id, full)
+  const limitMs = askedLimitMs({ inbound: headers, message })
+  const session = sessions.draft({ endpoint, headers, client, initializeParams, version })
+  const begin = async (): Promise<Welcome> => {
+    const welcome = await welcomeTo(endpoint, live, session, { version, limitMs })
+    if ('error' in welcome) return welcome
+    if (welcome.version !== undefined) session.agreeOn(welcome.version)
+    if (sessions.add(session)) return welcome
+    return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
+  }
+  const faulted = faultedAnswer(live.current, endpoint.server, 'initialize')
+  if (faulted !== undefined) {
+    const request = { incoming, id, message, caller: session, ...whose }
+    return initializeFaulted(
+      id,
+      incoming,
+      { session, sessions },
+      (signal) => faulted({ ...request, signal }),
+      begin,
+    )
+  }
+  let welcome: Welcome | undefined
+  try {
+    welcome = await begin()
+  } finally {
+    if (welcome === undefined || 'error' in welcome) await sessions.close(session)
+  }
+  if ('text' in welcome) {
+    sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
+    return session.wrote(response)
+  }
+  const { error } = welcome
+  if (error.reason === 'overloaded') return busy(incoming, id, error)
+  sendJson(response, 200, gatewayErrorText(id, error, { server: endpoint.server }))
+}
+
+/** The same where faults towards agents are aimed at it: what they leave of the answer decides whether a session has begun. */
+async function initializeFaulted(
+  id: RequestId,
+  incoming: InboundRequest,
+  { session, sessions }: { readonly session: Session; readonly sessions: Sessions },
+  faulted: (signal: Signal) => FaultedAnswer,
+  begin: () => Promise<Welcome>,
+): Promise<void> {
+  const { endpoint, response } = incoming
+  let hasBegun = false
+  let outcome: Outcome | undefined
+  try {
+    outcome = await whileThere(response, (signal) =>
+      faulted(signal)(async () => {
+        const welcome = await begin()
+        hasBegun = 'text' in welcome
+        return 'text' in welcome
+          ? ownAnswer(resultText(id, welcome.text))
+          : { kind: 'failed', error: welcome.error }
+      }),
+    )
+  } finally {
+    hasBegun &&= outcome?.kind === 'answered' && !response.destroyed
+    if (!hasBegun) await sessions.close(session)
+  }
+  if (outcome.kind !== 'answered' && outcome.error.reason === 'overloaded')
+    return busy(incoming, id, outcome.error)
+  sendOutcome(response, id, outcome, endpoint.server, hasBegun ? { 'mcp-session-id': session.id } : {})
+  session.wrote(response)
+}
+
+/** There is no room for one more session, here or at its server. */
+function busy({ response, endpoint }: InboundRequest, id: RequestId, error: GatewayError): void {
+  const { retryAfterMs = 5_000 } = error
+  const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
+  sendJson(response, 503, gatewayErrorText(id, error, { server: endpoint.server }), headers)
+}
+
+/** Codes of HTTP-level refusals, as the SDKs use them. */
+const BAD_SESSION = -32000
+const UNKNOWN_SESSION = -32001
+
+/** Says how a client goes on: by the specification it begins a new session when it gets a 404. */
+const OTHER_CREDENTIALS =
+  'Session not found: it was opened with other credentials (Authorization, or headers that servers get); begin with initialize'
+
+/**
+ * The session that the headers of a request name. With other credentials than its own there is none: who has only its id
+ * must not act with the credentials that servers get, and whose token was renewed begins another one.
+ */
+function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): Session | Refusal {
+  const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
+  if (typeof version !== 'string' || !isLegacyVersion(onceGiven(version))) {
+    const why = `Bad Request: unsupported protocol version ${String(version).slice(0, 40)}`
+    return refusal(400, null, BAD_SESSION, why)
+  }
+  if (typeof id !== 'string') {
+    const why = 'Bad Request: the Mcp-Session-Id header is missing; begin with initialize'
+    return refusal(400, null, BAD_SESSION, why)
+  }
+  const session = sessions.find(onceGiven(id))
+  if (session === undefined || session.endpoint.server !== endpoint.server)
+    return refusal(404, null, UNKNOWN_SESSION, 'Session not found')
+  return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
+}
+
+/** One request of a POST: when that came, and the reply to it. */
+interface Taken {
+  readonly message: Message
+  readonly now: Millis
+  readonly reply: PostReply
+}
+
+/** What the client of a session says, message by message, and what it gets back. */
+class Dialogue {
+  readonly #live: Live<GatewayGeneration>
+  readonly #sessions: Sessions
+  readonly #clock: Clock
+  readonly #guards: Guards
+
+  constructor(live: Live<GatewayGeneration>, sessions: Sessions, clock: Clock, guards: Guards) {
+    this.#live = live
+    this.#sessions = sessions
+    this.#clock = clock
+    this.#guards = guards
+  }
+
+  /** Takes the messages of one POST: a single one, or a batch. */
+  take(
+    incoming: InboundRequest,
+    session: Session,
+    messages: readonly Message[],
+    isBatch: boolean,
+  ): Promise<void> {
+    const reply = new PostReply(session, incoming.response, this.#clock, isBatch)
+    const now = this.#clock.now()
+    const answers: Promise<Response>[] = []
+    let tooFast: GatewayError | undefined
+    let leftOut = 0
+    for (const message of messages) {
+      if (kindOf(message.value) === 'request') {
+        const answer = this.#request(incoming, session, { message, now, reply })
+        const isExact = !isRounded(message.value.id)
+        answers.push(isExact ? answer : answer.then((response) => underIdOf(message, response)))
+      } else {
+        const error = this.#oneWay(incoming, session, { message, now })
+        if (error !== undefined) leftOut++
+        tooFast ??= error
+      }
+    }
+    const [only] = answers
+    if (only === undefined) {
+      const isAll = leftOut === messages.length
+      return this.#acknowledge(incoming, session, isAll ? tooFast : undefined, now)
+    }
+    // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
+    if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
+    // The POST counts as one call already.
+    const { calls } = this.#guards.quotas
+    const more = answers.length - 1
+    calls.take(session.client, more)
+    return Promise.all(answers)
+      .finally(() => calls.release(session.client, more))
+      .then((responses) => this.#inTime(session, { reply, now }, responses))
+  }
+
+  /** Nothing in a POST has an answer: it was taken, or all of it was left out. */
+  #acknowledge(
+    { response }: InboundRequest,
+    session: Session,
+    tooFast: GatewayError | undefined,
+    now: Millis,
+  ): Promise<void> {
+    if (tooFast === undefined) return Promise.resolve(void response.writeHead(202).end())
+    const { retryAfterMs = 1_000 } = tooFast
+    const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
+    const refuse = () => sendJson(response, 429, gatewayErrorText(null, tooFast, {}), headers)
+    return (this.#guards.tarpit.hold(session.id, now, retryAfterMs) ?? Promise.resolve()).then(refuse)
+  }
+
+  /** A rejection may have to wait: see `Tarpit`. */
+  #inTime(
+    session: Session,
+    { reply, now }: Pick<Taken, 'reply' | 'now'>,
+    responses: readonly Response[],
+  ): Promise<void> | void {
+    const pause = this.#guards.tarpit.hold(session.id, now, retryAfterOf(responses))
+    if (pause === undefined) return this.#finish(session, reply, responses)
+    return pause.then(() => this.#finish(session, reply, responses))
+  }
+
+  #finish(session: Session, reply: PostReply, responses: readonly Response[]): Promise<void> | void {
+    session.touch()
+    const takesLong = responses.some((response) => reply.takesLong(response))
+    const finishing = takesLong ? during('reply', () => reply.finish(responses)) : reply.finish(responses)
+    if (finishing === undefined) return this.#settle(session, responses)
+    return finishing.then(() => this.#settle(session, responses))
+  }
+
+  #settle(session: Session, responses: readonly Response[]): void {
+    for (const { status } of responses) if (status === 404) void this.#sessions.close(session)
+    this.#sessions.settle(session)
+  }
+
+  /** A notification, or the answer to a question: nothing comes back, unless there are too many to pass on. */
+  #oneWay(
+    { headers }: InboundRequest,
+    session: Session,
+    { message, now }: Pick<Taken, 'message' | 'now'>,
+  ): GatewayError | undefined {
+    if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
+    const { method } = message.value
+    const params = paramsOf(message.value)
+    if (method === 'notifications/initialized') return undefined
+    if (method === 'notifications/cancelled') {
+      const why =
+        typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
+      const cancelled = keyOf(params.requestId as RequestId, message, ['params', 'requestId'])
+      return void session.inFlight.get(cancelled)?.abort(gatewayError('cancelled', why))
+    }
+    const { limits, tenancies } = this.#guards
+    const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
+    const tooFast = limits.refusal(session.id, tenancy.countsAs)
+    if (tooFast !== undefined) return tooFast
+    if (method !== 'notifications/progress')
+      return void session.endpoint.notify(this.#live.current, session, message)
+    const progress = session.asked.progress(message)
+    if (progress === undefined) return undefined
+    const sessions = this.#live.current.servers.get(progress.server)?.upstreamSessions
+    const asking = sessions?.current(session)?.upstreamSession
+    if (asking !== undefined) sessions?.notify(session, { ...message, text: progress.text }, asking)
+    return undefined
+  }
+
+  #request(incoming: InboundRequest, session: Session, { message, now, reply }: Taken): Promise<Response> {
+    session.used = true
+    const id = message.value.id as RequestId
+    const { headers, endpoint } = incoming
+    const { limits, quotas, tenancies } = this.#guards
+    const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
+    const tooFast = limits.refusal(session.id, tenancy.countsAs)
+    const ping =
+      message.value.method === 'ping' && tooFast === undefined
+        ? this.#faultedPing({ incoming, id, message, caller: session, tenancy, now }, session)
+        : undefined
+    if (ping !== undefined) return ping
+    if (tooFast !== undefined) return Promise.resolve(refusedFor(id, tooFast))
+    const refusal = this.#refusal(session, message, id)
+    if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
+    const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
+    // Never held: it would take one of the places that are kept free.
+    if (isGatewayError(counted))
+      return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
+    const signal = new Cancellation()
+    const lease = this.#live.enter()
+    const record = newRecord(now)
+    reply.watch(record)
+    const key = keyOf(id, message)
+    session.inFlight.set(key, signal)
+    const channelFor = (server: string) => reply.channelFor(server, record)
+    const request = { id, message, headers, caller: session, tenancy, channelFor, signal, record }
+    const left = (response: Response) => {
+      session.inFlight.delete(key)
+      return response
+    }
+    const done = (response: Response) => {
+      counted?.()
+      session.ended(record)
+      lease.release()
+      // A large answer is put on the wire in a turn of its own; the session is in use until then.
+      if (!reply.takesLong(response)) return left(response)
+      return ownTurn(session.client).then(() => left(during('reply', () => reply.ready(response))))
+    }
+    // A defect of ours has an answer, too: other requests of the same POST may go on.
+    const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
+    try {
+      return endpoint.request(lease.generation, request).then(done, broke)
+    } catch (cause) {
+      return Promise.resolve(broke(cause))
+    }
+  }
+
+  /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
+  #faultedPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
+    const { id, message } = request
+    const { server } = session.endpoint
+    const faulted = faultedAnswer(this.#live.current, server, 'ping')
+    const key = keyOf(id, message)
+    if (faulted === undefined || session.inFlight.has(key)) return undefined
+    const signal = new Cancellation()
+    session.inFlight.set(key, signal)
+    const answered = faulted({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
+    return answered.then((outcome) => {
+      session.inFlight.delete(key)
+      return respond(id, outcome, { server })
+    })
+  }
+
+  /** The answer to a request that goes no further. */
+  #refusal(session: Session, message: Message, id: RequestId): string | undefined {
+    const { value } = message
+    if (value.method === 'ping') return resultText(id, '{}')
+    // In a batch: a server has one handshake for all who share a session with it.
+    if (value.method === 'initialize')
+      return errorText(
+        id,
+        INVALID_REQUEST,
+        'Invalid Request: initialize begins a session, and comes by itself',
+      )
+    if (session.inFlight.has(keyOf(id, message))) {
+      return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')
+    }
+    const fault = paramsFault(value.method as string, paramsOf(value))
+    if (fault !== undefined) return errorText(id, INVALID_PARAMS, fault)
+    const { maxInFlight } = this.#sessions.limits
+    if (session.inFlight.size < maxInFlight) return undefined
+    const error = gatewayError(
+      'overloaded',
+      `too many calls in this session (limit ${maxInFlight}, gateway.sessions.maxInFlight)`,
+    )
+    return gatewayErrorText(id, error, {})
+  }
+}
+
+/** A request that has no id: it would pass by all that is asked of requests. */
+function isWithoutId({ id, method }: Message['value']): boolean {
+  return id === undefined && typeof method === 'string' && !method.startsWith('notifications/')
+}
+
+/** Nobody waits for the end of a message that has no answer. */
+function ignore(): void {}
+
+/** For how long all of them tell to stay away, in milliseconds; undefined where one of them is no rejection. */
+function retryAfterOf(responses: readonly Response[]): Millis | undefined {
+  let least: Millis | undefined
+  for (const { retryAfterMs } of responses) {
+    if (retryAfterMs === undefined) return undefined
+    least = Math.min(least ?? retryAfterMs, retryAfterMs)
+  }
+  return least
+}

@@ -1,0 +1,396 @@
+import type { ServerResponse } from 'node:http'
+import type { Answer, Caller, CallRecord, Message, RequestId } from '../../mesh/call.ts'
+import type { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { Coalescing } from '../../mesh/coalescing.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
+import { replaceAt } from '../../protocol/json-span.ts'
+import {
+  errorText,
+  INTERNAL_ERROR,
+  isObject,
+  isRequestId,
+  METHOD_NOT_FOUND,
+  paramsOf,
+} from '../../protocol/jsonrpc.ts'
+import { isListChange } from '../../protocol/list-changes.ts'
+import { isLegacyVersion, type LegacyVersion } from '../../protocol/versions.ts'
+import { SessionCallPlace } from '../call-place.ts'
+import type { Endpoint } from '../endpoint.ts'
+import { EventStream, readEventId, type StreamCare } from '../http/event-stream.ts'
+import type { KeepAlive } from '../keep-alive.ts'
+import type { Asked, Quotas } from '../limits/quotas.ts'
+import { type ReplayBudget, type ReplayLimits, ReplayLog } from '../http/replay.ts'
+import { SessionTenants } from '../limits/tenancy.ts'
+import type { UnreadReplies } from '../http/unread-replies.ts'
+
+export interface SessionParts {
+  /** The `Mcp-Session-Id`. */
+  readonly id: string
+  readonly endpoint: Endpoint
+  /** The client's own `initialize` params. */
+  readonly initializeParams: Readonly<Record<string, unknown>>
+  /** HTTP headers that came with them, lower case, without `Authorization`. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  /** Digest of the `Authorization` that came with them; empty without one. */
+  readonly principal: string
+  readonly version: LegacyVersion
+  /** The client that it was opened by, as its address tells. */
+  readonly client: string
+  readonly clock: Clock
+  readonly replay: ReplayLimits
+  readonly unread: UnreadReplies
+  readonly keepAlive: KeepAlive
+  readonly replayBudget: ReplayBudget
+  readonly quotas: Pick<Quotas, 'calls' | 'pendingInputs'>
+  /** Puts a server's message into the words of the endpoint; undefined drops it. */
+  readonly inbound: (server: string, message: Message) => Message | undefined
+  /** Puts what the client says to a server that asked it something into the words of that server. */
+  readonly outbound: (server: string, message: Message) => Message
+}
+
+/** A client of the legacy era between its `initialize` and its end. */
+export class Session implements Caller {
+  readonly id: string
+  readonly endpoint: Endpoint
+  readonly initializeParams: Readonly<Record<string, unknown>>
+  readonly headers: SessionParts['headers']
+  readonly principal: string
+  readonly client: string
+  readonly era = 'legacy'
+  readonly beganAt: Millis
+  /** Whether it has had any request since its `initialize`. */
+  used = false
+  /** Calls under way, by the client's ids. */
+  readonly inFlight = new Map<RequestId, Cancellation>()
+  readonly asked: PendingServerRequests
+  readonly streams: SessionStreams
+  readonly tenants: SessionTenants
+  /** Places of calls in which a server asked the agent; the map is made with the first question. */
+  #places: Map<CallRecord, SessionCallPlace> | undefined
+  readonly #parts: SessionParts
+  readonly #changes: Coalescing<string>
+  #version: LegacyVersion
+  #lastUsed: Millis
+  #listening = false
+
+  constructor(parts: SessionParts) {
+    this.id = parts.id
+    this.endpoint = parts.endpoint
+    this.initializeParams = parts.initializeParams
+    this.headers = parts.headers
+    this.principal = parts.principal
+    this.#version = parts.version
+    this.client = parts.client
+    this.#parts = parts
+    this.asked = new PendingServerRequests(parts.outbound)
+    this.tenants = new SessionTenants(parts.id)
+    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this, {
+      unread: (response) => this.wrote(response),
+      keepAlive: parts.keepAlive,
+    })
+    this.#changes = new Coalescing(parts.clock, (text) => this.tell(text))
+    this.beganAt = parts.clock.now()
+    this.#lastUsed = this.beganAt
+  }
+
+  /** Writes comments to quiet replies of this session. */
+  get keepAlive(): KeepAlive {
+    return this.#parts.keepAlive
+  }
+
+  /** The version that the client asked for, until another one is agreed on. */
+  get version(): LegacyVersion {
+    return this.#version
+  }
+
+  /** Takes note of the version in the answer to `initialize`; one that nobody knows changes nothing. */
+  agreeOn(version: string): void {
+    if (isLegacyVersion(version)) this.#version = version
+  }
+
+  get listening(): boolean {
+    return this.#listening
+  }
+
+  /** Whether the client knows events without data, and comes back to a stream that was ended early. */
+  get primes(): boolean {
+    return this.version >= '2025-11-25'
+  }
+
+  /** How long nothing has happened, in milliseconds; 0 while a call or a stream is open. */
+  get idleMs(): Millis {
+    return this.inFlight.size > 0 || this.streams.standalone.attached
+      ? 0
+      : this.#parts.clock.now() - this.#lastUsed
+  }
+
+  touch(): void {
+    this.#lastUsed = this.#parts.clock.now()
+  }
+
+  /** Something was written to the client that may be too much for its connection. */
+  wrote(response: ServerResponse): void {
+    this.#parts.unread.wrote(response, this)
+  }
+
+  /**
+   * The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours.
+   * `shift`: how many events later than it should the stream begins.
+   */
+  listen(response: ServerResponse, lastEventId: string | undefined, shift = 0): boolean {
+    const stream = this.streams.attach(response, lastEventId, shift)
+    if (stream === this.streams.standalone) {
+      this.#listening = true
+      response.once('close', () => this.touch())
+    }
+    return stream !== undefined
+  }
+
+  receive(server: string, message: Message, answer?: Answer): void {
+    const text = this.textFor(server, message, answer)
+    if (text === undefined) return
+    if (isListChange(message)) this.#changes.tell(message.value.method as string, text)
+    else this.tell(text)
+  }
+
+  /** Tells the client something that came from no server. */
+  tell(text: string): void {
+    this.streams.standalone.tell(text)
+  }
+
+  /**
+   * A server's message as the client shall read it, if it shall; a request is kept until it is answered, or until the
+   * call has ended in the course of which it came. One that the client does not get is answered here.
+   */
+  textFor(
+    server: string,
+    message: Message,
+    answer: Answer | undefined,
+    call?: CallRecord,
+  ): string | undefined {
+    if (message.value.method === 'notifications/cancelled') return this.asked.withdraw(server, message)
+    const inbound = this.#parts.inbound(server, message)
+    if (answer === undefined) return inbound?.text
+    if (inbound === undefined) {
+      const method = String(message.value.method).slice(0, 200)
+      void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
+      return undefined
+    }
+    if (this.asked.isFull) {
+      void answer(errorText(null, INTERNAL_ERROR, 'the client owes too many answers')).catch(ignore)
+      return undefined
+    }
+    if (call === undefined) return this.asked.ask(server, inbound, { answer })
+    const full = this.#waits(call)
+    if (full === undefined)
+      return this.asked.ask(server, inbound, pauseDeadline(call, this.#parts.clock, answer), call)
+    void answer(errorText(null, INTERNAL_ERROR, full.message)).catch(ignore)
+    return undefined
+  }
+
+  /** A call is to wait for the agent. The error says why it may not. */
+  #waits(call: CallRecord): GatewayError | undefined {
+    if (call.asking > 0) return undefined
+    const { client, quotas } = this.#parts
+    const asked: Asked = { client, tenant: this.tenants.current, session: this.id }
+    const full = quotas.pendingInputs.refusal(asked)
+    if (full !== undefined || this.#places?.has(call) === true) return full
+    this.#places ??= new Map()
+    this.#places.set(call, new SessionCallPlace(call, asked, quotas).begin())
+    return undefined
+  }
+
+  /** A call has ended: nobody waits for the answers to questions that were asked in its course. */
+  ended(call: CallRecord): void {
+    this.asked.end(call)
+    const place = this.#places?.get(call)
+    if (place === undefined) return
+    this.#places?.delete(call)
+    place.end()
+  }
+
+  /** Ends everything that is under way. */
+  close(error: GatewayError = gatewayError('cancelled', 'the session ended')): void {
+    for (const call of this.inFlight.values()) call.abort(error)
+    this.#changes.end()
+    this.streams.endAll()
+  }
+}
+
+/** The server that asked is gone: nobody waits for the refusal. */
+function ignore(): void {}
+
+/** The number of the stream for what belongs to no call. */
+const STANDALONE = 0
+
+/** The streams of events of one session: one for what belongs to no call, and one for each POST that needs it. */
+class SessionStreams {
+  readonly standalone: EventStream
+  readonly #log: ReplayLog
+  readonly #session: Pick<Session, 'primes'>
+  readonly #care: StreamCare
+  readonly #open = new Map<number, EventStream>()
+  #count = STANDALONE
+
+  /** A session that primes gives its client an id to resume from before the first event of a stream. */
+  constructor(
+    limits: ReplayLimits,
+    budget: ReplayBudget,
+    session: Pick<Session, 'primes'>,
+    care: StreamCare,
+  ) {
+    this.#log = new ReplayLog(limits, budget)
+    this.#session = session
+    this.#care = care
+    this.standalone = this.#stream(STANDALONE)
+  }
+
+  /** A stream for one POST, from its first message on. */
+  open(response: ServerResponse): EventStream {
+    const stream = this.#stream(++this.#count)
+    this.#open.set(stream.number, stream)
+    stream.attach(response, { priming: this.#session.primes })
+    return stream
+  }
+
+  close(stream: EventStream): void {
+    stream.end()
+    this.#open.delete(stream.number)
+  }
+
+  /**
+   * Sends a client the stream that it lost, or without an event id what belongs to no call. Gives that stream;
+   * undefined for an id that is none of ours. `shift`: how many events later than it should it begins.
+   */
+  attach(response: ServerResponse, lastEventId: string | undefined, shift: number): EventStream | undefined {
+    const place =
+      lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
+    if (place === undefined || place.stream > this.#count) return undefined
+    const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
+    const stream = live ?? this.#stream(place.stream)
+    stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
+    // What is over is repeated as far as it is kept.
+    if (live === undefined) stream.end()
+    return stream
+  }
+
+  /** Ends all streams for good: nobody comes back to them. */
+  endAll(): void {
+    for (const stream of this.#open.values()) stream.end()
+    this.standalone.end()
+    this.#log.close()
+  }
+
+  #stream(number: number): EventStream {
+    return new EventStream(number, this.#log, this.#care)
+  }
+}
+
+/** A request of a server that the agent has not answered yet. */
+interface Question {
+  readonly server: string
+  /** The server's own id and progress token. */
+  readonly id: unknown
+  readonly progressToken: unknown
+  readonly asking: ServerQuestion
+  /** The call in the course of which it was asked; undefined when it was in none. */
+  readonly call: object | undefined
+}
+
+/** Most questions that one agent may owe an answer to. */
+const MAX_OPEN = 1_000
+
+/**
+ * What servers asked an agent. Servers count their requests each for itself, so the agent sees ids of
+ * ours, and its answers find back by them. What was asked in the course of a call ends with it.
+ */
+export class PendingServerRequests {
+  /** Made with the first question: most sessions, of which there may be thousands, are never asked any. */
+  #open: Map<unknown, Question> | undefined
+  /** Our ids of what was asked in the course of calls that go on. */
+  #byCall: Map<object, Set<string>> | undefined
+  #count = 0
+
+  readonly #outbound: SessionParts['outbound']
+
+  /** `outbound` puts what the agent says into the words of a server. */
+  constructor(outbound: SessionParts['outbound']) {
+    this.#outbound = outbound
+  }
+
+  /** How many questions wait for an answer. */
+  get size(): number {
+    return this.#open?.size ?? 0
+  }
+
+  /** Whether the agent owes so many answers that it is asked nothing more. */
+  get isFull(): boolean {
+    return this.size >= MAX_OPEN
+  }
+
+  /** The request under an id of ours. */
+  ask(server: string, request: Message, asking: ServerQuestion, call?: object): string {
+    const id = `breakwater-${++this.#count}`
+    const meta = paramsOf(request.value)._meta
+    const progressToken = isObject(meta) ? meta.progressToken : undefined
+    this.#open ??= new Map()
+    this.#open.set(id, { server, id: request.value.id, progressToken, asking, call })
+    if (call !== undefined) {
+      this.#byCall ??= new Map()
+      const ids = this.#byCall.get(call)
+      if (ids === undefined) this.#byCall.set(call, new Set([id]))
+      else ids.add(id)
+    }
+    const text = replaceAt(request.text, ['id'], id)
+    return progressToken === undefined ? text : replaceAt(text, ['params', '_meta', 'progressToken'], id)
+  }
+
+  /** Takes the agent's answer back to its server. False when nobody asked, or nobody waits any more. */
+  async answer(response: Message): Promise<boolean> {
+    const question = this.#take(response.value.id)
+    if (question === undefined) return false
+    await question.asking.answer(this.#outbound(question.server, response).text)
+    return true
+  }
+
+  /** A call has ended: nobody waits for the answers to what was asked in its course. */
+  end(call: object): void {
+    const ids = this.#byCall?.get(call)
+    if (ids === undefined) return
+    this.#byCall?.delete(call)
+    for (const id of ids) this.#open?.delete(id)
+  }
+
+  /** The agent's progress on a question, in the server's words; undefined when nobody asked to be told. */
+  progress(notification: Message): { server: string; text: string } | undefined {
+    const question = this.#open?.get(paramsOf(notification.value).progressToken)
+    if (question?.progressToken === undefined) return undefined
+    const { server, progressToken } = question
+    const { text } = this.#outbound(server, notification)
+    return { server, text: replaceAt(text, ['params', 'progressToken'], progressToken) }
+  }
+
+  /** A server takes its question back; the text tells the agent, under our id. */
+  withdraw(server: string, notification: Message): string | undefined {
+    const theirs = paramsOf(notification.value).requestId
+    if (!isRequestId(theirs)) return undefined
+    for (const [id, question] of this.#open ?? []) {
+      if (question.server !== server || question.id !== theirs) continue
+      this.#take(id)
+      question.asking.withdrawn?.()
+      return replaceAt(notification.text, ['params', 'requestId'], id)
+    }
+    return undefined
+  }
+
+  /** By an id as the agent gives it, which may be anything. */
+  #take(id: unknown): Question | undefined {
+    const question = this.#open?.get(id)
+    if (question === undefined) return undefined
+    this.#open?.delete(id)
+    if (question.call !== undefined) this.#byCall?.get(question.call)?.delete(id as string)
+    return question
+  }
+}

@@ -1,0 +1,264 @@
+import { randomUUID } from 'node:crypto'
+import type { InboundHeaders } from '../../mesh/call.ts'
+import { inTurns, type Cancel, type Clock, type Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import type { Live } from '../../mesh/live.ts'
+import type { GatewayGeneration } from '../../registry/generation.ts'
+import type { ListKind } from '../../protocol/lists.ts'
+import { kinds } from '../../protocol/lists.ts'
+import type { Guards } from '../limits/limits.ts'
+import { notificationText } from '../../protocol/jsonrpc.ts'
+import { bearsCredentialsOf, principalOf, withoutAuthorization } from '../limits/credentials.ts'
+import { initializeBytes } from '../initialize.ts'
+import type { KeepAlive } from '../keep-alive.ts'
+import { EvictingQuota, halfOf, type Holding } from '../limits/quotas.ts'
+import type { ReplayBudget } from '../http/replay.ts'
+import { Session, type SessionParts } from './session.ts'
+import type { UnreadReplies } from '../http/unread-replies.ts'
+
+export interface SessionLimits {
+  /** Sessions open at once. */
+  readonly max: number
+  /** Of them for one client; half unless given. */
+  readonly perClient?: number | undefined
+  /** A session that had no request yet is closed after so long. */
+  readonly unused: Millis
+  /** A session unused for so long is closed. */
+  readonly idle: Millis
+  /** Calls under way at once in one session. */
+  readonly maxInFlight: number
+  readonly replayEvents: number
+  readonly replayBytes: number
+}
+
+/** One timer for all sessions: an idle one lives at most this much longer than it should. */
+const SWEEP_MS: Millis = 15_000
+
+/** Most sessions that are looked at for the sake of one newcomer. */
+const MOST_LOOKS = 1_000
+
+/** Changes of the catalogs within this time are told as one, in milliseconds. */
+const TELL_MS: Millis = 100
+
+/** All legacy-era sessions: bounded in number, of all clients and of each, and swept when idle. */
+export class Sessions {
+  readonly limits: SessionLimits
+  readonly #live: Live<GatewayGeneration>
+  readonly #clock: Clock
+  readonly #unread: UnreadReplies
+  readonly #keepAlive: KeepAlive
+  readonly #replay: ReplayBudget
+  readonly #byId = new Map<string, Session>()
+  /** Those whose server was removed: they end with their last call. */
+  readonly #leaving = new Set<Session>()
+  /** All of them, drafts and leaving ones included, as quotas know them. */
+  readonly #all = new Map<Session, Holding>()
+  readonly #quota: EvictingQuota
+  readonly #quotas: Guards['quotas']
+  readonly #initializeParamsQuota: EvictingQuota
+  /** Sessions without a request at the last look, the oldest first. */
+  readonly #unused = new Set<Session>()
+  readonly #untold = new Set<string>()
+  readonly #onEnd: (session: Session, error: GatewayError | undefined) => void
+  #cancelSweep: Cancel
+  #cancelTell: Cancel | undefined
+
+  /** `onEnd` is told of each that has ended, and of the error that ended its calls; drafts have never begun. */
+  constructor(
+    live: Live<GatewayGeneration>,
+    clock: Clock,
+    limits: SessionLimits,
+    { unread, keepAlive, replay, quotas }: Pick<Guards, 'unread' | 'keepAlive' | 'replay' | 'quotas'>,
+    onEnd: (session: Session, error: GatewayError | undefined) => void = () => undefined,
+  ) {
+    const { max, perClient = halfOf(max) } = limits
+    this.limits = limits
+    this.#onEnd = onEnd
+    this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
+    this.#quotas = quotas
+    this.#initializeParamsQuota = quotas.initializeParams
+    this.#unread = unread
+    this.#keepAlive = keepAlive
+    this.#replay = replay
+    this.#live = live
+    this.#clock = clock
+    this.#cancelSweep = this.#sweepLater()
+  }
+
+  get size(): number {
+    return this.#byId.size
+  }
+
+  /** Why a client may not begin one more session, for whose sake others may be ended that are idle. */
+  refusal(client: string, principal: string): GatewayError | undefined {
+    return this.#quota.makeRoom(client, principal, 1, (limit) => {
+      const spare = this.#unusedFor(client, principal, limit)
+      return spare && this.#all.get(spare)
+    })
+  }
+
+  /**
+   * The session that goes where the only other choice is to refuse a newcomer: one that had no request yet and listens to
+   * nothing, the oldest one, of the same principal if there is any, or else of the same client, or else of anybody.
+   */
+  #unusedFor(client: string, principal: string, limit: 'max' | 'perClient'): Session | undefined {
+    let found: Session | undefined
+    let nearest = 0
+    let looks = MOST_LOOKS
+    for (const session of this.#unused) {
+      if (looks-- === 0) break
+      if (session.used) {
+        this.#unused.delete(session)
+        continue
+      }
+      const near = session.client !== client ? 1 : session.principal !== principal ? 2 : 3
+      if (near > nearest && (near > 1 || limit === 'max') && session.idleMs > 0)
+        [found, nearest] = [session, near]
+    }
+    return found
+  }
+
+  /** Why no more may be kept of what a client says of itself, for whose sake others may be ended that are idle. */
+  initializeRefusal(
+    client: string,
+    principal: string,
+    initializeParams: SessionParts['initializeParams'],
+    headers: InboundHeaders,
+  ): GatewayError | undefined {
+    return this.#initializeParamsQuota.makeRoom(client, principal, initializeBytes(initializeParams, headers))
+  }
+
+  values(): IterableIterator<Session> {
+    return this.#byId.values()
+  }
+
+  find(id: string): Session | undefined {
+    return this.#byId.get(id)
+  }
+
+  /** Whether a request bears the credentials that a session was opened with. */
+  isOf(session: Session, headers: InboundHeaders): boolean {
+    return bearsCredentialsOf(session, headers, this.#live.current.servers)
+  }
+
+  /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
+  draft(
+    parts: Pick<SessionParts, 'endpoint' | 'initializeParams' | 'headers' | 'version' | 'client'>,
+  ): Session {
+    const session = new Session({
+      ...parts,
+      headers: withoutAuthorization(parts.headers),
+      principal: principalOf(parts.headers),
+      id: randomUUID(),
+      clock: this.#clock,
+      unread: this.#unread,
+      keepAlive: this.#keepAlive,
+      replayBudget: this.#replay,
+      quotas: this.#quotas,
+      replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
+      inbound: (server, message) => parts.endpoint.inbound(this.#live.current, server, message),
+      outbound: (server, message) => parts.endpoint.outbound(this.#live.current, server, message),
+    })
+    this.#count(session)
+    return session
+  }
+
+  #count(session: Session): void {
+    const { client, principal, id } = session
+    const byId = this.#byId
+    const holding: Holding = {
+      client,
+      principal,
+      // Those whose `initialize` is under way are in use, and those that are leaving end anyway.
+      get idleMs() {
+        return byId.has(id) ? session.idleMs : 0
+      },
+      end: () => void this.close(session),
+    }
+    this.#all.set(session, holding)
+    this.#quota.hold(holding)
+    this.#initializeParamsQuota.hold(holding, initializeBytes(session.initializeParams, session.headers))
+  }
+
+  #discount(session: Session): void {
+    const holding = this.#all.get(session)
+    if (holding === undefined) return
+    this.#all.delete(session)
+    this.#quota.drop(holding)
+    this.#initializeParamsQuota.drop(holding)
+  }
+
+  /** Has a draft found from now on; false when it was closed meanwhile. */
+  add(session: Session): boolean {
+    if (!this.#all.has(session)) return false
+    this.#byId.set(session.id, session)
+    this.#unused.add(session)
+    return true
+  }
+
+  /** Ends a session and its upstream sessions with all servers; calls under way end with `error`. */
+  async close(session: Session, error?: GatewayError): Promise<void> {
+    if (this.#byId.delete(session.id)) this.#onEnd(session, error)
+    this.#unused.delete(session)
+    this.#leaving.delete(session)
+    this.#discount(session)
+    session.close(error)
+    const servers = [...this.#live.current.servers.values()]
+    // A run of a call that others have joined goes on over its upstream session, unless the gateway ends.
+    await Promise.all(
+      servers.map(({ upstreamSessions }) =>
+        error === undefined ? upstreamSessions.end(session) : upstreamSessions.drop(session),
+      ),
+    )
+  }
+
+  /** Ends all sessions, also those whose `initialize` is under way. */
+  async closeAll(): Promise<void> {
+    this.#cancelSweep()
+    this.#cancelTell?.()
+    const error = gatewayError('shutting_down', 'the gateway is being stopped')
+    await Promise.all([...this.#all.keys()].map((session) => this.close(session, error)))
+  }
+
+  /** Ends the sessions that look onto a server which is no more, each with its last call: until then its client may answer what is asked. */
+  closeOrphans(): void {
+    const { servers } = this.#live.current
+    for (const session of this.#byId.values()) {
+      const { server } = session.endpoint
+      if (server === undefined || servers.has(server)) this.#leaving.delete(session)
+      else {
+        this.#leaving.add(session)
+        this.settle(session)
+      }
+    }
+  }
+
+  /** Some of a session's calls have ended: if it only waited for that, so does the session. */
+  settle(session: Session): void {
+    if (this.#leaving.has(session) && session.inFlight.size === 0) void this.close(session)
+  }
+
+  /** Tells all sessions on the aggregate that lists changed; a storm of changes is told once. */
+  tellChanged(changed: readonly ListKind[]): void {
+    for (const kind of changed) this.#untold.add(kinds[kind].changed)
+    this.#cancelTell ??= this.#clock.after(TELL_MS, () => {
+      const texts = [...this.#untold].map((method) => notificationText(method))
+      this.#untold.clear()
+      this.#cancelTell = undefined
+      void inTurns(this.#byId.values(), (session) => {
+        if (session.endpoint.server === undefined) texts.forEach((text) => session.tell(text))
+      })
+    })
+  }
+
+  #sweepLater(): Cancel {
+    return this.#clock.after(SWEEP_MS, () => {
+      const { idle, unused } = this.limits
+      void inTurns(this.#byId.values(), (session) => {
+        if (session.idleMs > (session.used ? idle : Math.min(idle, unused))) void this.close(session)
+      })
+      for (const session of this.#leaving) this.settle(session)
+      this.#cancelSweep = this.#sweepLater()
+    })
+  }
+}

@@ -1,0 +1,479 @@
+import type { Millis } from '../../mesh/clock.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
+import { SETTLED_MS } from './tenancy.ts'
+
+/** How much of something there may be at once: of all clients, and of one. */
+export interface Share {
+  readonly max: number
+  readonly perClient: number
+}
+
+/** Where the config has the share of one client of what is counted; metrics name what is counted by the keys. */
+const keys = {
+  calls: 'gateway.limits.perClient.calls',
+  callers: 'gateway.limits.perClient.callers',
+  connections: 'gateway.limits.perClient.connections',
+  initializeParams: 'gateway.limits.perClient.initializeParams',
+  listens: 'gateway.limits.perClient.listens',
+  pendingInputs: 'gateway.limits.perClient.pendingInputs',
+  answers: 'gateway.limits.perClient.answers',
+  pipelined: 'gateway.limits.perClient.pipelined',
+  sessions: 'gateway.sessions.perClient',
+} as const
+
+/** The same for all clients, where it can be set. */
+const keysForAll: Partial<Record<QuotaName, string>> = {
+  calls: 'gateway.maxInFlight',
+  connections: 'gateway.limits.connections',
+  sessions: 'gateway.sessions.max',
+}
+
+export type QuotaName = keyof typeof keys
+
+/** A limit that was met, as the metric of refusals names it. */
+export type QuotaLimit =
+  | QuotaName
+  | `${QuotaName}_per_client`
+  | `${QuotaName}_per_tenant`
+  | 'pendingInputs_per_session'
+  | 'pipelined_per_connection'
+
+export const quotaLimits: readonly QuotaLimit[] = [
+  ...(Object.keys(keys) as QuotaName[]).flatMap((name) => [name, `${name}_per_client` as const]),
+  'calls_per_tenant',
+  'callers_per_tenant',
+  'listens_per_tenant',
+  'pendingInputs_per_tenant',
+  'pendingInputs_per_session',
+  'pipelined_per_connection',
+]
+
+/** Most streams of `subscriptions/listen`, kinds of clients without sessions, and calls that wait for their clients. */
+const MAX_LISTENS = 10_000
+const MAX_CALLERS = 1_024
+const MAX_PENDING_INPUTS = 1_000
+
+/** What may be kept of what clients say of themselves, in bytes of memory. */
+const MAX_INITIALIZE_PARAMS = 128 * 1024 ** 2
+
+/** What is kept of questions and answers for clients that were asked something in mid-call, in bytes. */
+const MAX_ANSWERS = 64 * 1024 ** 2
+
+/** Most requests that wait for the reply to an earlier one of their connection: each takes up to 10 KB. */
+const MAX_PIPELINED = 4_096
+
+/** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
+const RETRY_MS = 5_000
+
+/** Half, so that no single client can take all; behind a proxy that hides addresses all clients are one. */
+export function halfOf(max: number): number {
+  return Math.max(1, Math.floor(max / 2))
+}
+
+/** The part of a client's places that is kept for tenants with few places. */
+const KEPT_FREE = 1 / 8
+
+/** Amounts by key; a key whose amount is 0 is forgotten. */
+class Count {
+  readonly #amounts = new Map<string, { open: number }>()
+
+  of(key: string): number {
+    return this.#amounts.get(key)?.open ?? 0
+  }
+
+  add(key: string, amount: number): void {
+    const count = this.#amounts.get(key)
+    if (count === undefined) this.#amounts.set(key, { open: amount })
+    else if ((count.open += amount) === 0) this.#amounts.delete(key)
+  }
+}
+
+/** Counts what clients have open of one thing. Who takes gives back. */
+export class Quota {
+  share: Share
+  readonly #name: QuotaName
+  readonly #what: string
+  readonly #refused: (limit: QuotaLimit) => void
+  readonly #counts = new Count()
+  #total = 0
+
+  /** `what` there may be too many of, in words; `refused` is told of each refusal. */
+  constructor(name: QuotaName, what: string, share: Share, refused: (limit: QuotaLimit) => void) {
+    this.#name = name
+    this.#what = what
+    this.share = share
+    this.#refused = refused
+  }
+
+  get total(): number {
+    return this.#total
+  }
+
+  of(client: string): number {
+    return this.#counts.of(client)
+  }
+
+  /** Which limit one more of a client would exceed, if any, or one that counts as `amount`. */
+  exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
+    const { max, perClient } = this.share
+    const total = this.#total + amount
+    // As long as all together have less than one may have, nobody has to be looked at.
+    if (total <= perClient && total <= max) return undefined
+    if (this.of(client) + amount > perClient) return 'perClient'
+    return total > max ? 'max' : undefined
+  }
+
+  /** Why there may not be one more of a client; undefined when there may. */
+  refusal(client: string, amount = 1): GatewayError | undefined {
+    const limit = this.exceeds(client, amount)
+    return limit === undefined ? undefined : this.refuse(limit)
+  }
+
+  /** The error of a client that meets a limit. */
+  refuse(limit: 'max' | 'perClient'): GatewayError {
+    const ofClient = limit === 'perClient'
+    this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
+    const whose = ofClient ? ' of this client' : ''
+    const key = (ofClient ? keys : keysForAll)[this.#name]
+    const where = key === undefined ? '' : `, ${key}`
+    const message = `too many ${this.#what}${whose} (limit ${this.share[limit]}${where})`
+    return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
+  }
+
+  /** Whether a tenant that holds `own` places is refused another one: in the last eighth a tenant may hold as many places as are free. */
+  isKeptFrom(client: string, own: number): boolean {
+    const { perClient } = this.share
+    const free = perClient - this.of(client)
+    return free <= Math.floor(perClient * KEPT_FREE) && own >= free
+  }
+
+  /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
+  refuseTenant(): GatewayError {
+    this.#refused(`${this.#name}_per_tenant`)
+    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${keys[this.#name]}): this tenant has as many as are left. All new tenants count as one for their first second`
+    return gatewayError('overloaded', message, { retryAfterMs: SETTLED_MS })
+  }
+
+  take(client: string, amount = 1): void {
+    this.#counts.add(client, amount)
+    this.#total += amount
+  }
+
+  /** `amount`: as was taken. */
+  release(client: string, amount = 1): void {
+    this.#counts.add(client, -amount)
+    this.#total -= amount
+  }
+}
+
+/** Whose call waits for its agent. `session`: undefined for agents without sessions. */
+export interface Asked {
+  readonly client: string
+  readonly tenant: string
+  readonly session: string | undefined
+}
+
+/**
+ * Calls that wait for an answer of their agent, which may take minutes. One tenant of a client has half of the client's share,
+ * and one session a quarter; of the last eighth a tenant gets as many as are still free. So agents that never answer leave room to
+ * others behind the same address.
+ */
+export class PendingInputQuota {
+  readonly #all: Quota
+  readonly #ofTenants = new Count()
+  readonly #ofSessions = new Count()
+  readonly #refused: (limit: QuotaLimit) => void
+
+  /** `all` counts them by client; `refused` is told of each refusal by the share of a tenant or session. */
+  constructor(all: Quota, refused: (limit: QuotaLimit) => void) {
+    this.#all = all
+    this.#refused = refused
+  }
+
+  get share(): Share {
+    return this.#all.share
+  }
+
+  set share(share: Share) {
+    this.#all.share = share
+  }
+
+  /** Why one more call may not wait; undefined when it may. */
+  refusal(asked: Asked): GatewayError | undefined {
+    const { perClient } = this.#all.share
+    const ofTenant = halfOf(perClient)
+    const ofSession = halfOf(ofTenant)
+    const { session } = asked
+    if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
+      return this.#refuse('session', ofSession, 'a quarter')
+    const own = this.#ofTenants.of(tenantKey(asked))
+    // Agents whose names have not settled count as one tenant: whoever among them has nothing open still gets a place.
+    const isNew = asked.tenant === '' && session !== undefined && this.#ofSessions.of(session) === 0
+    if (own >= ofTenant && !isNew) return this.#refuse('tenant', ofTenant, 'half')
+    const full = this.#all.refusal(asked.client)
+    if (full !== undefined) return full
+    return this.#all.isKeptFrom(asked.client, own) ? this.#all.refuseTenant() : undefined
+  }
+
+  take(asked: Asked): void {
+    this.#all.take(asked.client)
+    this.#ofTenants.add(tenantKey(asked), 1)
+    if (asked.session !== undefined) this.#ofSessions.add(asked.session, 1)
+  }
+
+  /** `asked`: as was taken. */
+  release(asked: Asked): void {
+    this.#all.release(asked.client)
+    this.#ofTenants.add(tenantKey(asked), -1)
+    if (asked.session !== undefined) this.#ofSessions.add(asked.session, -1)
+  }
+
+  #refuse(whose: 'tenant' | 'session', limit: number, part: string): GatewayError {
+    this.#refused(`pendingInputs_per_${whose}`)
+    const names = whose === 'tenant' ? '; all new names count as one tenant' : ''
+    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of ${keys.pendingInputs}${names})`
+    return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
+  }
+}
+
+const WAITING = 'calls that wait for answers'
+
+/** Tenants are counted once this part of a client's places is taken, so that usual calls cost one comparison. */
+const TOLD_APART_FROM = 1 / 2
+
+/**
+ * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as are free, so a
+ * tenant with a thousand calls leaves room to others behind the same address.
+ */
+export class TenantPlaces {
+  readonly #all: Quota
+  readonly #ofTenants = new Count()
+
+  /** `all` counts the same places by client. */
+  constructor(all: Quota) {
+    this.#all = all
+  }
+
+  /** Takes `amount` places for a tenant. Returns the refusal, or a function that gives the places back; undefined while tenants are not counted. */
+  begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
+    const { client } = asked
+    const apart = this.#all.share.perClient * TOLD_APART_FROM
+    if (this.#all.total < apart || this.#all.of(client) < apart) return undefined
+    const key = tenantKey(asked)
+    if (this.#all.isKeptFrom(client, this.#ofTenants.of(key))) return this.#all.refuseTenant()
+    this.#ofTenants.add(key, amount)
+    return () => this.#ofTenants.add(key, -amount)
+  }
+}
+
+/** Anybody may give the name of a tenant: at another address the same name is another tenant. */
+const tenantKey = ({ client, tenant }: Pick<Asked, 'client' | 'tenant'>) => `${client}\n${tenant}`
+
+/** What somebody has open, and what may be ended for the sake of others. */
+export interface Holding {
+  readonly client: string
+  /** Digest of the credentials it was opened with: tells apart several who share an address. */
+  readonly principal: string
+  /** How long nobody has used it, in milliseconds; 0 for one that may not be ended now. */
+  readonly idleMs: Millis
+  end(): void
+}
+
+/** What one client has, with the amount that each takes of the quota, and their sums by principal. */
+interface Held {
+  readonly amounts: Map<Holding, number>
+  readonly byPrincipal: Map<string, number>
+}
+
+/**
+ * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the most, if
+ * it has more than the newcomer would; of several who share an address, of the one with the most. Those whom nothing tells
+ * apart make room by what takes more than the newcomer needs. Who lost something is told to begin anew by its next request;
+ * to turn away all others for as long as somebody hoards would be worse.
+ */
+export class EvictingQuota extends Quota {
+  /** What each client has, and how much of the quota it takes. */
+  readonly #held = new Map<string, Held>()
+
+  /**
+   * Why there is no room for so much of a client, even when others are ended for it; undefined when there is. `spare` names
+   * what else may be ended, where nobody has too much.
+   */
+  makeRoom(
+    client: string,
+    principal: string,
+    amount = 1,
+    spare: (limit: 'max' | 'perClient') => Holding | undefined = () => undefined,
+  ): GatewayError | undefined {
+    for (;;) {
+      const limit = this.exceeds(client, amount)
+      if (limit === undefined) return undefined
+      const idlest =
+        amount > this.share[limit]
+          ? undefined
+          : (this.#evictable(limit, client, principal, amount) ?? spare(limit))
+      if (idlest === undefined) return this.refuse(limit)
+      this.drop(idlest)
+      idlest.end()
+    }
+  }
+
+  hold(holding: Holding, amount = 1): void {
+    const { client, principal } = holding
+    let own = this.#held.get(client)
+    if (own === undefined) this.#held.set(client, (own = { amounts: new Map(), byPrincipal: new Map() }))
+    own.amounts.set(holding, amount)
+    own.byPrincipal.set(principal, (own.byPrincipal.get(principal) ?? 0) + amount)
+    this.take(client, amount)
+  }
+
+  /** Gives back what it takes. Safe to call twice. */
+  drop(holding: Holding): void {
+    const { client, principal } = holding
+    const own = this.#held.get(client)
+    const amount = own?.amounts.get(holding)
+    if (own === undefined || amount === undefined) return
+    own.amounts.delete(holding)
+    const left = (own.byPrincipal.get(principal) ?? 0) - amount
+    if (left > 0) own.byPrincipal.set(principal, left)
+    else own.byPrincipal.delete(principal)
+    if (own.amounts.size === 0) this.#held.delete(client)
+    this.release(client, amount)
+  }
+
+  #evictable(
+    limit: 'max' | 'perClient',
+    client: string,
+    principal: string,
+    amount: number,
+  ): Holding | undefined {
+    const hoard =
+      limit === 'max' ? this.#hoardOf(client, amount) : this.#hoardWithin(client, principal, amount)
+    return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
+  }
+
+  /** What the client has that has the most, if it has more than this one would have: of several, the one with the most. */
+  #hoardOf(client: string, amount: number): Iterable<Holding> {
+    let most = this.of(client) + amount
+    let greediest: string | undefined
+    for (const name of this.#held.keys()) if (this.of(name) > most) [greediest, most] = [name, this.of(name)]
+    return greediest === undefined ? [] : this.#hoardWithin(greediest)
+  }
+
+  /** What the principal has that has the most of those at one address, if it has more than this one would have. */
+  #hoardWithin(client: string, principal?: string, amount = 0): Holding[] {
+    const own = this.#held.get(client)
+    if (own === undefined) return []
+    const { amounts, byPrincipal } = own
+    let most = principal === undefined ? 0 : (byPrincipal.get(principal) ?? 0) + amount
+    let greediest: string | undefined
+    for (const [name, sum] of byPrincipal) if (sum > most) [greediest, most] = [name, sum]
+    return greediest === undefined ? [] : [...amounts.keys()].filter((held) => held.principal === greediest)
+  }
+
+  #larger(client: string, amount: number): Holding[] {
+    // Nothing takes less than one: who is refused over and over is not to cost a look at all that there is each time.
+    if (amount <= 1) return []
+    const own = this.#held.get(client)?.amounts ?? []
+    return [...own].filter(([, each]) => each > amount).map(([held]) => held)
+  }
+}
+
+function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
+  let idlest: Holding | undefined
+  let longestMs = 0
+  for (const holding of holdings) {
+    const { idleMs } = holding
+    if (idleMs > longestMs) [idlest, longestMs] = [holding, idleMs]
+  }
+  return idlest
+}
+
+/** The settings that quotas follow. */
+export interface QuotaSettings {
+  readonly maxInFlight: number
+  readonly limits: {
+    readonly connections: number
+    readonly perClient: Readonly<Partial<Record<SharedName, number | undefined>>>
+  }
+}
+
+/** What has a share in `gateway.limits.perClient`. */
+type SharedName = Exclude<QuotaName, 'sessions'>
+
+/** What one client may have of what is for all. Clients are told apart by the address that they come from. */
+export class Quotas {
+  /** Calls under way. */
+  readonly calls: Quota
+  readonly tenantCalls: TenantPlaces
+  readonly tenantListens: TenantPlaces
+  /** Kinds of clients without sessions. */
+  readonly callers: Quota
+  /** Connections of agents. */
+  readonly connections: Quota
+  /** Bytes kept of what clients say of themselves, whether in a session or as a kind of clients. */
+  readonly initializeParams: EvictingQuota
+  readonly listens: Quota
+  /** Calls that wait for an answer of their client. */
+  readonly pendingInputs: PendingInputQuota
+  /** Bytes of questions, and of answers that are kept until their clients come for them. */
+  readonly answers: Quota
+  /** Requests that wait for the reply to an earlier one of their connection. */
+  readonly pipelined: Quota
+  /** Told of each refusal. */
+  readonly refused: (limit: QuotaLimit) => void
+
+  constructor(settings: QuotaSettings, refused: (limit: QuotaLimit) => void) {
+    const shares = sharesOf(settings)
+    const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
+    this.refused = refused
+    this.calls = quota('calls', 'calls')
+    this.tenantCalls = new TenantPlaces(this.calls)
+    this.callers = quota('callers', 'kinds of clients at once')
+    this.connections = quota('connections', 'connections')
+    this.listens = quota('listens', 'subscriptions')
+    this.tenantListens = new TenantPlaces(this.listens)
+    this.pendingInputs = new PendingInputQuota(quota('pendingInputs', WAITING), refused)
+    this.answers = quota('answers', 'bytes of questions and answers that wait for their client')
+    this.pipelined = quota('pipelined', 'requests behind others of their connections')
+    const kept = 'bytes of clientInfo and capabilities'
+    this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)
+  }
+
+  /** Other settings are in force. What is open already stays. */
+  tune(settings: QuotaSettings): void {
+    const shares = sharesOf(settings)
+    for (const name of Object.keys(shares) as SharedName[]) this[name].share = shares[name]
+  }
+}
+
+function sharesOf({
+  maxInFlight,
+  limits: { connections, perClient },
+}: QuotaSettings): Record<SharedName, Share> {
+  const share = (max: number, own: number | undefined): Share => ({ max, perClient: own ?? halfOf(max) })
+  return {
+    calls: share(maxInFlight, perClient.calls),
+    callers: share(MAX_CALLERS, perClient.callers),
+    connections: share(connections, perClient.connections),
+    initializeParams: share(MAX_INITIALIZE_PARAMS, perClient.initializeParams),
+    listens: share(MAX_LISTENS, perClient.listens),
+    pendingInputs: share(MAX_PENDING_INPUTS, perClient.pendingInputs),
+    answers: share(MAX_ANSWERS, perClient.answers),
+    pipelined: share(MAX_PIPELINED, perClient.pipelined),
+  }
+}
+
+/** An IPv6 address has one client for each of its first 64 bits: who has one of them has all that follow. */
+const PREFIX_GROUPS = 4
+
+/** The client behind the address of a connection. */
+export function clientOf(address: string | undefined): string {
+  if (address === undefined || !address.includes(':')) return address ?? ''
+  if (address.startsWith('::ffff:') && address.includes('.')) return address.slice('::ffff:'.length)
+  const [left = '', right] = address.split('::')
+  const head = left === '' ? [] : left.split(':')
+  const tail = right === undefined || right === '' ? [] : right.split(':')
+  const zeros = right === undefined ? 0 : Math.max(0, 8 - head.length - tail.length)
+  return `${[...head, ...Array.from({ length: zeros }, () => '0'), ...tail].slice(0, PREFIX_GROUPS).join(':')}::/64`
+}

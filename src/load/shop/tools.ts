@@ -1,0 +1,61 @@
+import { fileURLToPath } from 'node:url'
+import { z } from 'zod'
+
+/** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
+export const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
+
+/** A tool of the demo's servers. What it answers depends on its arguments only, so that agents can tell a wrong answer. */
+export interface DemoTool {
+  readonly about: string
+  readonly isWrite: boolean
+  readonly input: z.ZodRawShape
+  readonly output: z.ZodRawShape
+  readonly answer: (args: Args) => Record<string, unknown>
+}
+
+export type Args = Readonly<Record<string, unknown>>
+
+const PRICE = 19
+
+/** Of the server behind a pipe. */
+export const docs: Readonly<Record<string, DemoTool>> = {
+  search_docs: {
+    about: 'Finds documents.',
+    isWrite: false,
+    input: { query: z.string() },
+    output: { query: z.string(), ids: z.array(z.string()) },
+    answer: ({ query }) => ({ query, ids: [1, 2, 3].map((rank) => `${String(query)}-${rank}`) }),
+  },
+  read_doc: {
+    about: 'Reads a document.',
+    isWrite: false,
+    input: { id: z.string() },
+    output: { id: z.string(), text: z.string() },
+    answer: ({ id }) => ({ id, text: `All that there is to know of ${String(id)}.` }),
+  },
+}
+
+/** Of the server behind HTTP. */
+export const orders: Readonly<Record<string, DemoTool>> = {
+  check_stock: {
+    about: 'Says how many of an item are left.',
+    isWrite: false,
+    input: { item: z.string() },
+    output: { item: z.string(), inStock: z.number() },
+    answer: ({ item }) => ({ item, inStock: 100 + String(item).length }),
+  },
+  quote_price: {
+    about: 'Says what items cost together.',
+    isWrite: false,
+    input: { item: z.string(), quantity: z.number() },
+    output: { item: z.string(), quantity: z.number(), total: z.number() },
+    answer: ({ item, quantity }) => ({ item, quantity, total: PRICE * Number(quantity) }),
+  },
+  place_order: {
+    about: 'Orders items.',
+    isWrite: true,
+    input: { ref: z.string(), item: z.string(), quantity: z.number() },
+    output: { ref: z.string(), status: z.string() },
+    answer: ({ ref }) => ({ ref, status: 'placed' }),
+  },
+}

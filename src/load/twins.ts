@@ -1,0 +1,190 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Cancellation } from '../mesh/cancel.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
+import { createKeyedRandom, type KeyedRandom } from '../mesh/keyed-random.ts'
+import { ARM_KEY, INTENT_KEY, STEP_KEY } from '../protocol/task.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { pathOf, resolved, type Scope, Unresolved, valueAt } from './references.ts'
+import { kindOf, type Step, type TaskKind, valuesOf, type Workload } from './workload.ts'
+
+/** A tool call as an agent makes it. */
+export interface ToolCall {
+  readonly name: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  readonly meta: Readonly<Record<string, unknown>>
+}
+
+/** What came back: a result, or in a word why there is none. */
+export type Answer =
+  | { readonly ok: true; readonly result: Readonly<Record<string, unknown>> }
+  | { readonly ok: false; readonly why: string }
+
+export interface Agent {
+  /** Never rejects. */
+  call(call: ToolCall): Promise<Answer>
+}
+
+/** How one of two twins went, as its agent saw it. */
+export interface Played {
+  readonly outcome: 'succeeded' | 'failed'
+  /** Calls that were made: a step whose needs have failed is left out. */
+  readonly calls: number
+  /** Calls with the answer that was expected. */
+  readonly right: number
+  /** Of each call, in milliseconds. */
+  readonly durations: readonly Millis[]
+  /** Tool and reason of the first step that did not go right. */
+  readonly trouble: string | undefined
+}
+
+/** A task that was played in both arms. */
+export interface Twins {
+  /** The same in both arms. */
+  readonly task: string
+  readonly kind: string
+  readonly control: Played
+  readonly treatment: Played
+}
+
+/** The arms, by the names that agents give. */
+export interface Arms {
+  readonly control: string
+  readonly treatment: string
+}
+
+export type Side = keyof Arms
+
+/** A twin is over. */
+export type Heard = (task: string, side: Side, played: Played) => void
+
+export interface PlayOptions {
+  readonly workload: Workload
+  /** How many pairs. */
+  readonly tasks: number
+  readonly seed: number
+  /** Tasks under way at a time, both arms together. */
+  readonly concurrency: number
+  readonly arms: Arms
+  readonly clock: Clock
+  /** What agents call the tool of a step. */
+  readonly nameOf: (step: Step) => string
+  /** The agent of a place, from 0 to below `concurrency`: a place has one task at a time. */
+  readonly agentAt: (place: number, side: Side, era: Workload['eras'][number]) => Agent
+  /** Ends it early: pairs of which a twin is not over by then do not count. */
+  readonly stop: Cancellation
+  readonly onPlayed?: Heard
+}
+
+/** Begins the names of the tasks of a run. */
+export const prefixOf = ({ name }: Pick<Workload, 'name'>, seed: number): string => `${name}-${seed}-`
+
+/**
+ * Plays each task once in each arm: under one name, with the same arguments and steps of the same numbers, so that its
+ * twins meet the same faults. Twins stand next to each other in the line, and which of them comes first alternates, so
+ * that whatever changes with time changes for both arms. Resolves to the pairs in order. Never rejects.
+ */
+export async function playTwins(options: PlayOptions): Promise<readonly Twins[]> {
+  const { workload, tasks, seed, concurrency, clock, stop, onPlayed } = options
+  const random = createKeyedRandom(seed)
+  const half: { kind: string; control?: Played; treatment?: Played }[] = []
+  const startedAt = clock.now()
+  const spacingMs = workload.arrivals === undefined ? 0 : workload.arrivals.perMs / workload.arrivals.calls
+  const prefix = prefixOf(workload, seed)
+  let next = 0
+
+  async function work(place: number): Promise<void> {
+    while (next < 2 * tasks && !stop.aborted) {
+      const turn = next++
+      const dueMs = startedAt + turn * spacingMs - clock.now()
+      if (dueMs > 0) await clock.sleep(dueMs, stop).catch(() => undefined)
+      const n = Math.floor(turn / 2)
+      const side: Side = (turn + n) % 2 === 0 ? 'control' : 'treatment'
+      const task = `${prefix}${n}`
+      const kind = kindOf(workload, task, random)
+      const era = workload.eras[Math.floor(random(task, 'era') * workload.eras.length)]!
+      const agent = options.agentAt(place, side, era)
+      const played = await play({ kind, n, task, side, agent }, random, options)
+      if (stop.aborted) return
+      const pair = (half[n] ??= { kind: kind.name })
+      pair[side] = played
+      onPlayed?.(task, side, played)
+    }
+  }
+
+  await Promise.all(Array.from({ length: concurrency }, (_, place) => work(place)))
+  return half.flatMap(({ kind, control, treatment }, n) =>
+    control === undefined || treatment === undefined
+      ? []
+      : { task: `${prefix}${n}`, kind, control, treatment },
+  )
+}
+
+interface Part {
+  readonly kind: TaskKind
+  readonly n: number
+  readonly task: string
+  readonly side: Side
+  readonly agent: Agent
+}
+
+/** Plays a task in one arm. */
+async function play(
+  { kind, n, task, side, agent }: Part,
+  random: KeyedRandom,
+  { arms, clock, nameOf, stop }: PlayOptions,
+): Promise<Played> {
+  const saved = Object.create(null) as Record<string, unknown>
+  const scope: Scope = { n, task, values: valuesOf(kind, task, random), steps: saved }
+  const durations: Millis[] = []
+  let right = 0
+  let trouble: string | undefined
+  for (const [index, step] of kind.steps.entries()) {
+    if (step.needs.some((need) => !(need in saved))) {
+      trouble ??= `${step.tool}: left out`
+      continue
+    }
+    let args: Readonly<Record<string, unknown>>
+    let expected: readonly (readonly [string, unknown])[]
+    try {
+      args = resolved(step.arguments, scope) as Readonly<Record<string, unknown>>
+      expected = Object.entries(resolved(step.expect, scope) as object)
+    } catch (error) {
+      if (!(error instanceof Unresolved)) throw error
+      trouble ??= `${step.tool}: ${error.message}`
+      continue
+    }
+    if (step.think > 0) await clock.sleep(step.think, stop).catch(() => undefined)
+    if (stop.aborted) break
+    const meta = { [INTENT_KEY]: task, [STEP_KEY]: index, [ARM_KEY]: arms[side] }
+    const startedAt = clock.now()
+    const answer = await agent.call({ name: nameOf(step), arguments: args, meta })
+    durations.push(clock.now() - startedAt)
+    const wrong = answer.ok ? wrongIn(answer.result, expected) : answer.why
+    if (wrong !== undefined) trouble ??= `${step.tool}: ${wrong}`
+    else {
+      right++
+      saved[step.save ?? `step ${index}`] = answer.ok ? answer.result : undefined
+    }
+  }
+  const wanted = kind.succeeds === 'every' ? undefined : kind.succeeds
+  const isGood = wanted === undefined ? right === kind.steps.length : wanted.every((name) => name in saved)
+  return { outcome: isGood ? 'succeeded' : 'failed', calls: durations.length, right, durations, trouble }
+}
+
+/** What is wrong with a result, in a few words; undefined when nothing is. */
+function wrongIn(
+  result: Readonly<Record<string, unknown>>,
+  expected: readonly (readonly [string, unknown])[],
+): string | undefined {
+  if (result.isError === true) return `error: ${textOf(result)}`
+  const other = expected.find(
+    ([path, value]) => !isDeepStrictEqual(valueAt(result, pathOf(path) ?? []), value),
+  )
+  return other && `not the expected ${other[0]}`
+}
+
+/** The first words of a result. */
+function textOf({ content }: Readonly<Record<string, unknown>>): string {
+  const block: unknown = Array.isArray(content) ? content[0] : undefined
+  return isObject(block) && typeof block.text === 'string' ? block.text.slice(0, 120) : 'without a text'
+}

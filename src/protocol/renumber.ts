@@ -1,0 +1,73 @@
+import { type Envelope, isObject, isRequestId, paramsOf, type RequestId } from './jsonrpc.ts'
+import { edit, locate, splice, type Edit, type JsonPath } from './json-span.ts'
+import { edited } from './large-message.ts'
+import { withEntry } from './with-entry.ts'
+import { ownText } from '../units/clip.ts'
+
+/** A request of a caller, with the caller's own id. */
+interface Request {
+  readonly id: RequestId
+  readonly message: Envelope
+}
+
+const ID: JsonPath = ['id']
+const ASKED_TOKEN: JsonPath = ['params', '_meta', 'progressToken']
+const TOLD_TOKEN: JsonPath = ['params', 'progressToken']
+
+/** The exact text of the value at `path`; `null` when there is none. */
+export function rawAt(text: string, path: JsonPath): string {
+  const span = locate(text, path)
+  return span === undefined ? 'null' : text.slice(span.start, span.end)
+}
+
+/** A message under another id, which is given as JSON text. */
+export function withRawId(text: string, id: string): string {
+  return splice(text, editAt(text, ID, id))
+}
+
+/** The request as the server gets it: under our own number, which is its progress token too. */
+export function toServer({ message: { text, value } }: Request, id: number): string {
+  const edits = editAt(text, ID, String(id))
+  if (hasProgressToken(value)) edits.push(...editAt(text, ASKED_TOKEN, String(id)))
+  return splice(text, edits)
+}
+
+/** The server's reply as the caller gets it. */
+export function replyToCaller<Reply extends Envelope>(call: Request, reply: Reply): Reply {
+  const id = rawAt(call.message.text, ID)
+  return edited(reply, (text) => editAt(text, ID, id), withEntry(reply.value, 'id', call.id))
+}
+
+/** The server's progress as the caller gets it; undefined for a caller that asked for none. */
+export function progressToCaller(call: Request, { text, value }: Envelope): Envelope | undefined {
+  const request = call.message
+  if (!hasProgressToken(request.value)) return undefined
+  const progressToken = tokenOf(request.value)
+  const edits = editAt(text, TOLD_TOKEN, rawAt(request.text, ASKED_TOKEN))
+  return { text: splice(text, edits), value: { ...value, params: { ...paramsOf(value), progressToken } } }
+}
+
+function hasProgressToken(request: Envelope['value']): boolean {
+  return isRequestId(tokenOf(request))
+}
+
+function tokenOf(request: Envelope['value']): unknown {
+  const { _meta } = paramsOf(request)
+  return isObject(_meta) ? _meta.progressToken : undefined
+}
+
+function editAt(text: string, path: JsonPath, value: string): Edit[] {
+  const span = locate(text, path)
+  return span === undefined ? [] : [edit(span, value)]
+}
+
+/** Longest id and progress token of a server's request, in characters of JSON: they are kept until it is answered. */
+const MAX_ID = 1_024
+
+/** The exact text of the id of a server's request; undefined for one that is too long to keep, and so not answered. */
+export function answerableId({ text, value }: Envelope): string | undefined {
+  const id = rawAt(text, ID)
+  const token = tokenOf(value)
+  if (id.length > MAX_ID || (typeof token === 'string' && token.length > MAX_ID)) return undefined
+  return ownText(id)
+}

@@ -1,0 +1,99 @@
+import { stringify } from 'yaml'
+import type { SearchOptions } from './checkpoint.ts'
+import type { Finding } from './findings.ts'
+import { type Genome, type Gene, writtenFaults } from './plan-space.ts'
+import type { SearchResult } from './search.ts'
+import { type Measured, OUTAGE, type Slo, slis } from './slo.ts'
+import { meanInWords } from '../statistics.ts'
+import { formatDuration } from '../../units/duration.ts'
+import { numbered } from '../../units/numbered.ts'
+
+/** The rule by which a plan is reported, in words. */
+const RULE = `a finding: the mean of its runs lies beyond the SLO by more than its standard error, and is no outage (${OUTAGE + 1} times what the SLO allows), under each of three sets of seeds; its figure is of the third, which is used once, after shrinking`
+
+export function inText(result: SearchResult, slo: Slo): string {
+  const { findings, baseline, evaluated, counts, cacheHits, refuted, unconfirmed, alike } = result
+  const { sli } = slo
+  const found = findings.map((finding, at) =>
+    [
+      `${at + 1}. ${sli} ${valueOf(slo, baseline.mean)} → ${withError(slo, finding.confirmed)}, ${beyond(finding.confirmed)} (in the search ${withError(slo, finding.searched)}, in the check ${withError(slo, finding.checked)})`,
+      ...inShort(finding.plan).map((line) => `     ${line}`),
+      `   found as ${inShort(finding.found).join(' + ')}: ${withError(slo, finding.foundWith)}`,
+      ...(finding.containedBy.length === 0
+        ? ['   contained by none of the single changes of policies that were tried']
+        : [`   contained by ${finding.containedBy.join('\n            or   ')}`]),
+    ].join('\n'),
+  )
+  return [
+    `SLO ${objective(slo)}; without faults ${valueOf(slo, baseline.mean)}`,
+    findings.length === 0 ? 'No plan violates it by a little.' : found.join('\n'),
+    '',
+    `${numbered(evaluated, 'plan')}: ${Object.entries(counts)
+      .map(([name, count]) => `${count} ${name}`)
+      .join(', ')}; ${cacheHits} came up again`,
+    `${refuted} that violated in the search did not in the check, ${unconfirmed} shrunk forms were not confirmed under the third set of seeds, ${alike} were like what was found already`,
+    RULE,
+  ].join('\n')
+}
+
+export function inJson(result: SearchResult, { sli, target }: Slo, options: SearchOptions): string {
+  const { findings, baseline, ...counts } = result
+  const told = findings.map(({ found, plan, ...figures }) => ({
+    ...figures,
+    found: writtenFaults(found),
+    plan: writtenFaults(plan),
+  }))
+  return JSON.stringify(
+    { slo: { sli, target }, options, rule: RULE, baseline, ...counts, findings: told },
+    undefined,
+    2,
+  )
+}
+
+/** A plan as a block `chaos` in a file of its own, with how it was found. */
+export function planFile(
+  finding: Finding,
+  { baseline }: SearchResult,
+  { slo, options, seed }: { readonly slo: Slo; readonly options: SearchOptions; readonly seed: number },
+): string {
+  const { confirmed, checked, searched, containedBy, plan } = finding
+  const comment = [
+    `Violates ${objective(slo)} by a little: ${slo.sli} ${withError(slo, confirmed)} under seeds that had no say in the plan,`,
+    `${withError(slo, searched)} in the search, ${withError(slo, checked)} in the check, and ${valueOf(slo, baseline.mean)} without faults (means with standard errors).`,
+    `Contained by: ${containedBy.length === 0 ? 'none of the single changes of policies that were tried' : containedBy.join(', or ')}`,
+    `Found on simulated servers by breakwater search with ${Object.entries(options)
+      .map(([name, value]) => `${name}=${value}`)
+      .join(' ')}`,
+    'To be loaded as chaos: { file: … } of a gateway that has these servers; it does nothing before it is enabled.',
+  ]
+  const block = { enabled: false, seed, faults: writtenFaults(plan) }
+  return `${comment.map((line) => `# ${line}`).join('\n')}\n${stringify(block, { lineWidth: 0 })}`
+}
+
+const objective = (slo: Slo) =>
+  `${slo.sli} ${slis[slo.sli].isGood ? '≥' : '≤'} ${slis[slo.sli].unit === 'ms' ? `${slo.target} ms` : `${percent(slo.target)}`}`
+
+const percent = (ratio: number) => `${Number((ratio * 100).toFixed(3))} %`
+
+const valueOf = ({ sli }: Slo, value: number) =>
+  slis[sli].unit === 'ms' ? `${value.toFixed(1)} ms` : percent(value)
+
+const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
+
+const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % more than it allows`
+
+/** Each fault in one line. */
+function inShort(plan: Genome): string[] {
+  return plan.map(({ type, match: { server, tool }, rate, when: { burst, window }, options }: Gene) =>
+    [
+      `${type} at ${percent(rate)} of ${server === undefined ? 'all calls' : tool === undefined ? server : `${server}/${tool}`}`,
+      ...(burst === undefined ? [] : [`in bursts of ${burst.meanLength} ${burst.per}s`]),
+      ...(window === undefined
+        ? []
+        : [`from ${formatDuration(window.from)} to ${formatDuration(window.to)}`]),
+      ...Object.entries(options).map(
+        ([name, value]) => `${name} ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+      ),
+    ].join(', '),
+  )
+}

@@ -1,0 +1,109 @@
+import { markup, type Markup } from '../../experiments/html/markup.ts'
+import { blockMarkup, pageOf, unbroken } from '../../experiments/html/page.ts'
+import { inWords } from './figures.ts'
+import type { StudySeries, StudyTable } from './study.ts'
+import { cellText, type Told } from './text.ts'
+
+/** The findings as one page of HTML that loads nothing. Without scripts it has all but the lines over time. */
+export function htmlOf({ name, about, model, tables, series, seen }: Told): string {
+  return pageOf({
+    title: `Study ${name}: ${about}`,
+    charts: series.length === 0 ? undefined : { data: series, script },
+    body: markup`<h1>Study <b>${name}</b></h1>
+<div class="verdict neither">
+<p class="sentence">${about}</p>
+<p class="note">${unbroken(model)}</p>
+</div>
+<section id="seen">
+<h2>What is seen</h2>
+${blockMarkup({ list: seen.map(unbroken) }, 'What is seen')}
+</section>
+${tables.map(tableMarkup)}
+${series.map(chartMarkup)}`,
+  })
+}
+
+function tableMarkup(table: StudyTable): Markup {
+  const { title, columns, rows } = table
+  // The first columns say what a row is about, and those behind them are numbers.
+  const numbers = columns.findIndex(({ unit }) => unit !== undefined)
+  const head = columns.map(({ label }) => label)
+  const cells = rows.map((row) => columns.map((column) => cellText(column, row)))
+  return markup`<section>
+<h2>${title}</h2>
+${table.bars.map((key) => barsMarkup(table, key))}
+${blockMarkup({ table: { head, rows: cells, numbers } }, title)}
+</section>
+`
+}
+
+/** Of a column, a bar for each row, as long as its share of the longest one in all pictures of the table. */
+function barsMarkup({ columns, rows, bars }: StudyTable, key: string): Markup {
+  const column = columns.find((one) => one.key === key)!
+  const named = columns.slice(
+    0,
+    columns.findIndex(({ unit }, at) => at > 0 && unit !== undefined),
+  )
+  const values = bars.flatMap((key) => rows.map((row) => row[key]))
+  const most = Math.max(...values.map((value) => (typeof value === 'number' ? value : 0))) || 1
+  return markup`<h3>${column.label}</h3>
+<div class="bars">
+${rows.map((row) => {
+  const value = row[key]
+  const percent = typeof value === 'number' ? ((100 * Math.max(0, value)) / most).toFixed(2) : '0'
+  const label = named.map((one) => cellText(one, row)).join(', ')
+  return markup`<div class="bar"><span class="name">${label}</span><svg role="img" width="100%" height="18" aria-label="${label}: ${cellText(column, row)}"><rect class="delayed" width="${percent}%" height="18" /></svg><span class="number">${cellText(column, row)}</span></div>
+`
+})}</div>`
+}
+
+function chartMarkup({ title, lines }: StudySeries, at: number): Markup {
+  const tops = lines.map(({ name, values }) => `${name} up to ${inWords(Math.max(...values), 'count')}`)
+  return markup`<section>
+<h2>${title}</h2>
+<div class="chart" id="chart-${at}" role="img" aria-label="${title}: ${tops.join(', ')}."></div>
+</section>
+`
+}
+
+/** Draws the lines over time by uPlot, in the colours of the page. */
+const script = String.raw`(() => {
+  'use strict'
+  const all = JSON.parse(document.getElementById('chart-data').textContent)
+  const root = document.documentElement
+  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim()
+  const dashes = [[], [9, 4], [3, 3]]
+  let drawn = []
+  function chart(one, at, width) {
+    const axis = { stroke: color('--soft'), font: '12px system-ui, sans-serif', grid: { stroke: color('--grid'), width: 1 }, ticks: { stroke: color('--grid'), width: 1 } }
+    return new uPlot({
+      width,
+      height: 260,
+      cursor: { drag: { x: false, y: false } },
+      scales: { x: { time: false } },
+      axes: [{ ...axis, values: (_, splits) => splits.map((value) => value + 's') }, { ...axis, size: 60 }],
+      series: [
+        { label: 'second' },
+        ...one.lines.map(({ name }, line) => ({
+          label: name, stroke: color('--arm-' + (line + 1)), width: 2, dash: dashes[line], points: { show: false },
+        })),
+      ],
+    }, [one.atS, ...one.lines.map(({ values }) => values)], document.getElementById('chart-' + at))
+  }
+  function draw(width) {
+    for (const chart of drawn) chart.destroy()
+    drawn = all.map((one, at) => chart(one, at, width))
+  }
+  const onScreen = () => draw(document.getElementById('chart-0').clientWidth)
+  onScreen()
+  addEventListener('resize', onScreen)
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', onScreen)
+  addEventListener('beforeprint', () => {
+    root.classList.add('paper')
+    draw(660)
+  })
+  addEventListener('afterprint', () => {
+    root.classList.remove('paper')
+    onScreen()
+  })
+})()`

@@ -1,0 +1,112 @@
+import { inWords } from './figures.ts'
+import type { Column, Findings, Row, StudySeries, StudyTable } from './study.ts'
+
+/** What a study has found, and what was asked. */
+export interface Told extends Findings {
+  readonly name: string
+  readonly about: string
+  readonly seed: number
+  readonly seeds: number
+}
+
+/**
+ * The findings for a terminal: the model, tables that are not long, lines over time as bars of characters unless it is to be `brief`,
+ * and what is seen.
+ */
+export function textOf({ name, about, model, tables, series, seen }: Told, brief = false): string {
+  const parts = [
+    `${name}: ${model}`,
+    about,
+    ...tables
+      .filter(({ isLong }) => isLong !== true)
+      .map(({ title, ...table }) => `${title}\n${tableText(table)}`),
+    ...(brief ? [] : series.map(seriesText)),
+    ['What is seen', ...seen.map((sentence) => `- ${sentence}`)].join('\n'),
+  ]
+  return parts.join('\n\n')
+}
+
+/** A cell as people read it. */
+export function cellText({ key, unit, absent = '–' }: Column, row: Row): string {
+  const value = row[key] ?? null
+  if (value === null) return absent
+  return typeof value === 'number' && unit !== undefined ? inWords(value, unit) : String(value)
+}
+
+function tableText({ columns, rows, joins }: Pick<StudyTable, 'columns' | 'rows' | 'joins'>): string {
+  const { shown, alike } = withoutRepeats(rows, joins)
+  const lines = [
+    columns.map(({ label }) => label),
+    ...shown.map((row) => columns.map((column) => cellText(column, row))),
+  ]
+  const widths = columns.map((_, at) => Math.max(...lines.map((cells) => cells[at]!.length)))
+  const aligned = lines.map((cells) =>
+    cells
+      .map((cell, at) =>
+        columns[at]!.unit === undefined ? cell.padEnd(widths[at]!) : cell.padStart(widths[at]!),
+      )
+      .join('  ')
+      .trimEnd(),
+  )
+  return [...aligned, ...alike].join('\n')
+}
+
+/** Rows that differ from an earlier one in this column only are no rows of their own: a line says which they are. */
+function withoutRepeats(rows: readonly Row[], column: string | undefined) {
+  if (column === undefined) return { shown: rows, alike: [] }
+  const found = new Map<string, { readonly row: Row; readonly others: unknown[] }>()
+  for (const row of rows) {
+    const rest = JSON.stringify({ ...row, [column]: null })
+    const before = found.get(rest)
+    if (before === undefined) found.set(rest, { row, others: [] })
+    else before.others.push(row[column])
+  }
+  const all = [...found.values()]
+  return {
+    shown: all.map(({ row }) => row),
+    alike: all.flatMap(({ row, others }) =>
+      others.length === 0 ? [] : [`the same as ${row[column]}: ${others.join(', ')}`],
+    ),
+  }
+}
+
+const LEVELS = '▁▂▃▄▅▆▇█'
+
+/** One character for each point, as high as its share of the highest one of its line. */
+function seriesText({ title, lines }: StudySeries): string {
+  const width = Math.max(...lines.map(({ name }) => name.length))
+  const drawn = lines.map(({ name, values }) => {
+    const most = Math.max(...values)
+    const levels = values.map(
+      (value) => LEVELS[most === 0 ? 0 : Math.floor((value / most) * (LEVELS.length - 1))],
+    )
+    return `${name.padEnd(width)}  ${levels.join('')}  up to ${inWords(most, 'count')}`
+  })
+  return [title, ...drawn].join('\n')
+}
+
+/**
+ * All tables and lines in one CSV with one head: the first column says of which table a row is, and columns of other tables are
+ * empty. Lines over time have a row for each second.
+ */
+export function csvOf({ tables, series }: Told): string {
+  const all: readonly Row[] = [
+    ...tables.flatMap(({ name, rows }) => rows.map((row) => ({ table: name, ...row }))),
+    ...series.flatMap(({ name, atS, lines }) =>
+      atS.map((seconds, at) => ({
+        table: name,
+        seconds,
+        ...Object.fromEntries(lines.map(({ name, values }) => [name, values[at]!])),
+      })),
+    ),
+  ]
+  const head = [...new Set(all.flatMap((row) => Object.keys(row)))]
+  return [head, ...all.map((row) => head.map((key) => row[key] ?? ''))]
+    .map((cells) => cells.map(csvCell).join(','))
+    .join('\n')
+}
+
+function csvCell(value: string | number): string {
+  const text = String(value)
+  return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}

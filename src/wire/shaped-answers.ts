@@ -1,0 +1,91 @@
+import type { AnswerShape, ShapedAnswer } from '../mesh/answer-shape.ts'
+import { LARGE_TEXT } from '../mesh/work.ts'
+import { isObject, kindOf, parseJson } from '../protocol/jsonrpc.ts'
+import { endsOf, repliedId } from '../protocol/overlong.ts'
+
+/** How much may be held back in one pipe; what is more passes at once. */
+const MOST_HELD = { answers: 1_000, bytes: 16 * 1024 ** 2 }
+
+export interface AnswerShaperParts {
+  /** Takes a text as it came. */
+  readonly pass: (text: string) => Promise<void> | undefined
+  /** Takes what comes in place of one. Never rejects. */
+  readonly instead: (answer: ShapedAnswer) => Promise<void> | undefined
+}
+
+/**
+ * Stands between the messages of a server and whoever reads them, where the answers of all calls share one stream, and has
+ * the answer to a call come as a fault wants it. What is sent on is read like anything that the server has sent.
+ */
+export class AnswerShaper {
+  readonly #parts: AnswerShaperParts
+  /** By the id of the request. Empty while no fault is armed, which is all that a message pays for then. */
+  readonly #shapes = new Map<number, AnswerShape>()
+  /** What ends the wait of each answer that is held back, oldest first. */
+  readonly #held = new Set<() => void>()
+  #heldBytes = 0
+  #isOver = false
+
+  constructor(parts: AnswerShaperParts) {
+    this.#parts = parts
+  }
+
+  /** Has the answer to a request shaped; what it returns leaves it as it is. */
+  add(id: number, shape: AnswerShape): () => void {
+    this.#shapes.set(id, shape)
+    return () => void this.#shapes.delete(id)
+  }
+
+  /** One text came. A promise means "wait for it before the next one". */
+  pass(text: string): Promise<void> | undefined {
+    return this.#shapes.size === 0 ? this.#parts.pass(text) : this.#find(text)
+  }
+
+  /** The pipe has ended: what was held back never came. */
+  end(): void {
+    this.#isOver = true
+    for (const drop of this.#held) drop()
+  }
+
+  #find(text: string): Promise<void> | undefined {
+    const id = answeredId(text)
+    const shape = id === undefined ? undefined : this.#shapes.get(id)
+    if (shape === undefined) return this.#parts.pass(text)
+    this.#shapes.delete(id as number)
+    if (shape.released.aborted) return this.#parts.pass(text)
+    const answer = shape.take(text)
+    const bytes = Buffer.byteLength(text)
+    const isHeld =
+      answer.holdMs !== undefined &&
+      this.#held.size < MOST_HELD.answers &&
+      this.#heldBytes + bytes <= MOST_HELD.bytes
+    if (!isHeld) return this.#parts.instead(answer)
+    return this.#hold(answer, shape, bytes)
+  }
+
+  #hold(answer: ShapedAnswer, { clock, released }: AnswerShape, bytes: number): undefined {
+    this.#heldBytes += bytes
+    const over = new Promise<void>((resolve) => {
+      const end = () => {
+        if (!this.#held.delete(end)) return
+        this.#heldBytes -= bytes
+        cancel()
+        released.removeEventListener('abort', end)
+        if (!this.#isOver) void this.#parts.instead(answer)
+        resolve()
+      }
+      const cancel = clock.after(answer.holdMs ?? 0, end)
+      this.#held.add(end)
+      released.addEventListener('abort', end)
+    })
+    answer.holds?.(over)
+  }
+}
+
+/** The id of the request that a text answers, by itself; undefined when it is no such thing. */
+function answeredId(text: string): number | undefined {
+  if (text.length >= LARGE_TEXT) return repliedId(endsOf(text))
+  const value = parseJson(text)
+  if (!isObject(value) || kindOf(value) !== 'response') return undefined
+  return typeof value.id === 'number' ? value.id : undefined
+}

@@ -1,0 +1,156 @@
+import type { Socket } from 'node:net'
+import { Duplex } from 'node:stream'
+import { TLSSocket } from 'node:tls'
+import { buildConnector, Client, type Dispatcher } from 'undici'
+import { nextTurn } from '../mesh/clock.ts'
+import type { WireShape } from '../mesh/wire-shape.ts'
+import { mayEndPaused } from './connector.ts'
+import { WireShapers } from './shaper.ts'
+
+/** So much may wait to be passed on before nothing more is read from the server, in bytes. */
+const MOST_WAITING = 64 * 1024
+
+/** A connection to a server whose replies reach their reader as a fault wants them; requests pass as they are. */
+class ShapedConnection extends Duplex {
+  readonly #socket: Socket
+  readonly #shapers: WireShapers
+  /** Whether whoever reads has enough for now. */
+  #isFull = false
+
+  constructor(socket: Socket, shapes: readonly WireShape[]) {
+    super()
+    this.#socket = socket
+    const shapers = new WireShapers(shapes, {
+      pass: (bytes, passed) => {
+        if (bytes.length > 0 && !this.push(bytes)) this.#isFull = true
+        passed?.()
+      },
+      reset: () => {
+        resetNow(socket)
+        const error = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
+        // Whoever reads has what has passed by then.
+        void nextTurn().then(() => this.destroy(error))
+      },
+      close: () => {
+        this.push(null)
+        socket.destroy()
+      },
+    })
+    this.#shapers = shapers
+    socket.on('data', (chunk: Buffer) => {
+      shapers.push(chunk, () => this.#readOn())
+      if (this.#isFull || shapers.waiting > MOST_WAITING) socket.pause()
+    })
+    socket.on('end', () => shapers.end())
+    socket.on('error', (error) => this.destroy(error))
+    socket.on('close', () => shapers.end())
+  }
+
+  override _read(): void {
+    this.#isFull = false
+    this.#readOn()
+  }
+
+  #readOn(): void {
+    if (!this.#isFull && this.#shapers.waiting <= MOST_WAITING) this.#socket.resume()
+  }
+
+  override _write(chunk: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#socket.write(chunk, encoding, done)
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#socket.end(done)
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#shapers.stop()
+    this.#socket.destroy()
+    done(error)
+  }
+}
+
+/**
+ * Resets a connection. Alone, `resetAndDestroy` would end it in order first, and the peer would take it for an end like any
+ * other. One with TLS can only be closed without the alert that would say so: its peer sees a cut all the same. One
+ * whose end is on its way takes no reset any more, and would never close.
+ */
+export function resetNow(socket: Socket): void {
+  if (socket instanceof TLSSocket || socket.writableEnded) return void socket.destroy()
+  socket.destroySoon = () => void socket.destroy()
+  socket.resetAndDestroy()
+}
+
+/** Calls over connections of their own, of which as many are open at once as a pool for others may have; the rest wait. */
+export class ShapedCalls {
+  readonly #origin: string
+  readonly #connections: number
+  readonly #options: Client.Options
+  readonly #connect: buildConnector.BuildOptions
+  readonly #open = new Set<Client>()
+  readonly #waiting: (() => void)[] = []
+  #isClosed = false
+
+  constructor(
+    origin: string,
+    connections: number,
+    options: Client.Options,
+    connect: buildConnector.BuildOptions,
+  ) {
+    this.#origin = origin
+    this.#connections = connections
+    this.#options = options
+    this.#connect = connect
+  }
+
+  dispatch(
+    request: Dispatcher.DispatchOptions,
+    reply: Dispatcher.DispatchHandler,
+    shapes: readonly WireShape[],
+  ): void {
+    const send = () => this.#send(request, reply, shapes)
+    if (this.#open.size < this.#connections || this.#isClosed) send()
+    else this.#waiting.push(send)
+  }
+
+  #send(
+    request: Dispatcher.DispatchOptions,
+    reply: Dispatcher.DispatchHandler,
+    shapes: readonly WireShape[],
+  ): void {
+    const connect = shapedConnector(this.#connect, shapes)
+    const client = new Client(this.#origin, { ...this.#options, pipelining: 1, connect })
+    this.#open.add(client)
+    const over = () => {
+      if (this.#open.delete(client)) this.#waiting.shift()?.()
+    }
+    if (this.#isClosed) void client.destroy()
+    client.dispatch(request, reply)
+    // Once the reply is over, however it ends; at once where it has no connection any more.
+    client.close().then(over, over)
+  }
+
+  /** Drops what is under way, and all that waits. */
+  async destroy(): Promise<void> {
+    this.#isClosed = true
+    for (const send of this.#waiting.splice(0)) send()
+    await Promise.all([...this.#open].map((client) => client.destroy()))
+  }
+}
+
+/** Connects as undici would with these options, and shapes what comes. */
+function shapedConnector(
+  options: buildConnector.BuildOptions,
+  shapes: readonly WireShape[],
+): buildConnector.connector {
+  const connect = buildConnector(options)
+  return (target, done) => {
+    connect(target, (error, socket) => {
+      if (error !== null) return done(error, null)
+      const connection = new ShapedConnection(socket, shapes)
+      mayEndPaused(connection)
+      // undici uses it as a stream only.
+      done(null, connection as unknown as Socket)
+    })
+  }
+}

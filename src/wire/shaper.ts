@@ -1,0 +1,448 @@
+import type { Cancel, Millis } from '../mesh/clock.ts'
+import type { WireIncident, WireShape } from '../mesh/wire-shape.ts'
+import { type FramedPiece, HttpFraming } from './http-framing.ts'
+import { isObject, parseJson } from '../protocol/jsonrpc.ts'
+import { EventBoundary, SseDecoder } from '../protocol/sse.ts'
+
+/** Where the bytes of a shaped reply go on, and how its connection ends. */
+export interface WireEnd {
+  /** Bytes go on; `passed` is called once they are out. Never an empty chunk but for the call of `passed`. */
+  pass(bytes: Buffer, passed?: () => void): void
+  /** The connection is reset, once what has passed is out. */
+  reset(): void
+  /** The connection ends, once what has passed is out. */
+  close(): void
+}
+
+/** A piece of a reply, and who hears when it is out. */
+interface Piece extends FramedPiece {
+  readonly passed?: (() => void) | undefined
+}
+
+/** How long a peer has to read what came before a reset, in milliseconds. */
+const READ_MS: Millis = 20
+
+/** Most of an event that is held back until it is whole, in bytes and in pieces; of a longer one its beginning says what it is. */
+const LONGEST_EVENT = 1024 ** 2
+const MOST_PIECES = 16 * 1024
+
+/** How much of a long event is looked at to know what it is, in bytes. */
+const BEGINNING = 4_096
+
+/** How far the first word of a body is looked for at a time, in bytes. */
+const NEAR = 512
+
+/**
+ * Lets the bytes of one HTTP/1.1 reply through as a fault wants them: in small portions, cut off, garbled or late. Bytes
+ * are cut wherever the count falls, also within a character. What stands around the body passes with it and is not counted.
+ */
+export class WireShaper {
+  readonly #shape: WireShape
+  readonly #end: WireEnd
+  readonly #framing = new HttpFraming()
+  /** What has come and not passed: what is next, backwards, and what came behind that; and how much it is, in bytes. */
+  #queue: Piece[] = []
+  #arrived: Piece[] = []
+  #waiting = 0
+  /** Pieces that pass together, of one chunk as a rule. */
+  #passing: Buffer | undefined
+  /** Pieces of an event of which the end has not come. */
+  #event: Piece[] = []
+  #eventBytes = 0
+  /** An event that was too long to be held back, and passes now. */
+  #longEvent: { readonly isMessage: boolean } | undefined
+  readonly #boundary = new EventBoundary()
+  /** Ends a wait; undefined while nothing is waited for. */
+  #endWait: (() => void) | undefined
+  /** How much of the portion of now has yet to pass, in bytes. */
+  #room: number
+  /** When the portion of now was to begin, on the clock of the shape; undefined before the first one. */
+  #dueAt: Millis | undefined
+  readonly #cancelLatest: Cancel | undefined
+  #isRunning = false
+  #hasEnded = false
+  #isOver = false
+
+  constructor(shape: WireShape, end: WireEnd) {
+    this.#shape = shape
+    this.#end = end
+    this.#room = shape.pace?.bytes ?? 0
+    // A call may have been sent before, in a session that was lost or with less input: each of its replies counts anew.
+    if (!shape.done.hasHappened) Object.assign(shape.done, { bytes: 0, messages: 0 })
+    shape.released.addEventListener('abort', this.#release)
+    const latestMs = shape.incident?.latestMs
+    if (latestMs !== undefined)
+      this.#cancelLatest = shape.clock.after(latestMs, () => this.#happen(shape.incident as WireIncident))
+  }
+
+  /** How much waits to be passed on, in bytes. */
+  get waiting(): number {
+    // What is held back until its event is whole can pass only when more comes.
+    return this.#waiting - this.#eventBytes
+  }
+
+  /** Takes bytes of the reply; `passed` is called once the last of them is out. */
+  pass(chunk: Buffer, passed?: () => void): void {
+    if (this.#isOver) return
+    this.#waiting += chunk.length
+    const pieces = this.#framing.split(chunk)
+    const last = pieces.pop() ?? { bytes: chunk, isBody: false }
+    for (const piece of pieces) this.#arrived.push(piece)
+    this.#arrived.push({ ...last, passed })
+    this.#run()
+  }
+
+  /** The connection has ended behind what came: so it does here, in its turn. */
+  end(): void {
+    this.#hasEnded = true
+    this.#run()
+  }
+
+  /** Nobody is there any more: nothing is passed on, and nobody hears of what was to be. */
+  stop(): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    this.#shape.over?.()
+    this.#endWait?.()
+    this.#cancelLatest?.()
+    this.#shape.released.removeEventListener('abort', this.#release)
+    this.#event = []
+    this.#queue = []
+    this.#arrived = []
+    this.#waiting = 0
+    this.#passing = undefined
+  }
+
+  /** The incident that is still to come; none once the fault has been lifted. */
+  get #due(): WireIncident | undefined {
+    const { incident, done, released } = this.#shape
+    return done.hasHappened || released.aborted ? undefined : incident
+  }
+
+  readonly #release = (): void => {
+    this.#endWait?.()
+    this.#cancelLatest?.()
+    this.#putBack()
+    this.#run()
+  }
+
+  /** An event that is held back takes its place before what came behind it. */
+  #putBack(): void {
+    const event = this.#event
+    this.#event = []
+    this.#eventBytes = 0
+    for (let at = event.length - 1; at >= 0; at--) this.#queue.push(event[at] as Piece)
+  }
+
+  #run(): void {
+    // Whoever hears that bytes are out may bring more at once: they wait for those that came before them.
+    if (this.#isRunning) return
+    this.#isRunning = true
+    try {
+      while (this.#endWait === undefined && !this.#isOver) {
+        if (this.#queue.length === 0) [this.#queue, this.#arrived] = [this.#arrived.reverse(), []]
+        const piece = this.#queue.pop()
+        if (piece === undefined) break
+        this.#take(piece)
+      }
+      this.#flush()
+    } finally {
+      this.#isRunning = false
+    }
+    if (
+      !this.#hasEnded ||
+      this.#isOver ||
+      this.#endWait !== undefined ||
+      this.#queue.length + this.#arrived.length > 0
+    )
+      return
+    this.#passEvent()
+    this.#finish(() => this.#end.close())
+  }
+
+  #take(piece: Piece): void {
+    const due = this.#due
+    if (due?.at === 'head') return this.#before(due, piece)
+    if (!piece.isBody) return this.#around(piece)
+    if (due === undefined) return this.#passPaced(piece)
+    if ('bytes' in (due.at as object)) return this.#towards(due, (due.at as { bytes: number }).bytes, piece)
+    return this.#ofMessages(due, (due.at as { messages: number }).messages, piece)
+  }
+
+  /** What stands around the body goes with the event that it stands in. */
+  #around(piece: Piece): void {
+    if (this.#eventBytes === 0) return this.#pass(piece)
+    this.#event.push(piece)
+    this.#eventBytes += piece.bytes.length
+  }
+
+  /** Passes what is left until the incident, which happens when there is more than that. */
+  #towards(incident: WireIncident, limit: number, piece: Piece): void {
+    const left = limit - this.#shape.done.bytes
+    if (piece.bytes.length <= left) return this.#passPaced(piece)
+    if (left > 0) this.#passPaced({ bytes: piece.bytes.subarray(0, left), isBody: true })
+    this.#before(incident, { ...piece, bytes: piece.bytes.subarray(Math.max(0, left)) })
+  }
+
+  #ofMessages(incident: WireIncident, limit: number, piece: Piece): void {
+    if (!this.#framing.isEventStream)
+      return /\S/.test(piece.bytes.toString('latin1', 0, NEAR))
+        ? this.#before(incident, piece)
+        : this.#pass(piece)
+    const { done } = this.#shape
+    const isWithin = this.#eventBytes > 0 || this.#longEvent !== undefined
+    const idle = isWithin ? 0 : this.#boundary.idle(piece.bytes)
+    if (idle > 0) return this.#part(piece, idle)
+    const at = this.#boundary.find(piece.bytes)
+    const isWhole = at !== undefined
+    const size = at ?? piece.bytes.length
+    if (this.#longEvent !== undefined) {
+      const { isMessage } = this.#longEvent
+      if (isWhole) this.#longEvent = undefined
+      this.#part(piece, size)
+      return isWhole && isMessage ? this.#behindMessage(incident, limit) : undefined
+    }
+    const isAll = size === piece.bytes.length
+    this.#event.push(isAll ? piece : { bytes: piece.bytes.subarray(0, size), isBody: true })
+    this.#eventBytes += size
+    if (!isAll) this.#queue.push({ ...piece, bytes: piece.bytes.subarray(size) })
+    if (!isWhole && this.#eventBytes <= LONGEST_EVENT && this.#event.length <= MOST_PIECES) return
+    const kind = isWhole ? messageIn(bodyOf(this.#event)) : messageBegunBy(bodyOf(this.#event, BEGINNING))
+    if (kind !== undefined && (kind === 'response' || done.messages >= limit)) {
+      if (incident.kind === 'garble') this.#event = garbled(this.#event)
+      this.#putBack()
+      return this.#happen(incident)
+    }
+    const isMessage = kind !== undefined
+    if (isMessage) done.messages++
+    this.#passEvent()
+    if (!isWhole) this.#longEvent = { isMessage }
+    else if (isMessage) this.#behindMessage(incident, limit)
+  }
+
+  /** Nothing need come behind the last message for the connection to end there. */
+  #behindMessage(incident: WireIncident, limit: number): void {
+    if (this.#shape.done.messages >= limit && incident.kind !== 'garble') this.#happen(incident)
+  }
+
+  /** So many bytes of a piece pass at once, and what is left of it comes next. */
+  #part(piece: Piece, size: number): void {
+    if (size === piece.bytes.length) return this.#pass(piece)
+    this.#queue.push({ ...piece, bytes: piece.bytes.subarray(size) })
+    this.#pass({ bytes: piece.bytes.subarray(0, size), isBody: true })
+  }
+
+  /** The incident happens, and what came goes on behind it where the connection lives on. */
+  #before(incident: WireIncident, piece: Piece): void {
+    this.#queue.push(...(incident.kind === 'garble' ? garbled([piece]) : [piece]))
+    this.#happen(incident)
+  }
+
+  #happen(incident: WireIncident): void {
+    const { done, released } = this.#shape
+    if (this.#isOver || done.hasHappened || released.aborted) return
+    this.#cancelLatest?.()
+    if (incident.kind === 'reset' && done.bytes > 0) {
+      // A reset that is read together with the bytes before it is taken for an orderly end by many a reader.
+      this.#endWait?.()
+      return this.#wait(READ_MS, { over: () => this.#reset() })
+    }
+    done.hasHappened = true
+    switch (incident.kind) {
+      case 'reset':
+        return this.#reset()
+      case 'close':
+        return this.#finish(() => this.#end.close())
+      case 'garble':
+        return
+      case 'stall':
+        this.#putBack()
+        this.#endWait?.()
+        return this.#hold(incident.stallMs ?? 0)
+    }
+  }
+
+  #reset(): void {
+    this.#shape.done.hasHappened = true
+    this.#finish(() => this.#end.reset())
+  }
+
+  #finish(end: () => void): void {
+    this.#flush()
+    this.stop()
+    end()
+  }
+
+  /** Holds the reply back, which delays its call. */
+  #hold(ms: Millis): void {
+    let settled = () => {}
+    this.#shape.holds?.(new Promise<void>((resolve) => (settled = resolve)))
+    this.#wait(ms, { over: () => this.#run(), settled })
+  }
+
+  #wait(ms: Millis, { over, settled }: { readonly over: () => void; readonly settled?: () => void }): void {
+    const cancel = this.#shape.clock.after(ms, () => {
+      this.#endWait?.()
+      over()
+    })
+    this.#endWait = () => {
+      cancel()
+      this.#endWait = undefined
+      settled?.()
+    }
+  }
+
+  #passEvent(): void {
+    const pieces = this.#event
+    this.#event = []
+    this.#eventBytes = 0
+    for (const piece of pieces) this.#pass(piece)
+  }
+
+  /** Passes a part of it, and has the rest wait for its time. */
+  #passPaced(piece: Piece): void {
+    const { pace, released, done, clock } = this.#shape
+    if (pace === undefined || released.aborted) return this.#pass(piece)
+    const nowMs = clock.now()
+    this.#dueAt ??= nowMs
+    if (this.#room === 0) {
+      done.hasHappened = true
+      this.#room = pace.bytes
+      this.#queue.push(piece)
+      // A timer fires late: the next gap is shorter by that, so that the rate is kept; but never do two portions catch up.
+      this.#dueAt = Math.max(this.#dueAt + pace.gapMs, nowMs - pace.gapMs)
+      return this.#hold(Math.max(0, this.#dueAt - nowMs))
+    }
+    const now = piece.bytes.subarray(0, this.#room)
+    this.#room -= now.length
+    if (now.length < piece.bytes.length) {
+      this.#queue.push({ ...piece, bytes: piece.bytes.subarray(now.length) })
+      this.#pass({ bytes: now, isBody: true })
+    } else this.#pass(piece)
+  }
+
+  #pass({ bytes, isBody, passed }: Piece): void {
+    if (isBody) this.#shape.done.bytes += bytes.length
+    this.#waiting -= bytes.length
+    const before = this.#passing
+    if (before !== undefined && !isBehind(bytes, before)) this.#flush()
+    this.#passing =
+      this.#passing === undefined
+        ? bytes
+        : Buffer.from(bytes.buffer, this.#passing.byteOffset, this.#passing.length + bytes.length)
+    if (passed !== undefined) this.#flush(passed)
+  }
+
+  #flush(passed?: () => void): void {
+    const bytes = this.#passing
+    this.#passing = undefined
+    if (bytes !== undefined) this.#end.pass(bytes, passed)
+  }
+}
+
+/** Whether bytes stand right behind others, as the pieces of one chunk do. */
+const isBehind = (bytes: Buffer, before: Buffer) =>
+  bytes.buffer === before.buffer && bytes.byteOffset === before.byteOffset + before.length
+
+/** What pieces have of the body, or the beginning of that. */
+function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
+  const parts: Buffer[] = []
+  let size = 0
+  for (const { bytes, isBody } of pieces) {
+    if (size >= most) break
+    if (!isBody) continue
+    parts.push(bytes)
+    size += bytes.length
+  }
+  return Buffer.concat(parts).subarray(0, most)
+}
+
+/** What an event is that begins so, and is too long to be looked at as a whole: an answer names its result before anything that is in it. */
+function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
+  const data = /(?:^|[\r\n])data:(.*)/s.exec(beginning.toString('latin1'))?.[1]
+  if (data === undefined) return undefined
+  const [, key] = /"(result|error|method)"\s*:/.exec(data) ?? []
+  return key === 'result' || key === 'error' ? 'response' : 'other'
+}
+
+/** The message that an event carries; undefined for none, as in a comment or a sign of life. */
+function messageIn(event: Buffer): 'response' | 'other' | undefined {
+  let data = ''
+  new SseDecoder(Infinity, (decoded) => (data = decoded.data)).feed(event)
+  if (data === '') return undefined
+  const message = parseJson(data)
+  return isObject(message) && !('method' in message) && ('result' in message || 'error' in message)
+    ? 'response'
+    : 'other'
+}
+
+/** The same number of bytes, and no JSON any more: where the data of an event begins, or a body that is none. */
+function garbled(pieces: readonly Piece[]): Piece[] {
+  const text = pieces.map(({ bytes, isBody }) => (isBody ? bytes.toString('latin1') : '')).join('')
+  const data = /(?:^|[\r\n])data: ?/.exec(text)
+  let at = data === null ? text.search(/\S/) : data.index + data[0].length
+  return pieces.map((piece) => {
+    const { length } = piece.bytes
+    if (!piece.isBody || at < 0 || at >= length) {
+      if (piece.isBody) at -= length
+      return piece
+    }
+    const bytes = Buffer.from(piece.bytes)
+    bytes[at] = 0x3c
+    at = -1
+    return { ...piece, bytes }
+  })
+}
+
+/** Several faults at the bytes of one reply: each shapes what the one behind it lets through. */
+export class WireShapers {
+  readonly #end: WireEnd
+  /** The last one gets the bytes first. */
+  readonly #shapers: WireShaper[] = []
+
+  /** `shapes`: the one that bytes come to last is the first. */
+  constructor(shapes: readonly WireShape[], end: WireEnd) {
+    this.#end = end
+    for (const shape of shapes) this.add(shape)
+  }
+
+  /** Bytes come to this one first from now on. Not once there have been any. */
+  add(shape: WireShape): void {
+    const next = this.#shapers.at(-1)
+    this.#shapers.push(
+      new WireShaper(shape, {
+        pass: (bytes, passed) => (next ?? this.#end).pass(bytes, passed),
+        reset: () => {
+          this.stop()
+          this.#end.reset()
+        },
+        // What has passed here comes first.
+        close: () => (next === undefined ? this.#close() : next.end()),
+      }),
+    )
+  }
+
+  /** How much waits to be passed on, in bytes. */
+  get waiting(): number {
+    return this.#shapers.reduce((sum, { waiting }) => sum + waiting, 0)
+  }
+
+  push(chunk: Buffer, passed?: () => void): void {
+    this.#shapers.at(-1)?.pass(chunk, passed)
+  }
+
+  /** The connection has ended behind what was pushed. */
+  end(): void {
+    this.#shapers.at(-1)?.end()
+  }
+
+  /** Nobody is there any more. */
+  stop(): void {
+    for (const shaper of this.#shapers) shaper.stop()
+  }
+
+  #close(): void {
+    this.stop()
+    this.#end.close()
+  }
+}

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { gatewayError } from '../../../src/mesh/errors.ts'
+import { holdResponses } from '../../support/held-responses.ts'
+import { until } from '../../support/until.ts'
+import { message, testSession } from '../test-session.ts'
+
+test('what comes outside of calls waits until the client listens', async (t) => {
+  const hold = await holdResponses(t)
+  const { session } = testSession()
+  assert.equal(session.listening, false)
+  session.receive('s', message({ method: 'notifications/message', params: { data: 1 } }))
+  session.tell('{"told":2}')
+  const { response, client } = await hold()
+  assert.equal(session.listen(response, undefined), true)
+  assert.equal(session.listening, true)
+  await until('both have come', () => client.data.length === 2)
+  assert.deepEqual(client.data, [
+    '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":1}}',
+    '{"told":2}',
+  ])
+})
+
+test('a client that resumes goes on where it was, on the stream that it lost', async (t) => {
+  const hold = await holdResponses(t)
+  const { session } = testSession()
+  const post = await hold()
+  const stream = session.streams.open(post.response)
+  session.tell('not of this stream')
+  void stream.send('a')
+  void stream.send('b')
+  await until('both have come', () => post.client.data.length === 2)
+  post.client.close()
+  await until('the stream knows', () => !stream.attached)
+  void stream.send('c')
+  const resumed = await hold()
+  assert.equal(session.listen(resumed.response, '1-1'), true)
+  void stream.send('d')
+  session.streams.close(stream)
+  await resumed.client.ended
+  assert.deepEqual(resumed.client.data, ['b', 'c', 'd'])
+  assert.equal(session.listening, false)
+})
+
+test('a stream that is over is repeated as far as it is kept, and ends', async (t) => {
+  const hold = await holdResponses(t)
+  const { session } = testSession()
+  const post = await hold()
+  const stream = session.streams.open(post.response)
+  void stream.send('answer')
+  session.streams.close(stream)
+  await post.client.ended
+  const resumed = await hold()
+  assert.equal(session.listen(resumed.response, '1-0'), true)
+  await resumed.client.ended
+  assert.deepEqual(resumed.client.data, ['answer'])
+})
+
+test('an event id that this session never gave is refused', async (t) => {
+  const hold = await holdResponses(t)
+  const { session } = testSession()
+  const { response } = await hold()
+  for (const id of ['', 'x', '1-0', '7-1', '-1-1']) assert.equal(session.listen(response, id), false, id)
+  assert.equal(response.headersSent, false)
+})
+
+test('a client of an older version is not primed', async (t) => {
+  const hold = await holdResponses(t)
+  for (const [version, count] of [
+    ['2025-06-18', 1],
+    ['2025-11-25', 2],
+  ] as const) {
+    const { session } = testSession({ version })
+    const { response, client } = await hold()
+    session.listen(response, undefined)
+    session.tell('a')
+    session.close()
+    await client.ended
+    assert.equal(client.events.length, count, version)
+  }
+})
+
+test('a session is idle from the end of the last thing on, whatever that was', async (t) => {
+  const hold = await holdResponses(t)
+  const { session, clock } = testSession()
+  await clock.advance(1_000)
+  assert.equal(session.idleMs, 1_000)
+  session.inFlight.set(1, new Cancellation())
+  assert.equal(session.idleMs, 0)
+  session.inFlight.delete(1)
+  session.touch()
+  assert.equal(session.idleMs, 0)
+  const { response, client } = await hold()
+  session.listen(response, undefined)
+  await clock.advance(3_600_000)
+  assert.equal(session.idleMs, 0)
+  client.close()
+  await until('the session knows', () => response.destroyed)
+  assert.equal(session.idleMs, 0)
+  await clock.advance(500)
+  assert.equal(session.idleMs, 500)
+})
+
+test('the end of a session ends its calls and streams', async (t) => {
+  const hold = await holdResponses(t)
+  const { session, clock } = testSession()
+  const call = new Cancellation()
+  session.inFlight.set(1, call)
+  const [listening, posting] = [await hold(), await hold()]
+  session.listen(listening.response, undefined)
+  session.streams.open(posting.response)
+  session.receive('s', message({ method: 'notifications/tools/list_changed' }))
+  const error = gatewayError('shutting_down', 'x')
+  session.close(error)
+  await Promise.all([listening.client.ended, posting.client.ended])
+  assert.equal(call.reason, error)
+  await clock.advance(3_000)
+  assert.equal(clock.pending, 0)
+})

@@ -1,0 +1,267 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { Tarpit } from '../../../src/downstream/limits/tarpit.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { until } from '../../support/until.ts'
+import { headersFor, modern, testModern } from '../modern/test-modern.ts'
+import { testEndpoint } from '../test-endpoint.ts'
+
+function setUp(longestMs = 1_000, perClient = 2_000) {
+  const clock = new ManualClock()
+  const count = { held: 0 }
+  const tarpit = new Tarpit(clock, longestMs, { share: { max: 4_000, perClient } }, () => count.held++)
+
+  /** A client that is rejected, and comes back at once: for how long each of its rejections was held, in milliseconds. */
+  async function impatient(times: number, retryAfterMs: number, client = 'a'): Promise<number[]> {
+    const pauses: number[] = []
+    for (let n = 0; n < times; n++) {
+      const before = clock.now()
+      const pause = tarpit.hold(client, before, retryAfterMs)
+      while (pause !== undefined && !(await isOver(pause))) await clock.advance(1)
+      pauses.push(clock.now() - before)
+      await clock.advance(1)
+    }
+    return pauses
+  }
+  return { clock, tarpit, count, impatient }
+}
+
+async function isOver(pause: Promise<void>): Promise<boolean> {
+  return Promise.race([pause.then(() => true), Promise.resolve().then(() => false)])
+}
+
+/** Clients that are rejected and come back at once, so many at a time and so often: the longest pause of each round. */
+async function stubborn({ clock, tarpit }: ReturnType<typeof setUp>, many: number, rounds: number) {
+  const longest: number[] = []
+  for (let n = 0; n < rounds; n++) {
+    const before = clock.now()
+    const pauses = Array.from({ length: many }, () => tarpit.hold('a', before, 30_000))
+    const over = Promise.all(pauses.filter((pause) => pause !== undefined)).then(() => undefined)
+    while (!(await isOver(over))) await clock.advance(1)
+    longest.push(clock.now() - before)
+    await clock.advance(1)
+  }
+  return longest
+}
+
+test('whoever comes back too soon more than ten times waits longer and longer, as long as it is more than ten a second', async () => {
+  const { impatient, clock } = setUp()
+  const pauses = await impatient(20, 30_000)
+  assert.deepEqual(pauses.slice(0, 11), Array<number>(11).fill(0))
+  const held = pauses.slice(11)
+  assert.ok(
+    held.every((pause, n) => pause > 0 && pause >= (held[n - 1] ?? 0)),
+    String(held),
+  )
+  const since = clock.now()
+  await impatient(100, 30_000)
+  const perSecond = 100_000 / (clock.now() - since)
+  assert.ok(perSecond > 8 && perSecond < 12, `${perSecond} a second`)
+})
+
+test('nobody waits for longer than the longest pause, however many of them there are', async () => {
+  const longest = await stubborn(setUp(), 60, 10)
+  assert.equal(longest.at(-1), 1_000)
+  assert.ok(longest.every((pause) => pause <= 1_000))
+})
+
+test('nobody waits for longer than it was told to stay away', async () => {
+  const { impatient } = setUp()
+  const pauses = await impatient(60, 30)
+  assert.equal(Math.max(...pauses), 30)
+})
+
+test('several who share a session, and heed each what it was told, are not held', async () => {
+  const { clock, tarpit } = setUp()
+  // Eight of them, one after the other, each told to stay away for a second: somebody was always told later than who comes.
+  for (let n = 0; n < 400; n++) {
+    assert.equal(tarpit.hold('a', clock.now(), 1_000), undefined)
+    await clock.advance(125)
+  }
+})
+
+test('whoever was told to stay away from one tool for long is not held for coming back to another in time', async () => {
+  const { clock, tarpit } = setUp()
+  for (let n = 0; n < 300; n++) {
+    if (n % 100 === 0) assert.equal(tarpit.hold('a', clock.now(), 60_000), undefined)
+    assert.equal(tarpit.hold('a', clock.now(), 200), undefined)
+    await clock.advance(200)
+  }
+})
+
+test('whoever heeds what it was told is never held, however often it is rejected', async () => {
+  const { clock, tarpit } = setUp()
+  for (let n = 0; n < 100; n++) {
+    assert.equal(tarpit.hold('a', clock.now(), 50), undefined)
+    await clock.advance(50)
+  }
+})
+
+test('heeding it once is enough to begin anew', async () => {
+  const { clock, impatient } = setUp()
+  assert.equal((await impatient(12, 5_000)).at(-1), 10)
+  await clock.advance(5_000)
+  assert.deepEqual(await impatient(11, 5_000), Array<number>(11).fill(0))
+})
+
+test('calls that were under way when the first of them was rejected are not held', async () => {
+  const { clock, tarpit } = setUp()
+  const cameAt = clock.now()
+  await clock.advance(1)
+  for (let n = 0; n < 100; n++) assert.equal(tarpit.hold('a', cameAt, 5_000), undefined)
+})
+
+test('many at a time do not come around it: each counts that comes after the first rejection', async () => {
+  const { clock, tarpit, count } = setUp()
+  void tarpit.hold('a', clock.now(), 5_000)
+  for (let round = 0; round < 10; round++) {
+    await clock.advance(1)
+    const cameAt = clock.now()
+    await clock.advance(1)
+    for (let n = 0; n < 8; n++) void tarpit.hold('a', cameAt, 5_000)
+  }
+  assert.equal(count.held, 80 - 10)
+})
+
+test('a client is forgotten a minute after it may come back, when another is rejected', async () => {
+  const { clock, tarpit, impatient } = setUp()
+  for (let n = 0; n < 100; n++) void tarpit.hold(`${n}`, clock.now(), 1_000)
+  const [before] = await impatient(1, 30_000)
+  assert.equal(before, 0)
+  await clock.advance(61_000)
+  assert.equal(tarpit.size, 101)
+  void tarpit.hold('another', clock.now(), 1_000)
+  // The one that was told to stay away for longer is still known.
+  assert.equal(tarpit.size, 2)
+})
+
+test('one client is not held for another, and what is no rejection never is', async () => {
+  const { clock, tarpit, impatient } = setUp()
+  await impatient(15, 5_000)
+  assert.equal(tarpit.hold('b', clock.now(), 5_000), undefined)
+  assert.equal(tarpit.hold('a', clock.now(), undefined), undefined)
+  assert.notEqual(tarpit.hold('a', clock.now(), 5_000), undefined)
+})
+
+test('only so many are held at a time, of one and of all, and none with a longest pause of 0', async () => {
+  const { clock, tarpit, count, impatient } = setUp()
+  const clients = ['a', 'b', 'c', 'd', 'e', 'f']
+  for (const client of clients) await impatient(12, 50_000, client)
+  count.held = 0
+  const rejectOften = (client: string) => {
+    for (let n = 0; n < 1_000; n++) void tarpit.hold(client, clock.now(), 50_000)
+  }
+  rejectOften('a')
+  assert.equal(count.held, 125)
+  clients.forEach(rejectOften)
+  assert.equal(count.held, 500)
+  await clock.advance(1_000)
+  rejectOften('b')
+  assert.equal(count.held, 500 + 125)
+  tarpit.tune(0)
+  await clock.advance(1_000)
+  assert.equal(tarpit.hold('a', clock.now(), 50_000), undefined)
+})
+
+test('of the calls that one address may have under way, those that are held are never more than a quarter', async () => {
+  const { clock, tarpit, count, impatient } = setUp(1_000, 50)
+  await impatient(12, 5_000)
+  count.held = 0
+  for (let n = 0; n < 1_000; n++) void tarpit.hold('a', clock.now(), 5_000)
+  assert.equal(count.held, 12)
+})
+
+test('at the end of the gateway what is held is let go, and nothing more is held', async () => {
+  const { clock, tarpit, impatient } = setUp()
+  await impatient(13, 5_000)
+  const pauses = [tarpit.hold('a', clock.now(), 5_000), tarpit.hold('a', clock.now(), 5_000)]
+  assert.ok(pauses.every((pause) => pause !== undefined))
+  tarpit.close()
+  await Promise.all(pauses)
+  assert.equal(clock.pending, 0)
+  assert.equal(tarpit.hold('a', clock.now(), 5_000), undefined)
+})
+
+const slow = { perSession: { rate: { calls: 1, perMs: 1_000 } } }
+
+test('in a session of the legacy era rejections of a client that does not wait come later', async (t) => {
+  const { begin, post, clock } = await testEndpoint(t, () => '{}', {}, slow)
+  const headers = await begin()
+  const call = (id: number) => post({ jsonrpc: '2.0', id, method: 'tools/list' }, headers)
+  // The first is answered, the second told when to come back, and ten more may come too soon.
+  for (let id = 0; id < 12; id++) {
+    await call(id)
+    await clock.advance(1)
+  }
+  const timers = clock.pending
+  const held = call(12)
+  await until('it is held', () => clock.pending === timers + 1)
+  await clock.advance(10)
+  const { error } = (await held).json as { error: { data: { reason: string } } }
+  assert.equal(error.data.reason, 'rate_limited')
+})
+
+test('who asks for session after session in the legacy era is held as well', async (t) => {
+  const { begin, post, clock } = await testEndpoint(t, () => '{}', {}, { perTenant: slow.perSession })
+  await begin()
+  const params = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo: { name: 'test', version: '1' },
+  }
+  const again = () => post({ jsonrpc: '2.0', id: 1, method: 'initialize', params })
+  for (let n = 0; n < 11; n++) {
+    await again()
+    await clock.advance(1)
+  }
+  const timers = clock.pending
+  const held = again()
+  await until('it is held', () => clock.pending === timers + 1)
+  await clock.advance(10)
+  const { error } = (await held).json as { error: { data: { reason: string } } }
+  assert.equal(error.data.reason, 'rate_limited')
+})
+
+test('a batch is held where all of it was rejected, and for no longer than any of it was told', async (t) => {
+  const retryAfterMs: Record<string, number> = { a: 50_000, b: 5 }
+  const { begin, post, clock } = await testEndpoint(t, (request) => {
+    const { name = '' } = (request.message.value.params ?? {}) as { name?: string }
+    const told = retryAfterMs[name]
+    const text = JSON.stringify({ jsonrpc: '2.0', id: request.id, error: { code: 1, message: 'no' } })
+    return told === undefined ? '{}' : Promise.resolve({ text, status: 200, retryAfterMs: told })
+  })
+  const headers = await begin('2025-03-26')
+  let id = 0
+  const batch = (...names: string[]) =>
+    post(
+      names.map((name) => ({ jsonrpc: '2.0', id: id++, method: 'tools/call', params: { name } })),
+      headers,
+    )
+  for (let n = 0; n < 11; n++) {
+    await batch('a', 'a')
+    await clock.advance(1)
+  }
+  // It has an answer that nobody may hold, and that may be large.
+  assert.equal(((await batch('a', 'c')).json as unknown[]).length, 2)
+  const timers = clock.pending
+  const held = batch('a', 'b')
+  await until('it is held', () => clock.pending === timers + 1)
+  await clock.advance(5)
+  assert.equal(((await held).json as unknown[]).length, 2)
+})
+
+test('clients of the modern era are told apart by their address and tenant', async (t) => {
+  const { send, clock } = await testModern(t, () => '{}', { perTenant: slow.perSession })
+  const body = modern(1, 'tools/list')
+  const call = () => send(body, headersFor(body))
+  for (let n = 0; n < 12; n++) {
+    await call()
+    await clock.advance(1)
+  }
+  const timers = clock.pending
+  const held = call()
+  await until('it is held', () => clock.pending === timers + 1)
+  await clock.advance(10)
+  const { messages } = await held
+  assert.equal((messages[0]?.error as { data: { reason: string } }).data.reason, 'rate_limited')
+})
