@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isPlainMap } from './schema/plain-map.ts'
+import { isPlainMap } from './schema/server-names.ts'
 import type { Config, GatewayConfig } from './schema/schema.ts'
 
 /** Blocks that are fixed when the process starts. */
@@ -72,3 +72,14 @@ function replaced<T extends object>(map: T, [key = '', ...inner]: KeyPath, value
   if (copy[key] === undefined) Reflect.deleteProperty(copy, key)
   return copy as T
 }
+
+/** What came of a reload, or of the attempt. */
+export type ReloadReport =
+  | {
+      readonly ok: true
+      readonly hash: string
+      /** Keys that changed in the file and take effect when the process starts anew. */
+      readonly needsRestart: readonly string[]
+      readonly warnings: readonly string[]
+    }
+  | { readonly ok: false; readonly errors: readonly string[] }

@@ -9,6 +9,7 @@ import type { Server } from '../registry/server.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
 import type { Tenancy } from './limits/tenancy.ts'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 
 /** One request of an agent, before anybody knows which server it is for. */
 export interface McpRequest {
@@ -103,4 +104,13 @@ function headersFor(
 ): Call['headers'] {
   const agent = forwardedWith(names, headers, caller)
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
+}
+
+/** One HTTP request of an agent, read as far as HTTP goes. */
+export interface InboundRequest {
+  readonly endpoint: Endpoint
+  readonly headers: IncomingHttpHeaders
+  /** The client that it came from, as far as its address tells: see `clientOf`. */
+  readonly client: string
+  readonly response: ServerResponse
 }

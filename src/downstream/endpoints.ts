@@ -1,7 +1,7 @@
 import { type Call, type Caller, type Message, newRecord, type Outcome } from '../mesh/call.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
-import { askedLimitMs } from '../policies/deadline/asked.ts'
+import { askedLimitMs } from '../policies/deadline.ts'
 import { implementation } from '../protocol/identity.ts'
 import { parseExactly } from '../protocol/json-parse.ts'
 import { elements, locate, replaceAt } from '../protocol/json-span.ts'
@@ -14,10 +14,9 @@ import {
   type RequestId,
   resultText,
 } from '../protocol/jsonrpc.ts'
-import { isListChange } from '../protocol/list-changes.ts'
+import { isListChange, kindOfList, kinds, type ListKind } from '../protocol/lists.ts'
 import { entryOf } from '../registry/catalog.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import { kindOfList, kinds, type ListKind } from '../protocol/lists.ts'
 import { listSlices, type ListSlice, ListWaits, pageOf } from '../registry/listing.ts'
 import { faultOfName } from '../registry/names.ts'
 import {
@@ -31,8 +30,7 @@ import {
 } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { callTo, type Endpoint, type McpRequest, type Welcome } from './endpoint.ts'
-import { withPartial } from './partial.ts'
-import { type Manner, onWire, respond, type Response } from './respond.ts'
+import { withPartial, type Manner, onWire, respond, type Response } from './respond.ts'
 import { firstOf } from '../units/numbered.ts'
 
 /** What the aggregate can do, whatever servers come and go. */

@@ -3,7 +3,7 @@ import type { Message, RequestId } from '../mesh/call.ts'
 import { type Edit, edit, type JsonPath, locate, splice } from '../protocol/json-span.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 import { rawAt } from '../protocol/renumber.ts'
-import { ownText } from '../units/clip.ts'
+import { ownText } from '../units/recent.ts'
 import type { Response } from './respond.ts'
 
 /**

@@ -1,11 +1,22 @@
-import type { Call, CallRecord, CallResult, Outcome, PolicyName, RequestId, WireReply } from '../mesh/call.ts'
+import type {
+  Call,
+  CallRecord,
+  CallResult,
+  Outcome,
+  PolicyName,
+  RequestId,
+  WireReply,
+  Partial,
+} from '../mesh/call.ts'
 import { mayBeRepeated, wasTurnedDown } from '../mesh/classify.ts'
 import { type GatewayError, stableCode } from '../mesh/errors.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { Effect } from '../mesh/policy.ts'
-import { errorText, paramsOf, resultText } from '../protocol/jsonrpc.ts'
+import { errorText, paramsOf, resultText, isObject } from '../protocol/jsonrpc.ts'
 import { waitDuration } from '../units/duration.ts'
-import { withPartial } from './partial.ts'
+import { type Edit, elements, locate } from '../protocol/json-span.ts'
+import { edited } from '../protocol/large-message.ts'
+import { PARTIAL_KEY, withMeta } from '../protocol/meta.ts'
 
 /** What an error is about, as far as the caller may know. */
 type Subject = { readonly [Key in 'server' | 'tool' | 'message' | 'record']?: Call[Key] | undefined }
@@ -162,4 +173,30 @@ function placeOf(server: string | undefined, tool: string | undefined): string {
 function whatRan(error: GatewayError): string {
   if (!error.sent) return 'was not sent'
   return wasTurnedDown(error) ? 'was turned down' : 'may have run'
+}
+
+/** A reply that says of itself what is missing of it; every other byte stays. One that is whole is the same object. */
+export function withPartial({ result, partial }: Outcome & { kind: 'answered' }): CallResult {
+  // What a server declares stands there already, in its own words.
+  if (partial === undefined || partial.source === 'declared' || !isObject(result.value.result)) return result
+  const { notice, ...flag } = partial
+  const flagged = withMeta(result, 'result', PARTIAL_KEY, flag)
+  return notice ? noticed(flagged, partial) : flagged
+}
+
+/** Most hosts show `_meta` to nobody: one more text block tells the model. */
+function noticed(reply: CallResult, { reason }: Partial): CallResult {
+  const result = reply.value.result as Readonly<Record<string, unknown>>
+  if (!Array.isArray(result.content)) return reply
+  const block = { type: 'text', text: `[partial result] ${reason}` }
+  const content = [...(result.content as unknown[]), block]
+  const append = (text: string): Edit[] => {
+    const span = locate(text, ['result', 'content'])
+    if (span === undefined) return []
+    let end = span.start + 1
+    for (const element of elements(text, span.start)) end = element.end
+    const comma = end === span.start + 1 ? '' : ','
+    return [{ start: end, end, with: comma + JSON.stringify(block) }]
+  }
+  return edited(reply, append, { ...reply.value, result: { ...result, content } })
 }

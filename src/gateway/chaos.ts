@@ -2,7 +2,7 @@ import { Controller } from '../chaos/control/controller.ts'
 import { type FaultEnvironment, type RawReply, serverAddress } from '../chaos/fault.ts'
 import { faults } from '../chaos/faults/index.ts'
 import { injector } from '../chaos/firing/engine.ts'
-import { methodsOf } from '../chaos/plan/checks.ts'
+import { methodsOf, type PlanTargets } from '../chaos/plan/checks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Call, FaultFate, Layer, Outcome, Service } from '../mesh/call.ts'
@@ -12,16 +12,15 @@ import { withInjected } from '../mesh/injected.ts'
 import { matcher } from '../mesh/match.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kinds, type ListKind, listKinds } from '../protocol/lists.ts'
-import { readdress } from '../registry/readdress.ts'
+import { readdress } from '../registry/references.ts'
 import type { Server } from '../registry/server.ts'
 import { noteChaos } from '../telemetry/events.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { noteDiscoveryFaults, noteFaults } from '../telemetry/observe-policies.ts'
 import { failToConnect } from '../upstreams/http/failing-connection.ts'
-import { ReplyHeaders } from '../upstreams/http/http-headers.ts'
+import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
-import { readReply } from '../upstreams/http/http-status.ts'
 import { concealing } from '../upstreams/server-words.ts'
 import { launchError } from '../upstreams/stdio/launch.ts'
 
@@ -297,3 +296,17 @@ const failed = (reason: Reason, message: string): Outcome => ({
   kind: 'failed',
   error: gatewayError(reason, message, { sent: true }),
 })
+
+/** The servers that faults may aim at, as the checks of plans know them. */
+export const serverTargets = (servers: GatewayGeneration['servers']): PlanTargets['servers'] =>
+  [...servers.values()].map((server) => ({
+    name: server.name,
+    protected: server.protected,
+    // The gateway itself calls the tool of a health check, whether agents see it or not.
+    tools: [...server.entries('tools').map(({ key }) => key), ...server.excluded],
+    kind: {
+      transport: server.transportAt(),
+      era: server.onlyEra,
+      ...(server.config.type !== 'stdio' && { address: serverAddress(server.config.urls) }),
+    },
+  }))

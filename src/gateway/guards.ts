@@ -1,5 +1,5 @@
 import type { Config } from '../config/schema/schema.ts'
-import { ReplayBudget } from '../downstream/http/replay.ts'
+import { ReplayBudget } from '../downstream/http/event-stream.ts'
 import type { ServerGuards } from '../downstream/http/server.ts'
 import { unreadCauses, UnreadReplies } from '../downstream/http/unread-replies.ts'
 import { KeepAlive } from '../downstream/keep-alive.ts'

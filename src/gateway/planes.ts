@@ -17,7 +17,7 @@ import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
 import type { StateStore } from '../mesh/policy.ts'
 import { MAX_DEPTH } from '../protocol/json-check.ts'
-import { isDeeperThan } from '../protocol/json-scan.ts'
+import { isDeeperThan } from '../protocol/json-span.ts'
 import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../protocol/jsonrpc.ts'
 import type { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { Incidents } from '../registry/health/incidents.ts'
@@ -45,10 +45,8 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { printableJson } from '../telemetry/printable.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import type { Agents } from './agents.ts'
-import { shareWith } from '../downstream/http/cors.ts'
-import { experimentSpec } from './guarded/spec.ts'
-import { serverTargets } from './plan-targets.ts'
 import {
+  shareWith,
   allowsHost,
   allowsOrigin,
   type ControlAccess,
@@ -59,6 +57,8 @@ import {
   isOfAnotherSite,
   type ServerGuards,
 } from '../downstream/http/server.ts'
+import { experimentSpec } from './guarded/spec.ts'
+import { serverTargets } from './chaos.ts'
 import type { Reloader } from './reload.ts'
 
 export interface PlaneParts {

@@ -8,7 +8,7 @@ import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
 import type { Cancellation } from '../mesh/cancel.ts'
 import { type Cancel, type Clock, type Millis, systemClock } from '../mesh/clock.ts'
 import { version } from '../protocol/identity.ts'
-import { MODERN_VERSION } from '../protocol/modern.ts'
+import { MODERN_VERSION } from '../protocol/versions.ts'
 import type { Agent, Answer, Side, ToolCall } from './twins.ts'
 import type { Workload } from './workload.ts'
 

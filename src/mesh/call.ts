@@ -1,12 +1,10 @@
-import type { AnswerShape } from './answer-shape.ts'
+import type { AnswerShape, WireShape } from './wire-shape.ts'
 import type { Signal } from './cancel.ts'
 import type { Millis } from './clock.ts'
-import type { Message } from './message.ts'
-import type { Outcome } from './outcome.ts'
+import type { Message, Outcome } from './outcome.ts'
 import type { CallRecord } from './record.ts'
-import type { WireShape } from './wire-shape.ts'
 
-export type { Message } from './message.ts'
+export type { Message } from './outcome.ts'
 export type { CallResult, Outcome, Partial, PolicyName, Verdict, WireReply } from './outcome.ts'
 export {
   fates,

@@ -1,4 +1,3 @@
-import type { Message } from './message.ts'
 import type { GatewayError } from './errors.ts'
 
 /** A complete JSON-RPC response that carries the call's own id. */
@@ -73,3 +72,11 @@ export type Outcome =
       readonly by: PolicyName
       readonly wire?: WireReply
     }
+
+/** One JSON-RPC message on its way: its exact text, and the value that was read from it. */
+export interface Message {
+  /** The JSON text. Nobody re-serialises it: changes are spliced in, so that unknown fields survive. */
+  readonly text: string
+  /** What `JSON.parse` made of `text`. */
+  readonly value: Readonly<Record<string, unknown>>
+}

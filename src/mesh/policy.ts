@@ -1,13 +1,9 @@
 import type { Call, Caller, Layer, Outcome, Service } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
 import type { KeyedRandom } from './keyed-random.ts'
-import type { DurableStore } from './durable.ts'
 import type { PolicyReason } from './errors.ts'
-import type { Decision, Fact } from './facts.ts'
+import type { Decision, Fact } from './record.ts'
 import type { MetricSpec } from './metric-spec.ts'
-import type { StateKey } from './state-key.ts'
-
-export type { StateKey } from './state-key.ts'
 
 /** Reads a policy's settings. zod types are such schemas; the kernel needs to know no more of them. */
 export interface Schema<Config> {
@@ -239,4 +235,49 @@ export interface Policy<Config> {
   indivisible?(config: Config, shares: readonly number[]): string | undefined
   /** Called once per generation, scope and distinct config. */
   build(config: Config, context: PolicyContext, scope: Scope): Layer
+}
+
+/**
+ * Whose state it is. State whose key is the same in every part but `replica` is the same state, in every generation.
+ */
+export interface StateKey {
+  /** What kind of state: the name of the policy that keeps it, as a rule. */
+  readonly kind: string
+  readonly set: string
+  readonly server: string
+  readonly tool?: string | undefined
+  /** Which of the server's other requests; see `Scope.overrides`. */
+  readonly overrides?: readonly string[] | undefined
+  /** Which endpoint of the server, wherever it stands in the config; see `Scope.endpoints`. */
+  readonly endpoint?: string | undefined
+  /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
+  readonly replica?: number | undefined
+  /** The settings that made it: others begin anew. */
+  readonly config?: unknown
+}
+
+/** A record that an earlier process left. */
+export interface DurableRecord {
+  readonly id: string
+  /** As `JSON.parse` read it. */
+  readonly value: unknown
+  /** When it counts no more, in milliseconds since the Unix epoch. */
+  readonly expiresAt: Millis
+}
+
+/** The records of one owner. Nothing here throws or rejects: a call never fails for what could not be kept. */
+export interface DurableRecords {
+  /** What an earlier process left and what counts still, the soonest to expire first. Gives each record out once. */
+  take(): readonly DurableRecord[]
+  /**
+   * Keeps a record, in place of an earlier one of its id. Resolves as soon as it would outlive a kill of the process,
+   * or when it is clear that it cannot be kept now. `value` has to be JSON; `expiresAt` is wall time, in milliseconds.
+   */
+  put(id: string, value: unknown, expiresAt: Millis): Promise<void>
+  delete(id: string): void
+}
+
+/** Where records outlive the process. */
+export interface DurableStore {
+  of(owner: Pick<StateKey, 'kind' | 'set' | 'server'>): DurableRecords
 }

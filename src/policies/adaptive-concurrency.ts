@@ -5,8 +5,7 @@ import { isFailure, resultOf } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
-import { StatesBySettings } from './state/states-by-settings.ts'
-import { indivisible, partOf } from './state/parts.ts'
+import { StatesBySettings, indivisible, partOf } from './state/states-by-settings.ts'
 
 /** A number of calls at once. */
 const concurrency = () => z.int().min(1).max(10_000)

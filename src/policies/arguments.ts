@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { Call, Layer, Outcome } from '../mesh/call.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { Fact } from '../mesh/facts.ts'
+import { Fact } from '../mesh/record.ts'
 import { counter } from '../mesh/metric-spec.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { paramsOf } from '../protocol/jsonrpc.ts'

@@ -1,11 +1,11 @@
 import { z } from 'zod'
-import type { Call, Deadline, Layer, Service } from '../mesh/call.ts'
+import type { Call, Deadline, Layer, Service, InboundHeaders } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { type Extension, TimeLimit } from '../mesh/time-limit.ts'
 import { duration, formatDuration } from '../units/duration.ts'
-import { askedLimitMs } from './deadline/asked.ts'
+import { DEADLINE_KEY, metaOf } from '../protocol/meta.ts'
 
 const schema = z
   .strictObject({
@@ -102,4 +102,47 @@ function exceeded(ms: Millis, sent: boolean, extension?: Extension, longestMs: M
       ? `no answer, and no progress for the ${formatDuration(ms)} by which it extends the deadline`
       : `no answer within the deadline of ${formatDuration(extension === 'longest' ? longestMs : ms)}`
   return gatewayError('deadline_exceeded', words, { sent })
+}
+
+const MILLISECONDS = /^\d{1,15}(?:\.\d{1,9})?$/
+
+/** As the gRPC wire protocol defines it: at most eight digits and a unit. */
+const GRPC_TIMEOUT = /^(\d{1,8})([HMSmun])$/
+
+const GRPC_UNITS_MS: Readonly<Record<string, number>> = {
+  H: 3_600_000,
+  M: 60_000,
+  S: 1_000,
+  m: 1,
+  u: 1e-3,
+  n: 1e-6,
+}
+
+/**
+ * How long the agent is going to wait, in milliseconds from the call's arrival: the smallest of what it says in
+ * its headers and in `_meta`. What is malformed or not positive is as good as not said; undefined when nothing is.
+ */
+export function askedLimitMs({ inbound, message }: Pick<Call, 'inbound' | 'message'>): Millis | undefined {
+  let ms = headerMs(inbound, 'x-breakwater-deadline-ms')
+  ms = Math.min(ms, headerMs(inbound, 'x-envoy-expected-rq-timeout-ms'))
+  ms = Math.min(ms, grpcTimeoutMs(inbound['grpc-timeout']))
+  const said = metaOf(message.value, 'params', DEADLINE_KEY)
+  if (typeof said === 'number' && said > 0) ms = Math.min(ms, said)
+  return ms === Infinity ? undefined : ms
+}
+
+function headerMs(headers: InboundHeaders, name: string): Millis {
+  const value = headers[name]
+  if (typeof value !== 'string' || !MILLISECONDS.test(value)) return Infinity
+  return positive(Number(value))
+}
+
+function grpcTimeoutMs(value: string | string[] | undefined): Millis {
+  const parts = typeof value === 'string' ? GRPC_TIMEOUT.exec(value) : null
+  if (parts === null) return Infinity
+  return positive(Number(parts[1]) * (GRPC_UNITS_MS[parts[2] as string] as number))
+}
+
+function positive(ms: Millis): Millis {
+  return ms > 0 ? ms : Infinity
 }

@@ -1,4 +1,4 @@
-import type { Decision, Fact } from '../mesh/facts.ts'
+import type { Decision, Fact } from '../mesh/record.ts'
 import type { MetricSpec } from '../mesh/metric-spec.ts'
 import type { Outcome } from '../mesh/call.ts'
 import type { EventType, Operator, Policy, StateKind } from '../mesh/policy.ts'

@@ -4,7 +4,7 @@ import { isFailure } from '../mesh/classify.ts'
 import { Cancellation } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { type Expiry, ExpiryQueue } from '../mesh/expiry.ts'
+import { type Expiry, ExpiryQueue } from '../mesh/time-limit.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
 import {

@@ -4,11 +4,17 @@ import { DEFAULT_SET } from '../mesh/settings.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { PolicyContext, Policy, Scope } from '../mesh/policy.ts'
 import { duration } from '../units/duration.ts'
-import { formatRate, KeyedLimit, type Limit, perSecond, rate, SharedLimit } from './rate-limit/limit.ts'
+import {
+  formatRate,
+  KeyedLimit,
+  type Limit,
+  perSecond,
+  rate,
+  SharedLimit,
+  type Rate,
+} from './rate-limit/limit.ts'
 import { Grants, type Quota, type QuotaSettings } from './rate-limit/quota.ts'
-import { StatesBySettings } from './state/states-by-settings.ts'
-import type { Rate } from './state/token-bucket.ts'
-import { indivisible, partOf } from './state/parts.ts'
+import { StatesBySettings, indivisible, partOf } from './state/states-by-settings.ts'
 
 const quota = z
   .strictObject({

@@ -1,5 +1,4 @@
-import { parseExactly } from './json-parse.ts'
-import { excessOf, SHORT_TEXT, sizeOf } from './json-size.ts'
+import { parseExactly, excessOf, SHORT_TEXT, sizeOf } from './json-parse.ts'
 import { INVALID_REQUEST, isObject, PARSE_ERROR } from './jsonrpc.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
@@ -7,7 +6,7 @@ import {
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
   SUBSCRIPTION_ID_KEY,
-} from './modern.ts'
+} from './versions.ts'
 
 /**
  * Reads what peers send as JSON so that what is checked is what is sent on. Texts are passed on as they came, and parsers

@@ -1,5 +1,4 @@
-import { parseExactly } from './json-parse.ts'
-import { sizeFault } from './json-size.ts'
+import { parseExactly, sizeFault } from './json-parse.ts'
 import { elements } from './json-span.ts'
 
 /** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */

@@ -1,3 +1,5 @@
+import { type Envelope, isObject, isRequestId } from './jsonrpc.ts'
+
 /** The lists that a server offers, and how each of them is asked for. */
 export const kinds = {
   tools: {
@@ -40,4 +42,120 @@ export const listKinds = Object.keys(kinds) as readonly ListKind[]
 /** The list that a method asks for. */
 export function kindOfList(method: string): ListKind | undefined {
   return listKinds.find((kind) => kinds[kind].method === method)
+}
+
+/** The notifications that a list has changed, with the key by which a filter of `subscriptions/listen` admits each. */
+const filterKeys = new Map([
+  ['notifications/tools/list_changed', 'toolsListChanged'],
+  ['notifications/prompts/list_changed', 'promptsListChanged'],
+  ['notifications/resources/list_changed', 'resourcesListChanged'],
+] as const)
+
+type FilterKey = typeof filterKeys extends Map<unknown, infer Key> ? Key : never
+
+/** Under which key a client asks to be told of a list change; undefined for a message that is none. */
+export function listChangeKey({ value }: Envelope): FilterKey | undefined {
+  return value.id === undefined ? (filterKeys as Map<unknown, FilterKey>).get(value.method) : undefined
+}
+
+/** Whether a message says no more than that a list is another one now: of several, one says it all. */
+export function isListChange(message: Envelope): boolean {
+  return listChangeKey(message) !== undefined
+}
+
+/** What a parameter has to be, in the words of the error. */
+interface Type {
+  readonly words: string
+  is(value: unknown): boolean
+}
+
+const string: Type = { words: 'a string', is: (value) => typeof value === 'string' }
+const token: Type = { words: 'a string or a number', is: isRequestId }
+const object: Type = { words: 'an object', is: isObject }
+/** Clients write `null` for what they leave out, and servers take it. */
+const objectOrNull: Type = { words: 'an object', is: (value) => value === null || isObject(value) }
+
+/** Parameters by which the gateway decides, or which it looks into, where a request has them. */
+const types = {
+  _meta: objectOrNull,
+  arguments: objectOrNull,
+  capabilities: object,
+  clientInfo: object,
+  cursor: string,
+  level: string,
+  name: string,
+  protocolVersion: string,
+  ref: object,
+  task: object,
+  taskId: string,
+  uri: string,
+} satisfies Readonly<Record<string, Type>>
+
+type Param = keyof typeof types
+
+const list: readonly Param[] = ['cursor']
+const resource: readonly Param[] = ['uri']
+const task: readonly Param[] = ['taskId']
+
+/** Which of them each method has. A map, for methods come from outside. */
+const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, readonly Param[]>([
+  ['initialize', ['protocolVersion', 'capabilities', 'clientInfo']],
+  ['tools/call', ['name', 'arguments', 'task']],
+  ['prompts/get', ['name', 'arguments']],
+  ['resources/read', resource],
+  ['resources/subscribe', resource],
+  ['resources/unsubscribe', resource],
+  ['completion/complete', ['ref']],
+  ['logging/setLevel', ['level']],
+  ['tools/list', list],
+  ['prompts/list', list],
+  ['resources/list', list],
+  ['resources/templates/list', list],
+  ['tasks/list', list],
+  ['tasks/get', task],
+  ['tasks/result', task],
+  ['tasks/update', task],
+  ['tasks/cancel', task],
+])
+
+/**
+ * What is wrong with the parameters of a request, as the message of an error; undefined when nothing is. Only types are
+ * looked at, and whether a tool call names a tool: all else is for the server to say.
+ */
+export function paramsFault(method: string, params: Readonly<Record<string, unknown>>): string | undefined {
+  const wanted = paramsByMethod.get(method)
+  if (wanted !== undefined) {
+    for (const key of wanted) {
+      const value = params[key]
+      if (value !== undefined && !types[key].is(value)) return expected(key, types[key], value)
+    }
+    if (params.name === undefined && method === 'tools/call') return expected('name', string, undefined)
+  }
+  const meta = params._meta
+  if (meta === undefined) return undefined
+  if (!types._meta.is(meta)) return expected('_meta', types._meta, meta)
+  const progressToken = isObject(meta) ? meta.progressToken : undefined
+  if (progressToken === undefined || isRequestId(progressToken)) return undefined
+  return expected('_meta.progressToken', token, progressToken)
+}
+
+/** The same of the answers that a request brings to questions: each is the result of one. */
+export function answersFault(inputResponses: unknown): string | undefined {
+  if (inputResponses === undefined) return undefined
+  if (!isObject(inputResponses)) return expected('inputResponses', object, inputResponses)
+  for (const [key, answer] of Object.entries(inputResponses))
+    if (!isObject(answer))
+      return expected(`inputResponses[${JSON.stringify(key.slice(0, 64))}]`, object, answer)
+  return undefined
+}
+
+function expected(key: string, { words }: Type, value: unknown): string {
+  return `Invalid params: ${key} must be ${words}, not ${kindOf(value)}`
+}
+
+function kindOf(value: unknown): string {
+  if (value === undefined) return 'missing'
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'an array'
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`
 }

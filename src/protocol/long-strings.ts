@@ -1,6 +1,14 @@
-import { MAX_MEMBERS, MAX_VALUES } from './json-size.ts'
-import type { Span } from './json-span.ts'
-import { BACKSLASH, CLOSE_ARRAY, CLOSE_OBJECT, COMMA, OPEN_ARRAY, OPEN_OBJECT, QUOTE } from './json-scan.ts'
+import { MAX_MEMBERS, MAX_VALUES } from './json-parse.ts'
+import {
+  type Span,
+  BACKSLASH,
+  CLOSE_ARRAY,
+  CLOSE_OBJECT,
+  COMMA,
+  OPEN_ARRAY,
+  OPEN_OBJECT,
+  QUOTE,
+} from './json-span.ts'
 
 /** From which length on a string is a long one, in bytes: what it costs to find it is nothing then to what a copy of it costs. */
 const LONG = 16 * 1024

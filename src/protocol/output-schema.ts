@@ -1,6 +1,5 @@
 import { isObject } from './jsonrpc.ts'
-import { isDeeperThan } from './json-scan.ts'
-import { locate } from './json-span.ts'
+import { isDeeperThan, locate } from './json-span.ts'
 
 /** Deepest nesting of a schema that is rewritten: it is walked through by one call a level. */
 const MAX_DEPTH = 200

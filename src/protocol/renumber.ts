@@ -1,8 +1,8 @@
 import { type Envelope, isObject, isRequestId, paramsOf, type RequestId } from './jsonrpc.ts'
 import { edit, locate, splice, type Edit, type JsonPath } from './json-span.ts'
 import { edited } from './large-message.ts'
-import { withEntry } from './with-entry.ts'
-import { ownText } from '../units/clip.ts'
+import { withEntry } from './meta.ts'
+import { ownText } from '../units/recent.ts'
 
 /** A request of a caller, with the caller's own id. */
 interface Request {

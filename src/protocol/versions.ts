@@ -1,3 +1,5 @@
+import { locate, members, spliceOne } from './json-span.ts'
+
 /** Versions of the legacy era, newest first. */
 export const legacyVersions = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const
 
@@ -30,4 +32,68 @@ export function onceGiven(header: string): string {
   if (!header.includes(',')) return header
   const [first = '', ...others] = header.split(',').map((part) => part.trim())
   return others.every((other) => other === first) ? first : header
+}
+
+/** A family of protocol versions: with sessions, up to 2025-11-25, or without. */
+export type Era = 'legacy' | 'modern'
+
+/** The modern era's one version. */
+export const MODERN_VERSION = '2026-07-28'
+
+const PREFIX = 'io.modelcontextprotocol/'
+
+/** Keys of `params._meta` by which a request says on its own what a session used to know. */
+export const PROTOCOL_VERSION_KEY = `${PREFIX}protocolVersion`
+export const CLIENT_INFO_KEY = `${PREFIX}clientInfo`
+export const CLIENT_CAPABILITIES_KEY = `${PREFIX}clientCapabilities`
+export const LOG_LEVEL_KEY = `${PREFIX}logLevel`
+
+/** Keys of a result's or notification's `_meta`. */
+export const SERVER_INFO_KEY = `${PREFIX}serverInfo`
+export const SUBSCRIPTION_ID_KEY = `${PREFIX}subscriptionId`
+
+/** Errors of the modern era; each is answered with HTTP 400. */
+export const HEADER_MISMATCH = -32020
+export const MISSING_CAPABILITY = -32021
+export const UNSUPPORTED_VERSION = -32022
+
+const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/
+
+/** A value as a header carries it: as it is when it is plain ASCII without blanks around, else in base64 of its UTF-8. */
+export function encodeHeaderValue(value: string): string {
+  const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith('=?base64?')
+  return plain ? value : `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`
+}
+
+/** The value that a header carries; undefined when its base64 is broken. */
+export function decodeHeaderValue(header: string): string | undefined {
+  const trimmed = header.trim()
+  if (!trimmed.startsWith('=?base64?') || !trimmed.endsWith('?=')) return trimmed
+  const base64 = ENCODED.exec(trimmed)?.[1]
+  if (base64 === undefined || base64.length % 4 !== 0) return undefined
+  return Buffer.from(base64, 'base64').toString('utf8')
+}
+
+/** What a request of the modern era says of its client: a session of the legacy era knows all of it. */
+const envelope: ReadonlySet<string> = new Set([
+  PROTOCOL_VERSION_KEY,
+  CLIENT_INFO_KEY,
+  CLIENT_CAPABILITIES_KEY,
+  LOG_LEVEL_KEY,
+])
+
+/**
+ * A request's text without what only the modern era knows. A server of both eras that finds it beside the headers of a
+ * session takes the request for a contradiction.
+ */
+export function withoutEnvelope(text: string): string {
+  const meta = locate(text, ['params', '_meta'])
+  if (meta === undefined || text[meta.start] !== '{') return text
+  let kept = ''
+  let isWhole = true
+  for (const { key, keyStart, end } of members(text, meta.start)) {
+    if (envelope.has(key)) isWhole = false
+    else kept += (kept === '' ? '' : ',') + text.slice(keyStart, end)
+  }
+  return isWhole ? text : spliceOne(text, meta, `{${kept}}`)
 }

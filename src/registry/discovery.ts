@@ -5,7 +5,7 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
 import { about } from '../mesh/injected.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
-import type { Era } from '../protocol/modern.ts'
+import type { Era } from '../protocol/versions.ts'
 import { printableWords } from '../telemetry/printable.ts'
 import type { Conceal } from '../upstreams/server-words.ts'
 import { orAborted, within } from '../upstreams/failure.ts'
@@ -19,9 +19,14 @@ import {
   type Fetched,
   fetchList,
 } from './catalog.ts'
-import { type Probe, type ProbeFailure, failureReasonOf } from './health/probe.ts'
-import { Probing, type ProbeRound } from './health/probing.ts'
-import { wrongIn } from './health/tool-answer.ts'
+import {
+  type Probe,
+  type ProbeFailure,
+  failureReasonOf,
+  Probing,
+  type ProbeRound,
+  wrongIn,
+} from './health/probe.ts'
 import { kinds, type ListKind, listKinds } from '../protocol/lists.ts'
 import type { UpstreamSessions } from '../upstreams/sessions.ts'
 

@@ -1,5 +1,5 @@
 import type { Message } from '../mesh/call.ts'
-import { MODERN_VERSION } from '../protocol/modern.ts'
+import { MODERN_VERSION } from '../protocol/versions.ts'
 import type { Catalog } from './catalog.ts'
 import type { Discovery, DiscoveryOptions } from './discovery.ts'
 

@@ -1,14 +1,23 @@
-import type { Message } from '../mesh/call.ts'
-import { isObject } from '../protocol/jsonrpc.ts'
+import { type Message, type Call, derive } from '../mesh/call.ts'
+import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { at } from '../protocol/json-path.ts'
-import { type Edit, edit, type JsonPath, locate, locateAll, spliceOne } from '../protocol/json-span.ts'
+import {
+  type Edit,
+  edit,
+  type JsonPath,
+  locate,
+  locateAll,
+  spliceOne,
+  replaceAt,
+} from '../protocol/json-span.ts'
 import { edited } from '../protocol/large-message.ts'
-import { withEntry } from '../protocol/with-entry.ts'
+import { withEntry } from '../protocol/meta.ts'
 import { RELATED_TASK } from '../protocol/mcp-task.ts'
 import type { GatewayGeneration } from './generation.ts'
 import { type ListKind, uiPaths } from '../protocol/lists.ts'
 import type { KnownServer } from './known-server.ts'
 import { faultOfName, type Names, type Resolved } from './names.ts'
+import { forwardedWith } from '../upstreams/forwarded.ts'
 
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
 type Form = 'name' | 'uri'
@@ -196,4 +205,18 @@ function replaced(value: unknown, path: JsonPath, by: unknown, depth = 0): unkno
   const step = path[depth]
   if (step === undefined || !isObject(value)) return by
   return withEntry(value, String(step), replaced(value[step], path, by, depth + 1))
+}
+
+/** A tool call as another tool has to get it: under its name, with the headers that its server may have. */
+export function readdress(call: Call, server: KnownServer | undefined, tool: string): Call | undefined {
+  if (server === undefined || !server.allows(tool)) return undefined
+  const { text, value } = call.message
+  const message = {
+    text: replaceAt(text, ['params', 'name'], tool),
+    value: { ...value, params: { ...paramsOf(value), name: tool } },
+  }
+  const { config } = server
+  const headers =
+    config.type === 'stdio' ? undefined : forwardedWith(config.forwardHeaders, call.inbound, call.caller)
+  return derive(call, { server: server.name, tool, message, headers, replica: undefined })
 }

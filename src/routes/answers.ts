@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { z } from 'zod'
 import type { Done } from '../chaos/control/controller-parts.ts'
-import { Origins } from '../config/files/origins.ts'
+import { Origins } from '../config/files/places.ts'
 import { explain } from '../config/issues/explain.ts'
 
 /** What is wrong with a request, and where in it. */

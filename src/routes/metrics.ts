@@ -10,8 +10,8 @@ import { listKinds } from '../protocol/lists.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import { Exposition, formatFor } from '../telemetry/metrics/exposition.ts'
 import { contentTypes } from '../telemetry/metrics/format.ts'
-import { processRegistry } from '../telemetry/metrics/process.ts'
 import {
+  processRegistry,
   beginArms,
   collectExperiments,
   collectInFlight,

@@ -2,9 +2,8 @@ import type { FaultEnvironment, RawReply, ServerKind } from '../chaos/fault.ts'
 import type { Call, Outcome } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
-import { ReplyHeaders } from '../upstreams/http/http-headers.ts'
+import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
-import { readReply } from '../upstreams/http/http-status.ts'
 import type { SimulatedServer } from './servers.ts'
 
 /** What simulated servers are like to faults. */

@@ -1,7 +1,6 @@
 import type { Call, Outcome } from '../mesh/call.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
-import { PROTOCOL_VERSION_KEY } from '../protocol/modern.ts'
-import { onceGiven } from '../protocol/versions.ts'
+import { PROTOCOL_VERSION_KEY, onceGiven } from '../protocol/versions.ts'
 
 // Values that spans and metrics share, by OpenTelemetry's semantic conventions for MCP:
 // https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/

@@ -1,5 +1,5 @@
 import { type Call, type CallRecord, fates as everyFate, type Outcome } from '../mesh/call.ts'
-import type { Counting } from '../mesh/facts.ts'
+import type { Counting } from '../mesh/record.ts'
 import { facts } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import type { Counter } from './metrics/instruments.ts'

@@ -1,4 +1,4 @@
-import { clip } from '../units/clip.ts'
+import { clip } from '../units/recent.ts'
 import { splitColours } from './colours.ts'
 
 /**

@@ -19,3 +19,23 @@ export class Recent<Value extends object | number | true> extends LRUCache<strin
     }
   }
 }
+
+/**
+ * The beginning of a text, at most so many UTF-16 code units of it. What is cut off can be collected: a part that `slice` makes is a view
+ * of the whole text in V8, and keeps all of it for as long as the part is kept.
+ */
+export function clip(text: string, longest: number): string {
+  return text.length > longest ? ownText(text.slice(0, longest)) : text
+}
+
+/** A part of a text, as a text of its own. */
+export function ownText(part: string): string {
+  // By way of bytes; of these, because a half of a pair of surrogates has none in UTF-8.
+  return Buffer.from(part, 'utf16le').toString('utf16le')
+}
+
+/** The beginning of a text, at most so many UTF-16 code units of it, without a word that is cut: half of a secret is not known for one. */
+export function clipWords(text: string, longest: number): string {
+  if (text.length <= longest) return text
+  return ownText(text.slice(0, Math.max(0, text.slice(0, longest).search(/\s\S*$/))))
+}

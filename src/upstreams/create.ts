@@ -1,7 +1,7 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { HttpServerConfig } from '../config/schema/server-schema.ts'
-import type { Layer } from '../mesh/call.ts'
-import type { Clock } from '../mesh/clock.ts'
+import type { Layer, Caller } from '../mesh/call.ts'
+import type { Clock, Millis } from '../mesh/clock.ts'
 import type { Log } from '../telemetry/log.ts'
 import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http/http.ts'
@@ -11,9 +11,11 @@ import { TaskBinding } from './shared/task-binding.ts'
 import { ToolCallRules } from './modern/tool-call-rules.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { type StdioOptions, StdioUpstream } from './stdio/stdio.ts'
-import { TransportUpstream } from './transport.ts'
 import type { UnfinishedReplies } from './unfinished-replies.ts'
-import type { Upstream } from './upstream.ts'
+import type { Upstream, Eras, KnownTransport, UpstreamSession } from './upstream.ts'
+import type { Signal } from '../mesh/cancel.ts'
+import { isGatewayError, type GatewayError } from '../mesh/errors.ts'
+import { within } from './failure.ts'
 
 interface UpstreamParts {
   readonly clock: Clock
@@ -76,4 +78,123 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
       modern: new ModernHttpUpstream({ ...options, onVersionError: onVersionError('modern') }),
     }),
   })
+}
+
+/** An upstream over HTTP+SSE. */
+interface OldUpstream extends Upstream {
+  /** Whether the address is that of an event stream which begins by naming an endpoint. Never rejects. */
+  namesEndpoint(caller: Caller, signal: Signal): Promise<boolean>
+}
+
+export interface TransportOptions {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** Whether HTTP+SSE is spoken where it is found; otherwise only the error tells of it. */
+  readonly fallsBack: boolean
+  readonly clock: Clock
+  readonly log: Log
+  /** The way over Streamable HTTP. */
+  readonly http: Upstream
+  /** Makes the way over HTTP+SSE, when it is needed first. */
+  readonly sse: () => OldUpstream
+}
+
+/** By which a server answers `initialize` that knows no Streamable HTTP. */
+const notStreamable: ReadonlySet<number | undefined> = new Set([400, 404, 405])
+
+/** How long an event stream may take to name its endpoint, which is the first thing that it says, in milliseconds. */
+const ENDPOINT_MS: Millis = 3_000
+
+/**
+ * One URL of which nobody has said which transport is behind it. By the specification's rule: Streamable HTTP, unless that is
+ * refused with 400, 404 or 405 and a GET brings an event stream that names an endpoint, as HTTP+SSE does. A server that
+ * cannot be reached, or refuses both, is known no better than before, and is asked again by the next who comes.
+ */
+export class TransportUpstream implements Upstream {
+  readonly #options: TransportOptions
+  #made: OldUpstream | undefined
+  #known: KnownTransport | undefined
+  /** Whether HTTP+SSE has failed since it was found: it is found out again then. */
+  #isInDoubt = false
+
+  constructor(options: TransportOptions) {
+    this.#options = options
+  }
+
+  transport(): KnownTransport | undefined {
+    return this.#known
+  }
+
+  eras(): Eras {
+    const { http } = this.#options
+    if (this.#known?.transport !== 'sse') return http.eras?.() ?? {}
+    const { at } = this.#known
+    return {
+      legacy: { speaks: true, decidedBy: 'probe', at },
+      modern: { speaks: false, decidedBy: 'probe', at },
+    }
+  }
+
+  /** Both ways lead to the same address. */
+  probe(signal: Signal): Promise<boolean> {
+    return this.#options.http.probe?.(signal) ?? Promise.resolve(false)
+  }
+
+  async open(caller: Caller, signal: Signal): Promise<UpstreamSession> {
+    if (this.#known?.transport !== 'sse' || this.#isInDoubt) return this.#openHttp(caller, signal)
+    try {
+      return await this.#sse.open(caller, signal)
+    } catch (error) {
+      // Another server may have taken its place. One of Streamable HTTP need not refuse a stream: it may open one and be silent.
+      if (!isRefusal(error)) {
+        this.#isInDoubt = true
+        throw error
+      }
+      this.#known = undefined
+      return this.#openHttp(caller, signal)
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#options.http.close(), this.#made?.close()])
+  }
+
+  get #sse(): OldUpstream {
+    return (this.#made ??= this.#options.sse())
+  }
+
+  async #openHttp(caller: Caller, signal: Signal): Promise<UpstreamSession> {
+    try {
+      const upstreamSession = await this.#options.http.open(caller, signal)
+      this.#note('streamable-http')
+      return upstreamSession
+    } catch (refusal) {
+      if (!isRefusal(refusal) || !(await this.#isOld(caller, signal))) throw refusal
+      const { fallsBack } = this.#options
+      if (!fallsBack) {
+        const hint = 'what is there speaks HTTP+SSE: its entry needs "type: sse", or no type at all'
+        throw { ...refusal, message: `${refusal.message}; ${hint}` }
+      }
+    }
+    this.#note('sse')
+    return this.#sse.open(caller, signal)
+  }
+
+  #isOld(caller: Caller, signal: Signal): Promise<boolean> {
+    return within(ENDPOINT_MS, this.#options.clock, signal, (limit) => this.#sse.namesEndpoint(caller, limit))
+  }
+
+  #note(transport: KnownTransport['transport']): void {
+    const { server, clock, log, fallsBack } = this.#options
+    this.#isInDoubt = false
+    if (!fallsBack || this.#known?.transport === transport) return
+    this.#known = { transport, decidedBy: 'probe', at: clock.wall() }
+    if (transport === 'sse')
+      log.info({ server, transport }, 'the server speaks HTTP+SSE, the transport of 2024-11-05')
+    else log.debug({ server, transport }, 'the server speaks Streamable HTTP')
+  }
+}
+
+function isRefusal(error: unknown): error is GatewayError {
+  return isGatewayError(error) && notStreamable.has(error.status)
 }

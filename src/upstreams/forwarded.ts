@@ -1,5 +1,5 @@
 import type { Caller } from '../mesh/call.ts'
-import { isOfOneRequest } from '../protocol/trace-parent.ts'
+import { isOfOneRequest } from '../protocol/task.ts'
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 

@@ -2,7 +2,7 @@ import { isSecretName, REDACTED, redactShapes } from '../config/secrets/redact-t
 import type { ServerConfig } from '../config/schema/schema.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { printable } from '../telemetry/printable.ts'
-import { ownText } from '../units/clip.ts'
+import { ownText } from '../units/recent.ts'
 
 // What servers say themselves of why they do not work, as part of an error. They may repeat what they were given, so all
 // secrets of their config are taken out first.

@@ -1,10 +1,10 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Signal } from '../mesh/cancel.ts'
-import type { CrashLoop } from '../mesh/crash-loop.ts'
+import type { CrashLoop } from '../mesh/wire-shape.ts'
 import type { Call, Caller, Message, Outcome } from '../mesh/call.ts'
 import type { Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
-import type { Era } from '../protocol/modern.ts'
+import type { Era } from '../protocol/versions.ts'
 
 /**
  * One endpoint of a server, whatever it speaks. Every kind of upstream keeps this contract, and one

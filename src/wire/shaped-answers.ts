@@ -1,4 +1,4 @@
-import type { AnswerShape, ShapedAnswer } from '../mesh/answer-shape.ts'
+import type { AnswerShape, ShapedAnswer } from '../mesh/wire-shape.ts'
 import { LARGE_TEXT } from '../mesh/work.ts'
 import { isObject, kindOf, parseJson } from '../protocol/jsonrpc.ts'
 import { endsOf, repliedId } from '../protocol/overlong.ts'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Exchange } from '../../src/commands/run/stdio.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
+import { ReplyHeaders } from '../../src/upstreams/http/http-status.ts'
 
 interface Answer {
   readonly id?: unknown

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import { EventStream } from '../../src/downstream/http/event-stream.ts'
+import { EventStream, ReplayLog } from '../../src/downstream/http/event-stream.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { testGuards } from './test-guards.ts'
-import { ReplayLog } from '../../src/downstream/http/replay.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { until } from '../support/until.ts'
 

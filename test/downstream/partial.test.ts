@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { modernise } from '../../src/downstream/modern/call.ts'
-import { withPartial } from '../../src/downstream/partial.ts'
+import { withPartial } from '../../src/downstream/respond.ts'
 import type { Outcome, Partial } from '../../src/mesh/call.ts'
 import { isStillBytes, largeMessage } from '../support/large-message.ts'
 

@@ -1,7 +1,7 @@
 import { type Guards, RequestLimits, type RequestRates } from '../../src/downstream/limits/limits.ts'
 import { KeepAlive } from '../../src/downstream/keep-alive.ts'
 import { Quotas } from '../../src/downstream/limits/quotas.ts'
-import { ReplayBudget } from '../../src/downstream/http/replay.ts'
+import { ReplayBudget } from '../../src/downstream/http/event-stream.ts'
 import { Tarpit } from '../../src/downstream/limits/tarpit.ts'
 import { Tenancies } from '../../src/downstream/limits/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/http/unread-replies.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { SUBSCRIPTION_ID_KEY } from '../../src/protocol/modern.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../src/protocol/versions.ts'
 import { discovered, events, json, modernServer } from '../support/modern.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { gatewayError, type PolicyReason } from '../../src/mesh/errors.ts'
-import { Fact } from '../../src/mesh/facts.ts'
+import { Fact } from '../../src/mesh/record.ts'
 import { counter } from '../../src/mesh/metric-spec.ts'
 import type { Policy } from '../../src/mesh/policy.ts'
 

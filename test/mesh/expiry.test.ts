@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ExpiryQueue, type Expiry } from '../../src/mesh/expiry.ts'
+import { ExpiryQueue, type Expiry } from '../../src/mesh/time-limit.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { pick, seeded } from '../support/random.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Effect } from '../../src/mesh/policy.ts'
-import { scopeFor } from '../../src/mesh/scope.ts'
+import { scopeFor } from '../../src/mesh/compile.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { testTarget } from '../support/target.ts'
 

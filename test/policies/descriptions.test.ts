@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { reasons } from '../../src/mesh/errors.ts'
-import { newFacts } from '../../src/mesh/facts.ts'
+import { newFacts } from '../../src/mesh/record.ts'
 import { ATTRIBUTES } from '../../src/telemetry/tracing/spans.ts'
 import { events, facts, operators, policyMetrics } from '../../src/policies/descriptions.ts'
 import { policies } from '../../src/policies/index.ts'

@@ -3,12 +3,11 @@ import { test } from 'node:test'
 import type { Call } from '../../src/mesh/call.ts'
 import type { PolicyContext } from '../../src/mesh/policy.ts'
 import { retry } from '../../src/policies/retry.ts'
-import type { BudgetSnapshot } from '../../src/policies/state/retry-budget.ts'
+import { type BudgetSnapshot, retries, retryRefused } from '../../src/policies/retry/tries.ts'
 import { toolCall } from '../support/caller.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed, pass, scripted, slow } from './retry/scripted.ts'
-import { retries, retryRefused } from '../../src/policies/retry/tries.ts'
 
 function serviceOf(
   context: PolicyContext,

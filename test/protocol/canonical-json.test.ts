@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { configHash } from '../../src/config/hash.ts'
-import { digest } from '../../src/chaos/decide/digest.ts'
+import { digest } from '../../src/chaos/decide/decide.ts'
 import { canonicalJson } from '../../src/protocol/canonical-json.ts'
 
 const value = {

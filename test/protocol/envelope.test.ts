@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutEnvelope } from '../../src/protocol/modern.ts'
+import { withoutEnvelope } from '../../src/protocol/versions.ts'
 
 const version = '"io.modelcontextprotocol/protocolVersion": "2026-07-28"'
 const info = '"io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}'

@@ -4,7 +4,7 @@ import { OUTCOME_KEY } from '../../src/chaos/accounting/accounting.ts'
 import { ERROR_KEY } from '../../src/downstream/respond.ts'
 import { IDEMPOTENCY_KEY } from '../../src/policies/idempotency.ts'
 import { decidingMeta, MAX_DEPTH, readJson } from '../../src/protocol/json-check.ts'
-import { MAX_MEMBERS } from '../../src/protocol/json-size.ts'
+import { MAX_MEMBERS } from '../../src/protocol/json-parse.ts'
 import { locate } from '../../src/protocol/json-span.ts'
 import { DEADLINE_KEY, PARTIAL_KEY } from '../../src/protocol/meta.ts'
 import {
@@ -12,7 +12,7 @@ import {
   CLIENT_INFO_KEY,
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
-} from '../../src/protocol/modern.ts'
+} from '../../src/protocol/versions.ts'
 import { ARM_KEY, INTENT_KEY, STEP_KEY } from '../../src/protocol/task.ts'
 
 const call = (params: string) => `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":${params}}`

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { isDeeperThan, skipString, skipValue } from '../../src/protocol/json-scan.ts'
+import { isDeeperThan, skipString, skipValue } from '../../src/protocol/json-span.ts'
 
 test('a text that ends in the middle of a string or an object ends there for all who walk over it', () => {
   const long = 'x'.repeat(100)

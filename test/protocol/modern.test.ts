@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { decodeHeaderValue, encodeHeaderValue } from '../../src/protocol/modern.ts'
+import { decodeHeaderValue, encodeHeaderValue } from '../../src/protocol/versions.ts'
 
 const values = [
   'plain',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { paramsFault } from '../../src/protocol/params-check.ts'
+import { paramsFault } from '../../src/protocol/lists.ts'
 
 const strange: readonly unknown[] = [{ toString: 1 }, { length: 3 }, [], ['a'], 7, true, null]
 

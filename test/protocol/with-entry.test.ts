@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withEntry } from '../../src/protocol/with-entry.ts'
+import { withEntry } from '../../src/protocol/meta.ts'
 
 const parse = (text: string) => JSON.parse(text) as Record<string, unknown>
 

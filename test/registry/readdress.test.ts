@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readdress } from '../../src/registry/readdress.ts'
+import { readdress } from '../../src/registry/references.ts'
 import { newCall, TestCaller, toolCall } from '../support/caller.ts'
 import { testServer } from './test-server.ts'
 

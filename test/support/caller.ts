@@ -9,7 +9,7 @@ import {
   type Message,
 } from '../../src/mesh/call.ts'
 import { paramsOf, resultText } from '../../src/protocol/jsonrpc.ts'
-import type { Era } from '../../src/protocol/modern.ts'
+import type { Era } from '../../src/protocol/versions.ts'
 
 /** Something that a server sent, and the way to answer it when it was a request. */
 export interface Received {

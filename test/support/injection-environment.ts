@@ -1,7 +1,7 @@
 import type { RawReply, FaultEnvironment } from '../../src/chaos/fault.ts'
 import type { Call, Message, Outcome } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
-import type { CrashLoop } from '../../src/mesh/crash-loop.ts'
+import type { CrashLoop } from '../../src/mesh/wire-shape.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { parseJson, readMessage, resultText } from '../../src/protocol/jsonrpc.ts'
 

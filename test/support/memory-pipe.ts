@@ -1,4 +1,4 @@
-import type { AnswerShape } from '../../src/mesh/answer-shape.ts'
+import type { AnswerShape } from '../../src/mesh/wire-shape.ts'
 import { gatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pipe/pipe.ts'
 

@@ -1,5 +1,5 @@
 import type { Millis } from '../../src/mesh/clock.ts'
-import type { DurableRecord, DurableRecords, DurableStore } from '../../src/mesh/durable.ts'
+import type { DurableRecord, DurableRecords, DurableStore } from '../../src/mesh/policy.ts'
 
 /** A store that outlives the policy contexts of a test: what was put is there, as JSON, for whoever takes it. */
 export class MemoryStore implements DurableStore {

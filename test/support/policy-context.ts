@@ -1,7 +1,6 @@
 import type { Clock } from '../../src/mesh/clock.ts'
 import { createKeyedRandom } from '../../src/mesh/keyed-random.ts'
-import type { DurableStore } from '../../src/mesh/durable.ts'
-import type { Effect, MeshEvent, Scope } from '../../src/mesh/policy.ts'
+import type { DurableStore, Effect, MeshEvent, Scope } from '../../src/mesh/policy.ts'
 import type { GatewayPolicyContext } from '../../src/gateway/policy-context.ts'
 import { States } from '../../src/mesh/state.ts'
 import { ManualClock } from './manual-clock.ts'

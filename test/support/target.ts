@@ -1,4 +1,4 @@
-import type { ServerFacts } from '../../src/mesh/scope.ts'
+import type { ServerFacts } from '../../src/mesh/compile.ts'
 
 /** What is known of a server with one replica that keeps nothing of its callers. */
 export function testTarget(known: Partial<ServerFacts> = {}): ServerFacts {

@@ -5,8 +5,12 @@ import { TaskCalls } from '../../src/telemetry/task-calls.ts'
 import { collectInFlight } from '../../src/telemetry/scrape.ts'
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts'
 import type { IsListed } from '../../src/telemetry/metrics/tool-series.ts'
-import { observeAttempt, type ObserveAttemptParts } from '../../src/telemetry/observe-attempt.ts'
-import { observe, type ObserveParts } from '../../src/telemetry/observe.ts'
+import {
+  observeAttempt,
+  type ObserveAttemptParts,
+  observe,
+  type ObserveParts,
+} from '../../src/telemetry/observe.ts'
 import { telemetry } from '../../src/telemetry/schema.ts'
 import { type Tracing, untraced } from '../../src/telemetry/tracing.ts'
 import { recordedLog } from '../support/log.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { AnswerShape, ShapedAnswer } from '../../src/mesh/answer-shape.ts'
+import type { AnswerShape, ShapedAnswer } from '../../src/mesh/wire-shape.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { AnswerShaper } from '../../src/wire/shaped-answers.ts'
 import { ManualClock } from '../support/manual-clock.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Complaints } from '../../src/upstreams/stdio/complaints.ts'
+import { Complaints } from '../../src/upstreams/stdio/start.ts'
 
 function toldOf(lines: readonly string[]): string {
   const complaints = new Complaints()

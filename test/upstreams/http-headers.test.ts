@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
+import { ReplyHeaders } from '../../src/upstreams/http/http-status.ts'
 
 const headers = (...raw: string[]) => new ReplyHeaders(raw.map((text) => Buffer.from(text, 'latin1')))
 

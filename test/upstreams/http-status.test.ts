@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
-import { answered, readReply, retryAfter } from '../../src/upstreams/http/http-status.ts'
+import { ReplyHeaders, answered, readReply, retryAfter } from '../../src/upstreams/http/http-status.ts'
 
 const WALL = Date.UTC(2026, 0, 1)
 

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { httpServer, stdioServer } from '../../src/config/schema/server-schema.ts'
-import { ReplyHeaders } from '../../src/upstreams/http/http-headers.ts'
-import { readReply } from '../../src/upstreams/http/http-status.ts'
+import { ReplyHeaders, readReply } from '../../src/upstreams/http/http-status.ts'
 import { concealing, excerptOf, excerptOfBody } from '../../src/upstreams/server-words.ts'
 
 const nothing = (text: string) => text

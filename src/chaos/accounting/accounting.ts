@@ -6,7 +6,7 @@ import { metaOf, PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { AppliedInjection } from '../firing/injection.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { Corruptions } from './corruptions.ts'
+import type { Corruptions } from './canaries.ts'
 import type { AgentOutcome } from './counts.ts'
 
 interface AccountingParts {

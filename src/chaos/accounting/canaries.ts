@@ -1,7 +1,6 @@
-import type { Call } from '../../mesh/call.ts'
+import type { Call, CallResult, Outcome } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
-import { ownText } from '../../units/clip.ts'
-import { Recent } from '../../units/recent.ts'
+import { ownText, Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 
 /** Most values that are watched for; the oldest are forgotten first. */
@@ -57,3 +56,47 @@ function leaves(value: unknown): string[] {
 
 const words = (text: string): string[] =>
   text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)
+
+/**
+ * Which results were changed, and by whom. By identity, so that nothing of it shows on the wire; by that of the
+ * inner parts too, because layers further out wrap results anew.
+ */
+export class Corruptions<Culprit> {
+  readonly #by = new WeakMap<object, ReadonlySet<Culprit>>()
+  #any = false
+
+  /** Notes that `culprit` made `changed`, out of `original` where there was one. */
+  mark(culprit: Culprit, changed: CallResult, original?: CallResult): void {
+    const culprits = new Set(original === undefined ? [] : this.#in(original))
+    culprits.add(culprit)
+    const kept = new Set(original === undefined ? [] : partsOf(original))
+    for (const part of partsOf(changed)) if (!kept.has(part)) this.#by.set(part, culprits)
+    this.#any = true
+  }
+
+  /** Whose work an outcome still shows; undefined for nobody's. */
+  of(outcome: Outcome): ReadonlySet<Culprit> | undefined {
+    if (!this.#any || outcome.kind !== 'answered') return undefined
+    const { value } = outcome.result
+    const { result } = value
+    let found = this.#by.get(value)
+    if (typeof result !== 'object' || result === null) return found
+    found ??= this.#by.get(result)
+    for (const key in result) {
+      const part = (result as Record<string, unknown>)[key]
+      if (found === undefined && typeof part === 'object' && part !== null) found = this.#by.get(part)
+    }
+    return found
+  }
+
+  #in(result: CallResult): ReadonlySet<Culprit> {
+    return new Set(partsOf(result).flatMap((part) => [...(this.#by.get(part) ?? [])]))
+  }
+}
+
+/** The objects that stay the same when a result is wrapped anew. */
+function partsOf({ value }: CallResult): object[] {
+  const { result } = value
+  const inner: unknown[] = typeof result === 'object' && result !== null ? Object.values(result) : []
+  return [value, result, ...inner].filter((part) => typeof part === 'object' && part !== null)
+}

@@ -5,11 +5,9 @@ import { Recent } from '../../units/recent.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import { ArmedFault } from '../firing/armed-fault.ts'
 import type { Engine } from '../firing/engine.ts'
-import type { KillSwitch } from '../kill/kill-switch.ts'
-import type { ReleaseReason } from '../kill/release.ts'
+import type { KillSwitch, ReleaseReason } from '../kill/kill-switch.ts'
 import type { Fault } from '../plan/common.ts'
-import { diffPlans } from '../plan/diff.ts'
-import type { ChaosConfig } from '../plan/schema.ts'
+import { diffPlans, type ChaosConfig } from '../plan/schema.ts'
 
 interface ArmedFaultsParts {
   readonly clock: Clock

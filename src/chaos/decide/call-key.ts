@@ -2,7 +2,7 @@ import type { Call, CallRecord } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { isNamed, stepOf, taskOf } from '../../protocol/task.ts'
-import { digest, joined } from './digest.ts'
+import { digest, joined } from './decide.ts'
 import { Recent } from '../../units/recent.ts'
 
 /** Most calls that are told apart by how often they came; the ones longest ago are forgotten. */

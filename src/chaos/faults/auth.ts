@@ -3,7 +3,7 @@ import type { Call, Outcome, Service } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { errorText, resultText } from '../../protocol/jsonrpc.ts'
 import { duration, waitDuration } from '../../units/duration.ts'
-import { digest, joined } from '../decide/digest.ts'
+import { digest, joined } from '../decide/decide.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
 

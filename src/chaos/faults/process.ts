@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { CrashLoop } from '../../mesh/crash-loop.ts'
+import type { CrashLoop } from '../../mesh/wire-shape.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { duration, waitDuration } from '../../units/duration.ts'
 import type { FaultType, Injection, Only, Transport } from '../fault.ts'

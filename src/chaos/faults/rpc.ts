@@ -8,9 +8,10 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
   UNSUPPORTED_VERSION,
-} from '../../protocol/modern.ts'
+  LATEST_LEGACY,
+  legacyVersions,
+} from '../../protocol/versions.ts'
 import { encodeEvent } from '../../protocol/sse.ts'
-import { LATEST_LEGACY, legacyVersions } from '../../protocol/versions.ts'
 import { duration } from '../../units/duration.ts'
 import { ENDED, NO_REPLY, type RawReply, type Injection, type FaultType, type ServerKind } from '../fault.ts'
 import {

@@ -4,7 +4,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, Injection } from '../fault.ts'
-import { otherName } from '../operators/members.ts'
+import { otherName } from '../operators/lists.ts'
 import { anyOf, toolNames, changingPage, type ListItem, listMethods, nameOf, type Page } from './lists.ts'
 
 /** A page as it was once. */

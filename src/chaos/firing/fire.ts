@@ -2,8 +2,7 @@ import type { Call, Layer, Outcome, Service } from '../../mesh/call.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
 import { resultOf } from '../../mesh/classify.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { AppliedInjection } from './injection.ts'
-import { StandInAttempt } from './stand-in-attempt.ts'
+import { type AppliedInjection, StandInAttempt } from './injection.ts'
 
 interface FireParts {
   readonly journal: Journal

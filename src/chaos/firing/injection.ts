@@ -1,19 +1,17 @@
-import type { Call, CallResult, Fate, InjectedFault, Outcome } from '../../mesh/call.ts'
+import type { Call, CallResult, Fate, InjectedFault, Outcome, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { resultText } from '../../protocol/jsonrpc.ts'
-import type { Canaries } from '../accounting/canaries.ts'
-import type { Corruptions } from '../accounting/corruptions.ts'
+import type { Canaries, Corruptions } from '../accounting/canaries.ts'
 import { countHit, type FaultCounts } from '../accounting/counts.ts'
-import { digest } from '../decide/digest.ts'
+import { digest } from '../decide/decide.ts'
 import { ENDED, type RawReply, type Injection, type Side, type FaultEnvironment } from '../fault.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
-import type { Release } from '../kill/release.ts'
+import type { Release } from '../kill/kill-switch.ts'
 import type { ArmedFault, Uses } from './armed-fault.ts'
-import type { StandInAttempt } from './stand-in-attempt.ts'
 
 /** What all injections share. */
 export interface InjectionParts {
@@ -293,5 +291,53 @@ function withResult({ text, value, status }: CallResult, result: unknown): CallR
     text: resultText(id as string | number, JSON.stringify(result)),
     value: { jsonrpc: '2.0', id, result },
     status,
+  }
+}
+
+/**
+ * An attempt that faults hold or end before it comes to the server. Whoever looks at it, the agent by its error or those who
+ * suspect servers, has to see what they would see of a real one: so it is counted, and sent or not, as the outcome says.
+ */
+export class StandInAttempt {
+  readonly #environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>
+  /** Whether it stands in the record of its call. */
+  #isCounted = false
+  #cameThrough = false
+  /** How the server's part of it failed, if it did. No more of it is kept: this lives as long as the journal has its entry. */
+  #realError: GatewayError | undefined
+
+  constructor(environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>) {
+    this.#environment = environment
+  }
+
+  /** A fault holds it back: to everybody else it is with a server that is slow, or if it was not `sent`, on the way there. */
+  hold(call: Call, sent: boolean): void {
+    this.#begin(call, sent)
+  }
+
+  /** The way to the server, on which the attempt becomes a real one. */
+  before(next: Service): Service {
+    return (call) => {
+      // The transport counts what comes to it.
+      if (this.#isCounted) call.record.attempts--
+      this.#isCounted = false
+      this.#cameThrough = true
+      return next(call).then((outcome) => {
+        this.#realError = outcome.kind === 'failed' ? outcome.error : undefined
+        return outcome
+      })
+    }
+  }
+
+  /** It has ended, with the outcome that faults gave it. */
+  end(call: Call, outcome: Outcome): void {
+    const error = outcome.kind === 'answered' ? undefined : outcome.error
+    this.#begin(call, error?.sent ?? true)
+    if (error !== undefined && error !== this.#realError) this.#environment.suspect(call, error)
+  }
+
+  #begin(call: Call, sent: boolean): void {
+    if (this.#isCounted || this.#cameThrough) return
+    this.#isCounted = this.#environment.beginAttempt(call, sent)
   }
 }

@@ -1,6 +1,13 @@
 import { z } from 'zod'
-import { lieTotal, dropNextCursor, truncateList } from './lists.ts'
-import { dropOptional, dropRequired, nullValue, rename } from './members.ts'
+import {
+  lieTotal,
+  dropNextCursor,
+  truncateList,
+  dropOptional,
+  dropRequired,
+  nullValue,
+  rename,
+} from './lists.ts'
 import type { Operator, OperatorConfig } from './operator.ts'
 import { enumValue, precision, typeChange, unit } from './scalars.ts'
 import { addField, arrayToObject, nest, scalarToArray, unnest } from './shape.ts'

@@ -7,6 +7,8 @@ import { faults as registered, type FaultRegistry } from '../faults/index.ts'
 import { contradictions } from './checks.ts'
 import { common, type Fault } from './common.ts'
 import { seed } from './seed.ts'
+import { isDeepStrictEqual } from 'node:util'
+import { isObject } from '../../protocol/jsonrpc.ts'
 
 /** One entry of a plan: a union over the types of `registry`, told apart by `type`. */
 export function faultSchema(registry: FaultRegistry = registered): z.ZodType<Fault> {
@@ -138,3 +140,52 @@ export function chaosSchema(registry: FaultRegistry = registered) {
 export const chaos = chaosSchema()
 
 export type ChaosConfig = z.output<typeof chaos>
+
+/** What a new plan does to an old one, by the names of the faults. */
+export interface PlanDiff {
+  readonly added: readonly string[]
+  readonly removed: readonly string[]
+  readonly changed: readonly string[]
+  readonly kept: readonly string[]
+}
+
+export function diffPlans(old: readonly Fault[], next: readonly Fault[]): PlanDiff {
+  const before = new Map(old.map((fault) => [fault.name, fault]))
+  const stay = next.filter(({ name }) => before.has(name))
+  const isSame = (fault: Fault) => isDeepStrictEqual(fault, before.get(fault.name))
+  const names = (faults: readonly Fault[]) => faults.map(({ name }) => name)
+  const after = new Set(names(next))
+  return {
+    added: names(next.filter(({ name }) => !before.has(name))),
+    removed: names(old.filter(({ name }) => !after.has(name))),
+    changed: names(stay.filter((fault) => !isSame(fault))),
+    kept: names(stay.filter(isSame)),
+  }
+}
+
+/**
+ * A copy for people's eyes, of a fault or of whatever holds some: what a fault wants to see in the headers of a request, or
+ * sends in those of a reply, may be a key, so the values of `match.header` and `headers` are not shown. It is of the same
+ * shape.
+ */
+export function withoutSecrets<Value>(value: Value): Value {
+  return copied(value) as Value
+}
+
+function copied(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(copied)
+  if (!isObject(value)) return value
+  const isFault = typeof value.type === 'string'
+  return Object.fromEntries(
+    Object.entries(value).map(([key, held]) => [
+      key,
+      key === 'match' ? withoutHeader(held) : key === 'headers' && isFault ? masked(held) : copied(held),
+    ]),
+  )
+}
+
+const withoutHeader = (match: unknown): unknown =>
+  isObject(match) && isObject(match.header) ? { ...match, header: masked(match.header) } : match
+
+const masked = (headers: unknown): unknown =>
+  isObject(headers) ? Object.fromEntries(Object.keys(headers).map((name) => [name, '[redacted]'])) : headers

@@ -6,7 +6,7 @@ import { type Experiment, experiment as experimentSchema } from '../../experimen
 import type { Env } from '../../config/files/interpolate.ts'
 import { formatIssue } from '../../config/issues/issues.ts'
 import { brokenRules } from '../../config/issues/rules.ts'
-import { formatPath } from '../../config/files/path.ts'
+import { formatPath } from '../../config/files/places.ts'
 import { loadConfig } from '../../config/load.ts'
 import { newControlToken } from '../../gateway/control-token.ts'
 import { startGateway } from '../../gateway/gateway.ts'

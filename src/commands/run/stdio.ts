@@ -15,11 +15,11 @@ import {
   parseJson,
   type RequestId,
 } from '../../protocol/jsonrpc.ts'
-import { encodeHeaderValue, PROTOCOL_VERSION_KEY } from '../../protocol/modern.ts'
+import { encodeHeaderValue, PROTOCOL_VERSION_KEY } from '../../protocol/versions.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import { settled } from '../../registry/listing.ts'
 import { connectorOf } from '../../wire/connector.ts'
-import type { ReplyHeaders } from '../../upstreams/http/http-headers.ts'
+import type { ReplyHeaders } from '../../upstreams/http/http-status.ts'
 import { HttpListener } from '../../upstreams/http/http-listener.ts'
 import { leave } from '../../upstreams/http/http-post.ts'
 import { HttpReply, type ReplySink } from '../../upstreams/http/http-reply.ts'

@@ -1,6 +1,6 @@
 import { type Alias, type Document, isNode, Lexer, LineCounter, type Node, parseDocument, visit } from 'yaml'
 import { isJson, isNamedJson, jsonMistake, type JsonMistake } from './json-mistakes.ts'
-import type { Position } from './origins.ts'
+import type { Position } from './places.ts'
 
 /** Follow-on errors of a broken file say little; these are the first, and enough. */
 const MAX_ERRORS = 10

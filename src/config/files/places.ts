@@ -1,6 +1,7 @@
 import { homedir } from 'node:os'
 import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import type { Env } from './interpolate.ts'
+import type { Config, ServerConfig } from '../schema/schema.ts'
 
 /** Folders in which clients keep the config of a project: what is relative in it is relative to the project. */
 const ofProject: ReadonlySet<string> = new Set([
@@ -41,4 +42,102 @@ export function fromFolder(folder: string, path: string): string {
 /** Whether a command is a path from the folder where it is, and not a program to be looked for. */
 export function isRelativeCommand(command: string): boolean {
   return /^\.{1,2}[\\/]/.test(command)
+}
+
+/** A point in a file; both count from 1. */
+export interface Position {
+  readonly line: number
+  readonly column: number
+}
+
+/** Where a value was written. */
+export interface Origin {
+  readonly file: string
+  /** Of its key; absent for list entries and for the root of a file. */
+  readonly key: Position | undefined
+  readonly value: Position
+  /** Whether it is a map or a list, which people look for at its key. */
+  readonly collection: boolean
+  /** The variables that its text came from. */
+  readonly variables: readonly string[]
+}
+
+/** A place in a config, and those within it. */
+interface Place {
+  origin?: Origin
+  inside?: Map<string | number, Place>
+}
+
+/** Where every value of a config was written, over all of its files. */
+export class Origins {
+  /** A tree: whole paths as keys would hold the name of a map once more for each of its values, and a name may be as long as its file. */
+  readonly #root: Place = {}
+
+  set(path: ConfigPath, origin: Origin): void {
+    let place = this.#root
+    for (const key of path) {
+      place.inside ??= new Map()
+      let inner = place.inside.get(key)
+      if (inner === undefined) place.inside.set(key, (inner = {}))
+      place = inner
+    }
+    place.origin = origin
+  }
+
+  get(path: ConfigPath): Origin | undefined {
+    let place: Place | undefined = this.#root
+    for (const key of path) place = place?.inside?.get(key)
+    return place?.origin
+  }
+
+  /** The place to show for `path`: its own, or that of the innermost thing around it that was written. */
+  locate(path: ConfigPath, at: 'key' | 'value' = 'value'): { file: string } & Partial<Position> {
+    for (let length = path.length; length >= 0; length--) {
+      const origin = this.get(path.slice(0, length))
+      if (origin === undefined) continue
+      const byKey = length < path.length || at === 'key' || origin.collection
+      return { file: origin.file, ...((byKey ? origin.key : undefined) ?? origin.value) }
+    }
+    return { file: '' }
+  }
+}
+
+/** A place in a config: keys and list positions from the root. */
+export type ConfigPath = readonly (string | number)[]
+
+/** Writes a path as people do: `policies.overrides[2].match`. */
+export function formatPath(path: ConfigPath): string {
+  return path.reduce<string>((text, key) => {
+    if (typeof key === 'number') return `${text}[${key}]`
+    if (!/^[\w$-]+$/.test(key)) return `${text}[${JSON.stringify(key)}]`
+    return text === '' ? key : `${text}.${key}`
+  }, '')
+}
+
+/** The config with its relative paths made absolute, from the folder of its main file on: it means the same wherever it is started. */
+export function withAbsolutePaths(config: Config, folder: string): Config {
+  const from = <Key extends string>(holder: { readonly [K in Key]?: string | undefined }, key: Key) => {
+    const path = holder[key]
+    return path === undefined ? {} : { [key]: resolve(folder, path) }
+  }
+  const servers = Object.entries(config.mcpServers).map(([name, server]): [string, ServerConfig] => {
+    if (server.type === 'stdio' || server.tls === undefined) return [name, server]
+    const { tls } = server
+    return [
+      name,
+      { ...server, tls: { ...tls, ...from(tls, 'ca'), ...from(tls, 'cert'), ...from(tls, 'key') } },
+    ]
+  })
+  const { gateway, chaos, telemetry } = config
+  return {
+    ...config,
+    gateway: { ...gateway, ...from(gateway, 'stateDir') },
+    mcpServers: Object.fromEntries(servers),
+    chaos: {
+      ...chaos,
+      ...from(chaos, 'killFile'),
+      journal: { ...chaos.journal, ...from(chaos.journal, 'file') },
+    },
+    telemetry: { ...telemetry, recording: { ...telemetry.recording, ...from(telemetry.recording, 'file') } },
+  }
 }

@@ -1,13 +1,11 @@
 import { type Alias, isAlias, isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml'
 import type { ConfigIssue } from '../issues/issues.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { isPlainMap } from '../schema/plain-map.ts'
+import { isPlainMap } from '../schema/server-names.ts'
 import { MAX_VALUES, type SourceDocument } from './document.ts'
 import { type Env, interpolate } from './interpolate.ts'
-import type { Origins, Position } from './origins.ts'
-import { formatPath, type ConfigPath } from './path.ts'
+import { type Origins, type Position, placesOf, formatPath, type ConfigPath } from './places.ts'
 import { readText, type TextFile } from './read-text.ts'
-import { placesOf } from './places.ts'
 
 /** No config is this deep; a loop of aliases is. */
 const MAX_DEPTH = 32

@@ -1,8 +1,7 @@
 import { dirname, isAbsolute, join, resolve } from 'node:path'
-import { isPlainMap } from '../schema/plain-map.ts'
+import { isPlainMap } from '../schema/server-names.ts'
 import { parseEnvFile } from './env-file.ts'
-import { type ConfigPath, formatPath } from './path.ts'
-import { folderOf, fromFolder, isRelativeCommand } from './places.ts'
+import { type ConfigPath, formatPath, folderOf, fromFolder, isRelativeCommand } from './places.ts'
 import { readFile, type Reading } from './read-values.ts'
 
 /** Where the servers of a config may stand, as it was written. */

@@ -1,6 +1,6 @@
 import { fromFolder, isRelativeCommand } from '../files/places.ts'
 import { clientKeys, withTimeoutUnit } from '../schema/client-keys.ts'
-import { isPlainMap } from '../schema/plain-map.ts'
+import { isPlainMap } from '../schema/server-names.ts'
 import { secretArgs, secretEnv, secretHeaders, secretUrl, type Variables } from './secret-values.ts'
 
 type Json = Readonly<Record<string, unknown>>

@@ -1,4 +1,4 @@
-import { isPlainMap } from '../schema/plain-map.ts'
+import { isPlainMap } from '../schema/server-names.ts'
 import type { Variables } from './secret-values.ts'
 
 /** A server as an MCP registry describes it, in our own words, and what was chosen of it. */

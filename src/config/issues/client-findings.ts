@@ -1,7 +1,7 @@
 import { writtenServers } from '../files/server-files.ts'
-import type { ConfigPath } from '../files/path.ts'
+import type { ConfigPath } from '../files/places.ts'
 import { clientKeys, withTimeoutUnit } from '../schema/client-keys.ts'
-import { isPlainMap } from '../schema/plain-map.ts'
+import { isPlainMap } from '../schema/server-names.ts'
 import type { ConfigFinding } from './issues.ts'
 
 /** Most keys that one message names. */

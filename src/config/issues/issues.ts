@@ -1,5 +1,5 @@
 import { printable } from '../../telemetry/printable.ts'
-import type { ConfigPath } from '../files/path.ts'
+import type { ConfigPath } from '../files/places.ts'
 
 /** Something wrong with a config (`error`: it cannot be used), or doubtful about it (`warning`). */
 export interface ConfigIssue {

@@ -10,7 +10,7 @@ import { DEFAULT_SET, isForAll, type Override, type PolicySettings } from '../..
 import { policies as registered } from '../../policies/index.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { didYouMean } from '../../units/suggest.ts'
-import type { ConfigPath } from '../files/path.ts'
+import type { ConfigPath } from '../files/places.ts'
 import { isLoopback, parseAddress } from '../../units/address.ts'
 import type { Config } from '../schema/schema.ts'
 import {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isPlainMap } from './plain-map.ts'
+import { isPlainMap } from './server-names.ts'
 
 // What clients write beside the settings of a server, and a gateway has no use for. A key that no client writes is a
 // mistake, and stays one.

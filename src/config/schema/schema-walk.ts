@@ -1,6 +1,7 @@
 import { z } from 'zod'
-import type { ConfigPath } from '../files/path.ts'
+import type { ConfigPath, Origins } from '../files/places.ts'
 import { secrets, type Secrecy } from '../secrets/secrets.ts'
+import { isPlainMap } from './server-names.ts'
 
 type Schema = z.core.$ZodType
 
@@ -48,4 +49,37 @@ export function secrecyOf(schemas: readonly Schema[]): Secrecy | undefined {
 export function secrecyAt(root: Schema, path: ConfigPath): Secrecy | undefined {
   const places = path.map((_, index) => path.slice(0, index + 1))
   return places.map((place) => secrecyOf(schemasAt(root, place))).find((secrecy) => secrecy !== undefined)
+}
+
+/**
+ * Gives text that came out of a variable the type that its place asks for, since a variable holds only text:
+ * `maxInFlight: ${MAX}` is a number. Text stays where text is allowed.
+ */
+export function coerce(
+  value: unknown,
+  schema: z.core.$ZodType,
+  origins: Origins,
+  path: ConfigPath = [],
+): unknown {
+  if (Array.isArray(value)) return value.map((item, index) => coerce(item, schema, origins, [...path, index]))
+  if (isPlainMap(value)) {
+    const entries = Object.entries(value)
+    return Object.fromEntries(
+      entries.map(([key, held]) => [key, coerce(held, schema, origins, [...path, key])]),
+    )
+  }
+  if (typeof value !== 'string' || (origins.get(path)?.variables.length ?? 0) === 0) return value
+  const schemas = schemasAt(schema, path)
+  if (schemas.some((candidate) => candidate instanceof z.ZodString || candidate instanceof z.ZodEnum))
+    return value
+  const takes = (sample: boolean) =>
+    schemas.some(
+      (candidate) =>
+        candidate instanceof z.ZodBoolean ||
+        (candidate instanceof z.ZodLiteral && candidate.values.has(sample)),
+    )
+  if (value === 'true' && takes(true)) return true
+  if (value === 'false' && takes(false)) return false
+  const isNumber = schemas.some((candidate) => candidate instanceof z.ZodNumber)
+  return isNumber && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value
 }

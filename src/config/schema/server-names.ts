@@ -23,3 +23,8 @@ export function slugOf(written: string, separator: string): string | undefined {
     .replace(/[-_]+$/, '')
   return /[A-Za-z0-9]/.test(plain) ? plain : undefined
 }
+
+/** Whether `value` is a map as YAML and JSON have it. */
+export function isPlainMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

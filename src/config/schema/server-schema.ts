@@ -8,7 +8,7 @@ import { clientKeyShape, withTimeoutUnit } from './client-keys.ts'
 import { serverHealth } from './health-schema.ts'
 import { forwardHeaders, headers } from './header-schema.ts'
 import { httpUrl } from './http-url.ts'
-import { isPlainMap } from './plain-map.ts'
+import { isPlainMap } from './server-names.ts'
 
 const globs = z.array(globPattern).max(1_000)
 

@@ -16,7 +16,7 @@ import type { Response } from '../respond.ts'
 import type { Session } from '../legacy/session.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
-import type { InboundRequest } from './inbound-request.ts'
+import type { InboundRequest } from '../endpoint.ts'
 
 /** A client that has been gone for so long, in milliseconds, has not just lost its connection. */
 const ABANDONED_MS: Millis = 1_000

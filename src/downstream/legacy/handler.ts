@@ -5,7 +5,7 @@ import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/erro
 import type { Live } from '../../mesh/live.ts'
 import { ownTurn } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
-import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { askedLimitMs } from '../../policies/deadline.ts'
 import {
   errorText,
   idOf,
@@ -21,7 +21,7 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { withoutBaggage } from '../../protocol/baggage.ts'
-import { paramsFault } from '../../protocol/params-check.ts'
+import { paramsFault } from '../../protocol/lists.ts'
 import {
   allowsBatches,
   ASSUMED_VERSION,
@@ -30,11 +30,10 @@ import {
   onceGiven,
 } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import { principalOf } from '../limits/credentials.ts'
-import { type Welcome, welcomeTo } from '../endpoint.ts'
+import { principalOf } from '../limits/tenancy.ts'
+import { type Welcome, welcomeTo, type InboundRequest } from '../endpoint.ts'
 import { isRounded, keyOf, underIdOf } from '../exact-id.ts'
 import type { Guards } from '../limits/limits.ts'
-import type { InboundRequest } from '../http/inbound-request.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { PostReply, refusal, type Refusal, refuse, sendJson } from '../http/post-reply.ts'
 import { gatewayErrorText, refusedFor, respond, type Response } from '../respond.ts'

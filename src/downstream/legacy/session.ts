@@ -14,14 +14,20 @@ import {
   METHOD_NOT_FOUND,
   paramsOf,
 } from '../../protocol/jsonrpc.ts'
-import { isListChange } from '../../protocol/list-changes.ts'
+import { isListChange } from '../../protocol/lists.ts'
 import { isLegacyVersion, type LegacyVersion } from '../../protocol/versions.ts'
 import { SessionCallPlace } from '../call-place.ts'
 import type { Endpoint } from '../endpoint.ts'
-import { EventStream, readEventId, type StreamCare } from '../http/event-stream.ts'
+import {
+  EventStream,
+  readEventId,
+  type StreamCare,
+  type ReplayBudget,
+  type ReplayLimits,
+  ReplayLog,
+} from '../http/event-stream.ts'
 import type { KeepAlive } from '../keep-alive.ts'
 import type { Asked, Quotas } from '../limits/quotas.ts'
-import { type ReplayBudget, type ReplayLimits, ReplayLog } from '../http/replay.ts'
 import { SessionTenants } from '../limits/tenancy.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 

@@ -25,9 +25,9 @@ import {
   resultText,
 } from '../../protocol/jsonrpc.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
-import { HEADER_MISMATCH, MISSING_CAPABILITY } from '../../protocol/modern.ts'
+import { HEADER_MISMATCH, MISSING_CAPABILITY } from '../../protocol/versions.ts'
 import { CallPlace } from '../call-place.ts'
-import type { Servers } from '../limits/credentials.ts'
+import type { Servers } from '../limits/tenancy.ts'
 import { isLarge } from '../http/post-reply.ts'
 import type { Quota } from '../limits/quotas.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'

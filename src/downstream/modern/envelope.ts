@@ -17,8 +17,9 @@ import {
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
   UNSUPPORTED_VERSION,
-} from '../../protocol/modern.ts'
-import { legacyVersions, onceGiven } from '../../protocol/versions.ts'
+  legacyVersions,
+  onceGiven,
+} from '../../protocol/versions.ts'
 import { refusal, type Refusal } from '../http/post-reply.ts'
 
 /** What a modern request says of its sender, in place of a session. */

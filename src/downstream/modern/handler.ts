@@ -3,7 +3,7 @@ import type { Message, Outcome, RequestId } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
-import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { askedLimitMs } from '../../policies/deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
 import {
   INVALID_PARAMS,
@@ -14,22 +14,23 @@ import {
   paramsOf,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { isListChange } from '../../protocol/list-changes.ts'
-import { CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, SERVER_INFO_KEY } from '../../protocol/modern.ts'
-import { answersFault, paramsFault } from '../../protocol/params-check.ts'
-import { LATEST_LEGACY } from '../../protocol/versions.ts'
+import { isListChange, answersFault, paramsFault } from '../../protocol/lists.ts'
+import {
+  CLIENT_CAPABILITIES_KEY,
+  CLIENT_INFO_KEY,
+  SERVER_INFO_KEY,
+  LATEST_LEGACY,
+} from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { acceptedBy } from '../accept.ts'
-import { sessionlessPrincipalOf, type Servers, shownHeaders } from '../limits/credentials.ts'
-import { welcomeTo } from '../endpoint.ts'
+import { sessionlessPrincipalOf, type Servers, shownHeaders, type Tenancy } from '../limits/tenancy.ts'
+import { welcomeTo, type InboundRequest } from '../endpoint.ts'
 import type { Guards } from '../limits/limits.ts'
-import type { InboundRequest } from '../http/inbound-request.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { refusal, refuse, sendJson } from '../http/post-reply.ts'
 import { gatewayErrorText, refusedFor } from '../respond.ts'
 import { listenFaulted, ownAnswer, sendOutcome, faultedAnswer, whileThere } from '../faulted-answer.ts'
 import { senderOf } from '../limits/tarpit.ts'
-import type { Tenancy } from '../limits/tenancy.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
 import { Exchange } from './call.ts'
 import { Listening } from './listening.ts'

@@ -6,7 +6,7 @@ import { gatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
 import { ownTurn } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
-import { askedLimitMs } from '../../policies/deadline/asked.ts'
+import { askedLimitMs } from '../../policies/deadline.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { isObject, paramsOf, parseJson, requestText } from '../../protocol/jsonrpc.ts'
 import {
@@ -14,15 +14,14 @@ import {
   CLIENT_INFO_KEY,
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
-} from '../../protocol/modern.ts'
-import { withEntry } from '../../protocol/with-entry.ts'
+} from '../../protocol/versions.ts'
+import { withEntry } from '../../protocol/meta.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import type { McpRequest } from '../endpoint.ts'
+import type { McpRequest, InboundRequest } from '../endpoint.ts'
 import type { Guards } from '../limits/limits.ts'
 import type { Response } from '../respond.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import type { Tenancy } from '../limits/tenancy.ts'
-import type { InboundRequest } from '../http/inbound-request.ts'
 import { mirroredHeaders } from './envelope.ts'
 import { type Exchange, isMoreVerbose } from './call.ts'
 import type { PooledCaller } from './pool.ts'

@@ -1,7 +1,7 @@
 import type { Message, RequestId } from '../../mesh/call.ts'
 import { isObject, notificationText, paramsOf, resultText } from '../../protocol/jsonrpc.ts'
-import { listChangeKey } from '../../protocol/list-changes.ts'
-import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { listChangeKey } from '../../protocol/lists.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import type { Post } from './post.ts'
 
 /** What a client wants to hear of: the `notifications` of `subscriptions/listen`. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Controller } from '../../chaos/control/controller.ts'
 import { openKey } from '../../chaos/journal/head.ts'
-import { withoutSecrets } from '../../chaos/plan/without-secrets.ts'
+import { withoutSecrets } from '../../chaos/plan/schema.ts'
 import type { Experiments } from '../../experiments/experiments.ts'
 import type { GuardedArms } from '../../experiments/guarded/arms.ts'
 import { type GuardedEvent, GuardedExperiments } from '../../experiments/guarded/guarded.ts'

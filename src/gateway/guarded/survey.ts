@@ -2,7 +2,7 @@ import type { Controller } from '../../chaos/control/controller.ts'
 import { faults as types } from '../../chaos/faults/index.ts'
 import { contradictions, methodsOf, targetFindings } from '../../chaos/plan/checks.ts'
 import type { Fault } from '../../chaos/plan/common.ts'
-import { formatPath } from '../../config/files/path.ts'
+import { formatPath } from '../../config/files/places.ts'
 import { indivisible } from '../../config/issues/rules.ts'
 import type { Config } from '../../config/schema/schema.ts'
 import { subjects } from '../../experiments/guarded/claims.ts'
@@ -21,7 +21,7 @@ import { isObject } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Server } from '../../registry/server.ts'
 import { formatDuration } from '../../units/duration.ts'
-import { serverTargets } from '../plan-targets.ts'
+import { serverTargets } from '../chaos.ts'
 
 export interface SurveyParts {
   readonly current: () => GatewayGeneration

@@ -1,6 +1,5 @@
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js'
-import { mcpServer } from './mcp-server.ts'
-import { docs } from './tools.ts'
+import { mcpServer, docs } from './tools.ts'
 
 // A program of its own, which the gateway of the demo runs. It ends with its standard input.
 

@@ -3,8 +3,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
-import { mcpServer } from './mcp-server.ts'
-import { orders } from './tools.ts'
+import { mcpServer, orders } from './tools.ts'
 
 /** A server behind HTTP, and what it has really done. */
 export interface OrdersServer {

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 
 /** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
 export const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
@@ -58,4 +59,23 @@ export const orders: Readonly<Record<string, DemoTool>> = {
     output: { ref: z.string(), status: z.string() },
     answer: ({ ref }) => ({ ref, status: 'placed' }),
   },
+}
+
+/** An MCP server of these tools. `onRun` hears of each call that runs, before it is answered. */
+export function mcpServer(
+  name: string,
+  tools: Readonly<Record<string, DemoTool>>,
+  onRun: (tool: string, args: Args) => void = () => undefined,
+): McpServer {
+  const server = new McpServer({ name, version: '1.0.0' })
+  for (const [tool, { about, isWrite, input, output, answer }] of Object.entries(tools)) {
+    const annotations = { readOnlyHint: !isWrite }
+    const definition = { description: about, inputSchema: input, outputSchema: output, annotations }
+    server.registerTool(tool, definition, (args: Args) => {
+      onRun(tool, args)
+      const structuredContent = answer(args)
+      return { content: [{ type: 'text', text: JSON.stringify(structuredContent) }], structuredContent }
+    })
+  }
+  return server
 }

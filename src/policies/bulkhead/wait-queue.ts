@@ -1,6 +1,6 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import type { ExpiryQueue } from '../../mesh/expiry.ts'
+import type { ExpiryQueue } from '../../mesh/time-limit.ts'
 import { givenUp } from '../state/given-up.ts'
 import type { ToolSlots } from './slots.ts'
 

@@ -9,7 +9,7 @@ import {
   type Reason,
   reasons,
 } from '../../mesh/errors.ts'
-import { Fact } from '../../mesh/facts.ts'
+import { Fact } from '../../mesh/record.ts'
 import { counter } from '../../mesh/metric-spec.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'

@@ -3,7 +3,7 @@ import { type Call, derive, type Outcome, type Service } from '../../mesh/call.t
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
-import { ExpiryQueue } from '../../mesh/expiry.ts'
+import { ExpiryQueue } from '../../mesh/time-limit.ts'
 import type { Observable } from '../../mesh/policy.ts'
 import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'

@@ -1,7 +1,7 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
-import { Fact } from '../../mesh/facts.ts'
+import { Fact } from '../../mesh/record.ts'
 import { counter } from '../../mesh/metric-spec.ts'
 import { askedMs } from '../../mesh/pause-deadline.ts'
 import { roundedDuration } from '../../units/duration.ts'

@@ -3,7 +3,6 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import { estimateOf, type LatencyEstimate } from '../state/estimate.ts'
-import { PeakEwma } from '../state/peak-ewma.ts'
 import type { Feasibility } from './feasibility.ts'
 
 /** How fast a replica's cost is forgotten, in milliseconds. */
@@ -286,5 +285,43 @@ export class Chooser {
     if (avoided !== undefined) this.#pool[this.#size++] = avoided
     // The config may have taken away all that were in use: an ejected replica is better than none.
     else if (tried.length === 0) for (const replica of this.#replicas) this.#pool[this.#size++] = replica
+  }
+}
+
+/**
+ * A moving average that believes bad news at once and good news slowly: a value above it becomes it, one below it
+ * draws it down with the time constant. After Finagle's peak EWMA load metric.
+ */
+export class PeakEwma {
+  readonly #tauMs: Millis
+  #value: number | undefined
+  #at: Millis = 0
+
+  /** `tauMs`: after this long without a new value, in milliseconds, 37 % of the average is left. */
+  constructor(tauMs: Millis) {
+    this.#tauMs = tauMs
+  }
+
+  /** The average as it was at the last value, not faded; undefined before the first. */
+  get last(): number | undefined {
+    return this.#value
+  }
+
+  /** The average now: the longer there was no value, the nearer to 0. 0 before the first. */
+  faded(now: Millis): number {
+    return this.#value === undefined ? 0 : this.#value * Math.exp((this.#at - now) / this.#tauMs)
+  }
+
+  /** Takes a value in. */
+  add(value: number, now: Millis): void {
+    const kept = Math.exp((this.#at - now) / this.#tauMs)
+    this.#value =
+      this.#value === undefined || value >= this.#value ? value : this.#value * kept + value * (1 - kept)
+    this.#at = now
+  }
+
+  /** Takes in that a value was at least this: it can only raise the average. */
+  addAtLeast(value: number, now: Millis): void {
+    if (value > (this.#value ?? 0)) this.add(value, now)
   }
 }

@@ -3,7 +3,7 @@ import type { Call, InboundHeaders } from '../../mesh/call.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
-import { isOfOneRequest } from '../../protocol/trace-parent.ts'
+import { isOfOneRequest } from '../../protocol/task.ts'
 
 /** Deeper arguments are compared by their text, in levels: nobody may exhaust the stack. */
 const DEEPEST = 64

@@ -8,7 +8,7 @@ import {
   planFormat,
 } from '../../chaos/plan/compat/index.ts'
 import { chaos, type ChaosConfig } from '../../chaos/plan/schema.ts'
-import { formatPath } from '../../config/files/path.ts'
+import { formatPath } from '../../config/files/places.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { read, unreadable, type Read } from '../answers.ts'
 

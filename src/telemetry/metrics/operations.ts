@@ -1,11 +1,9 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import { conventionalHistogram } from '../../mesh/metric-spec.ts'
-import type { MetricsOf } from './spec.ts'
+import type { MetricsOf, Histogram, HistogramSeries } from './instruments.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
-import { MODERN_VERSION } from '../../protocol/modern.ts'
-import { legacyVersions } from '../../protocol/versions.ts'
+import { MODERN_VERSION, legacyVersions } from '../../protocol/versions.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
-import type { Histogram, HistogramSeries } from './instruments.ts'
 import { labelValue, OTHER } from './label-value.ts'
 
 /** Upper bounds that the conventions give to all durations of MCP, in seconds. */

@@ -18,13 +18,12 @@ import { deciders, facts } from '../../policies/descriptions.ts'
 import { baggageOf } from '../../protocol/baggage.ts'
 import { locate, type JsonPath } from '../../protocol/json-span.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { clip, ownText } from '../../units/clip.ts'
+import { clip, ownText } from '../../units/recent.ts'
 import { sessionDigest } from '../session-digest.ts'
 import type { AttemptFacts } from './call-trace.ts'
 import type { EndedSpan } from './ended-span.ts'
-import type { KeepReason } from './keep.ts'
+import { type KeepReason, ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS } from './spans.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
-import { ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS } from './spans.ts'
 
 /** What the spans of a call and of its attempts say alike. */
 function commonAttributes(call: Call): Attributes {

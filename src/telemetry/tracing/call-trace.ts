@@ -3,9 +3,8 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { withMeta } from '../../protocol/meta.ts'
-import type { Parent } from '../../protocol/trace-parent.ts'
-import { withEntry } from '../../protocol/with-entry.ts'
+import { withMeta, withEntry } from '../../protocol/meta.ts'
+import type { Parent } from '../../protocol/task.ts'
 import { type Head, parentOf, type RandomIds } from './context.ts'
 
 /** What is noted of one try at a server, until it is known whether anybody wants to see it. */

@@ -3,7 +3,7 @@ import { randomFillSync } from 'node:crypto'
 import type { Call } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
-import { type Parent, readParent } from '../../protocol/trace-parent.ts'
+import { type Parent, readParent } from '../../protocol/task.ts'
 
 /** The span of the agent that made a call: its `_meta` says it best, for a header may be that of a proxy between. */
 export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>): Parent | undefined {

@@ -26,11 +26,10 @@ import {
 import { ambientOf, createHead, Epoch, RandomIds } from './context.ts'
 import type { Tracing, TracingParts } from './contract.ts'
 import { EndedSpan, type SpanOrigin } from './ended-span.ts'
-import { type KeepReason, whyKept } from './keep.ts'
-import type { Parent } from '../../protocol/trace-parent.ts'
+import { type KeepReason, whyKept, ATTRIBUTES as A } from './spans.ts'
+import type { Parent } from '../../protocol/task.ts'
 import { startPipeline } from './pipeline.ts'
 import type { TracingSettings } from './settings.ts'
-import { ATTRIBUTES as A } from './spans.ts'
 
 /** How long the last spans are waited for, in milliseconds. */
 const GOODBYE_MS = 3_000

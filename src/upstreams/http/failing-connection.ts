@@ -2,7 +2,7 @@ import type { LookupFunction, Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { buildConnector } from 'undici'
 import type { HttpServerConfig } from '../../config/schema/server-schema.ts'
-import type { CertificateFlaw, ConnectFailure } from '../../mesh/connect-failure.ts'
+import type { CertificateFlaw, ConnectFailure } from '../../mesh/wire-shape.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { transportError } from './http-reply.ts'
 

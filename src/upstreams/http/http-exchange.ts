@@ -5,14 +5,12 @@ import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.
 import { isProgress, progressTokenOf } from '../../mesh/time-limit.ts'
 import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
-import { sizeFault } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-parse.ts'
 import { isIdOf, kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
 import type { LargeMessage } from '../../protocol/large-message.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
-import type { ReplyHeaders } from './http-headers.ts'
-import { answerTo, postAway } from './http-post.ts'
-import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import {
+  type ReplyHeaders,
   isOrphanError,
   isVersionError,
   readLargeReply,
@@ -20,6 +18,8 @@ import {
   readStreamed,
   type Reading,
 } from './http-status.ts'
+import { answerTo, postAway } from './http-post.ts'
+import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import type { Conceal } from '../server-words.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { Unread } from '../unread.ts'

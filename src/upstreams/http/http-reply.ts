@@ -8,7 +8,7 @@ import { LongStrings } from '../../protocol/long-strings.ts'
 import type { Overlong } from '../../protocol/overlong.ts'
 import { SseDecoder, SseOverflow, type SseEvent } from '../../protocol/sse.ts'
 import type { ServerReplies, UnfinishedReply } from '../unfinished-replies.ts'
-import { ReplyHeaders } from './http-headers.ts'
+import { ReplyHeaders } from './http-status.ts'
 import { type Coding, codingOf, Inflation } from './inflation.ts'
 
 /** Takes the reply to one HTTP request. Exactly one of `body`, `message`, `ended` and `failed` comes last. */

@@ -1,7 +1,7 @@
 import type { Outcome } from '../../mesh/call.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { sizeFault } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-parse.ts'
 import {
   isIdOf,
   isObject,
@@ -12,9 +12,7 @@ import {
 } from '../../protocol/jsonrpc.ts'
 import { edit, locate, type Edit, prependMember, replaceAt } from '../../protocol/json-span.ts'
 import type { LargeMessage } from '../../protocol/large-message.ts'
-import { MODERN_VERSION, UNSUPPORTED_VERSION } from '../../protocol/modern.ts'
-import { isLegacyVersion } from '../../protocol/versions.ts'
-import type { ReplyHeaders } from './http-headers.ts'
+import { MODERN_VERSION, UNSUPPORTED_VERSION, isLegacyVersion } from '../../protocol/versions.ts'
 import { redactShapes } from '../../config/secrets/redact-text.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { type Conceal, excerptOfBody } from '../server-words.ts'
@@ -254,4 +252,30 @@ export function retryAfter(headers: Pick<ReplyHeaders, 'get'>, wallMs: number): 
   if (value === undefined) return undefined
   const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - wallMs
   return ms >= 0 && ms <= 86_400_000 ? ms : undefined
+}
+
+/** The headers of a reply, as they came from the wire; read by name only, for hardly any is ever looked at. */
+export class ReplyHeaders {
+  readonly #raw: readonly Buffer[]
+
+  /** `raw` holds names and values in turn. */
+  constructor(raw: readonly Buffer[]) {
+    this.#raw = raw
+  }
+
+  /** The first value of a header; `name` in lower case. */
+  get(name: string): string | undefined {
+    for (let at = 0; at + 1 < this.#raw.length; at += 2) {
+      const candidate = this.#raw[at]
+      // By length first: most names need not become strings.
+      if (candidate?.length !== name.length || candidate.toString('latin1').toLowerCase() !== name) continue
+      return this.#raw[at + 1]?.toString('latin1')
+    }
+    return undefined
+  }
+
+  /** The media type, in lower case; empty when there is none. */
+  get mediaType(): string {
+    return this.get('content-type')?.toLowerCase() ?? ''
+  }
 }

@@ -4,9 +4,8 @@ import type { WireShape } from '../../mesh/wire-shape.ts'
 import { resultText } from '../../protocol/jsonrpc.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import { ownCall } from '../own-call.ts'
-import { ReplyHeaders } from './http-headers.ts'
+import { ReplyHeaders, answered } from './http-status.ts'
 import type { ReplySink } from './http-reply.ts'
-import { answered } from './http-status.ts'
 
 /** Whose stream it is for what belongs to no call, and the faults that may hit it. */
 export interface StandingStreamParts {

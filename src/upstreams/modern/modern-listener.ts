@@ -14,7 +14,7 @@ import {
   requestText,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import { FIRST_RETRY_MS, LAST_RETRY_MS, PATIENCE_MS } from '../http/http-listener.ts'
 import { answered } from '../http/http-status.ts'
 import { metaOf, withMeta } from './modern-request.ts'

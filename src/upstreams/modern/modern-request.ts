@@ -8,7 +8,7 @@ import {
   LOG_LEVEL_KEY,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
-} from '../../protocol/modern.ts'
+} from '../../protocol/versions.ts'
 
 /** An object without members. */
 const empty = /\{\s*\}/y

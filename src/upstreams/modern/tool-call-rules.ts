@@ -1,5 +1,5 @@
 import { isObject } from '../../protocol/jsonrpc.ts'
-import { encodeHeaderValue } from '../../protocol/modern.ts'
+import { encodeHeaderValue } from '../../protocol/versions.ts'
 import { isWider } from '../../protocol/output-schema.ts'
 
 /** An argument that has to be repeated in a header. */

@@ -4,12 +4,11 @@ import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { isOtherEra } from '../era.ts'
-import { assertLegacy, initializeResultOf, refusedBy } from '../initialize-result.ts'
+import { assertLegacy, initializeResultOf, refusedBy, ownCall } from '../own-call.ts'
 import { Discover } from '../modern/discover.ts'
 import { metaOf, withMeta } from '../modern/modern-request.ts'
-import { ownCall } from '../own-call.ts'
 import { rawAt } from '../../protocol/renumber.ts'
-import type { Terms } from './terms.ts'
+import type { Terms } from './pipe.ts'
 
 /** Sends `initialize`; resolves to its result. Rejects with a `GatewayError`. */
 async function handshake(

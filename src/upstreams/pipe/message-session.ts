@@ -4,7 +4,7 @@ import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
-import { sizeFault } from '../../protocol/json-size.ts'
+import { sizeFault } from '../../protocol/json-parse.ts'
 import { elements } from '../../protocol/json-span.ts'
 import {
   errorText,
@@ -17,7 +17,7 @@ import {
   readMessage,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { type Era, SUBSCRIPTION_ID_KEY } from '../../protocol/modern.ts'
+import { type Era, SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import { endsOf, type Overlong, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
@@ -28,7 +28,7 @@ import type { UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
 import { greet, type Initialized, openError } from './handshake.ts'
 import { InFlight, type InFlightCall } from './in-flight.ts'
-import type { Connect, Pipe, PipeEvents, Posting } from './pipe.ts'
+import type { Connect, Pipe, PipeEvents, Posting, Terms } from './pipe.ts'
 import {
   answerableId,
   progressToCaller,
@@ -37,7 +37,6 @@ import {
   toServer,
   withRawId,
 } from '../../protocol/renumber.ts'
-import type { Terms } from './terms.ts'
 
 /** How many notifications may wait until the server reads them; calls are limited elsewhere. */
 const MAX_UNREAD = 1_024

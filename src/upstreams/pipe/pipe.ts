@@ -1,6 +1,12 @@
-import type { AnswerShape } from '../../mesh/answer-shape.ts'
+import type { AnswerShape } from '../../mesh/wire-shape.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
+import type { Layer } from '../../mesh/call.ts'
+import type { Clock } from '../../mesh/clock.ts'
+import type { Era } from '../../protocol/versions.ts'
+import type { Log } from '../../telemetry/log.ts'
+import type { Conceal } from '../server-words.ts'
+import type { Audience } from '../shared/audience.ts'
 
 /** What may be said about one text that is to be sent. */
 export interface Posting {
@@ -39,3 +45,22 @@ export interface PipeEvents {
 
 /** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */
 export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>
+
+/** What an upstream session is about. */
+export interface Terms {
+  /** The server's name in the registry. */
+  readonly server: string
+  /** The `initialize` params that the server is told. */
+  readonly initializeParams: Readonly<Record<string, unknown>>
+  readonly audience: Audience
+  /** Whether callers share the upstream session; false unless given. */
+  readonly shared?: boolean
+  /** What the server speaks, `legacy` unless given; `auto` finds out. */
+  readonly era?: Era | 'auto'
+  readonly clock: Clock
+  readonly log: Log
+  /** Takes what is secret out of what the server says. */
+  readonly conceal: Conceal
+  /** Faults of the handshakes and pings that the upstream session needs for itself; none unless given. */
+  readonly faults?: Layer | undefined
+}

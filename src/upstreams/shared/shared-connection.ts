@@ -13,8 +13,8 @@ import {
   readMessage,
   resultText,
 } from '../../protocol/jsonrpc.ts'
-import { isListChange } from '../../protocol/list-changes.ts'
-import type { Era } from '../../protocol/modern.ts'
+import { isListChange } from '../../protocol/lists.ts'
+import type { Era } from '../../protocol/versions.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { roundedDuration } from '../../units/duration.ts'
 import { failure, whenAborted } from '../failure.ts'
@@ -24,9 +24,8 @@ import { modernSharedSession, type SharedSessionTerms } from '../modern/shared-s
 import { ownCall } from '../own-call.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { MessageSession } from '../pipe/message-session.ts'
-import type { Connect } from '../pipe/pipe.ts'
+import type { Connect, Terms } from '../pipe/pipe.ts'
 import { replyToCaller } from '../../protocol/renumber.ts'
-import type { Terms } from '../pipe/terms.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
 import { Owners } from './owners.ts'

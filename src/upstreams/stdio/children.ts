@@ -1,8 +1,7 @@
 import type { ChildProcessWithoutNullStreams } from 'node:child_process'
-import type { AnswerShape, ShapedAnswer } from '../../mesh/answer-shape.ts'
+import type { AnswerShape, ShapedAnswer, CrashLoop } from '../../mesh/wire-shape.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
-import type { CrashLoop } from '../../mesh/crash-loop.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { type Overlong, repliedId, wholeWords } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
@@ -11,12 +10,11 @@ import { AnswerShaper } from '../../wire/shaped-answers.ts'
 import { InTurn } from '../pipe/in-turn.ts'
 import type { PipeEvents, Posting } from '../pipe/pipe.ts'
 import { type Conceal, excerptOf } from '../server-words.ts'
-import { Complaints } from './complaints.ts'
+import { Complaints, type SpeakingPipe, type StartProcess } from './start.ts'
 import { aboutToEnd } from './groups.ts'
 import { launch, type Program } from './launch.ts'
 import { readLines } from './lines.ts'
 import { Outbox } from './outbox.ts'
-import type { SpeakingPipe, StartProcess } from './start.ts'
 
 /** Limits on processes, as the metric of refusals names them. */
 export const processLimits = ['processes', 'processes_per_client'] as const

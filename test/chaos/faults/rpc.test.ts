@@ -1,7 +1,7 @@
 import { test } from 'node:test'
 import { rpcFaults, error, malformed } from '../../../src/chaos/faults/rpc.ts'
 import type { FaultType } from '../../../src/chaos/fault.ts'
-import type { ShapedAnswer } from '../../../src/mesh/answer-shape.ts'
+import type { ShapedAnswer } from '../../../src/mesh/wire-shape.ts'
 import type { Call, Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { parseJson } from '../../../src/protocol/jsonrpc.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { withoutSecrets } from '../../../src/chaos/plan/without-secrets.ts'
+import { withoutSecrets } from '../../../src/chaos/plan/schema.ts'
 
 test('values of headers are not shown, neither of those that are matched nor of those that are sent', () => {
   const fault = {

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { drained, EventStream, readEventId } from '../../../src/downstream/http/event-stream.ts'
+import { drained, EventStream, readEventId, ReplayLog } from '../../../src/downstream/http/event-stream.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { testGuards } from '../test-guards.ts'
-import { ReplayLog } from '../../../src/downstream/http/replay.ts'
 import { holdResponses } from '../../support/held-responses.ts'
 import { until } from '../../support/until.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { ReplayBudget, ReplayLog, type ReplayLimits } from '../../../src/downstream/http/replay.ts'
+import { ReplayBudget, ReplayLog, type ReplayLimits } from '../../../src/downstream/http/event-stream.ts'
 
 const unbounded = () => new ReplayBudget(Infinity, () => undefined)
 const newLog = (limits: ReplayLimits, budget = unbounded()) => new ReplayLog(limits, budget)

@@ -8,7 +8,7 @@ import {
   LOG_LEVEL_KEY,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
-} from '../../../src/protocol/modern.ts'
+} from '../../../src/protocol/versions.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { headersFor, meta, modern } from './test-modern.ts'
 

@@ -5,7 +5,7 @@ import type { Endpoint, McpRequest, Welcome } from '../../../src/downstream/endp
 import type { PooledCaller } from '../../../src/downstream/modern/pool.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import { paramsOf } from '../../../src/protocol/jsonrpc.ts'
-import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/modern.ts'
+import { SUBSCRIPTION_ID_KEY } from '../../../src/protocol/versions.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { until } from '../../support/until.ts'
 import { later, message, modern, reply, result, testModern } from './test-modern.ts'

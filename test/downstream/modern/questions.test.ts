@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Questions } from '../../../src/downstream/modern/call.ts'
 import { INTERNAL_ERROR, METHOD_NOT_FOUND } from '../../../src/protocol/jsonrpc.ts'
-import { MISSING_CAPABILITY } from '../../../src/protocol/modern.ts'
+import { MISSING_CAPABILITY } from '../../../src/protocol/versions.ts'
 import { message } from './test-modern.ts'
 
 /** The questions of a call whose client can be asked for its roots, what their server got to hear, and the room that is left. */

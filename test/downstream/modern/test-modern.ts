@@ -13,7 +13,7 @@ import {
   encodeHeaderValue,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
-} from '../../../src/protocol/modern.ts'
+} from '../../../src/protocol/versions.ts'
 import { type HeldClient, holdResponses } from '../../support/held-responses.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import type { Json } from '../../support/memory-pipe.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RingWindow } from '../../../src/policies/state/window.ts'
+import { RingWindow } from '../../../src/policies/breaker/health.ts'
 
 const held = (window: RingWindow, now: number) => {
   const { good, bad } = window.totals(now)

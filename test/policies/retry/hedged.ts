@@ -1,7 +1,7 @@
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
 import type { PolicyContext, Scope } from '../../../src/mesh/policy.ts'
 import { hedge } from '../../../src/policies/hedge.ts'
-import type { BudgetSnapshot } from '../../../src/policies/state/retry-budget.ts'
+import type { BudgetSnapshot } from '../../../src/policies/retry/tries.ts'
 import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, slow } from './scripted.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
-import { DecayingHistogram, GAMMA } from '../../../src/policies/state/histogram.ts'
+import { DecayingHistogram, GAMMA } from '../../../src/policies/state/estimate.ts'
 
 /** Times as servers have them: log-normal around 100 ms, drawn from a seed. */
 function times(count: number): number[] {

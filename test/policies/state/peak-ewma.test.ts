@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { PeakEwma } from '../../../src/policies/state/peak-ewma.ts'
+import { PeakEwma } from '../../../src/policies/route/load.ts'
 
 test('a peak is believed at once, what is below it slowly', () => {
   const average = new PeakEwma(10_000)

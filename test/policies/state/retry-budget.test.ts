@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RetryBudget, type BudgetTerms } from '../../../src/policies/state/retry-budget.ts'
+import { RetryBudget, type BudgetTerms } from '../../../src/policies/retry/tries.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
 const usual: BudgetTerms = { ratio: 0.2, floor: 5, window: 10_000, concurrency: 0.2, leastConcurrent: 3 }

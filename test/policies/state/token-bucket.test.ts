@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { TokenBucket } from '../../../src/policies/state/token-bucket.ts'
+import { TokenBucket } from '../../../src/policies/rate-limit/limit.ts'
 
 test('a bucket is full at first, and then tells the exact wait for the next token', () => {
   const bucket = new TokenBucket({ calls: 10, perMs: 1_000 }, 3)

@@ -8,7 +8,7 @@ import {
   HEADER_MISMATCH,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
-} from '../../../src/protocol/modern.ts'
+} from '../../../src/protocol/versions.ts'
 import {
   allowsHost,
   allowsOrigin,

@@ -7,7 +7,7 @@ import {
   LOG_LEVEL_KEY,
   PROTOCOL_VERSION_KEY,
   withoutEnvelope,
-} from '../../../src/protocol/modern.ts'
+} from '../../../src/protocol/versions.ts'
 import {
   elements,
   type JsonPath,
@@ -19,8 +19,7 @@ import {
 } from '../../../src/protocol/json-span.ts'
 import { MAX_DEPTH, readJson } from '../../../src/protocol/json-check.ts'
 import { isObject, parseJson, readMessage, readMessages } from '../../../src/protocol/jsonrpc.ts'
-import { withMeta } from '../../../src/protocol/meta.ts'
-import { withEntry } from '../../../src/protocol/with-entry.ts'
+import { withMeta, withEntry } from '../../../src/protocol/meta.ts'
 import { damaged, written, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 

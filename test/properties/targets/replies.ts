@@ -1,7 +1,7 @@
 import { chosen, mutated } from '../../../src/chaos/faults/tool-result.ts'
 import { apply } from '../../../src/chaos/operators/apply.ts'
 import { driftNames, operatorOf, partialNames } from '../../../src/chaos/operators/index.ts'
-import { withPartial } from '../../../src/downstream/partial.ts'
+import { withPartial } from '../../../src/downstream/respond.ts'
 import type { Outcome, Partial } from '../../../src/mesh/call.ts'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { parseExactly } from '../../../src/protocol/json-parse.ts'

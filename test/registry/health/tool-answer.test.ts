@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { wrongIn as judge } from '../../../src/registry/health/tool-answer.ts'
+import { wrongIn as judge } from '../../../src/registry/health/probe.ts'
 
 const wrongIn = (message: Parameters<typeof judge>[0], tool: Parameters<typeof judge>[1]) =>
   judge(message, tool, (said) => said.replace('s3cret', '[redacted]'))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { processRegistry } from '../../../src/telemetry/metrics/process.ts'
+import { processRegistry } from '../../../src/telemetry/scrape.ts'
 import { until } from '../../support/until.ts'
 
 test('the lag of the event loop is a number, also for who asks right after somebody else', async () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { policies } from '../../../src/policies/index.ts'
-import { MODERN_VERSION } from '../../../src/protocol/modern.ts'
+import { MODERN_VERSION } from '../../../src/protocol/versions.ts'
 import { TestCaller } from '../../support/caller.ts'
 import { answered, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
 

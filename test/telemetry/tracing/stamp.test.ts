@@ -3,7 +3,7 @@ import { tracing } from '@opentelemetry/sdk-node'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CallTrace, stamped, stampHeaders, stampOf } from '../../../src/telemetry/tracing/call-trace.ts'
-import { readParent } from '../../../src/protocol/trace-parent.ts'
+import { readParent } from '../../../src/protocol/task.ts'
 import { createHead, RandomIds } from '../../../src/telemetry/tracing/context.ts'
 import { newCall } from '../../support/caller.ts'
 

@@ -8,8 +8,7 @@ import { Intents } from '../../../src/telemetry/intents.ts'
 import { TaskCalls } from '../../../src/telemetry/task-calls.ts'
 import type { Log } from '../../../src/telemetry/log.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
-import { observeAttempt } from '../../../src/telemetry/observe-attempt.ts'
-import { observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
+import { observeAttempt, observe, type ObserveParts } from '../../../src/telemetry/observe.ts'
 import {
   createTracing,
   type LossCause,

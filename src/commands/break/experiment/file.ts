@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { parseSource } from '../../../config/files/document.ts'
-import { Origins } from '../../../config/files/origins.ts'
+import { Origins } from '../../../config/files/places.ts'
 import { readText } from '../../../config/files/read-text.ts'
 import { type Reading, readValues } from '../../../config/files/read-values.ts'
 import { explain } from '../../../config/issues/explain.ts'

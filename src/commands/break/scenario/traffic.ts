@@ -9,7 +9,7 @@ import {
   encodeHeaderValue,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
-} from '../../../protocol/modern.ts'
+} from '../../../protocol/versions.ts'
 import { INTENT_KEY } from '../../../protocol/task.ts'
 import { annotatedEffect } from '../../../registry/entry-shape.ts'
 import { bodyText } from '../../shared/body-text.ts'

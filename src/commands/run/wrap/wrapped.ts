@@ -1,7 +1,7 @@
 import { environmentLock } from '../../../chaos/control/guard.ts'
 import type { ChaosConfig } from '../../../chaos/plan/schema.ts'
 import type { Env } from '../../../config/files/interpolate.ts'
-import { formatPath } from '../../../config/files/path.ts'
+import { formatPath } from '../../../config/files/places.ts'
 import type { ConfigFinding } from '../../../config/issues/issues.ts'
 import { brokenRules, warningsOf } from '../../../config/issues/rules.ts'
 import { config as schema, type Config } from '../../../config/schema/schema.ts'
