@@ -27,6 +27,7 @@ import { observeAttempt, observe } from '../telemetry/observe.ts'
 import type { Recorder } from '../telemetry/recording/recorder.ts'
 import type { Tracing } from '../telemetry/tracing.ts'
 import { createUpstreams } from '../upstreams/create.ts'
+import { TaskBinding } from '../upstreams/shared/task-binding.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
@@ -110,9 +111,10 @@ function assemble(
   for (const [name, entry] of Object.entries(config.mcpServers)) {
     if (entry.disabled) continue
     const connection = connectionOf(entry)
-    const old = renew.has(name) ? undefined : previous?.servers.get(name)
+    const old = previous?.servers.get(name)
+    const isKept = old?.connection === connection && !renew.has(name)
     // What it was made with of the names still holds: the separator is fixed at boot.
-    const server = old?.connection === connection ? old : createServer(name, entry, connection, names, parts)
+    const server = isKept ? old : createServer({ name, entry, connection, names, tasks: old?.tasks }, parts)
     servers.set(name, server)
   }
   const held = [...servers.values()]
@@ -192,16 +194,24 @@ function* chainsOf(
   }
 }
 
+interface NewServer {
+  readonly name: string
+  readonly entry: ServerConfig
+  readonly connection: string
+  readonly names: Names
+  /** The owners of its tasks, if it takes the place of another server of the name. */
+  readonly tasks: TaskBinding | undefined
+}
+
 function createServer(
-  name: string,
-  config: ServerConfig,
-  connection: string,
-  names: Names,
+  { name, entry: config, connection, names, tasks: known }: NewServer,
   parts: GenerationParts,
 ): Server {
   const { upstreams = createUpstreams } = parts
+  const tasks = known ?? new TaskBinding(parts.clock)
   const replicas = upstreams(name, config, {
     ...parts,
+    tasks,
     initializeParams: ownInitializeParams,
     refused: (limit) => parts.metrics.quotaRefused.inc({ limit }),
     withheld: () => parts.metrics.requestsWithheld.inc({ server: name }),
@@ -212,6 +222,7 @@ function createServer(
     name,
     config,
     connection,
+    tasks,
     replicas,
     initializeParams: ownInitializeParams,
     names,

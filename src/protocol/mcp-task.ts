@@ -3,6 +3,9 @@ import { isObject } from './jsonrpc.ts'
 /** Where a message says that it belongs to a task. */
 export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
+/** The notification that tells of a task. */
+export const TASK_STATUS = 'notifications/tasks/status'
+
 /** Requests that name a task. */
 const naming: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/cancel', 'tasks/update'])
 
@@ -20,10 +23,11 @@ export function createdTask(
   return result.resultType === 'task' ? result : undefined
 }
 
-/** For how long its server keeps a task, in milliseconds, by the word of either era for it; undefined when it does not say. */
+/** For how long its server keeps a task, in milliseconds, by the word of either era for it; undefined for no limit. */
 export function keptMs({ ttlMs, ttl }: Readonly<Record<string, unknown>>): number | undefined {
   const said = ttlMs ?? ttl
-  return typeof said === 'number' ? said : undefined
+  // Some servers keep a task with a `ttl` of 0 for ever.
+  return typeof said === 'number' && said > 0 ? said : undefined
 }
 
 /** A task as an answer tells of it. */

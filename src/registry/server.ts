@@ -33,6 +33,7 @@ import {
 
 // What `Server.plainHttp` is, for those who may not know of upstreams.
 export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
+import type { TaskBinding } from '../upstreams/shared/task-binding.ts'
 
 /** How long an agent that names no time waits for the start of a process, in milliseconds. */
 const LONGEST_START_MS: Millis = 60_000
@@ -46,6 +47,8 @@ const LONGEST_MS: Millis = 2 ** 31 - 1
 export interface ServerParts extends KnownServerParts {
   /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
   readonly connection: string
+  /** The owners of its tasks, for the server that takes its place. */
+  readonly tasks?: TaskBinding
   readonly replicas: readonly Upstream[]
   /** The `initialize` params of the gateway itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
@@ -68,6 +71,7 @@ export interface ServerParts extends KnownServerParts {
 /** An entry of the registry while it lives: what is known of it, its replicas, and the upstream sessions with them. */
 export class Server extends KnownServer {
   readonly connection: string
+  readonly tasks: TaskBinding | undefined
   /** The identity of each replica's endpoint. */
   readonly endpoints: readonly string[]
   readonly upstreamSessions: UpstreamSessions
@@ -94,6 +98,7 @@ export class Server extends KnownServer {
       name,
       config,
       connection,
+      tasks,
       replicas,
       clock,
       initializeParams,
@@ -107,6 +112,7 @@ export class Server extends KnownServer {
     const health = new ServerHealth(clock, settings, parts.probePhase)
     this.health = health
     this.connection = connection
+    this.tasks = tasks
     this.endpoints = endpointsOf(config)
     this.upstreamSessions = new UpstreamSessions({
       server: name,

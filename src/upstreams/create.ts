@@ -7,7 +7,7 @@ import { EraUpstream } from './era.ts'
 import { HttpUpstream } from './http/http.ts'
 import { SessionStates } from './shared/session-state.ts'
 import { type ModernHttpOptions, ModernHttpUpstream } from './modern/modern-http.ts'
-import { TaskBinding } from './shared/task-binding.ts'
+import type { TaskBinding } from './shared/task-binding.ts'
 import { ToolCallRules } from './modern/tool-call-rules.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { type StdioOptions, StdioUpstream } from './stdio/stdio.ts'
@@ -24,6 +24,8 @@ interface UpstreamParts {
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** What is kept of replies of all servers until they are complete. */
   readonly replies: UnfinishedReplies
+  /** The owners of the server's tasks, which outlive its connection. */
+  readonly tasks: TaskBinding
   /** Told of each process that a limit refuses. */
   readonly refused?: NonNullable<StdioOptions['refused']>
   /** Told of each request of a shared process that nobody gets because of an open task. */
@@ -49,10 +51,9 @@ function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts):
       return [new StdioUpstream({ server, config, ...parts })]
     case 'http': {
       const tools = new ToolCallRules()
-      const tasks = new TaskBinding(parts.clock)
       const states = new SessionStates()
       return config.urls.map((url) => {
-        const options = { ...config, ...parts, server, url, tools, tasks, states, unfinished }
+        const options = { ...config, ...parts, server, url, tools, states, unfinished }
         const http = httpUpstream(options, config.era)
         // HTTP+SSE is of the legacy era.
         if (config.era === 'modern') return http

@@ -8,7 +8,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { FlakyServer } from '../e2e/support/flaky.ts'
 import { cleanUp, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
-import { closeServers } from '../e2e/support/raw-server.ts'
+import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { heldServer } from './held-server.ts'
@@ -248,6 +248,26 @@ test('a config that cannot be used leaves everything as it was: generation, sess
   assert.equal(await client.say('name'), 'steady')
   server.answer()
   assert.equal(await underWay, 'steady')
+})
+
+test('the owners of tasks are known after a reload with another connection', async (t) => {
+  const server = await RawServer.start(({ message: { id, method } }, response) => {
+    if (method !== 'tools/call' && method !== 'tasks/get') return false
+    const result = method === 'tools/call' ? { task: { taskId: 'a', status: 'working' } } : { taskId: 'a' }
+    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+    return true
+  })
+  const parts = (token: string) => ({
+    servers: { tasks: { url: server.url, headers: { authorization: `Bearer ${token}` } } },
+  })
+  const { mcp, reload, isUp } = await runGateway(t, parts('old'))
+  await isUp('tasks')
+  const [owner, other] = await Promise.all([RawClient.open(mcp('tasks')), RawClient.open(mcp('tasks'))])
+  await owner.call('begin')
+  await reload(parts('new'))
+  const ask = async (client: RawClient) => (await client.request('tasks/get', { taskId: 'a' })).error
+  assert.equal(await ask(owner), undefined)
+  assert.match(JSON.stringify(await ask(other)), /Task not found/)
 })
 
 test('what calls have taught is kept by a reload as long as the settings are those that it was learnt by', async (t) => {

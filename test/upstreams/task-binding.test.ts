@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Outcome } from '../../src/mesh/call.ts'
+import type { Message, Outcome } from '../../src/mesh/call.ts'
 import { TaskBinding } from '../../src/upstreams/shared/task-binding.ts'
 import { Tasks } from '../../src/upstreams/shared/tasks.ts'
 import { HttpUpstream } from '../../src/upstreams/http/http.ts'
@@ -32,7 +32,7 @@ test('a task of a server without sessions is found by the caller that began it, 
   assert.equal(ask(other, 'older than this process'), undefined)
 })
 
-test('an id that its server gives once more is that of the new task, and nobody has one whose time is over', async () => {
+test('an id that its server gives once more is that of the new task, and stays its own beyond its time', async () => {
   const clock = new ManualClock()
   const tasks = new TaskBinding(clock)
   const [first, second, third] = [new TestCaller(), new TestCaller(), new TestCaller()]
@@ -50,9 +50,25 @@ test('an id that its server gives once more is that of the new task, and nobody 
   assert.deepEqual(mayAsk(), [true, false, false])
   begin(second)
   assert.deepEqual(mayAsk(), [false, true, false])
-  await clock.advance(2_000)
-  // The server has forgotten it, and says so itself.
+  // Servers may keep a task for longer than they said.
+  await clock.advance(24 * 60 * 60_000 - 1)
+  assert.deepEqual(mayAsk(), [false, true, false])
+  await clock.advance(1)
   assert.deepEqual(mayAsk(), [true, true, true])
+})
+
+test('a notification about a task comes to the caller that began the task', () => {
+  const tasks = new TaskBinding(new ManualClock())
+  const [owner, other] = [new TestCaller(), new TestCaller()]
+  tasks.answered(toolCall('t', {}, { caller: owner }), made({ task: { taskId: 'a' } }))
+  const told = (method: string, params: object): Message => ({
+    text: '',
+    value: { jsonrpc: '2.0', method, params },
+  })
+  const hears = (message: Message) => [owner, other].map((caller) => tasks.mayHear(caller, message))
+  assert.deepEqual(hears(told('notifications/tasks/status', { taskId: 'a' })), [true, false])
+  assert.deepEqual(hears(told('notifications/tasks/status', { taskId: 'older' })), [true, true])
+  assert.deepEqual(hears(told('notifications/message', { taskId: 'a' })), [true, true])
 })
 
 test('what a tool says of the task of another agent neither ends it nor makes it its own', () => {

@@ -10,6 +10,7 @@ import { ownInitializeParams } from '../../src/protocol/identity.ts'
 import { createUpstreams } from '../../src/upstreams/create.ts'
 import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
 import type { Upstream } from '../../src/upstreams/upstream.ts'
+import { TaskBinding } from '../../src/upstreams/shared/task-binding.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -30,6 +31,7 @@ function upstreamOf(t: TestContext, entry: Record<string, unknown>, clock: Clock
     log,
     initializeParams: ownInitializeParams,
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
+    tasks: new TaskBinding(clock),
   })
   t.after(() => upstream.close())
   return { upstream, lines }

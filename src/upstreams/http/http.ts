@@ -394,6 +394,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     if (message === undefined) return undefined
     const kind = kindOf(message.value)
     if (kind === 'notification') {
+      if (!this.keepsState && !this.#options.tasks.mayHear(this.caller, message)) return undefined
       const isWithdrawal = message.value.method === 'notifications/cancelled'
       if (isWithdrawal) return void this.#asker.send(message)
       // Some servers tell the progress of a call by the session's stream: it gives the call time, wherever it came.

@@ -25,7 +25,7 @@ interface Owned<Owner> {
   open: boolean
   until: Millis
   /** Until when it counts as open, at the latest. */
-  readonly openUntil: Millis
+  openUntil: Millis
 }
 
 /** For whom the server may be at work. */
@@ -66,18 +66,20 @@ export class Owners<Owner> {
 
   /**
    * An id belongs to a caller from now on, unless the server still works for another's: it may give those again that are over.
-   * `open`: whether the server goes on working for it.
+   * `open`: whether the server goes on working for it; `openMs`: for how long at most. The id stays the caller's for a day even so:
+   * some servers keep a task for longer than they say.
    */
-  add(given: string, owner: Owner, open: boolean, keepMs: Millis = LONGEST_MS): void {
+  add(given: string, owner: Owner, open: boolean, openMs: Millis = LONGEST_MS): void {
     const id = shortId(given)
     const known = this.#ownOrFree(id, owner)
     if (known === 'taken') return
     const now = this.#clock.now()
-    const until = now + Math.min(keepMs, LONGEST_MS)
-    const openUntil = Math.min(until, now + this.#longestOpenMs)
+    const until = now + LONGEST_MS
+    const openUntil = now + Math.min(openMs, this.#longestOpenMs)
     this.#nextExpiry = Math.min(this.#nextExpiry, openUntil)
     if (known !== undefined) {
       known.until = until
+      known.openUntil = openUntil
       return this.#mark(id, known, open)
     }
     const share = this.#shares.get(owner) ?? emptyShare()
@@ -94,7 +96,7 @@ export class Owners<Owner> {
   #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
     const known = this.#find(id)
     if (known === undefined || known.owner === owner) return known
-    if (known.open) return 'taken'
+    if (known.open && known.openUntil > this.#clock.now()) return 'taken'
     this.#delete(id, known)
     return undefined
   }

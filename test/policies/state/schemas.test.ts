@@ -62,12 +62,12 @@ test('a text that many programs write for a format fits it', async () => {
     time: '10:00:00',
     duration: 'P1Y2M3DT4H5M6.5S',
     email: 'jürgen@example.org',
-    uri: 'https://example.org/größe',
+    uri: 'https://example.org/größe?f[]=1&q={x}|100%',
   }
   for (const [format, text] of Object.entries(fitting)) {
     const { check } = await checkOf({ type: 'string', format })
     assert.equal(check?.(text), 'fits', format)
-    for (const other of ['', 'soon', `${text} ü`])
+    for (const other of ['', 'soon', ` ü ${text}`])
       assert.notEqual(check?.(other), 'fits', `${format}: ${other}`)
   }
 })

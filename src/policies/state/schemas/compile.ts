@@ -129,18 +129,19 @@ function first({ rules }: Ajv['RULES'], keyword: string): void {
   rules.unshift({ rules: group.rules.splice(at, 1) })
 }
 
-type Rewrite = (text: string) => string
+type Tolerance = (text: string, test: (text: string) => boolean) => boolean
 
-const asAscii: Rewrite = (text) => text.replace(/[^\0-\x7f]/g, 'x')
+const asAscii: Tolerance = (text, test) => test(text.replace(/[^\0-\x7f]/g, 'x'))
 
 /**
- * Texts that many programs write for a format, rewritten as the format demands: parts of a second in a duration, letters outside
- * ASCII. Draft 2020-12 has formats describe and not decide, so a server gets the benefit of the doubt.
+ * Texts that many programs write for a format: parts of a second in a duration, letters outside ASCII, all that browsers take for a
+ * URL. Draft 2020-12 has formats describe and not decide, so a server gets the benefit of the doubt.
  */
-const tolerated: Readonly<Record<string, Rewrite>> = {
-  duration: (text) => text.replace(/(\d)[.,]\d+(?=S$)/, '$1'),
+const tolerated: Readonly<Record<string, Tolerance>> = {
+  duration: (text, test) => test(text.replace(/(\d)[.,]\d+(?=S$)/, '$1')),
   email: asAscii,
-  uri: asAscii,
+  uri: (text) => URL.canParse(text),
+  url: (text) => URL.canParse(text),
   'uri-reference': asAscii,
 }
 
@@ -152,8 +153,8 @@ const formats = {
 }
 
 /** Some formats are patterns that take quadratic time. */
-function charging(format: Format, rewrite: Rewrite = (text) => text): Format {
-  const tested = (test: (text: string) => boolean) => charged((text) => test(text) || test(rewrite(text)))
+function charging(format: Format, tolerates: Tolerance = () => false): Format {
+  const tested = (test: (text: string) => boolean) => charged((text) => test(text) || tolerates(text, test))
   if (format instanceof RegExp) return tested((text) => format.test(text))
   if (typeof format === 'function') return tested(format)
   if (typeof format !== 'object' || format.type === 'number') return format
