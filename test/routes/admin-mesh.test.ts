@@ -331,6 +331,31 @@ test('a breaker whose arm was away shows what was done by hand meanwhile, before
   }
 })
 
+test('what was closed set by set stays closed when its experiment starts again', async (t) => {
+  const { breakers, order, call, reconfigure, forgetSet } = await admin(t, meshConfig, armsOfAb)
+  for (const set of [undefined, 'ab/bold']) await call(set)
+  await order('s/a')
+  for (const set of ['default', 'ab/bold', 'ab/bare']) await order(`s/a?set=${set}`, { action: 'close' })
+  reconfigure(meshConfig, {})
+  for (const arm of Object.keys(armsOfAb)) forgetSet(arm)
+  reconfigure(meshConfig, armsOfAb)
+  for (const set of [undefined, 'ab/bold', 'ab/bare']) assert.equal((await call(set)).kind, 'failed', set)
+  assert.ok((await breakers()).every(({ manual }) => manual === false))
+})
+
+test('arms stay held when only the default set is closed, and later arms are not held', async (t) => {
+  const { order, call, reconfigure, forgetSet } = await admin(t, meshConfig, armsOfAb)
+  for (const set of [undefined, 'ab/bold']) await call(set)
+  await order('s/a')
+  await order('s/a?set=default', { action: 'close' })
+  assert.equal((await call()).kind, 'failed')
+  for (const set of ['ab/bold', 'ab/bare']) assert.equal((await call(set)).kind, 'rejected', set)
+  reconfigure(meshConfig, {})
+  for (const arm of Object.keys(armsOfAb)) forgetSet(arm)
+  reconfigure(meshConfig, armsOfAb)
+  for (const set of ['ab/bold', 'ab/bare']) assert.equal((await call(set)).kind, 'failed', set)
+})
+
 test('an order for the set default acts in that set alone', async (t) => {
   const { breakers, order, call } = await admin(t)
   for (const set of [undefined, 'ab/bold']) await call(set)

@@ -48,12 +48,22 @@ export class Holds {
   }
 }
 
-/** Notes an order. One for all sets takes the place of those for one. */
+/**
+ * Notes an order. An order for all sets takes the place of those for one. To close the default set ends an order for all sets:
+ * the arms of now stay held, each by an order of its own, and later arms are not held.
+ */
 export function note(store: StateStore, { set, server, tool }: OperatorTarget, since: Millis | false): void {
-  if (set !== undefined) {
-    ordersForOne(store, set, server).set(tool, since)
+  const forAll = ordersForAll(store, server)
+  const forOne = store.list<Orders>(FOR_ONE).filter(([key]) => key.server === server)
+  if (set === undefined) {
+    forAll.set(tool, since)
+    for (const [, orders] of forOne) orders.delete(tool)
     return
   }
-  ordersForAll(store, server).set(tool, since)
-  for (const [key, orders] of store.list<Orders>(FOR_ONE)) if (key.server === server) orders.delete(tool)
+  const held = forAll.get(tool) ?? false
+  if (set === DEFAULT_SET && since === false && held !== false) {
+    forAll.delete(tool)
+    for (const [, orders] of forOne) if (!orders.has(tool)) orders.set(tool, held)
+  }
+  ordersForOne(store, set, server).set(tool, since)
 }
