@@ -55,7 +55,9 @@ const whole = (check: JournalCheck): string => `the journal is whole: ${counted(
 const gapIn = (check: JournalCheck): string[] =>
   check.dropped === 0
     ? []
-    : [`the journal has gaps: ${counted(check)}, and ${check.dropped} more that were never written`]
+    : [
+        `the journal has gaps: ${counted(check)}, and ${check.dropped} more that are not written; a gateway that runs still writes those that wait for room`,
+      ]
 
 const counted = ({ entries, files }: JournalCheck): string =>
   `${entries} entries in ${files === 1 ? '1 file' : `${files} files`}`
