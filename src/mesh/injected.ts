@@ -13,6 +13,16 @@ export function withInjected(outcome: Outcome, names: readonly string[]): Outcom
   return outcome
 }
 
+/** The names of the faults that made the error or the result of an answer; none of one that is as its server gave it. */
+export function makersOf(part: object): readonly string[] {
+  return makers.get(part) ?? []
+}
+
+/** The end of a message that faults caused: their names; nothing where there are none. */
+export function injectedBy(names: readonly string[]): string {
+  return names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
+}
+
 /** An error of the gateway about the error or the result of an answer: it names the faults that made that part. */
 export function about(part: object, error: GatewayError): GatewayError {
   const injected = makers.get(part)

@@ -1,6 +1,7 @@
 import { parseExactly } from '../protocol/json-parse.ts'
 import { createHash } from 'node:crypto'
 import { nextTurn } from '../mesh/clock.ts'
+import { injectedBy, makersOf } from '../mesh/injected.ts'
 import { TurnBudget } from '../mesh/turns.ts'
 import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -79,7 +80,7 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promis
     // Not the response itself: it would stay for as long as the next page takes.
     cursor = await kept.take(await ask(kinds[kind].method, cursor === undefined ? {} : { cursor }))
     if (cursor === undefined) break
-    if (followed.has(cursor)) kept.stop('the pages go in circles')
+    if (followed.has(cursor)) kept.stop(`the pages go in circles${kept.blame}`)
     else if (cursor.length > MAX_CURSOR) kept.stop(`a cursor of more than ${MAX_CURSOR} characters`)
     else if (followed.size === MAX_PAGES - 1) kept.stop(`more than ${MAX_PAGES} pages`)
     if (kept.end !== undefined) break
@@ -96,6 +97,8 @@ class CollectedPages {
   readonly #kind: ListKind
   readonly #limit: number
   readonly #schemas = new ClientSchemas()
+  /** Which faults made the latest page, as messages name them. */
+  blame = ''
   #tooDeep = false
   readonly #leftOut = new Told('left out')
   readonly #mended = new Told('mended')
@@ -126,6 +129,7 @@ class CollectedPages {
   /** Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. */
   async take({ text, value }: Awaited<ReturnType<Ask>>): Promise<string | undefined> {
     const next = isObject(value.result) ? value.result.nextCursor : undefined
+    this.blame = isObject(value.result) ? injectedBy(makersOf(value.result)) : ''
     const list = during('catalog', () => locate(text, ['result', this.#kind]))
     let others = text.length
     if (list !== undefined && text[list.start] === '[') {

@@ -8,6 +8,7 @@ import {
   type Catalog,
   type CatalogEntry,
 } from '../../src/registry/catalog.ts'
+import { withInjected } from '../../src/mesh/injected.ts'
 import type { ListKind } from '../../src/protocol/lists.ts'
 
 /** Answers one list request after the other with these results, as JSON text, and writes down what was asked. */
@@ -167,6 +168,16 @@ test('an entry that nobody can read is left out', async () => {
     ['resources', '{"uri":"u","name":7}', 'of "u", name is malformed'],
   ] as const)
     assert.deepEqual(await kept(kind, entry), [undefined, `1 malformed entry is left out: ${why}`], entry)
+})
+
+test('pages that go in circles because of faults name these', async () => {
+  const { ask } = pages(`{"tools":[${tool('a')}],"nextCursor":"1"}`)
+  const faulted: Ask = async (method, params) => {
+    const { text, value } = await ask(method, params)
+    withInjected({ kind: 'answered', verdict: 'correct', result: { text, value, status: 200 } }, ['b', 'c'])
+    return { text, value }
+  }
+  assert.deepEqual(await partly(faulted), [['a'], 'the pages go in circles (injected: b, c)'])
 })
 
 test('a server that goes in circles, or on for ever, is followed for a while, and what it said is kept', async () => {

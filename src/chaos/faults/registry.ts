@@ -208,7 +208,7 @@ const invalidSchema = z.strictObject({
   cursor: z
     .string()
     .optional()
-    .describe('The cursor; without it, sixteen random letters, which differ from call to call.'),
+    .describe('The cursor; without it, sixteen random letters, the same on all pages of a list.'),
 })
 
 const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
@@ -225,8 +225,10 @@ const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
   sides: ['upstream', 'client'],
   example: { name: 'invalid-cursor', rate: 0.1, ttl: '10m', match: { server: 'search' } },
   layer: ({ cursor }, injection) =>
-    changingPage(injection, ({ result }) => {
-      const nextCursor = cursor ?? letters((purpose) => injection.draw(purpose))
+    changingPage(injection, ({ result }, { server, method }) => {
+      // A new one on each page would lead on without end at a server that ignores cursors.
+      const drawn = () => ({ cursor: letters((purpose) => injection.draw(purpose)) })
+      const nextCursor = cursor ?? injection.memory(`cursor ${server} ${method}`, drawn).cursor
       return { result: { ...result, nextCursor }, note: { nextCursor } }
     }),
 }

@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import { refusalOf, resultIn } from '../../../src/chaos/fault.ts'
 import { registryFaults } from '../../../src/chaos/faults/registry.ts'
 import type { Call, Outcome, Service } from '../../../src/mesh/call.ts'
+import { type Ask, fetchList } from '../../../src/registry/catalog.ts'
 import { newCall, toolCall } from '../../support/caller.ts'
 import { answering, faultLayer, testInjection, type TestInjectionParts } from '../../support/injection.ts'
 
@@ -35,7 +36,7 @@ function firing(type: keyof typeof registryFaults, config: object, parts: TestIn
   const call = (name: string) => through(answering({ content: [] }))(toolCall(name))
   const names = (result: Record<string, unknown> | undefined) =>
     (result?.tools as Tool[]).map(({ name }) => name)
-  return { injection, asked, list, call, names }
+  return { injection, asked, through, list, call, names }
 }
 
 const errorOf = (outcome: Outcome) =>
@@ -147,6 +148,25 @@ test('invalid_cursor leads to a page that nobody knows', async () => {
   const { list } = firing('registry.invalid_cursor', {})
   assert.deepEqual(await list({ tools: [] }), { tools: [], nextCursor: 'aaaaaaaaaaaaaaaa' })
   assert.equal((await firing('registry.invalid_cursor', { cursor: '' }).list({ tools: [] }))?.nextCursor, '')
+})
+
+test('invalid_cursor gives all pages of a list one cursor, however it is drawn, so that they go in circles', async () => {
+  let drawn = 0
+  const { list, through } = firing(
+    'registry.invalid_cursor',
+    {},
+    { draws: () => ((drawn++ % 26) + 0.5) / 26 },
+  )
+  const first = await list({ tools: [] })
+  assert.equal(first?.nextCursor, 'abcdefghijklmnop')
+  assert.deepEqual(await list({ tools: [], nextCursor: '2' }, { cursor: first.nextCursor }), first)
+  const ask: Ask = async (method, params) => {
+    const outcome = await through(answering({ prompts: [{ name: 'p' }] }))(newCall({ method, params }))
+    assert.ok(outcome.kind === 'answered')
+    return outcome.result
+  }
+  const { entries, cut } = await fetchList('prompts', ask, 1024 ** 2)
+  assert.deepEqual([entries.length, cut, drawn], [1, 'the pages go in circles', 32])
 })
 
 test('dup_name gives a second tool the name of the first', async () => {
