@@ -81,6 +81,7 @@ export function createChaos(parts: ChaosParts): Chaos {
   const note = noteChaos(metrics, log)
   const isProtected = (server: string) => current().servers.get(server)?.protected === true
   let spared = new Set<string>()
+  const misled = new Set<string>()
   const controller = new Controller({
     clock: harmless(clock, log),
     environment,
@@ -107,7 +108,13 @@ export function createChaos(parts: ChaosParts): Chaos {
         if (!discovering.some((method) => isHitBy(turned, server.name, method))) continue
         const isOfLists = ({ type }: Fault) => faults[type]?.family === 'registry'
         // Also where a pause after failures, which a fault had made, has a while to go.
-        if (turned.some((fault) => atServers(fault) || isOfLists(fault))) server.refresh()
+        if (turned.some((fault) => atServers(fault) || isOfLists(fault))) {
+          // A session goes by its handshake, and outlives the fault.
+          const isOfHandshakes = [...opening].some((method) =>
+            isHitBy(turned.filter(atServers), server.name, method),
+          )
+          server.refresh({ greetsAnew: isOfHandshakes && misled.delete(server.name) })
+        }
         // Whoever is told of a change asks again. What is wrong with a connection is no change of a list.
         onLists(server, listsHitBy(turned.filter(isOfLists), server.name))
       }
@@ -121,7 +128,7 @@ export function createChaos(parts: ChaosParts): Chaos {
     layers: {
       client,
       upstream: injector('upstream', controller.engine),
-      discovery: (next) => counted(asking(next), { controller, metrics, handshakes }),
+      discovery: (next) => counted(asking(next), { controller, metrics, handshakes, misled }),
     },
     heldBy(server) {
       const open = [...handshakes].filter((call) => call.server === server)
@@ -180,16 +187,20 @@ interface Counting {
   readonly metrics: Metrics
   /** Handshakes under way. */
   readonly handshakes: Set<Call>
+  /** The servers about which faults have told the gateway something in a handshake that may hold still. */
+  readonly misled: Set<string>
 }
 
 /** Accounts for the faults of questions that are no agent's, apart from those of agents. Their errors name the faults that made them. */
-function counted(ask: Service, { controller: { engine }, metrics, handshakes }: Counting): Service {
+function counted(ask: Service, { controller: { engine }, metrics, handshakes, misled }: Counting): Service {
   return (call) => {
     if (opening.has(call.method)) handshakes.add(call)
     const over = () => handshakes.delete(call)
     return ask(call)
       .then((outcome) => {
         const culprits = engine.culprits(call, outcome)
+        if (opening.has(call.method) && outcome.kind === 'answered' && culprits.length > 0)
+          misled.add(call.server)
         engine.account(call, outcome)
         noteDiscoveryFaults(metrics, call.record)
         return withInjected(outcome, culprits)

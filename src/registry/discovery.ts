@@ -3,9 +3,9 @@ import { type Answer, type Call, type Caller, type Layer, type Message, newRecor
 import type { Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
-import { about } from '../mesh/injected.ts'
+import { about, injectedBy, makersOf } from '../mesh/injected.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
-import type { Era } from '../protocol/versions.ts'
+import { type Era, MODERN_VERSION } from '../protocol/versions.ts'
 import { printableWords } from '../telemetry/printable.ts'
 import type { Conceal } from '../upstreams/server-words.ts'
 import { orAborted, within } from '../upstreams/failure.ts'
@@ -114,6 +114,8 @@ export class Discovery implements Caller {
   /** While it is down: when the next round would begin if the server had not asked for a longer pause, on the monotonic clock. */
   #dueAt: Millis | undefined
   #refresh: Refresh | undefined
+  /** Faults may have changed the handshake of the session: the next round sees to it. */
+  #greetsAnew = false
   /** Pings in a row that got no answer, each from a server that was up again by its lists. */
   #silentPings = 0
   /** How the latest of them ended. */
@@ -142,9 +144,13 @@ export class Discovery implements Caller {
     this.#rounds.within(0)
   }
 
-  /** Fetches all lists again, now: what is known of them may be wrong. */
-  refresh(): void {
+  /**
+   * Fetches all lists again, now: what is known of them may be wrong. `greetsAnew`: over a new session, where faults have changed
+   * the handshake of the one that is open.
+   */
+  refresh({ greetsAnew = false } = {}): void {
     if (this.#rounds.stopped) return
+    this.#greetsAnew ||= greetsAnew
     if (this.#lists.revert()) this.#options.onReverted(this.#lists.catalog)
     this.#lists.doubt()
     this.#refresh ??= newRefresh()
@@ -191,12 +197,31 @@ export class Discovery implements Caller {
   /** One round; resolves to the time until the next one. */
   async #round(): Promise<Millis> {
     if (this.#refresh !== undefined) this.#refresh.begun = true
+    if (this.#greetsAnew) await this.#greetAnew()
+    if (this.#rounds.stopped) return 0
     const delayMs = await this.#look()
     if (this.#refresh === undefined) return delayMs
     // One that was asked for meanwhile is that of the next round, which waits for no pause.
     if (!this.#refresh.begun) return 0
     this.#endRefresh()
     return delayMs
+  }
+
+  /** Ends the session if faults may have changed its handshake; while there is none, that is left to the round after the next one. */
+  async #greetAnew(): Promise<void> {
+    const { upstreamSessions, clock, timeoutMs } = this.#options
+    const upstreamSession = upstreamSessions.current(this)?.upstreamSession
+    if (upstreamSession === undefined) return
+    this.#greetsAnew = false
+    const { value } = upstreamSession.initializeResult
+    const isModern = value.protocolVersion === MODERN_VERSION
+    if (!isModern && makersOf(value).length === 0) return
+    this.#lists.doubt()
+    const never = new AbortController().signal
+    const ping = (limit: Signal) => this.#questions.ping(upstreamSession, limit)
+    // In the modern era one answer serves all sessions for a while: a ping has the server asked for another one.
+    if (isModern) await within(timeoutMs, clock, never, ping).catch(ignore)
+    await upstreamSessions.drop(this)
   }
 
   async #look(): Promise<Millis> {
@@ -224,7 +249,7 @@ export class Discovery implements Caller {
       if (!this.#rounds.stopped) this.#options.onUp(this.#lists.catalog, upstreamSession.initializeResult)
       cancel()
       round.end(await this.#askTool(upstreamSession, round))
-      return this.#options.probeMs
+      return this.#greetsAnew ? 0 : this.#options.probeMs
     } catch (error) {
       return await this.#failed(isOpening ? this.#notOpened(error) : error, round)
     } finally {
@@ -331,9 +356,7 @@ const errorOf = (cause: unknown): GatewayError =>
 /** Only operators read these errors. Without the names of its faults an error would make the server look broken. */
 function named(error: GatewayError): GatewayError {
   const { message, injected = [] } = error
-  return injected.length === 0
-    ? error
-    : { ...error, message: `${message} (injected: ${injected.join(', ')})` }
+  return injected.length === 0 ? error : { ...error, message: message + injectedBy(injected) }
 }
 
 /** A round that somebody waits for. */
@@ -350,7 +373,7 @@ function newRefresh(): Refresh {
   return { over, end: () => end(), begun: false }
 }
 
-/** The server asked and is gone: its next round will tell. */
+/** The server may be in trouble, or gone: its next round will tell. */
 function ignore(): void {}
 
 /** Whether a server with this `initialize` result has such a list. */

@@ -51,9 +51,9 @@ export class LegacyView {
     return settled.then(() => this.#discovery?.refreshed)
   }
 
-  /** Looks again now; `all`: fetches all lists. */
-  look({ all = false } = {}): void {
-    if (all) this.#discovery?.refresh()
+  /** Looks again now; `all`: fetches all lists; `greetsAnew`: see `Discovery.refresh`. */
+  look({ all = false, greetsAnew = false } = {}): void {
+    if (all) this.#discovery?.refresh({ greetsAnew })
     else this.#discovery?.run()
   }
 

@@ -393,10 +393,10 @@ export class Server extends KnownServer {
     void this.upstreamSessions.drop(this.#discovery)
   }
 
-  /** Has its lists fetched again soon. */
-  refresh(): void {
-    this.#discovery.refresh()
-    this.#legacyView.look({ all: true })
+  /** Has its lists fetched again soon; `greetsAnew`: see `Discovery.refresh`. */
+  refresh({ greetsAnew = false } = {}): void {
+    this.#discovery.refresh({ greetsAnew })
+    this.#legacyView.look({ all: true, greetsAnew })
   }
 
   /** How many processes stand behind it; undefined when there never are any. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { withInjected } from '../../src/mesh/injected.ts'
 import { initializeResult } from '../support/scripted-upstream.ts'
 import { allLists, discovered, oneTool, PROBE_MS, REFRESH_MS } from './discovered.ts'
 
@@ -73,6 +74,71 @@ test('a server that is up is pinged now and then, and its lists are fetched agai
     allLists,
   )
   assert.ok(told.every((word) => word === 'up'))
+})
+
+/** Nothing is offered in this handshake, as faults of these names have it. */
+function incapable(names: readonly string[], more = {}) {
+  const initialized = initializeResult({}, more)
+  const value = { result: initialized.value }
+  withInjected({ kind: 'answered', verdict: 'correct', result: { text: '', value, status: 200 } }, names)
+  return initialized
+}
+
+test('a session whose handshake faults have changed is left when they end, for one of a new handshake', async () => {
+  const { start, discovery, clock, upstream, asked, catalogs } = discovered()
+  upstream.initializeResult = incapable(['f'])
+  await start()
+  assert.deepEqual(asked(), [])
+  upstream.initializeResult = initializeResult()
+  discovery.refresh()
+  await clock.advance(0)
+  assert.deepEqual([upstream.attempts, catalogs.at(-1)?.lists.tools.length], [1, 0])
+  discovery.refresh({ greetsAnew: true })
+  await clock.advance(0)
+  assert.deepEqual([upstream.attempts, catalogs.at(-1)?.lists.tools.length], [2, 1])
+  assert.deepEqual(asked(), allLists)
+  assert.deepEqual(
+    upstream.upstreamSessions.map(({ closes }) => closes),
+    [1, 0],
+  )
+})
+
+test('a session whose handshake is as the server gave it lives on when faults of other handshakes end', async () => {
+  const { start, discovery, clock, upstream, asked } = discovered()
+  await start()
+  asked()
+  discovery.refresh({ greetsAnew: true })
+  await clock.advance(0)
+  assert.deepEqual([asked(), upstream.attempts], [allLists, 1])
+})
+
+test('a modern server is asked anew what it is before its session is left, whether it answers or not', async () => {
+  for (const answers of [true, false]) {
+    const { start, discovery, clock, upstream, asked, told, catalogs } = discovered((method, ...more) =>
+      method === 'ping' && !answers ? gatewayError('attempt_timeout', 'late') : oneTool(method, ...more),
+    )
+    upstream.initializeResult = incapable([], { protocolVersion: '2026-07-28' })
+    await start()
+    upstream.initializeResult = initializeResult(undefined, { protocolVersion: '2026-07-28' })
+    discovery.refresh({ greetsAnew: true })
+    await clock.advance(0)
+    assert.deepEqual(upstream.upstreamSessions[0]?.asked, ['ping'])
+    assert.deepEqual(asked(), ['ping', ...allLists].sort())
+    assert.deepEqual([told, catalogs.at(-1)?.lists.tools.length], [['up', 'up'], 1])
+  }
+})
+
+test('a server that is down when faults end is greeted anew once it is up', async () => {
+  const { start, discovery, clock, upstream } = discovered()
+  upstream.refusal = gatewayError('upstream_unavailable', 'nobody there')
+  await start()
+  discovery.refresh({ greetsAnew: true })
+  await clock.advance(0)
+  upstream.refusal = undefined
+  upstream.initializeResult = incapable(['f'])
+  const begun = upstream.attempts
+  await clock.advance(5_000)
+  assert.equal(upstream.attempts, begun + 2)
 })
 
 test('a ping that is answered with an error is an answer', async () => {

@@ -135,7 +135,7 @@ const noCapabilities: FaultType<z.output<typeof noneSchema>> = {
   seen: 'Nothing while upstream sessions last; then the tools of the server are gone from the lists. Towards agents, the list of capabilities is empty.',
   containedBy: {
     policies: [],
-    how: 'The gateway believes what a server says of itself; the next handshake without the fault brings the tools back.',
+    how: 'The gateway believes what a server says of itself. When the fault ends, a new handshake brings the tools back; a process that callers share has to be restarted for it.',
   },
   example: { name: 'no-capabilities', rate: 0.5, ttl: '10m', match: { server: 'search' } },
   layer: (_, injection) =>
