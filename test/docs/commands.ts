@@ -82,7 +82,7 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
     /"Echo: hello"/,
     /^fault-\d+: conn\.latency at memory for 1m$/m,
     /"entities"/,
-    /^fault-\d+ +conn\.latency +memory\/\* .* 1$/m,
+    /^fault-\d+ +conn\.latency +memory\/\* .* 1(?: +\d+)?$/m,
     /^cleared 1 fault$/m,
     /gateway\.yaml is valid/,
   ],
