@@ -67,8 +67,8 @@ export interface Channel {
 }
 
 /**
- * Whoever calls, for as long as they stay: upstream sessions are kept per caller.
- * A downstream session is one; so is the gateway itself when it discovers tools.
+ * The sender of calls, for as long as it stays: upstream sessions are kept per caller. A downstream session is a
+ * caller; so is the gateway itself when it discovers tools.
  */
 export interface Caller {
   /** Unique in this process, never sent to a server. */
@@ -112,13 +112,13 @@ export interface Call {
   /** Aborts the call; its `reason` is the `GatewayError` to report. */
   readonly signal: Signal
   readonly deadline: Deadline | undefined
-  /** Which try this is, from 1. */
+  /** The number of this try, from 1. */
   readonly attempt: number
   /** Index of the replica to send it to; undefined: any. */
   readonly replica: number | undefined
-  /** What faults do to the bytes of the server's reply, the outermost first; only of servers behind Streamable HTTP. */
+  /** The work of faults on the bytes of the server's reply, the outermost first; only for servers behind Streamable HTTP. */
   readonly shapes?: readonly WireShape[] | undefined
-  /** What a fault does to the server's answer where those of all calls share one stream: over stdio and HTTP+SSE. */
+  /** The work of a fault on the server's answer where the answers of all calls share one stream: over stdio and HTTP+SSE. */
   readonly answerShape?: AnswerShape | undefined
   /** Told each time that it is handed to a connection of the server: from then on it may run. */
   readonly onSent?: (() => void) | undefined
@@ -134,7 +134,7 @@ export type Service = (call: Call) => Promise<Outcome>
 /** A policy's compiled form. `next` may be called never, once or many times. */
 export type Layer = (next: Service) => Service
 
-/** What a layer may change of a call that it passes on. */
+/** The fields of a call that a layer may change before it passes the call on. */
 export type CallChanges = {
   -readonly [
     Key in Exclude<keyof Call, 'caller' | 'record' | 'inbound' | 'tenant' | 'countsAs' | 'method'>

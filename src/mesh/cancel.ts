@@ -19,8 +19,8 @@ export const never: Signal = {
 const FEW = 4
 
 /**
- * A signal and its trigger in one. What an `AbortController` is to the platform, without events and realms:
- * two of them are needed for every call, and the platform's cost 6 µs each.
+ * A signal and its trigger in one: an `AbortController` without events and realms.
+ * Every call needs two of these, and the platform's cost 6 µs each.
  */
 export class Cancellation implements Signal {
   #reason: unknown

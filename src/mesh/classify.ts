@@ -3,7 +3,7 @@ import type { Millis } from './clock.ts'
 import type { GatewayError, Reason } from './errors.ts'
 import type { Effect } from './policy.ts'
 
-/** What became of a call, as metrics name it. */
+/** The result of a call, as metrics name it. */
 export type Result =
   'returned' | 'rpc_error' | 'caller_error' | 'timeout' | 'transport_error' | 'cancelled' | 'rejected'
 
@@ -22,10 +22,10 @@ export function verdictIn(outcome: Outcome): Verdict | undefined {
   return outcome.kind === 'rejected' ? undefined : outcome.verdict
 }
 
-/** What is known of a call besides its outcome that bears on whose fault that was. */
+/** The fact about a call, besides its outcome, that bears on whose fault the outcome was. */
 type Known = Pick<CallRecord, 'isInvalid'>
 
-/** What became of a call: an error that a tool tells of arguments which break its schema is its caller's. */
+/** Returns the result of a call. A tool's error about arguments that break its schema counts as the caller's error. */
 export function resultOfCall(outcome: Outcome, { isInvalid }: Known): Result {
   const isTold = outcome.kind === 'answered' && outcome.verdict === 'tool_error'
   return isInvalid && isTold ? 'caller_error' : resultOf(outcome)
@@ -55,8 +55,8 @@ export function resultOf(outcome: Outcome): Result {
 
 /**
  * Whether a call went wrong as its agent sees it, whoever is to blame: no reply, an error, a wrong reply, or a tool
- * that says of itself that it failed. What the agent itself gave up or asked wrongly did not, and neither did what is
- * declared to be partial.
+ * that says of itself that it failed. A call that the agent itself gave up or asked wrongly did not go wrong, and
+ * neither did a call whose reply is declared to be partial.
  */
 export function wentWrong(outcome: Outcome, record: Known): boolean {
   const result = resultOfCall(outcome, record)
@@ -109,7 +109,7 @@ function isRefusal(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429
 }
 
-/** What became of one attempt: a breaker's rejection is none, and whoever stands below it rejects nothing. */
+/** Returns the result of one attempt. A breaker's rejection is no attempt, and layers below the breaker reject nothing. */
 export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result, 'rejected'> {
   const result = resultOfCall(outcome, known)
   return result === 'rejected' ? 'transport_error' : result
@@ -117,15 +117,15 @@ export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result
 
 /**
  * Whether a call that was sent came to nothing, and another try or another answer may be of use: there is no answer, or
- * it is an error whose code does not blame the caller. `isError: true` is an answer like any other. Whose fault it was,
- * `attributionOf` says: a server that refuses one request may take it the next time.
+ * it is an error whose code does not blame the caller. `isError: true` is an answer like any other. `attributionOf`
+ * says whose fault the failure was: a server that refuses one request may take it the next time.
  */
 export function isFailure(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return outcome.kind === 'failed'
   return outcome.verdict === 'rpc_error' && !blamesCaller(outcome.result)
 }
 
-/** Verdicts that say: it answered, and the answer was wrong. What a server declares to be partial is not. */
+/** Verdicts that say: it answered, and the answer was wrong. A reply that the server declares to be partial is not wrong. */
 const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_invalid', 'json_invalid'])
 
 /**
@@ -141,7 +141,7 @@ export function isIncorrect(outcome: Outcome): boolean {
 }
 
 /**
- * What the end of an attempt says of its server, for whoever judges servers by it.
+ * The meaning of an attempt's end for its server, for code that judges servers by attempts.
  *
  * - `good`: it answered.
  * - `failure`: it failed.

@@ -7,7 +7,7 @@ const COALESCE_MS: Millis = 250
 export class Coalescing<Told> {
   readonly #clock: Clock
   readonly #tell: (told: Told) => void
-  /** Those that are under way, if there are any: there may be one of these objects for each of thousands of sessions. */
+  /** The bursts that are under way, by key; undefined for none. There may be one of these objects for each of thousands of sessions. */
   #bursts: Map<string, { readonly cancel: Cancel; last: Told | undefined }> | undefined
 
   constructor(clock: Clock, tell: (told: Told) => void) {

@@ -26,9 +26,9 @@ export interface Mesh {
   setsOf(server: string): readonly string[]
   /** Whether a policy is in force somewhere; without a tool, for any of the server's other requests. */
   has(policy: string, place: Place): boolean
-  /** What that chain is made of, outermost first. */
+  /** Returns the layers of the chain for a call, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
-  /** What running a call again would do. */
+  /** Returns the effect of running a call again. */
   effectOf(call: Target): Effect
 }
 
@@ -39,7 +39,7 @@ interface MeshParts {
   readonly policies: PolicyRegistry
   readonly config: MeshConfig
   readonly context: PolicyContext
-  /** What is known of a server. */
+  /** Returns the registry's facts about a server; undefined when there is no such server. */
   readonly target: (server: string) => ServerFacts | undefined
   /** The call as another server has to get it; undefined when there is no such server. */
   readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
@@ -144,7 +144,7 @@ const REMEMBERED_TOOLS = 50_000
 /** Longest look-up that is remembered, in characters: agents choose methods and names, and may choose huge ones. */
 const LONGEST = 512
 
-/** What calls ask for. */
+/** The parts of a call by which its chain is looked up. */
 interface ChainKey {
   readonly server: string
   readonly method: string
@@ -191,14 +191,14 @@ function remember<Chain>(chains: Map<string, Chain>, key: string, chain: Chain, 
   chains.set(key, chain)
 }
 
-/** What the registry knows of one server. */
+/** The registry's facts about one server. */
 export interface ServerFacts {
   /** The identity of each replica's endpoint; at least one. */
   readonly endpoints: readonly string[]
   facts(tool: string): ToolDefinition | undefined
   /** Whether its list has a tool, which agents may call. */
   offers(tool: string): boolean
-  /** What the server says of a tool's effect, as far as it is trusted. */
+  /** Returns the effect of a tool by the server's word, as far as the server is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
   homes(caller: Caller): readonly number[] | undefined
@@ -221,7 +221,7 @@ export interface ScopeParts {
   readonly fallbackCall: (set: string, call: Call, server: string, tool: string) => FallbackCall | undefined
 }
 
-/** What requests other than tool calls do, as the protocol defines them. */
+/** The effects of requests other than tool calls, as the protocol defines them. */
 const effects: ReadonlyMap<string, Effect> = new Map<string, Effect>(
   Object.entries({
     ping: 'read_only',

@@ -1,12 +1,12 @@
 import type { Millis } from './clock.ts'
 
-/** What there is to say of a reason for which the gateway itself ends a call. */
+/** The facts about a reason for which the gateway itself ends a call. */
 export interface ReasonFacts {
   /** JSON-RPC code: 1000 plus the HTTP status that an engineer would expect, outside of the range that the protocol reserves (-32768 … -32000). */
   readonly code: number
   /** Whether the same call may succeed later, all else unchanged. */
   readonly retryable: boolean
-  /** What has happened, in a sentence for the documentation. */
+  /** A sentence for the documentation that says what has happened. */
   readonly about: string
 }
 
@@ -49,7 +49,7 @@ export const reasons = {
 /** A reason that is known everywhere. */
 export type Reason = keyof typeof reasons
 
-/** What made a server unreachable, where one reason covers several. */
+/** The cause that made a server unreachable, where one reason covers several causes. */
 export type FailureCause = 'dns' | 'connection_refused' | 'timeout' | 'tls' | 'process_exit'
 
 /** Why a call got no reply of its server. A value, not an exception: the mesh never throws it. */
@@ -59,7 +59,7 @@ export interface GatewayError {
   /** See `ReasonFacts`. */
   readonly code: number
   readonly retryable: boolean
-  /** What happened and the limit that was met; safe to show to an agent, holds no secret. */
+  /** Says what happened and which limit was met; safe to show to an agent, holds no secret. */
   readonly message: string
   /** Whether the request may have reached the server, and thus may have run. */
   readonly sent: boolean
@@ -67,7 +67,7 @@ export interface GatewayError {
   readonly retryAfterMs: Millis | undefined
   /** The HTTP status by which the server refused the request, where that is what happened. */
   readonly status?: number
-  /** What exactly failed, for those who tell outages apart; no agent is told. */
+  /** The exact failure, for code that tells outages apart; no agent is told. */
   readonly cause?: FailureCause
   /** The names of the faults that made it, where the gateway asked by itself; no agent is told. */
   readonly injected?: readonly string[]

@@ -5,8 +5,8 @@
 export type KeyedRandom = (callKey: string, purpose: string) => number
 
 /**
- * What all draws depend on: a whole number from 0 to 2^64 − 1; in decimal digits where a number is not exact, from 2^53
- * on.
+ * The base of all draws: a whole number from 0 to 2^64 − 1. From 2^53 on, where a number is not exact, the seed is a text
+ * of decimal digits.
  */
 export type Seed = number | string
 

@@ -42,7 +42,7 @@ function holds(pattern: string, name: string): boolean {
 
 /** Whether some name matches both globs, in pattern × pattern steps. */
 export function globsMeet(one = '*', other = '*'): boolean {
-  // Of each place of `other`, whether what follows it can meet what follows a place of `one`, which moves from its end to its beginning.
+  // `follow[j]`: whether the rest of `other` from `j` on can meet the rest of `one` from `i` on; `i` moves from the end to the beginning.
   let follow: boolean[] = []
   for (let i = one.length; i >= 0; i--) {
     const before: boolean[] = []
@@ -57,7 +57,7 @@ export function globsMeet(one = '*', other = '*'): boolean {
   return follow[0] === true
 }
 
-/** What a policy applies to. A missing field matches everything. */
+/** The calls that a policy applies to. A missing field matches everything. */
 export interface Match {
   readonly server?: string | undefined
   readonly tool?: string | undefined

@@ -25,7 +25,7 @@ export const verdicts = [
 
 export type Verdict = (typeof verdicts)[number]
 
-/** What is missing of a reply, and why. The agent finds it under `_meta["dev.breakwater/partial"]`. */
+/** The gap in a reply, and the reason for it. The agent finds this object under `_meta["dev.breakwater/partial"]`. */
 export interface Partial {
   readonly source: 'declared' | 'detected' | 'fallback' | 'stale' | 'missing_servers'
   /** In words that a model understands; holds no secret. */
@@ -77,6 +77,6 @@ export type Outcome =
 export interface Message {
   /** The JSON text. Nobody re-serialises it: changes are spliced in, so that unknown fields survive. */
   readonly text: string
-  /** What `JSON.parse` made of `text`. */
+  /** The value that `JSON.parse` made of `text`. */
   readonly value: Readonly<Record<string, unknown>>
 }

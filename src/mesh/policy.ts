@@ -41,10 +41,10 @@ export interface PolicyContext {
   emit(event: MeshEvent): void
 }
 
-/** What running a call again would do. `unknown` is to be treated as `write`. */
+/** The effect of running a call again. Treat `unknown` as `write`. */
 export type Effect = 'read_only' | 'idempotent' | 'write' | 'unknown'
 
-/** What its server says of a tool, as it stands in the catalog. The same object as long as nothing has changed. */
+/** The description of a tool by its server, as it stands in the catalog. The same object as long as nothing has changed. */
 export interface ToolDefinition {
   readonly inputSchema: unknown
   readonly outputSchema: unknown
@@ -58,7 +58,7 @@ export interface FallbackCall {
   readonly service: Service
 }
 
-/** What one chain of layers is for: a tool of a server, or all its other requests. */
+/** The target of one chain of layers: a tool of a server, or all its other requests. */
 export interface Scope {
   /** Name of the policy set; `default` is the one without a name in the config. */
   readonly set: string
@@ -73,13 +73,13 @@ export interface Scope {
   /** How many replicas the server has, at least 1. */
   readonly replicas: number
   /**
-   * For each replica the identity of its endpoint: a digest of all that decides what is reached there. What is remembered
-   * of a replica is remembered under it, so that it follows the endpoint when replicas come, go or change places.
+   * For each replica the identity of its endpoint: a digest of all that decides what is reached there. The state of a
+   * replica is kept under this identity, so that the state follows the endpoint when replicas come, go or change places.
    */
   readonly endpoints: readonly string[]
-  /** What is known of the tool now; undefined when it is in no catalog. */
+  /** Returns the tool's description as the catalog has it now; undefined when the tool is in no catalog. */
   facts(): ToolDefinition | undefined
-  /** What running the call again would do, by the operator's word, a trusted server's, or its method. */
+  /** Returns the effect of running the call again, by the operator's word, a trusted server's, or the call's method. */
   effectOf(call: Pick<Call, 'method' | 'tool'>): Effect
   /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
   home(caller: Caller): number | undefined
@@ -114,7 +114,7 @@ export interface Scope {
 
 /** A type of `MeshEvent`: how often it comes is always counted by type; here is what else there is to count. */
 export interface EventType {
-  /** What has happened, in one line, for the documentation. */
+  /** A description of the event, in one line, for the documentation. */
   readonly about: string
   /** The labels `server`, `tool` and `arm` are the event's. */
   readonly counter?: MetricSpec<'counter'>
@@ -124,7 +124,7 @@ export interface EventType {
   isWarning?(detail: Readonly<Record<string, unknown>>): boolean
 }
 
-/** What the admin API shows of a state: plain facts. */
+/** A state that the admin API can show, as plain facts. */
 export interface Observable {
   snapshot(): object
 }
@@ -153,7 +153,7 @@ export interface StateKind<State = unknown> {
   }
 }
 
-/** Whose state an operator changes. */
+/** The target of an operator's order: a tool in a policy set. */
 export interface OperatorTarget {
   /** Undefined for all sets, arms of experiments included. */
   readonly set: string | undefined
@@ -170,9 +170,9 @@ export interface Held {
 }
 
 /**
- * What an operator may do to a policy by hand: `GET /admin/{path}` lists its states, `POST /admin/{path}/{server}/{tool}`
- * takes `{"action": …}`. What was done stays in force until it is undone, over reloads and other settings: it is kept
- * in a state of its own, whose key holds no settings.
+ * The orders that an operator may give to a policy by hand. `GET /admin/{path}` lists the policy's states;
+ * `POST /admin/{path}/{server}/{tool}` takes `{"action": …}`. An order stays in force until it is undone, over reloads
+ * and other settings: the order is kept in a state of its own, whose key holds no settings.
  */
 export interface Operator<State extends Observable = Observable> {
   readonly path: string
@@ -216,9 +216,9 @@ export interface Policy<Config> {
   readonly perAttempt?: true
   /** Reasons for which it ends calls, beside those that are known everywhere. */
   readonly reasons?: readonly PolicyReason[]
-  /** What it notes on calls. */
+  /** The facts that the policy notes on calls. */
   readonly facts?: readonly Fact[]
-  /** What it decided about a call, where the outcome shows that. */
+  /** Returns the policy's decision about a call, where the outcome shows the decision. */
   decisionIn?(outcome: Outcome): Decision | undefined
   /** The events that it emits, by type. */
   readonly events?: Readonly<Record<string, EventType>>
@@ -237,18 +237,16 @@ export interface Policy<Config> {
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }
 
-/**
- * Whose state it is. State whose key is the same in every part but `replica` is the same state, in every generation.
- */
+/** The owner of a state. Two keys that are equal in every part but `replica` mean the same state, in every generation. */
 export interface StateKey {
-  /** What kind of state: the name of the policy that keeps it, as a rule. */
+  /** The kind of state: as a rule, the name of the policy that keeps the state. */
   readonly kind: string
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
-  /** Which of the server's other requests; see `Scope.overrides`. */
+  /** The part of the server's other requests that the state is about; see `Scope.overrides`. */
   readonly overrides?: readonly string[] | undefined
-  /** Which endpoint of the server, wherever it stands in the config; see `Scope.endpoints`. */
+  /** The endpoint of the server, wherever the endpoint stands in the config; see `Scope.endpoints`. */
   readonly endpoint?: string | undefined
   /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
   readonly replica?: number | undefined
@@ -267,7 +265,7 @@ export interface DurableRecord {
 
 /** The records of one owner. Nothing here throws or rejects: a call never fails for what could not be kept. */
 export interface DurableRecords {
-  /** What an earlier process left and what counts still, the soonest to expire first. Gives each record out once. */
+  /** Returns the records of an earlier process that still count, the soonest to expire first. Returns each record once. */
   take(): readonly DurableRecord[]
   /**
    * Keeps a record, in place of an earlier one of its id. Resolves as soon as it would outlive a kill of the process,

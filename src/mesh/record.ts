@@ -2,9 +2,9 @@ import type { Millis } from './clock.ts'
 import type { Outcome } from './outcome.ts'
 import type { MetricSpec } from './metric-spec.ts'
 
-/** What a call holds of something that is limited, and gives back while its agent is asked. */
+/** A limited resource that a call holds, and gives back while its agent is asked. */
 export interface Holding {
-  /** What the same call held before. */
+  /** The previous holding of the same call; undefined for none. */
   outer: Holding | undefined
   /** The agent is asked: others may have it meanwhile. */
   lend(): void
@@ -29,7 +29,7 @@ export interface InjectedFault {
   note?: Readonly<Record<string, unknown>>
 }
 
-/** Whatever can become of an injected fault. */
+/** All fates of an injected fault. */
 export const fates = [
   /** The agent got a good answer in spite of it, and no later. */
   'masked',
@@ -45,7 +45,7 @@ export const fates = [
 
 export type Fate = (typeof fates)[number]
 
-/** What became of a fault, by what the agent got. */
+/** The fate of a fault, by the answer that the agent got. */
 export interface FaultFate {
   /** As the record of the call that it hit has it. */
   readonly fault: InjectedFault
@@ -60,7 +60,7 @@ export interface FaultFate {
 export interface CallIntent {
   /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
   readonly id: string
-  /** Who says so, from the surest to the vaguest. */
+  /** The source of the id, from the surest to the vaguest. */
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
@@ -68,8 +68,8 @@ export interface CallIntent {
 export type HasAlternative = (lost: 'tool' | 'server') => boolean
 
 /**
- * The flat facts of one call. Layers write them, `observe` reads them once, at the end. What only one policy knows stands in
- * `facts`; the rest is what the data path and several of its parts know.
+ * The flat facts of one call. Layers write them, `observe` reads them once, at the end. The knowledge of a single policy stands in
+ * `facts`; the other fields hold the knowledge that the data path and several of its parts share.
  */
 export interface CallRecord {
   readonly startedAt: Millis
@@ -99,18 +99,18 @@ export interface CallRecord {
   hasAlternative: HasAlternative | undefined
   /** Whether it waited in a way that is in neither `waitedMs` nor `upstreamMs`, such as for the outcome of an equal call: its overhead is not known. */
   hasWaitedElsewhere: boolean
-  /** What policies noted, by slot: see `Fact`. */
+  /** The notes of policies, by slot: see `Fact`. */
   readonly facts: unknown[]
   /** Faults that were aimed at it; undefined for none. */
   faults: InjectedFault[] | undefined
   /**
-   * What became of those that were applied, and of those of earlier calls that its answer still shows; known when it
-   * is over, and undefined for none.
+   * The fates of the applied faults, and of the faults of earlier calls that the answer still shows. Known when the
+   * call is over; undefined for none.
    */
   fates: readonly FaultFate[] | undefined
   /** Faults that had hit its server when a breaker kept it from there; undefined for none. */
   rejectedOver: string[] | undefined
-  /** What an HTTP header says to the agent of its faults, where an operator asked for that; undefined otherwise. */
+  /** The value of the HTTP header that tells the agent of the call's faults; undefined unless an operator asked for the header. */
   debugHeader: string | undefined
   /** Whether its outcome is known: whatever is still under way for it can make no difference to its agent. */
   isOver: boolean
@@ -120,7 +120,7 @@ export interface CallRecord {
   askingSince: Millis
   /** How long the agent was asked before that, in milliseconds: deadlines and timeouts stand still meanwhile. */
   askedMs: Millis
-  /** What it holds and gives back while the agent is asked, newest first; undefined for nothing. */
+  /** The holdings that the call gives back while the agent is asked, newest first; undefined for none. */
   holding: Holding | undefined
   /** Tries at an upstream that are under way. */
   upstream: number
@@ -134,13 +134,13 @@ export interface CallRecord {
   arm: string
   /** Whether its agent has asked for that arm by name. */
   isArmAsked: boolean
-  /** What experiments keep of its unit; undefined when it is in no arm. Only they read it. */
+  /** The state of experiments for the call's unit; undefined when the call is in no arm. Only experiments read it. */
   unit: object | undefined
   /** The task that it belongs to; undefined when nothing says so. */
   intent: CallIntent | undefined
   /** The trace that it is recorded in, 32 hexadecimal digits; undefined when it is not. */
   traceId: string | undefined
-  /** What tracing notes of it until it is over; only tracing reads it. */
+  /** The notes of tracing on the call until the call is over; only tracing reads them. */
   span: unknown
   /** The same of the recorder; undefined when it is not recorded. */
   recording: object | undefined
@@ -192,13 +192,13 @@ export function newRecord(startedAt: Millis): CallRecord {
   }
 }
 
-/** What a span's event `breakwater.policy` says of a decision, next to the name of the policy. */
+/** A decision as a span's event `breakwater.policy` shows it, next to the name of the policy. */
 export interface Decision {
   readonly decision: string
   readonly reason?: string
 }
 
-/** What is counted of a fact. The labels `server`, `tool` and `arm` are the call's, and need not be given. */
+/** The way to count a fact. The labels `server`, `tool` and `arm` are the call's, and need not be given. */
 export interface Counting<Value> {
   readonly metric: MetricSpec<'counter'>
   labels?(value: Value): Readonly<Record<string, string>>
@@ -208,7 +208,7 @@ export interface Counting<Value> {
 
 /** How people learn of a fact, once a call is over. A fact that equals its initial value is left out. */
 export interface FactTelemetry<Value> {
-  /** What it says, in one line, for the documentation. */
+  /** The meaning of the fact, in one line, for the documentation. */
   readonly about: string
   /** Its key in a line of the access log. */
   readonly log: string
@@ -220,12 +220,12 @@ export interface FactTelemetry<Value> {
   readonly counting?: Counting<Value>
 }
 
-/** What was noted on a call, by the slots of facts. */
+/** The notes on a call, by the slots of facts. */
 interface Noted {
   readonly facts: unknown[]
 }
 
-/** What stands in each slot of a call on which nothing was noted. */
+/** The initial value of each slot: the slots of a call on which nothing was noted. */
 const initials: unknown[] = []
 
 /** The slots of a new record. All have the same shape, so that a look into one is a look into an array. */

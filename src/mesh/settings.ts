@@ -9,7 +9,7 @@ export type PolicySettings = Readonly<Record<string, unknown>>
 
 export interface Override extends PolicySettings {
   readonly match: Match
-  /** What running a tool again does, by the operator's word. */
+  /** The effect of running a tool again, by the operator's word. */
   readonly effect?: Effect | undefined
 }
 
@@ -25,14 +25,11 @@ export interface MeshConfig {
 
 /** A policy set that some calls of some servers go by, with state of its own. */
 export interface ArmSettings {
-  /** Whose settings it has: a named set, or the one without a name. */
+  /** The set whose settings the arm has: a named set, or the set without a name. */
   readonly set: string
-  /** Which servers it takes calls of. */
+  /** Whether the arm takes calls of a server. */
   readonly takes: (server: string) => boolean
-  /**
-   * Of what a policy limits for a whole server, the part that this arm has, in (0, 1): what is left over belongs to the
-   * calls that are in no arm.
-   */
+  /** The arm's part of each limit for a whole server, in (0, 1). The rest of the limit belongs to the calls that are in no arm. */
   readonly share: number
 }
 
@@ -46,7 +43,7 @@ export interface Place {
 /** Overrides that apply to some calls, by their numbers in the config, from 0. */
 export type Applied = readonly number[]
 
-/** Which of a config's settings are in force where. */
+/** Tells where each of a config's settings is in force. */
 export class Settings {
   readonly #defaults: PolicySettings
   readonly #overrides: readonly Override[]
@@ -67,7 +64,10 @@ export class Settings {
     return this.#arms.keys()
   }
 
-  /** Which set calls go by that come to a server by way of another one: an arm does not extend to servers that it takes no calls of. */
+  /**
+   * Returns the set for calls that come to a server by way of another server. An arm does not extend to servers of
+   * which it takes no calls.
+   */
   setAt(set: string, server: string): string {
     return this.#arms.get(set)?.takes(server) === false ? DEFAULT_SET : set
   }
@@ -98,7 +98,7 @@ export class Settings {
     ]
   }
 
-  /** Which part of a server's capacity belongs to a set or an arm, in (0, 1]. */
+  /** Returns the part of a server's capacity that belongs to a set or an arm, in (0, 1]. */
   shareOf(set: string, server: string): number {
     const arm = this.#arms.get(set)
     if (arm !== undefined) return arm.share
@@ -122,7 +122,7 @@ export class Settings {
     return decisive === undefined ? undefined : this.#overrides[decisive]?.effect
   }
 
-  /** What a policy is to be built with, and who says so: `default`, `override 0` or `set cautious`. `set`: also an arm. */
+  /** Returns the settings of a policy in a set, and their source: `default`, `override 0` or `set cautious`. `set` may be an arm. */
   of(name: string, set: string, applied: Applied): [settings: unknown, from: string] {
     const base = this.#arms.get(set)?.set ?? set
     const alternative = this.#sets.get(base) ?? {}

@@ -29,20 +29,20 @@ export interface GenerationStates extends StateStore {
 }
 
 /**
- * What policies remember, for as long as the process lives. Bounded; one state per owner, that of the config in force. What
- * belongs to a server, endpoint or set that has left the config is kept for a quarter of an hour: if its owner comes
- * back, it goes on from there.
+ * The memory of policies, for as long as the process lives. Bounded; one state per owner: the state of the config in
+ * force. The state of a server, endpoint or set that has left the config is kept for a quarter of an hour. If its owner
+ * comes back, the state goes on from there.
  */
 export class States implements StateStore {
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #slots = new Map<string, Slot>()
-  /** Those without an owner, the first to go first. */
+  /** The states without an owner, the first to go first. */
   readonly #gone = new Map<string, Slot>()
   /** Thousands of states have the same settings: their text is held once. */
   readonly #configs = new Map<string, string>()
   #placed: (key: StateKey) => StateKey | undefined = (key) => key
   #sweeping = false
-  /** What each generation has for itself. */
+  /** The states that each generation has for itself. */
   readonly #own = new WeakMap<StateStore, Map<string, Slot>>()
   #inForce: StateStore | undefined
 

@@ -1,13 +1,13 @@
 import { type Cancel, type Clock, endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
 
-/** What one peer may have done for it before it has to wait: messages and copies of them, and bytes. */
+/** Limits on the work for one peer before the peer has to wait for a turn: messages and copies of messages, and bytes. */
 const MOST_UNITS = 64
 const MOST_BYTES = 256 * 1024
 
 /** Copies of messages that were passed on so far. One message is dealt with before the next, so one counter serves all. */
 let passedOn = 0
 
-/** Whoever passes one message on to many says so for each of them: a message costs what is made of it. */
+/** Counts one copy. Code that passes one message on to many receivers calls this for each receiver: every copy costs work. */
 export function countCopy(): void {
   passedOn++
 }
@@ -104,19 +104,20 @@ export class Burst<Item> {
   }
 }
 
-/** What turns may take before the others have as much time for themselves, and how much that is at most, in milliseconds. */
+/** The time that turns may take before the others get as much time for themselves, and the longest such pause, in milliseconds. */
 const LONG_MS: Millis = 2
 const MOST_PAUSE_MS: Millis = 100
 
-/** Those who wait for a turn of their own, of each peer in order; the peer whose turn is next is the first. */
+/** The resolvers that wait for a turn of their own, in order for each peer; the first peer has the next turn. */
 const waiting = new Map<unknown, (() => void)[]>()
 let isServing = false
 
 /**
- * Resolves in a turn of the event loop in which nobody else's does. Whoever reads a large text asks for one, and whoever
- * goes on with a flood of small ones: everybody else waits for one of them at most, however many there are, and all of
- * them together take half of the time at most. `peer` is for whom it is done, a client or a server: peers take turns, so
- * that who asks for many of them waits for them, and not those who ask for one.
+ * Resolves in a turn of the event loop in which no other promise of this function resolves. A reader of a large text
+ * asks for such a turn, and so does a reader that goes on with a flood of small texts. Everybody else waits for one of
+ * these turns at most, however many there are. All these turns together take half of the time at most. `peer` is the
+ * client or server for whom the work is done. Peers take turns: a peer that asks for many turns
+ * bears the wait, and not the peers that ask for one.
  */
 export function ownTurn(peer: unknown): Promise<void> {
   return new Promise((resolve) => {

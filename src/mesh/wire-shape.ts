@@ -4,7 +4,7 @@ import type { Clock, Millis } from './clock.ts'
 /** Where on a connection something happens: before the first byte of a reply, behind bytes of its body, or behind messages. */
 export type WirePlace = 'head' | { readonly bytes: number } | { readonly messages: number }
 
-/** What happens to a connection. */
+/** An incident on a connection. */
 export interface WireIncident {
   /**
    * `reset`: it is reset, and what was promised of the reply does not come. `close`: it ends. `garble`: the next message is
@@ -19,7 +19,7 @@ export interface WireIncident {
   readonly stallMs?: Millis
 }
 
-/** What a fault does to the bytes of one HTTP reply on its way; one object for each reply. */
+/** A fault's work on the bytes of one HTTP reply on its way; one object for each reply. */
 export interface WireShape {
   readonly clock: Clock
   /** From then on all bytes flow as they come. */
@@ -41,7 +41,7 @@ export interface WireShape {
   }
 }
 
-/** What a server's certificate may be refused for. */
+/** A flaw for which a client may refuse a server's certificate. */
 export type CertificateFlaw = 'expired' | 'self_signed' | 'wrong_host'
 
 /** How a connection fails before anything is sent over it. */
@@ -63,8 +63,8 @@ export interface CrashLoop {
 }
 
 /**
- * What a fault does to the message that answers one call, where the answers of all calls come over one stream: over the standard
- * output of a process, or the event stream of HTTP+SSE. One object for each answer.
+ * A fault's work on the message that answers one call, where the answers of all calls come over one stream: over the
+ * standard output of a process, or the event stream of HTTP+SSE. One object for each answer.
  */
 export interface AnswerShape {
   readonly clock: Clock
@@ -74,7 +74,7 @@ export interface AnswerShape {
   readonly take: (text: string) => ShapedAnswer
 }
 
-/** What comes in place of an answer. */
+/** The texts and bytes that come in place of an answer. */
 export interface ShapedAnswer {
   /** Each of them a line, or an event, of its own. */
   readonly texts: readonly string[]

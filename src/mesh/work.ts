@@ -1,7 +1,7 @@
 import type { Millis } from './clock.ts'
 
 /**
- * What can hold up the event loop by its size, however well it is written: `schema` compiles a tool's schema, `catalog`
+ * Work that can hold up the event loop by its size, however well it is written: `schema` compiles a tool's schema, `catalog`
  * reads the lists of a server, `request` and `reply` read large messages, `fan_out` passes one message on to many, `reload`
  * puts a config into force, `metrics` collects them. `other` is everything else, the runtime's own work included.
  */
@@ -27,7 +27,7 @@ export interface WorkWatch {
   worked(work: Work, ms: Millis): void
 }
 
-/** Of the process, as its event loop is; undefined while nobody wants to know. */
+/** One watcher per process, because a process has one event loop; undefined when nobody watches. */
 let watch: WorkWatch | undefined
 
 /** Has `watching` told of all work from now on; returns how to end that. */

@@ -18,7 +18,7 @@ export interface WriteQueueParts<Entry> {
   readonly batch: number
   /** Writes entries, all or none. */
   readonly write: (entries: readonly Entry[]) => Promise<void>
-  /** What has to follow on each batch that was written; when it fails, that is not written again. */
+  /** Runs after each batch was written. When it fails, the batch is not written again. */
   readonly written?: () => Promise<void>
   /** Hears when the disk refuses; once until it takes something again. */
   readonly onError: (why: string) => void
@@ -26,11 +26,14 @@ export interface WriteQueueParts<Entry> {
   readonly refused?: (waiting: number) => Promise<void>
   /** Hears of entries that will never be written. */
   readonly onDropped: (count: number) => void
-  /** What has to be over before the first is written. */
+  /** The first write waits until this promise is settled. */
   readonly after?: Promise<void> | undefined
 }
 
-/** What waits to be written to disk. It holds nobody up and fails nobody: a disk that is too slow loses entries, which are counted. */
+/**
+ * A queue of entries to write to disk. The queue holds nobody up and fails nobody: a disk that is too slow loses
+ * entries, which are counted.
+ */
 export class WriteQueue<Entry> {
   readonly #parts: WriteQueueParts<Entry>
   readonly #sizeOf: (entry: Entry) => number
