@@ -25,7 +25,7 @@ function forgetConnecting(connection: Duplex): void {
   if (listener !== undefined) connection.off('error', listener as () => void)
 }
 
-/** What undici keeps beside a connection: its reader of replies. */
+/** The reader of replies that undici keeps beside a connection. */
 interface Parser {
   paused: boolean
   resume(): void

@@ -20,7 +20,7 @@ export class HttpFraming {
 
   split(chunk: Buffer): FramedPiece[] {
     const pieces: FramedPiece[] = []
-    // What stands around the body comes as one piece from one part of it to the next.
+    // Bytes around the body form one piece, from one part of the body to the next.
     let aroundFrom = 0
     for (let at = 0; at < chunk.length;) {
       const { bytes, isBody } = this.#next(chunk.subarray(at))
@@ -66,7 +66,7 @@ export class HttpFraming {
     this.#part = /^transfer-encoding:.*\bchunked/im.test(head) ? 'size' : 'plain'
   }
 
-  /** What stands before the mark and the mark itself, which may come in parts; no more is looked at than is near. */
+  /** Returns the bytes up to the end of the mark, which may come in parts; looks at no more than the next `NEAR` bytes. */
   #until(mark: string, bytes: Buffer, found: (text: string) => void): FramedPiece {
     const before = this.#text.length
     const near = bytes.subarray(0, NEAR)

@@ -15,13 +15,13 @@ export interface AnswerShaperParts {
 
 /**
  * Stands between the messages of a server and whoever reads them, where the answers of all calls share one stream, and has
- * the answer to a call come as a fault wants it. What is sent on is read like anything that the server has sent.
+ * the answer to a call come as a fault wants it. An answer sent on is read like anything that the server has sent.
  */
 export class AnswerShaper {
   readonly #parts: AnswerShaperParts
   /** By the id of the request. Empty while no fault is armed, which is all that a message pays for then. */
   readonly #shapes = new Map<number, AnswerShape>()
-  /** What ends the wait of each answer that is held back, oldest first. */
+  /** Callbacks that end the wait of each answer that is held back, oldest first. */
   readonly #held = new Set<() => void>()
   #heldBytes = 0
   #isOver = false

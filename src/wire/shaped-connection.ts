@@ -28,7 +28,7 @@ class ShapedConnection extends Duplex {
       reset: () => {
         resetNow(socket)
         const error = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
-        // Whoever reads has what has passed by then.
+        // By the next turn the reader has the bytes that have passed.
         void nextTurn().then(() => this.destroy(error))
       },
       close: () => {

@@ -34,13 +34,13 @@ const NEAR = 512
 
 /**
  * Lets the bytes of one HTTP/1.1 reply through as a fault wants them: in small portions, cut off, garbled or late. Bytes
- * are cut wherever the count falls, also within a character. What stands around the body passes with it and is not counted.
+ * are cut wherever the count falls, also within a character. Bytes around the body pass with it and are not counted.
  */
 export class WireShaper {
   readonly #shape: WireShape
   readonly #end: WireEnd
   readonly #framing = new HttpFraming()
-  /** What has come and not passed: what is next, backwards, and what came behind that; and how much it is, in bytes. */
+  /** Pieces that have come and not passed: the next pieces, backwards, and the pieces behind them; and their size together, in bytes. */
   #queue: Piece[] = []
   #arrived: Piece[] = []
   #waiting = 0
@@ -77,7 +77,7 @@ export class WireShaper {
 
   /** How much waits to be passed on, in bytes. */
   get waiting(): number {
-    // What is held back until its event is whole can pass only when more comes.
+    // Pieces that are held back until their event is whole can pass only when more bytes come.
     return this.#waiting - this.#eventBytes
   }
 
@@ -135,7 +135,7 @@ export class WireShaper {
   }
 
   #run(): void {
-    // Whoever hears that bytes are out may bring more at once: they wait for those that came before them.
+    // A `passed` callback may bring more bytes at once: these bytes wait for the bytes that came before them.
     if (this.#isRunning) return
     this.#isRunning = true
     try {
@@ -169,7 +169,7 @@ export class WireShaper {
     return this.#ofMessages(due, (due.at as { messages: number }).messages, piece)
   }
 
-  /** What stands around the body goes with the event that it stands in. */
+  /** A piece from around the body goes with the event that the piece stands in. */
   #around(piece: Piece): void {
     if (this.#eventBytes === 0) return this.#pass(piece)
     this.#event.push(piece)
@@ -344,7 +344,7 @@ export class WireShaper {
 const isBehind = (bytes: Buffer, before: Buffer) =>
   bytes.buffer === before.buffer && bytes.byteOffset === before.byteOffset + before.length
 
-/** What pieces have of the body, or the beginning of that. */
+/** Returns the body bytes of pieces, at most the first `most` bytes. */
 function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
   const parts: Buffer[] = []
   let size = 0
@@ -357,7 +357,10 @@ function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
   return Buffer.concat(parts).subarray(0, most)
 }
 
-/** What an event is that begins so, and is too long to be looked at as a whole: an answer names its result before anything that is in it. */
+/**
+ * Returns the kind of an event by its beginning, where the event is too long to be looked at as a whole; undefined
+ * without data. An answer names its result before anything in the result.
+ */
 function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
   const data = /(?:^|[\r\n])data:(.*)/s.exec(beginning.toString('latin1'))?.[1]
   if (data === undefined) return undefined
@@ -416,7 +419,7 @@ export class WireShapers {
           this.stop()
           this.#end.reset()
         },
-        // What has passed here comes first.
+        // Bytes that have passed here go out first.
         close: () => (next === undefined ? this.#close() : next.end()),
       }),
     )
