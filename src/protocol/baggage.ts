@@ -63,7 +63,7 @@ interface Message {
 
 const PATH = ['params', '_meta', KEY] as const
 
-/** A message without the baggage in its `_meta`; the same one when there is none. Of keys that stand there twice both go: servers may go by either. */
+/** A message without the baggage in its `_meta`; the same one when there is none. Both of two equal keys go: servers may go by either. */
 export function withoutBaggage<M extends Message>(message: M): M {
   const { value } = message
   const { params } = value

@@ -8,8 +8,8 @@ export const { version } = createRequire(import.meta.url)('breakwater/package.js
 export const implementation = { name: 'breakwater', title: 'Breakwater', version } as const
 
 /**
- * What a server is told when the gateway asks it what it offers. Many servers show some of their tools only to
- * clients that can do something for them; whether an agent can shows when it calls.
+ * The capabilities that the gateway claims when it asks a server for its lists. Many servers show some of their tools
+ * only to clients that can do something for them. An agent's call shows whether the agent can.
  */
 const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
 

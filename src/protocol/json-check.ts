@@ -24,7 +24,7 @@ export type ReadJson =
 
 /** Reads a body: JSON, nested at most 128 deep, at most 50,000 members and 100,000 values, each key once in its object, no other spellings of the keys that decide. */
 export function readJson(text: string): ReadJson {
-  // What is expensive to parse is found before; a short text cannot hold much of it.
+  // A text that is expensive to parse is found before parsing; a short text cannot hold enough to be expensive.
   if (text.length > SHORT_TEXT) {
     const size = sizeOf(text, MAX_DEPTH)
     if (size.depth > MAX_DEPTH) return refused(TOO_DEEP)
@@ -39,7 +39,7 @@ export function readJson(text: string): ReadJson {
   }
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
-  // Of several equal keys one is kept. A text with no more colons than members has no such keys, and none in strings.
+  // The parser keeps one of several equal keys. A text with no more colons than members has no equal keys, and no colons in strings.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key stands twice in one object', value)
   const variant = variantIn(value)

@@ -10,7 +10,7 @@ const isSound = (() => {
   return '"' in (JSON.parse('{"h":1,"\\"":2}') as object)
 })()
 
-/** What is nested more deeply is not worth the stack; requests that are have been refused, or are now. */
+/** Deeper texts are not worth the stack: requests nested so deeply are refused, before or after `parseExactly` reads them. */
 const MAX_DEPTH = 1_000
 
 /** `JSON.parse`, with the keys that stand in the text. Throws for what is no JSON. */
@@ -52,7 +52,7 @@ export function readExactly(text: string): unknown {
       const key = next(skipString(text, at)) as string
       at = skipSpace(text, skipSpace(text, at) + 1)
       const value = read()
-      // What a text calls `__proto__` is a member like any other.
+      // A member that a text calls `__proto__` is a member like any other.
       if (key !== '__proto__') fields[key] = value
       else Object.defineProperty(fields, key, { value, writable: true, enumerable: true, configurable: true })
       at = skipComma(text, at)
@@ -75,7 +75,7 @@ export function readExactly(text: string): unknown {
   return read()
 }
 
-/** What a JSON text will cost whoever parses it, found without parsing it. */
+/** The cost of parsing a JSON text, found without parsing the text. */
 
 /** Most members that the objects of a message may have, all together: each new key takes a microsecond and more to parse. */
 export const MAX_MEMBERS = 50_000
@@ -99,14 +99,14 @@ export function sizeFault(text: string): string | undefined {
 }
 
 interface JsonSize {
-  /** Of all objects. */
+  /** The number of members in all objects together. */
   readonly members: number
   readonly values: number
-  /** Of the innermost object or array. */
+  /** The depth of the innermost object or array. */
   readonly depth: number
 }
 
-/** What a text has too much of, in words. */
+/** Returns the part of a text that exceeds its limit, in words; undefined when no limit is exceeded. */
 export function excessOf({ members, values }: JsonSize): string | undefined {
   if (members > MAX_MEMBERS) return `more than ${MAX_MEMBERS} members of objects`
   return values > MAX_VALUES ? `more than ${MAX_VALUES} values` : undefined

@@ -12,7 +12,7 @@ export interface Span {
 
 export type JsonPath = readonly (string | number)[]
 
-/** The span of the value at `path`. Of duplicate keys the last counts, as for `JSON.parse`. */
+/** The span of the value at `path`. The last of duplicate keys counts, as for `JSON.parse`. */
 export function locate(text: string, path: JsonPath): Span | undefined {
   let at = skipSpace(text, 0)
   let found: Span | undefined
@@ -133,7 +133,7 @@ export function splice(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at)
 }
 
-/** What replaces the value at `path`; nothing when there is no such value. */
+/** Returns the edit that replaces the value at `path`; no edit when there is no such value. */
 export function replacing(text: string, path: JsonPath, value: unknown): Edit[] {
   const span = locate(text, path)
   return span === undefined ? [] : [edit(span, JSON.stringify(value))]
@@ -144,7 +144,7 @@ export function replaceAt(text: string, path: JsonPath, value: unknown): string 
   return splice(text, replacing(text, path, value))
 }
 
-/** The text without the member of an object at `path`; unchanged when there is no such member. Of duplicate keys all go. */
+/** The text without the member of an object at `path`; unchanged when there is no such member. All duplicates of the key go. */
 export function withoutMember(text: string, path: JsonPath): string {
   return splice(text, removing(text, path))
 }
@@ -172,7 +172,7 @@ export function prependMember(object: string, key: string, value: string): strin
   return splice(object, [prepending(object, skipSpace(object, 0), key, value)])
 }
 
-/** What puts one more member in front of all others of the object that opens at `at`. */
+/** Returns the edit that puts one more member in front of all others of the object that opens at `at`. */
 export function prepending(text: string, at: number, key: string, value: string): Edit {
   const inside = at + 1
   const comma = text.charCodeAt(skipSpace(text, inside)) === CLOSE_OBJECT ? '' : ','
@@ -181,7 +181,7 @@ export function prepending(text: string, at: number, key: string, value: string)
 
 /** The wanted paths that go on in the same way. */
 interface Branch {
-  /** Which of the paths end here. */
+  /** The indices of the paths that end here. */
   readonly ends: number[]
   readonly steps: Map<string | number, Branch>
 }
@@ -220,7 +220,7 @@ function walk(text: string, span: Span, { ends, steps }: Branch, found: (Span | 
   }
 }
 
-/** What stands in an object or array, each under its last name. */
+/** Returns the parts of an object or array, each under its key or index; the last of equal keys counts. */
 function children(text: string, { start }: Span): Iterable<[string | number, Span]> {
   switch (text[start]) {
     case '{':

@@ -72,7 +72,7 @@ export function idOf(value: unknown): RequestId | null {
   return isObject(value) && isRequestId(value.id) ? value.id : null
 }
 
-/** What a value is in JSON-RPC 2.0; undefined when it is none of it. */
+/** Returns the kind of a JSON-RPC 2.0 message; undefined when the value is no such message. */
 export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefined {
   if (value.jsonrpc !== '2.0') return undefined
   if (typeof value.method === 'string') {

@@ -6,7 +6,7 @@ import { BACKSLASH, type Edit, inOrder, type Span, splice } from './json-span.ts
 import { isObject, type Envelope } from './jsonrpc.ts'
 import { type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
 
-/** What stands for long strings while the rest is parsed: no peer can write one. */
+/** The random part of the marks that stand for long strings while the rest is parsed: no peer can write such a mark. */
 const nonce = randomBytes(16).toString('hex')
 
 /** A long string of a message, and the short one that stands for it in the outline. */
@@ -25,9 +25,9 @@ interface LargeMessageParts {
   readonly status?: number
 }
 
-/** What a message with edits is besides its text. */
+/** The parts of a message with edits besides its text. */
 export interface Edited {
-  /** What `JSON.parse` would make of it; read when somebody asks for it, unless given. */
+  /** The value that `JSON.parse` would make of the text; read when somebody asks for it, unless given. */
   readonly value?: Envelope['value'] | undefined
   /** The HTTP status that goes with it; that of the message unless given. */
   readonly status?: number
@@ -41,7 +41,7 @@ export interface Edited {
 export class LargeMessage implements Envelope {
   declare readonly text: string
   declare readonly value: Envelope['value']
-  /** Of the HTTP reply that it came in. */
+  /** The status of the HTTP reply that the message came in; 200 unless given. */
   readonly status: number
   /** Private, so that who copies this object to give it another text does not copy them. */
   readonly #bytes: Bytes
@@ -92,7 +92,7 @@ export class LargeMessage implements Envelope {
     return #bytes in message
   }
 
-  /** What it is in, in order. */
+  /** The bytes of the message, in order. */
   get chunks(): readonly Buffer[] {
     return this.#bytes.chunks
   }
@@ -103,8 +103,8 @@ export class LargeMessage implements Envelope {
   }
 
   /**
-   * Where the values of members of these names begin and end, in bytes; undefined when not all are known, as of a message that was edited. Of
-   * equal keys the last counts.
+   * Where the values of members of these names begin and end, in bytes; undefined when not all are known, as of a message
+   * that was edited. The last of equal keys counts.
    */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
@@ -182,8 +182,8 @@ export class LargeMessage implements Envelope {
 }
 
 /**
- * A message with edits of its text, which `find` finds there, and all else that it has. Of a large one `find` gets the outline
- * (`LargeMessage.edited`), and what it becomes is a large one. Its value is read from its text unless given.
+ * A message with edits of its text, which `find` finds there, and all else that it has. For a large message `find` gets the outline
+ * (`LargeMessage.edited`), and the result is a large message. Its value is read from its text unless given.
  */
 export function edited<M extends Envelope>(
   message: M,
@@ -204,7 +204,7 @@ const SPACE = 0x20
 
 const U = 0x75
 
-/** Of `\u0041`, in bytes. */
+/** The length of `\u0041`, in bytes. */
 const LONGEST_ESCAPE = 6
 
 /** How much of a string that was not read yet is looked at for its beginning, in bytes. */
@@ -212,7 +212,7 @@ const BEGINNING = 64
 
 /** A long string that nobody has read yet. */
 interface Unread {
-  /** Of its JSON text, in bytes. */
+  /** The length of the string's JSON text, in bytes. */
   readonly length: number
   /** The first bytes of it. */
   first(): Buffer
@@ -290,14 +290,14 @@ function outlineOf(bytes: Bytes, long: readonly LongPart[]) {
   return { text, places }
 }
 
-/** What a text says; its long strings are read when somebody asks for them. */
+/** Returns the value of a text; its long strings are read when somebody asks for them. */
 function valueOf(bytes: Bytes, long: readonly LongPart[]): Envelope['value'] {
   const value = parseExactly(outlineOf(bytes, long).text) as Envelope['value']
   for (const part of long) putBack(value, bytes, part)
   return value
 }
 
-/** Puts a long string where its mark stands for it. Of equal keys the last one counts, and that may not be its own. */
+/** Puts a long string where its mark stands for it. The last of equal keys counts, and may not be the string's own. */
 function putBack(value: unknown, bytes: Bytes, { path, start, end, mark }: LongPart): void {
   const last = path.at(-1)
   let holder: unknown = value
@@ -335,7 +335,7 @@ class Bytes {
     return isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
   }
 
-  /** What a JSON string says. */
+  /** Returns the value of a JSON string. */
   string(span: Span): string {
     return JSON.parse(this.text(span)) as string
   }

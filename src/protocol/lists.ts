@@ -63,7 +63,7 @@ export function isListChange(message: Envelope): boolean {
   return listChangeKey(message) !== undefined
 }
 
-/** What a parameter has to be, in the words of the error. */
+/** The type that a parameter must have, in the words of the error. */
 interface Type {
   readonly words: string
   is(value: unknown): boolean
@@ -97,7 +97,7 @@ const list: readonly Param[] = ['cursor']
 const resource: readonly Param[] = ['uri']
 const task: readonly Param[] = ['taskId']
 
-/** Which of them each method has. A map, for methods come from outside. */
+/** The checked parameters of each method. A map, for methods come from outside. */
 const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, readonly Param[]>([
   ['initialize', ['protocolVersion', 'capabilities', 'clientInfo']],
   ['tools/call', ['name', 'arguments', 'task']],
@@ -119,8 +119,8 @@ const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, re
 ])
 
 /**
- * What is wrong with the parameters of a request, as the message of an error; undefined when nothing is. Only types are
- * looked at, and whether a tool call names a tool: all else is for the server to say.
+ * Returns the fault in the parameters of a request, as the message of an error; undefined when there is no fault. The
+ * checks cover only types, and whether a tool call names a tool: the server checks the rest.
  */
 export function paramsFault(method: string, params: Readonly<Record<string, unknown>>): string | undefined {
   const wanted = paramsByMethod.get(method)

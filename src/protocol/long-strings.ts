@@ -72,7 +72,7 @@ export class LongStrings {
   /** The string that is being read, or was last. */
   #start = 0
   #end = 0
-  /** What `json-size.ts` counts. */
+  /** The members and values so far, counted as `sizeOf` in `json-parse.ts` counts them. */
   #members = 0
   #values = 0
   /** Objects and arrays that are open. */

@@ -19,7 +19,7 @@ interface Message {
   readonly value: Readonly<Record<string, unknown>>
 }
 
-/** What a message says under a key of its `_meta`; undefined when it says nothing. */
+/** Returns a message's entry under a key of its `_meta`; undefined when there is none. */
 export function metaOf(value: Message['value'], root: MetaRoot, key: string): unknown {
   const holder = value[root]
   const meta = isObject(holder) ? holder._meta : undefined
@@ -46,7 +46,10 @@ export function listedWithMeta(text: string, key: string, entry: unknown): strin
   return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
-/** What puts `json` at `path`, with the objects on the way there that are missing. Each level is walked once: it may be a large one. */
+/**
+ * Returns the edit that puts `json` at `path`, with the missing objects on the way there. Each level is walked once: a
+ * level may be large.
+ */
 function patch(text: string, path: readonly string[], json: string): Edit {
   let at = skipSpace(text, 0)
   for (let depth = 0; ; depth++) {

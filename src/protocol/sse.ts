@@ -30,14 +30,14 @@ const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
 
-/** What a line of `data` costs besides its bytes, in bytes: a server may make each of them one character long. */
+/** The cost of a line of `data` besides its bytes, in bytes: a server may make each line one character long. */
 const LINE_COST = 32
 
 const nothing = Buffer.alloc(0)
 
 /**
  * An incremental decoder. Feed it chunks as they come; it calls `emit` for every complete event, also for those with an
- * empty `data` that only carry an id or a retry time. Whatever the chunks are, each byte is looked at a few times at most,
+ * empty `data` that only carry an id or a retry time. Each byte is looked at a few times at most, whatever the chunks are,
  * and comments are kept nowhere.
  */
 export class SseDecoder {
@@ -84,7 +84,7 @@ export class SseDecoder {
     return this.#partial?.length ?? 0
   }
 
-  /** What is kept of an event that is not complete, and of a chunk that waits for `resume`, in bytes. */
+  /** The memory of an event that is not complete, and of a chunk that waits for `resume`, in bytes. */
   get held(): number {
     const waiting = this.#chunk.length - this.#at
     return this.#begun + this.#dataBytes + this.#data.length * LINE_COST + waiting

@@ -27,7 +27,7 @@ export const LONGEST_INTENT = 256
 export interface Task {
   /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
   readonly id: string
-  /** Who says so, from the surest to the vaguest. */
+  /** The source of the id, from the surest to the vaguest. */
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
@@ -36,7 +36,7 @@ export interface TaskClues {
   readonly message: { readonly value: Readonly<Record<string, unknown>> }
   /** All headers of the agent's request, lower case. */
   readonly inbound: Readonly<Record<string, string | string[] | undefined>>
-  /** Who speaks the modern era has no session, and may stand for many. */
+  /** A caller of the modern era has no session, and may stand for many clients. */
   readonly caller: { readonly id: string; readonly era: Era }
 }
 
@@ -68,7 +68,7 @@ const unnamed: ReadonlySet<Task['source']> = new Set(['conversation', 'trace', '
 /** Whether its agent gave it its name. */
 export const isNamed = ({ source }: Task): boolean => !unnamed.has(source)
 
-/** Which call of its task this is, as its agent numbers them; undefined when it does not. */
+/** Returns the number of the call within its task, as the agent numbers calls; undefined when the agent does not number them. */
 export function stepOf({ message }: Pick<TaskClues, 'message'>): number | undefined {
   const { _meta: meta } = paramsOf(message.value)
   const step = isObject(meta) ? meta[STEP_KEY] : undefined
@@ -87,7 +87,7 @@ export interface Parent {
   readonly spanId: string
   /** Whether its trace was chosen to be recorded. */
   readonly sampled: boolean
-  /** What tracing vendors have added, to be passed on as it is. */
+  /** The additions of tracing vendors, to be passed on unchanged. */
   readonly state: string | undefined
 }
 

@@ -5,7 +5,7 @@ export const legacyVersions = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-1
 
 export type LegacyVersion = (typeof legacyVersions)[number]
 
-/** What a client without the header speaks, by the specification of 2025-06-18. */
+/** The version of a client that sends no version header, by the specification of 2025-06-18. */
 export const ASSUMED_VERSION: LegacyVersion = '2025-03-26'
 
 export const LATEST_LEGACY: LegacyVersion = legacyVersions[0]
@@ -74,7 +74,7 @@ export function decodeHeaderValue(header: string): string | undefined {
   return Buffer.from(base64, 'base64').toString('utf8')
 }
 
-/** What a request of the modern era says of its client: a session of the legacy era knows all of it. */
+/** Keys by which a request of the modern era describes its client; a session of the legacy era knows the same facts. */
 const envelope: ReadonlySet<string> = new Set([
   PROTOCOL_VERSION_KEY,
   CLIENT_INFO_KEY,
