@@ -21,7 +21,7 @@ export function giveWay(): void {
   }
 }
 
-/** What the kernel calls this thread: Node does not say. Undefined where there is no `/proc` of Linux. */
+/** Returns the kernel's id of this thread, which Node does not tell. Undefined where there is no `/proc` of Linux. */
 function ownThread(): number | undefined {
   try {
     return Number(/\/task\/(\d+)$/.exec(readlinkSync('/proc/thread-self'))?.[1]) || undefined

@@ -30,7 +30,7 @@ export function formatQuantity(value: number, units: Units): string {
   return `${value / unit}${name}`
 }
 
-/** What `parseQuantity` reads, for editors. */
+/** Returns the pattern of texts that `parseQuantity` reads, for editors. */
 export function quantityPattern(units: Units): RegExp {
   return new RegExp(`^\\d+(\\.\\d+)?(${Object.keys(units).join('|')})?$`)
 }

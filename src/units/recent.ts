@@ -21,8 +21,8 @@ export class Recent<Value extends object | number | true> extends LRUCache<strin
 }
 
 /**
- * The beginning of a text, at most so many UTF-16 code units of it. What is cut off can be collected: a part that `slice` makes is a view
- * of the whole text in V8, and keeps all of it for as long as the part is kept.
+ * The beginning of a text, at most so many UTF-16 code units of it. The rest of the text can be collected: a part that
+ * `slice` makes is a view of the whole text in V8, and keeps all of it for as long as the part is kept.
  */
 export function clip(text: string, longest: number): string {
   return text.length > longest ? ownText(text.slice(0, longest)) : text
