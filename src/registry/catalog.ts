@@ -28,7 +28,7 @@ export interface CatalogEntry {
   readonly isAmbiguous: boolean
 }
 
-/** What a server offered when it was asked last. */
+/** The lists of a server, as the server offered them when it was asked last. */
 export interface Catalog {
   /** Milliseconds since the Unix epoch; undefined when it was never asked with success. */
   readonly fetchedAt: number | undefined
@@ -61,7 +61,7 @@ export type Ask = (
   value: Readonly<Record<string, unknown>>
 }>
 
-/** What came of fetching a list. */
+/** The result of fetching a list. */
 export interface Fetched {
   readonly entries: readonly CatalogEntry[]
   /** Why these are not all of them. */
@@ -89,7 +89,7 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promis
   return { entries: [...kept.entries.values()], cut: kept.cut }
 }
 
-/** What is kept of a list while its pages come. */
+/** The part of a list that is kept while its pages come. */
 class CollectedPages {
   readonly entries = new Map<string, CatalogEntry>()
   /** Why no more is kept. */
@@ -97,14 +97,14 @@ class CollectedPages {
   readonly #kind: ListKind
   readonly #limit: number
   readonly #schemas = new ClientSchemas()
-  /** Which faults made the latest page, as messages name them. */
+  /** Names the faults that made the latest page, in the words of messages; empty for none. */
   blame = ''
   #tooDeep = false
   readonly #leftOut = new Told('left out')
   readonly #mended = new Told('mended')
   /** The first key that two entries have that differ. */
   #twice: string | undefined
-  /** Of the pages as they came: white space and what is no entry count as well. */
+  /** The size of the pages as they came, in bytes: white space and everything that is no entry count as well. */
   #bytes = 0
 
   constructor(kind: ListKind, limit: number) {

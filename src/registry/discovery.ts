@@ -64,7 +64,7 @@ export interface DiscoveryOptions {
   readonly onReverted: (catalog: Catalog) => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
-  /** What a round has shown of the server's health, after all else was told of it; nobody is told unless given. */
+  /** Told of a round's findings about the server's health, after all else about the round was told; nobody is told unless given. */
   readonly onProbe?: (probe: Probe) => void
   /** The session has ended by itself: the server may be in trouble. */
   readonly onSign?: () => void
@@ -327,7 +327,7 @@ export class Discovery implements Caller {
     const isCertain = delayMs > this.#options.pingMs && delayMs > LAST_RETRY_MS
     round.end({ reason: failureReasonOf(error), message: error.message, isCertain })
     await this.#options.upstreamSessions.drop(this)
-    // Whatever happened meanwhile, such as the end of the upstream session: the pause comes first.
+    // The pause comes first, whatever happened meanwhile, such as the end of the upstream session.
     this.#rounds.forget()
     this.#dueAt = this.#options.clock.now() + this.#retryMs
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
@@ -502,7 +502,7 @@ class Lists {
   }
 }
 
-/** What the gateway asks a server on its own behalf, under ids of its own. */
+/** The gateway's own questions to a server, under ids of their own. */
 class Questions {
   readonly #server: string
   readonly #caller: Caller
@@ -633,7 +633,7 @@ export class Rounds {
     this.#next = { at, cancel: this.#clock.after(delayMs, () => void this.#begin()) }
   }
 
-  /** Whatever anybody has wished for by now is void. */
+  /** Drops all rounds that anybody has asked for by now; a round that is under way goes on. */
   forget(): void {
     this.#unschedule()
     this.#again = false

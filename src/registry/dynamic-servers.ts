@@ -7,7 +7,7 @@ import { serverName } from '../config/schema/schema.ts'
 import { server as serverSchema, type ServerConfig } from '../config/schema/server-schema.ts'
 import { makeFolder } from '../units/folder.ts'
 
-/** What a change through the API led to: an HTTP status, and what to tell. */
+/** The result of a change through the API: an HTTP status, and details to tell. */
 export interface Change {
   readonly status: number
   readonly [detail: string]: unknown
@@ -33,7 +33,7 @@ interface Given {
   readonly config: ServerConfig
 }
 
-/** What a request for one says: an entry of `mcpServers`, and under which name. */
+/** The body of a request for an added server: an entry of `mcpServers`, and the name of the entry. */
 export const addedServer = z.strictObject({ name: serverName, server: serverSchema })
 
 /** The servers that were added through the admin API, kept in `{stateDir}/servers.json` as they were given. */
@@ -165,7 +165,7 @@ export class DynamicServers {
   }
 }
 
-/** What is in the file. */
+/** The content of the file. */
 const keptServers = z.object({
   mcpServers: z.record(
     serverName,

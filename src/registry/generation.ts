@@ -16,9 +16,9 @@ export interface GatewayGeneration extends Generation {
   readonly servers: ReadonlyMap<string, Server>
   readonly names: Names
   readonly mesh: Mesh
-  /** What the mesh is compiled from. */
+  /** The config that the mesh is compiled from. */
   readonly policies: MeshConfig
-  /** What its policies remember. */
+  /** The state that its policies remember. */
   readonly state: StateStore
   /** The chain for a call, which is in an arm of an experiment from now on if it is in any. To be asked once for each call. */
   serviceFor(call: Call): Service

@@ -28,7 +28,7 @@ interface Unlisted {
 export interface KnownServerParts {
   readonly name: string
   readonly config: ServerConfig
-  /** What it offers is called on the aggregated endpoint. */
+  /** The names of its tools and other entries on the aggregated endpoint. */
   readonly names: Names
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
@@ -37,7 +37,7 @@ export interface KnownServerParts {
   readonly onState: (server: KnownServer) => void
 }
 
-/** What is known of a server: whether it is up, and what it offers. */
+/** The gateway's knowledge of a server: whether the server is up, and what it offers. */
 export class KnownServer {
   readonly name: string
   readonly #parts: KnownServerParts
@@ -59,7 +59,7 @@ export class KnownServer {
   #shadowed: ReadonlySet<string> = new Set()
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #initializeResult: Message | undefined
-  /** What it offers in the legacy era, where that is known to be something of its own. */
+  /** The server's offers in the legacy era; undefined unless they are known to be something of their own. */
   #legacy:
     | {
         readonly catalog: Catalog
@@ -137,7 +137,7 @@ export class KnownServer {
     return this.settled
   }
 
-  /** What agents of an era may see of a list. */
+  /** Returns the entries of a list that agents of an era may see. */
   entries(kind: ListKind, era: Era = 'modern'): readonly CatalogEntry[] {
     const isKnown = this.#catalog.fetchedAt !== undefined
     const all = ((era === 'legacy' && isKnown ? this.#legacy?.listed : undefined) ?? this.#listed)[kind]
@@ -149,7 +149,7 @@ export class KnownServer {
     return this.#listed.tools.flatMap(({ key }) => (this.#allows(key) ? [] : [key]))
   }
 
-  /** What agents do not see of any list, or not on every endpoint, because of its name. */
+  /** The entries that agents do not see in any list, or not on every endpoint, because of their names. */
   get unlisted(): readonly Unlisted[] {
     return this.#unlisted
   }
@@ -169,12 +169,12 @@ export class KnownServer {
     return this.#shadowed.has(tool)
   }
 
-  /** What the catalog says of a tool. */
+  /** Returns the catalog's description of a tool; undefined when the catalogs of both eras have none. */
   facts(tool: string): ToolDefinition | undefined {
     return this.#known(tool)
   }
 
-  /** What the server says itself of a tool's effect: believed only if the server is trusted. */
+  /** Returns a tool's effect by the server's own word, which is believed only if the server is trusted. */
   effectOf(tool: string): Effect {
     return this.config.trusted ? (this.#known(tool)?.annotated ?? 'unknown') : 'unknown'
   }
@@ -193,12 +193,12 @@ export class KnownServer {
     during('catalog', () => this.#replace(catalog))
   }
 
-  /** What was known of its lists was the work of faults: this was known before. */
+  /** Puts back an earlier catalog: faults had made the lists that were known since. */
   protected wasRestored(catalog: Catalog): void {
     during('catalog', () => this.#replace(catalog))
   }
 
-  /** What it offers in the legacy era; undefined: nothing else than in the modern one. */
+  /** Takes the server's offers in the legacy era; undefined: the same offers as in the modern era. */
   protected offersLegacy(catalog: Catalog | undefined, initializeResult: Message | undefined): void {
     const before = this.#legacy?.catalog
     this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), initializeResult }
@@ -209,7 +209,7 @@ export class KnownServer {
     if (changed.length > 0) this.tellChanged(changed)
   }
 
-  /** The server did not answer. What it offered stays known for the time of grace; for longer if all it says is that we ask too often. */
+  /** The server did not answer. Its offers stay known for the time of grace; for longer if all it says is that we ask too often. */
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')
@@ -235,7 +235,7 @@ export class KnownServer {
     this.#parts.onChanged(this, changed)
   }
 
-  /** What is known stays so, for as long as nobody says otherwise. */
+  /** Ends the time of grace: the known catalog stays for as long as nobody says otherwise. */
   protected endGrace(): void {
     this.#cancelGrace?.()
     this.#cancelGrace = undefined
@@ -322,7 +322,7 @@ function withoutFaults({ lists }: Catalog): Catalog['lists'] {
   }
 }
 
-/** What is known of a tool of the catalog, its server's own word on its effect included. */
+/** A tool of the catalog, with its server's own word on its effect. */
 interface KnownTool extends ToolDefinition {
   readonly annotated: Effect
   readonly isAmbiguous: boolean

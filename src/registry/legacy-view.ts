@@ -16,9 +16,10 @@ export interface LegacyViewOptions {
 }
 
 /**
- * What a server of both eras offers in the legacy one, where the gateway itself speaks the modern one to it: a server is
- * free to offer other things in each, and lists of all servers have to be true of the calls that follow. Asked for by the
- * first client that needs it; of a server that turns out not to speak the legacy era there is none.
+ * The offers of a server of both eras in the legacy era, where the gateway itself speaks the modern era to the server.
+ * A server is free to offer other things in each era, and lists of all servers have to be true of the calls that
+ * follow. The first client that needs the view has it fetched; a server that turns out not to speak the legacy era has
+ * none.
  */
 export class LegacyView {
   readonly #options: LegacyViewOptions

@@ -76,7 +76,7 @@ export class ListWaits {
 /** An entry as readers get to see it, but for its name. */
 export type ShownEntry = Pick<CatalogEntry, 'key' | 'text' | 'value' | 'hasUi'>
 
-/** What one page of a list over all servers has of one of them. */
+/** The part of one page of a list over all servers that comes from one server. */
 export interface ListSlice {
   readonly server: string
   /** Under its server's own names. */
@@ -167,7 +167,7 @@ function expose(kind: ListKind, server: string, entry: ShownEntry, names: Names)
   return splice(text, [edit(text, [kinds[kind].key], exposed)])
 }
 
-/** Of most tools the text is enough: their value would have to be read from it first. */
+/** Returns the text of a tool under its exposed name. The text is enough for most tools: reading their value would take a parse. */
 function exposeTool(server: string, entry: ShownEntry, names: Names): string {
   const { key, text: own, hasUi } = entry
   const exposed = names.exposeTool(server, key)

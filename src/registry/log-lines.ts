@@ -12,7 +12,7 @@ import type { Names } from './names.ts'
 const MAX_TOLD = 100
 const LONGEST = 160
 
-/** What was told of each server already: a server can change its lists as often as it likes. */
+/** The warnings that were told of each server already: a server can change its lists as often as it likes. */
 const told = new WeakMap<KnownServer, Set<string>>()
 
 /** Tells operators, once each, of tools that have another name on /mcp, and of all that agents are not shown. */
@@ -63,7 +63,7 @@ export function warnOfCuts(log: Log, { name, catalog }: KnownServer): void {
     log.warn({ server: name, list, why }, 'a list is offered in part only')
 }
 
-/** What is read of a generation. */
+/** The parts of a generation that are read here. */
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
   readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>

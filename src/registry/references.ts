@@ -65,7 +65,7 @@ export function namesServer(method: string): boolean {
   return requests.has(method)
 }
 
-/** What requests ask for by its name, besides tools, of which `allows` knows. */
+/** The kinds of the things that requests ask for by name, by method. Tools are left out: `allows` knows them. */
 const kindsByMethod: ReadonlyMap<unknown, ListKind> = new Map([
   ['prompts/get', 'prompts'],
   ['resources/read', 'resources'],
@@ -120,7 +120,7 @@ export function exposeMessage(server: string, message: Message, names: Names): M
   return expose(server, message, [...(named ?? []), relatedTaskIn('params')], names)
 }
 
-/** What an agent says to a server that asked it something, in the terms of that server: the reverse of `exposeMessage`. */
+/** Returns an agent's message to a server that asked the agent something, in the terms of the server: the reverse of `exposeMessage`. */
 export function restoreMessage(server: string, message: Message, names: Names): Message {
   const { result, params } = message.value
   const member = isOfTask(result) ? 'result' : isOfTask(params) ? 'params' : undefined

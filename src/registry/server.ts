@@ -31,7 +31,7 @@ import {
   whileStarting,
 } from '../upstreams/sessions.ts'
 
-// What `Server.plainHttp` is, for those who may not know of upstreams.
+// The error and the type of `Server.plainHttp`, for modules that may not import from upstreams.
 export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
 import type { TaskBinding } from '../upstreams/shared/task-binding.ts'
 
@@ -64,7 +64,7 @@ export interface ServerParts extends KnownServerParts {
   readonly onLost?: (reason: string) => void
   /** Told of each upstream session that is over; nobody is told unless given. */
   readonly onSessionEnd?: UpstreamSessionsOptions['onEnd'] | undefined
-  /** What goes on at all servers although no agent waits for it: counted here. */
+  /** Counts the work at all servers that goes on although no agent waits for it. */
   readonly load?: { detached: number } | undefined
 }
 
@@ -75,7 +75,7 @@ export class Server extends KnownServer {
   /** The identity of each replica's endpoint. */
   readonly endpoints: readonly string[]
   readonly upstreamSessions: UpstreamSessions
-  /** What probes have shown of it; nothing while its entry says `health: false`. */
+  /** The findings of probes about the server; nothing while the server's entry says `health: false`. */
   readonly health: ServerHealth
   /** Sends a call over its caller's upstream session, which is begun if need be. */
   readonly send: Service
@@ -163,7 +163,7 @@ export class Server extends KnownServer {
           return settings().every
         },
         get tool() {
-          // Of the two that a server may have, the one that looks after its health.
+          // A server may have two discoveries: only the discovery that looks after the server's health calls the tool.
           return current().health === false || hooks.onProbe === undefined ? undefined : settings().tool
         },
       })
@@ -211,7 +211,7 @@ export class Server extends KnownServer {
     return this.#replicas.map((replica) => replica.transport?.())
   }
 
-  /** What a replica is reached by: as it was found, where the config does not say. */
+  /** Returns the transport to a replica: the transport that was found, where the config does not say. */
   transportAt(replica = 0): ServerConfig['type'] {
     return this.transports[replica]?.transport === 'sse' ? 'sse' : this.config.type
   }
@@ -336,7 +336,7 @@ export class Server extends KnownServer {
     return this.upstreamSessions.starting(this.#discovery)
   }
 
-  /** What is offered in the legacy era is asked for by the first who needs it, where it may be something of its own. */
+  /** The first agent that needs the offers of the legacy era has the gateway ask for them, where they may be something of their own. */
   override settledFor(era: Era): Promise<void> {
     const known = this.settled.then(() => this.#discovery.refreshed)
     if (era === 'modern') return known
@@ -359,7 +359,7 @@ export class Server extends KnownServer {
     this.follow(entry)
     for (const replica of this.#replicas) replica.follow?.(entry)
     if (entry.health === false) this.health.forget()
-    // What it was waiting for may be due by the new times.
+    // By the new times, the next round may be due at once.
     const isTimed =
       !isDeepStrictEqual(health, entry.health) ||
       refresh !== entry.refresh ||

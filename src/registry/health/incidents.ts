@@ -7,7 +7,7 @@ import { parseJson } from '../../protocol/jsonrpc.ts'
 import { failureReasons } from './probe.ts'
 import { makeFolder } from '../../units/folder.ts'
 
-/** What a webhook is told of an incident, each of them once: that it began, that it goes on for long, that it is over. */
+/** The events of an incident that a webhook is told, each once: the incident began, it goes on for long, it is over. */
 export const noticeEvents = ['opened', 'escalated', 'closed'] as const
 export type NoticeEvent = (typeof noticeEvents)[number]
 
@@ -53,12 +53,12 @@ const incident = z.object({
   lastSeenAt: date,
   /** While it was open no gateway looked from here to there; what is measured over that is an upper bound. */
   gap: z.object({ from: date, to: date }).optional(),
-  /** What became of its notices, by webhook. */
+  /** The states of the incident's notices, by webhook. */
   notices: z.record(
     z.string(),
     z.partialRecord(z.enum(noticeEvents), z.enum(['pending', 'delivered', 'failed'])),
   ),
-  /** Who was behind each webhook when it was told, as `receiverOf` says it. */
+  /** The receiver behind each webhook when the webhook was told, as `receiverOf` names it. */
   receivers: z.record(z.string(), z.string().max(64)).default({}),
 })
 
@@ -67,7 +67,7 @@ export type Incident = z.output<typeof incident>
 
 const file = z.object({ incidents: z.array(incident).max(100_000) })
 
-/** What a clock may be off without a word of it, in milliseconds. */
+/** The largest error of a clock that is not reported, in milliseconds. */
 const CLOCK_MS: Millis = 60_000
 
 /** Damaged files that are kept: the first ones, and the latest. */
@@ -141,7 +141,7 @@ export class Incidents {
     return this.#kept.get(id)
   }
 
-  /** Of all servers. */
+  /** The open incidents of all servers. */
   get open(): readonly Incident[] {
     return [...this.#open.values()].flatMap((id) => this.#kept.get(id) ?? [])
   }
@@ -228,7 +228,7 @@ export class Incidents {
     else if (this.#open.get(one.server) === one.id) this.#open.delete(one.server)
   }
 
-  /** Those that ended first go. */
+  /** Drops ended incidents, oldest first, until at most `most` incidents are left; open incidents stay. */
   #prune(most = MAX_INCIDENTS): void {
     for (const { id, endedAt } of this.#kept.values()) {
       if (this.#kept.size <= most) return

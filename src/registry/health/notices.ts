@@ -20,8 +20,9 @@ export interface NoticeRequest {
 }
 
 /**
- * Who is behind a webhook, 16 hex digits: the same for as long as notices go to the same place with the same key, whatever
- * it is called. The secrets that go into it cannot be got out of it.
+ * Returns the identity of the receiver behind a webhook, 16 hex digits. The identity stays the same for as long as
+ * notices go to the same place with the same key, whatever the webhook is called. The secrets that go into the identity
+ * cannot be got out of it.
  */
 export function receiverOf(webhook: WebhookConfig): string {
   const { type, url } = webhook

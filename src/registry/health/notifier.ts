@@ -6,13 +6,13 @@ import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { retryAfter } from '../../upstreams/http/http-status.ts'
 import { type Notice, receiverOf, requestOf } from './notices.ts'
 
-/** What became of one try, or of a notice: `retried` ones go on. */
+/** The result of one try, or of a notice: a `retried` notice goes on. */
 export type NoticeResult = 'delivered' | 'retried' | 'failed' | 'dropped'
 
-/** What is told of it; `why` names no URL and holds no secret. */
+/** The gateway's report on a try or a notice; `why` names no URL and holds no secret. */
 export interface NoticeOutcome {
   readonly webhook: string
-  /** Who was behind it, as `receiverOf` says it. */
+  /** The receiver behind the webhook then, as `receiverOf` names it. */
   readonly receiver: string
   readonly notice: Notice
   readonly result: NoticeResult
@@ -61,12 +61,12 @@ export class Notifier {
     this.#parts = parts
   }
 
-  /** Who is behind each webhook, by its name. */
+  /** The receiver behind each webhook, by the name of the webhook. */
   get receivers(): ReadonlyMap<string, string> {
     return new Map([...this.#lanes].map(([name, { receiver }]) => [name, receiver]))
   }
 
-  /** Goes by these from now on. What waits for one that is still there goes where it is now. */
+  /** Goes by these from now on. Notices that wait for a webhook that is still there go where the webhook is now. */
   follow(webhooks: readonly WebhookConfig[]): void {
     const wanted = new Set(webhooks.map(({ name }) => name))
     for (const [name, lane] of this.#lanes)

@@ -22,7 +22,7 @@ export const failureReasons = [
 
 export type FailureReason = (typeof failureReasons)[number]
 
-/** What a probe consists of: the session is opened if need be, then a ping or the lists, then the tool if there is one. */
+/** The steps of a probe: the session is opened if need be, then a ping or the lists, then the tool if there is one. */
 export const probeSteps = ['open', 'ping', 'list', 'tool'] as const
 export type ProbeStep = (typeof probeSteps)[number]
 
@@ -42,7 +42,7 @@ export interface Probe {
   readonly beganNow: Millis
   /** How long its steps took that ended well. */
   readonly took: Readonly<Partial<Record<ProbeStep, Millis>>>
-  /** What went wrong; undefined: nothing did. */
+  /** The failure of the probe; undefined when nothing failed. */
   readonly failure: ProbeFailure | undefined
 }
 
@@ -117,7 +117,7 @@ const EXCERPT = 100
 
 type Message = Readonly<Record<string, unknown>>
 
-/** What is wrong with the answer to a probe's call; undefined when it is what was expected. */
+/** Returns the fault in the answer to a probe's call; undefined when the answer is as expected. */
 export function wrongIn(
   { error, result }: Message,
   { name, expect }: ProbeTool,

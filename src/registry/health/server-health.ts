@@ -9,7 +9,7 @@ import type { Probe, ProbeFailure, ProbeStep } from './probe.ts'
  */
 export type HealthState = 'unknown' | 'well' | 'suspicious' | 'failing'
 
-/** What is to be said of a server after a probe. */
+/** The finding about a server after a probe. */
 export interface ProbeResult {
   readonly state: HealthState
   /** Why it is not well, by this probe. */
@@ -38,14 +38,14 @@ const WINDOW = 20
 const LEAST_LEARNED = 5
 const MOST_LEARNED = 50
 
-/** What is slower by less than this is not slow, whatever the baseline is, in milliseconds. */
+/** A step that is slower by less than this is not slow, whatever the baseline is, in milliseconds. */
 const LEAST_MARGIN_MS: Millis = 100
 
 /** The steps that are measured: how long it takes to open a session depends on whether a program has to be started for it. */
 const measured = ['ping', 'list', 'tool'] as const satisfies readonly ProbeStep[]
 export type MeasuredStep = (typeof measured)[number]
 
-/** What is known of how long one step takes. */
+/** The known durations of one step. */
 class Pace {
   latestMs: Millis | undefined
   #baselineMs: Millis | undefined
@@ -66,7 +66,7 @@ class Pace {
     return this.#latest.filter((one) => one > boundMs).length
   }
 
-  /** Those that were slow are over, and must not make the next slow one an incident. */
+  /** Forgets slow steps that are over: they must not make the next slow step an incident. */
   forgive(): void {
     this.#latest.length = 0
   }
@@ -80,7 +80,7 @@ class Pace {
   }
 }
 
-/** What probes have shown of one server. Knows no server and does nothing: it is told, and says what follows. */
+/** The findings of probes about one server. Knows no server and does nothing: it is told, and says what follows. */
 export class ServerHealth {
   readonly #clock: Pick<Clock, 'wall' | 'now'>
   readonly #settings: () => ServerHealthConfig

@@ -19,7 +19,7 @@ const SEEN_MS: Millis = 30_000
 /** How long a server has to stay well before an incident that may go on at once is over, in milliseconds. */
 const SETTLE_MS: Millis = 30_000
 
-/** What begins so soon after the last incident of the same server may be more of that, in milliseconds. */
+/** Trouble that begins so soon after the last incident of the same server may be more of that incident, in milliseconds. */
 const RELAPSE_MS: Millis = 300_000
 
 /** Longest time that a timer can be set to, in milliseconds. */
@@ -57,9 +57,9 @@ export class HealthWatch {
   readonly #escalations = new Map<string, Cancel>()
   /** When those of this process began, on the monotonic clock. */
   readonly #startedNow = new Map<string, Millis>()
-  /** Those that should have been escalated at a time when it was not known that they go on. */
+  /** Incidents that should have been escalated at a time when it was not known that they go on. */
   readonly #due = new Set<string>()
-  /** Those of an earlier process of which no probe has shown yet that they go on. */
+  /** Incidents of an earlier process that no probe has shown yet to go on. */
   readonly #unconfirmed = new Set<string>()
   /** When the server of an open incident was found well, and has been since. */
   readonly #wellSince = new Map<string, Moment>()
@@ -79,7 +79,7 @@ export class HealthWatch {
     })
   }
 
-  /** Finds what an earlier process left. Those that are open go on, with a gap in which nobody looked. Never rejects. */
+  /** Finds what an earlier process left. Open incidents go on, with a gap in which nobody looked. Never rejects. */
   async load(): Promise<void> {
     await this.incidents.load()
     const to = this.#parts.clock.wall()
@@ -278,7 +278,7 @@ export class HealthWatch {
     for (const [webhook, receiver] of this.#notifier.receivers) {
       const wasTold = this.#wasTold(incident, webhook, receiver)
       if (event === 'closed' && !wasTold) continue
-      // What somebody else was told under this name does not count.
+      // A notice to another receiver under this name does not count.
       const known = wasTold ? notices[webhook] : undefined
       if (known?.[event] !== undefined) continue
       notices[webhook] = { ...known, [event]: 'pending' }
@@ -304,7 +304,7 @@ export class HealthWatch {
     this.#notifier.send(webhook, { event, incident, environment: this.#parts.environment })
   }
 
-  /** What an earlier process had yet to tell, in the order in which it happened. */
+  /** Sends the notices that an earlier process had yet to send, in the order in which the incidents happened. */
   #tellWhatIsLeft(): void {
     for (const incident of [...this.incidents.list()].reverse())
       for (const event of noticeEvents)
