@@ -115,7 +115,7 @@ export class Limiter {
       return next(call).then((outcome) => {
         left()
         const now = this.#clock.now()
-        // What a person needs to answer a server's question says nothing about the server.
+        // The time in which a person answers a server's question says nothing about the server, and does not count.
         const tookMs = now - startedAt - (askedMs(call.record, now) - askedBefore)
         this.#learn(outcome, startedAt, now, tookMs, inFlight)
         return outcome
@@ -190,7 +190,7 @@ interface GradientSettings {
   readonly window: number
 }
 
-/** What a drop leaves of the limit. */
+/** The factor by which a drop shrinks the limit. */
 const AFTER_DROP = 0.9
 
 /**
@@ -229,14 +229,14 @@ export class Gradient {
     const longMs = this.#long.add(shortMs)
     // After a long slow spell the mean would take long to come down, and let too much through meanwhile.
     if (longMs / shortMs > 2) this.#long.scale(0.95)
-    // Who uses half of the limit only learns nothing about the other half.
+    // Calls that use half of the limit or less tell nothing about the other half.
     if (inFlight <= this.#limit / 2) return
     const gradient = Math.max(0.5, Math.min(1, (tolerance * longMs) / shortMs))
     const wanted = this.#limit * gradient + Math.sqrt(this.#limit)
     this.#set(this.#limit * (1 - smoothing) + wanted * smoothing)
   }
 
-  /** A call that started at `startedAt` was dropped. Those that were under way together count as one drop. */
+  /** A call that started at `startedAt` was dropped. Drops of calls that were under way together count as one drop. */
   drop(startedAt: Millis, now: Millis): void {
     if (startedAt < this.#droppedAt) return
     this.#droppedAt = now

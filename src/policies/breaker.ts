@@ -119,7 +119,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
   },
 }
 
-/** What can be asked of a breaker by hand. */
+/** An order that an operator may give to a breaker by hand. */
 type BreakerOrder = 'open' | 'close' | 'reset'
 
 /**
@@ -168,7 +168,7 @@ export class Breaker {
     const startedAt = this.#clock.now()
     const askedBefore = askedMs(record, startedAt)
     return next(call).then((outcome) => {
-      // What was admitted before a change of state says nothing of the time after it.
+      // A call that was admitted before a change of state says nothing about the time after the change.
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)

@@ -74,7 +74,7 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   states: [{ kind: BULKHEAD, isBudget: true }],
   indivisible: ({ concurrent, perTool = concurrent }, shares) =>
     indivisible('calls at once', Math.min(concurrent, perTool), shares),
-  // What waits costs the server nothing.
+  // Waiting calls cost the server nothing, so the queue is not divided.
   divided: ({ concurrent, perTool, ...others }, share) => {
     const part = (count: number) => partOf(count, share)
     return {
@@ -114,7 +114,7 @@ interface PoolSettings {
   readonly tenantShare: number
 }
 
-/** What a pool does with slots of calls whose agents are asked. */
+/** Frees the slot of a call while its agent is asked, and takes a slot for the call again afterwards. */
 interface Lending {
   readonly lend: (slot: Slot) => void
   readonly takeBack: (slot: Slot) => Promise<void> | undefined
@@ -193,9 +193,7 @@ export class Pool {
     return this.#queue.size
   }
 
-  /**
-   * What one tool has of the pool, or all lists, or all other requests that are for no listed tool. `perTool`: how many slots at most.
-   */
+  /** Returns the slots of one tool, of all lists, or of all other requests that are for no listed tool. `perTool`: the most slots. */
   tool(tool: string | undefined, perTool: number | undefined, forLists = false): ToolSlots {
     return this.#tools.get(tool, perTool, forLists)
   }
@@ -344,7 +342,7 @@ export class Pool {
   }
 
   #givenBack({ tenant, agent }: Slot): void {
-    // Whoever gives the slot back still counts as its holder: with few slots, tenants take turns.
+    // A tenant that gives a slot back still counts as its holder here: with few slots, tenants take turns.
     if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant, agent)
   }
@@ -393,7 +391,7 @@ export class Pool {
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
     const now = this.#clock.now()
-    // Those that are half done go first.
+    // Calls that are half done go first.
     for (const slot of this.#returning) {
       if (!this.#hasSlot(slot.tool)) continue
       this.#returning.delete(slot)

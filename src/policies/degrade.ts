@@ -128,7 +128,7 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
             noteSupersededRejection(record, outcome)
             return other
           }
-          // What is at hand may come at the very end of the deadline; another server's answer may not.
+          // A stored or static answer may come at the very end of the deadline; another server's answer may not.
           if (fallback !== undefined && !call.signal.aborted) {
             record.hasAlternative = hasAtHand
             const other = await fallback.ask(call, failure)

@@ -4,7 +4,7 @@ import type { Outcome } from '../mesh/call.ts'
 import type { EventType, Operator, Policy, StateKind } from '../mesh/policy.ts'
 import { policies } from './index.ts'
 
-/** What all policies say of themselves, in their order, as those need it who tell people of calls and states. */
+/** The descriptions of all policies, in their order, for code that tells people of calls and states. */
 
 type Described = Omit<Policy<never>, 'schema' | 'build'>
 
@@ -20,7 +20,7 @@ export const facts: readonly OwnedFact[] = described.flatMap(([policy, own]) =>
   (own.facts ?? []).map((fact) => ({ policy, fact })),
 )
 
-/** Who can tell by an outcome what it decided. */
+/** Policies that can tell from an outcome what they decided. */
 export const deciders: readonly (readonly [
   policy: string,
   decisionIn: (outcome: Outcome) => Decision | undefined,

@@ -150,7 +150,7 @@ class Race {
   #hedge(): void {
     const { record, signal } = this.#call
     const { clock, budgets, maxHedges } = this.#parts
-    // What the agent has seen of a try has to go on with that try.
+    // Once the agent has seen a part of one try, the call has to go on with that try.
     if (signal.aborted || record.firstByteAt !== undefined || this.#channel.taken) return
     const refused = isInboundRetry(this.#call) ? 'inbound_attempt' : budgets.claim(clock.now())
     if (refused !== undefined) return retryRefused.note(record, refused)
@@ -199,7 +199,7 @@ class Race {
     }
   }
 
-  /** What is told when no try was of use: how the first ended, of those that were sent and left alone. */
+  /** Returns the outcome when no try was useful: of the first try that was sent and not muted, if there is one. */
   #standing(last: Outcome): Outcome {
     const told = this.#runners.filter(({ muted }) => !muted).flatMap(({ outcome }) => outcome ?? [])
     const sent = this.#runners.some(({ outcome }) => outcome?.kind === 'failed' && outcome.error.sent)

@@ -70,7 +70,7 @@ const idempotencyFull = {
   about: 'There is no place for another idempotency key, so the call was not run.',
 } as const satisfies PolicyReason
 
-/** Whose places were taken when a call with a new key was refused. */
+/** The limit whose places were taken when a call with a new key was refused. */
 const placesTaken = new Fact<Full | undefined>(undefined, {
   about:
     'The call had a new idempotency key and was refused: the places of its tenant, of its client, or all were taken.',
@@ -91,10 +91,10 @@ const placesTaken = new Fact<Full | undefined>(undefined, {
 const NEWCOMER_MS: Millis = 1_000
 
 /**
- * The first call with a key runs, apart from its caller: the usual reason for a second one is that the first was
- * given up too early. Who comes while it runs waits for the same outcome; who comes later gets it again.
- * What was not run, or may be run twice, leaves no trace. Where records outlive the process, a call that must not run
- * twice is noted before it is sent, so that a later process knows that it may have run.
+ * The first call with a key runs, apart from its caller: the usual reason for a second call is that the first was given
+ * up too early. A second call that comes while the first runs waits for the same outcome; a later call gets the outcome
+ * again. A call that was not run, or may be run twice, leaves no trace. Where records outlive the process, a call that
+ * must not run twice is noted before it is sent. So a later process knows that the call may have run.
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -102,7 +102,8 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   reasons: [idempotencyConflict, idempotencyFull],
   facts: [replayed, placesTaken],
   build(config, { clock, state, durable }, scope): Layer {
-    // Of all policy sets: whichever arm of an experiment a call is in when it is sent again, a write has run.
+    // One state for all policy sets: a write has run, whichever arm of an experiment a call is in when it is sent
+    // again.
     const owner = { kind: 'idempotency', set: DEFAULT_SET, server: scope.server }
     const runs = state.get(owner, () => new Runs(clock, durable?.of(owner)))
     const limit = new TimeLimit(clock, config.limit)
@@ -169,7 +170,7 @@ const holders = {
   all: 'all tenants together have',
 } as const satisfies Record<Full, string>
 
-/** Whose place a call with a new key takes: its tenant's and its client's, or without a tenant its client's alone. */
+/** Returns the share whose place a new key takes: of its tenant and its client, or without a tenant of the client alone. */
 function shareOf({ countsAs, caller }: Call): Share {
   const client = caller.client ?? ''
   return { tenant: countsAs === '' ? `client ${client}` : `tenant ${countsAs}`, client }
@@ -202,7 +203,7 @@ function isInvalid(key: Key | InvalidKey): key is InvalidKey {
   return 'problem' in key
 }
 
-/** Which calls have a key, and among whose calls it counts. */
+/** The settings of keys: which calls have a key, and among which callers a key counts. */
 export interface KeySettings {
   readonly key: 'explicit' | 'auto'
   readonly scope: Sharing

@@ -78,7 +78,7 @@ const burstOf = ({ burst }: Config, rate: Rate): number => burst ?? Math.max(1, 
 const RATE_LIMIT = 'rate-limit'
 const QUOTA = 'rate-limit-quota'
 
-/** Whose calls share a limit, in words. */
+/** Names the calls that share a limit, in words. */
 function whose(per: Config['per'], { server, tool }: Scope): string {
   if (per === 'server') return server
   if (per === 'tenant') return `one tenant of ${server}`

@@ -119,7 +119,7 @@ const MOST_LOST = 3
 /** How often an answer that is wrong is asked for again: a tool that is wrong each time is found out soon. */
 const MOST_WRONG = 2
 
-/** What follows on the first failure of a call: waits and further tries, until one of them is to be told. */
+/** The steps after the first failure of a call: waits and further tries, until one outcome is to be told. */
 class Retries {
   readonly #call: Call
   readonly #next: Service
@@ -143,7 +143,7 @@ class Retries {
     this.#hedgesBefore = hedgesBefore
   }
 
-  /** What becomes of the call after a try that began at `begunAt` and ended so. */
+  /** Returns the outcome of the call after a try that began at `begunAt`; tries again where another try may help. */
   after(outcome: Outcome, begunAt: Millis): Outcome | Promise<Outcome> {
     const { context, incorrect, proof } = this.#parts
     const { signal, record } = this.#call
@@ -173,7 +173,7 @@ class Retries {
     const since = clock.now()
     const waitsForProof = this.#parts.waitForProof && !isConnectionLost(outcome) && !isIncorrect(outcome)
     const { isHeld } = this.#kindOf(outcome)
-    // What is released gradually counts from then on only.
+    // A retry that is held back counts as under way only from its release on.
     if (!isHeld) budgets.start()
     let ended: Ended | undefined
     try {

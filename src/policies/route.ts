@@ -115,7 +115,7 @@ interface AmongParts {
   readonly scores: Scores
   readonly feasibility: Feasibility
   readonly clock: Clock
-  /** Who is at home where; undefined: any replica will do for anybody. */
+  /** The homes of callers; undefined: any replica will do for any caller. */
   readonly affinity: Affinity | undefined
   readonly backAt: Scope['backAt']
 }
@@ -174,7 +174,8 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
         if (isRejected) record.replica = before
         else scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
-        // What did not get to one replica may go to another: neither its breaker nor its closed port has run anything.
+        // A call that did not reach one replica may go to another: neither the breaker nor the closed port has run
+        // anything.
         if (!isRejected && !isUnreached(outcome)) return outcome
         const mayVisit = call.replica === undefined && affinity?.mayVisit(call) !== false
         if (!mayVisit || call.signal.aborted) return outcome

@@ -80,7 +80,7 @@ export const breakerSchema = z
 
 export type BreakerConfig = z.output<typeof breakerSchema>
 
-/** What brought a change of state about. */
+/** The cause of a change of state. */
 export type Dimension = 'availability' | 'correctness' | 'slow' | 'consecutive' | 'manual' | 'probe'
 
 /** Why a breaker opens. */
@@ -90,7 +90,7 @@ export interface Trip {
   readonly why: string
 }
 
-/** What a window holds. */
+/** The number of good and bad calls in a window. */
 export interface Counts {
   readonly good: number
   readonly bad: number
@@ -114,7 +114,7 @@ export class HealthWindow {
     if (config.slow !== false) this.#slow = new RingWindow(config.window)
   }
 
-  /** What one call shows that would count against the server; undefined when there is nothing. */
+  /** Returns the fault of a probe that counts against the server, in words; undefined when there is none. */
   faultOf(judgement: HealthSample, ranMs: Millis): string | undefined {
     if (judgement === 'neutral') return undefined
     if (judgement === 'failed') return 'a probe failed'
@@ -199,7 +199,7 @@ function countsOf(window: RingWindow | undefined, now: Millis): Counts {
   return { good, bad, ratio: bad === 0 ? 0 : bad / (good + bad) }
 }
 
-/** What an outcome says of the server; a call that nobody waited for says no more than that its reply was not there yet. */
+/** The judgement of one outcome. `caller_timeout` says only that the reply was not there yet when nobody waited any more. */
 export type HealthSample = 'neutral' | 'caller_timeout' | 'failed' | 'good' | 'wrong'
 
 /** Judges the outcome of an attempt that ran for `ranMs`. */
@@ -221,7 +221,7 @@ export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample
   }
 }
 
-/** What a window has seen; the same object for as long as the window lives. */
+/** The counts of a window; the same object for as long as the window lives. */
 export interface Totals {
   readonly good: number
   readonly bad: number
@@ -260,7 +260,7 @@ export class RingWindow implements Totals {
     }
   }
 
-  /** What the window holds now. */
+  /** Returns the counts of the window as of `now`. */
   totals(now: Millis): Totals {
     this.#advance(now)
     return this

@@ -18,7 +18,7 @@ export const breakerOpen = {
 
 type BreakerState = 'closed' | 'open' | 'half_open'
 
-/** Whose breaker it is. */
+/** The owner of a breaker: a tool of a server in a policy set, at one endpoint. */
 export interface BreakerOwner {
   readonly set: string
   readonly server: string
@@ -35,7 +35,7 @@ export interface BreakerSnapshot {
   readonly state: BreakerState
   /** Since when, in milliseconds of the Unix epoch. */
   readonly since: Millis
-  /** What brought the last change about; undefined when there was none. */
+  /** The cause of the last change; undefined when there was no change. */
   readonly dimension: Dimension | undefined
   readonly why: string | undefined
   /** Whether it stays open until somebody closes or resets it. */
@@ -97,7 +97,7 @@ export class Machine {
   readonly #backoff: Backoff
   readonly #onClosed: () => void
   #circuit: Circuit | undefined
-  /** What opossum said last. */
+  /** The last state that opossum reported. */
   state: BreakerState = 'closed'
   /** Why it is so; undefined before the first trouble. */
   trip: Trip | undefined
@@ -109,7 +109,7 @@ export class Machine {
   openForMs: Millis = 0
   /** Counts the changes, so that what was admitted before one can be told. */
   generation = 0
-  /** What a call may take a probe's slot of; only while half-open. */
+  /** The slots of probes; undefined unless the breaker is half-open. */
   probes: HalfOpenProbes | undefined
 
   /** `onClosed`: told when it closes, or begins anew. */

@@ -6,7 +6,7 @@ const NEWEST = 0.1
 /** For how long slots are held: by calls that gave theirs back, and so far by those that have not. */
 export class Holds {
   #running = 0
-  /** Of the starts of all running calls: their mean age follows from it, however many there are. */
+  /** Sum of the start times of all running calls: their mean age follows from the sum, however many calls run. */
   #startSum: Millis = 0
   #meanMs: Millis | undefined
 
@@ -94,7 +94,7 @@ export class Tools {
     return slots
   }
 
-  /** Those that run or wait now. */
+  /** Returns the slots of tools with calls that run or wait now. */
   active(): ToolSlots[] {
     const all = [...this.#known.values()].map((reference) => reference.deref())
     return all.filter(

@@ -87,8 +87,9 @@ export class WaitQueue {
   }
 
   /**
-   * Whose turn it is: a call of the tenant that holds the fewest slots, and of its lane that has waited for its turn the longest. A
-   * tenant that holds `share` slots or more comes after all others.
+   * Returns the next call: of the tenant that holds the fewest slots, from its lane that has waited for its turn the
+   * longest. A tenant that holds `share` slots or more comes after all others. Undefined when no call
+   * finds a slot.
    */
   next(share: number, now: Millis): Waiter | undefined {
     let best: Lane | undefined
@@ -115,8 +116,9 @@ export class WaitQueue {
   }
 
   /**
-   * Who has to make room for one more of `tenant`: the latest of the tenant with the most calls waiting, among those for `tool` when
-   * it is given. Where no tenant waits with more calls than this one then would, it is the oldest call of its own, if that is late.
+   * Returns the call that has to make room for one more of `tenant`; undefined when there is none. The victim is the
+   * latest call of the tenant with the most calls waiting, for `tool` only when `tool` is given. When no tenant waits
+   * with more calls than `tenant` then would, the victim is the oldest call of `tenant`, if late.
    */
   evictionVictim(tenant: Tenant, tool: ToolSlots | undefined, now: Millis): Waiter | undefined {
     let most = 1 + (tool === undefined ? tenant.waiting : (tenant.lanes.get(tool)?.waiters.length ?? 0))
@@ -150,7 +152,7 @@ function comesBefore(one: Lane, other: Lane, share: number): boolean {
   return one.servedAt < other.servedAt
 }
 
-/** What one tenant has of a pool. */
+/** The calls and lanes of one tenant in a pool. */
 export interface Tenant {
   readonly name: string
   /** Many agents count as this one. */
@@ -165,7 +167,7 @@ export interface Tenant {
   readonly lanes: Map<ToolSlots, Lane>
 }
 
-/** The tenants of one pool. Those who have nothing in it are forgotten from time to time, not at every call. */
+/** The tenants of one pool. Tenants without calls in the pool are forgotten from time to time, not at every call. */
 export class Tenants {
   readonly #known = new Map<string, Tenant>()
   #active = 0

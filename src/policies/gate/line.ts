@@ -103,7 +103,7 @@ export class Line {
     return undefined
   }
 
-  /** Who gives way to a call; undefined when it finds no place all the same, and nobody does. */
+  /** Returns the calls that give way to `waiter`; undefined when `waiter` finds no place even then, and no call gives way. */
   #victims(waiter: Waiter): ReadonlySet<Waiter> | undefined {
     const victims = new Set<Waiter>()
     let [size, bytes] = [this.size, this.bytes + waiter.bytes]

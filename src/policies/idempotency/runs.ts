@@ -42,7 +42,7 @@ interface Retention {
   readonly maxSize: number
 }
 
-/** Whose places are taken: those of one tenant, of one client, or all. */
+/** The limit whose places are taken: of one tenant, of one client, or of all. */
 export type Full = 'tenant' | 'client' | 'all'
 
 /** Why there is no place for a new key. */
@@ -72,7 +72,7 @@ export class Runs {
   /** By their windows, which come with each call, as reloads may change them: those of one expire in the order in which they ended. */
   readonly #over = new Map<Millis, LRUCache<string, Ended>>()
   #overCount = 0
-  /** Those of them whose answers are kept. */
+  /** The ended calls whose answers are kept. */
   readonly #answered = inOrder()
   /** How many places each tenant and each client has. */
   readonly #tenants = new Map<string, number>()
@@ -204,7 +204,7 @@ export class Runs {
     this.#bytes += ended.kept.bytes
   }
 
-  /** Who asks for it is not kept waiting: should it get lost, the call is still known to have run. */
+  /** Nobody waits for the record to be written. If the record gets lost, the call is still known to have run. */
   #record(id: string, { fingerprint, reader, share, kept, expiresAt }: Ended): void {
     const expiresAtWall = this.#clock.wall() + expiresAt - this.#clock.now()
     void this.#records?.put(id, { fingerprint, reader, share, kept }, expiresAtWall)

@@ -43,7 +43,7 @@ export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   },
 })
 
-/** What is remembered of a call that is over. */
+/** The outcome of an ended call, as it is kept. */
 export type StoredOutcome =
   | {
       readonly kind: 'answered'
@@ -60,7 +60,7 @@ export type StoredOutcome =
   /** It has run, and its answer had to make room for those of later calls. */
   | { readonly kind: 'made_room'; readonly bytes: number }
 
-/** Whose place a key takes, by the names under which they are counted. */
+/** The tenant and the client whose places a key takes, by the names under which their places are counted. */
 export interface Share {
   readonly tenant: string
   readonly client: string
@@ -68,7 +68,7 @@ export interface Share {
 
 /** Facts of a call that are known when it begins. */
 export interface Begun {
-  /** Of what was run: one key stands for one of these. */
+  /** The fingerprint of what was run: one key stands for one fingerprint. */
   readonly fingerprint: string
   /** The only reader of the answer; empty for every caller with the key's identity. */
   readonly reader: string
@@ -86,7 +86,7 @@ const MAX_ANSWER = 1024 ** 2
 /** Reasons that concern the session of the first caller only: another one is told `upstream_disconnected`. */
 const ofSession: ReadonlySet<string> = new Set<Reason>(['cancelled', 'session_lost'])
 
-/** What is known of a call from when it began, should the process not live to see how it ends. */
+/** The outcome that is kept from the start of a call, in case the process does not live to see the call end. */
 export const interrupted: StoredOutcome = {
   kind: 'failed',
   error: gatewayError('upstream_disconnected', 'the gateway ended while the call was under way', {
@@ -94,7 +94,7 @@ export const interrupted: StoredOutcome = {
   }),
 }
 
-/** What to remember of an outcome; undefined when the same call may run once more. `maxSize` is in bytes. */
+/** Returns the outcome to keep; undefined when the same call may run once more. `maxSize` is in bytes. */
 export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredOutcome | undefined {
   switch (outcome.kind) {
     case 'rejected':
@@ -117,7 +117,7 @@ export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredO
 
 const isText = (value: unknown) => typeof value === 'string'
 
-/** What this gateway wrote; that of another version of it may be something else. */
+/** The records that this gateway writes; another version of the gateway may write other records. */
 const stored = z.object({
   fingerprint: z.string(),
   reader: z.string(),
@@ -143,7 +143,7 @@ const stored = z.object({
           retryable: z.boolean().default(false),
           message: z.string(),
         })
-        // What cannot be told of an error must not make its call run again: then the record would be worth nothing.
+        // Unknown details of an error must not make its call run again: the record would be worth nothing then.
         .transform((error): GatewayError => ({ ...error, sent: true, retryAfterMs: undefined })),
     }),
     z.object({ kind: z.literal('too_large'), bytes: z.int().min(0), limit: z.int().min(0) }),

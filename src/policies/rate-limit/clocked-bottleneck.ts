@@ -4,7 +4,7 @@ import { compileFunction } from 'node:vm'
 import type Bottleneck from 'bottleneck'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 
-/** What bottleneck takes from its surroundings to tell the time, and to wait. */
+/** The globals by which bottleneck tells the time, and waits. */
 const surroundings = ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'Date']
 
 const made = new WeakMap<Clock, typeof Bottleneck>()

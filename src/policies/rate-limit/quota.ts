@@ -27,7 +27,7 @@ const FASTEST_TURN_MS = 20
 /** How often the first in line looks whether calls that were let go have been sent, in milliseconds. */
 const LOOK_MS: Millis = 50
 
-/** What a server's operator has granted: all lines before it draw on one window, whatever config they are of. */
+/** The quota that a server's operator has granted: all lines before it draw on one window, whatever config the lines are of. */
 class Grant implements Observable {
   readonly window: SlidingWindow
   readonly lines = new StatesBySettings<Quota>()
@@ -78,7 +78,7 @@ export class Quota implements Observable {
   readonly #clock: Clock
   readonly #window: SlidingWindow
   readonly #expiries: ExpiryQueue
-  /** Those who wait, in the order in which they came: each lets its call go. */
+  /** The calls that wait, in the order in which they came: each function lets its call go. */
   readonly #line = new Set<(turn: Turn) => void>()
   readonly #paceMs: Millis
   readonly #perTurn: number
@@ -128,7 +128,7 @@ export class Quota implements Observable {
     return { calls, perMs: per, left: this.#window.room(this.#clock.now()), queue, waiting: this.waiting }
   }
 
-  /** What one more call would have to wait at least, in milliseconds. */
+  /** Returns how long one more call would have to wait at least, in milliseconds. */
   #leastWait(now: Millis): Millis {
     const ahead = this.#line.size
     const turns = Math.floor(ahead / this.#perTurn)
@@ -310,7 +310,7 @@ export class SlidingWindow {
     const ahead = inLine + this.#underWay.size
     const rounds = Math.floor(ahead / calls)
     const before = this.#times[(this.#oldest + ahead) % calls]!
-    // Those ahead that have no wait by the quota still go now at the earliest, which a further round counts from.
+    // Calls ahead without a wait by the quota still go now at the earliest. A further round counts from there.
     const byQuota = rounds === 0 ? before + per - now : Math.max(before + per - now, 0) + rounds * per
     const bySpacing = Math.max(this.#last + minTime - now, 0) + inLine * minTime
     return Math.max(0, byQuota, bySpacing)

@@ -106,7 +106,7 @@ export class RetryBudgets {
   readonly #server: RetryBudget
   readonly #gateway: RetryBudget
   readonly #terms: BudgetTerms
-  /** Of retries of calls that cost the server something. */
+  /** The terms for retries of calls that cost the server something. */
   readonly #costly: BudgetTerms
 
   constructor(
@@ -255,7 +255,7 @@ export interface BudgetTerms {
   readonly leastConcurrent: number
 }
 
-/** What the admin API shows of a budget: sums over the window of the terms that were asked for last. */
+/** A budget as the admin API shows it: sums over the window of the terms that were asked for last. */
 export interface BudgetSnapshot {
   /** Retries that may be sent now. */
   readonly balance: number
@@ -263,7 +263,7 @@ export interface BudgetSnapshot {
   readonly withdrawals: number
   /** Calls under way, in whatever try or wait between tries. */
   readonly active: number
-  /** Of their retries and hedges, those that wait for their turn or are under way. */
+  /** Retries and hedges of active calls that wait for their turn or are under way. */
   readonly retrying: number
 }
 
@@ -280,7 +280,7 @@ const HAIR = 1e-9
  * under way). The first bounds the load in the long run; the second holds when calls become slow, and what
  * fast ones have deposited before would feed a storm.
  *
- * What Finagle adds to the share, a floor for small traffic, here counts *within* it: a window allows
+ * The floor for small traffic, which Finagle adds to the share, here counts *within* the share: a window allows
  * max(floor × window, ratio × deposits). With a ratio of 0.2 and a floor of 5/s, a server that fails all calls for 30 s gets at most 1.25 × the
  * load that is offered, if that is steady and at least 25/s: there 20 % of the deposits is no less than the floor of
  * 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s, and as windows move

@@ -43,7 +43,7 @@ export class Affinity {
       this.#scope.leave(caller, home.index)
       return undefined
     }
-    // Who has just had no answer there tries another one, and comes back with the next call.
+    // A call that has just had no answer at home tries another replica; the caller's next call goes home again.
     return attempt > 1 && record.failedReplica === at ? undefined : home
   }
 

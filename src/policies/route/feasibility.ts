@@ -39,14 +39,14 @@ export interface FeasibilityRule {
 
 /** A replica, as far as it matters here. */
 interface Estimated {
-  /** Of the tool that the call is for. */
+  /** The estimate for the tool of the call. */
   readonly estimate: LatencyEstimate
 }
 
 /** Whether a call can be answered before its deadline, by all that is known of its tool. */
 export class Feasibility {
   readonly #rule: FeasibilityRule
-  /** What has accumulated towards the next call that is sent nevertheless. */
+  /** The share that has accumulated towards the next call that is sent nevertheless. */
   #explored = 0
 
   constructor(rule: FeasibilityRule) {

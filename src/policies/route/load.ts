@@ -11,16 +11,16 @@ const TAU_MS = 10_000
 /** Most that a replica can cost: after that, 46 seconds make it as cheap as a usual one, and it is tried again. */
 const MOST = 100
 
-/** What a failure costs, however quick it was, or the replica that fails at once would be the best. */
+/** The cost of a failure, however quick: without it, the replica that fails at once would be the best. */
 const FAILED = 10
 
-/** What a replica of which nothing is known costs while its first calls are under way. */
+/** The cost of a replica of which nothing is known, while its first calls are under way. */
 const UNPROVEN = 1e6
 
 /** After so many ejections without a success in between, one lasts as long as it was to last. */
 const MOST_READMITTED = 3
 
-/** What the admin API shows of a replica. */
+/** A replica as the admin API shows it. */
 interface LoadSnapshot {
   readonly inFlight: number
   /** How slow it was lately, in times of what its tools usually take; undefined when nothing is known. */
@@ -34,8 +34,8 @@ interface LoadSnapshot {
 }
 
 /**
- * What one replica has to do and how it does. All tools of its server share it, so its cost is not a time: a slow
- * tool that happened to run here must not make the replica look slow to the quick ones.
+ * The work and the condition of one replica. All tools of its server share the cost, so the cost is not a time. A slow
+ * tool that happened to run here must not make the replica look slow to the quick tools.
  */
 export class ReplicaLoad {
   inFlight = 0
@@ -220,7 +220,7 @@ export class Ejection {
 export class Chooser {
   readonly #replicas: readonly Replica[]
   readonly #random: KeyedRandom
-  /** Those in question, while one choice is made; the rest is left over from earlier ones. */
+  /** The candidates of the choice under way, in the first `#size` places; the rest is left over from earlier choices. */
   readonly #pool: Replica[]
   #size = 0
 

@@ -11,7 +11,7 @@ const RECENT_MS = 10_000
 /** How many calls of the latest ones what is known from earlier on is worth. */
 const PRIOR = 2
 
-/** What the admin API shows of an estimate. */
+/** An estimate as the admin API shows it. */
 export interface EstimateSnapshot {
   /** How many calls it rests on, faded by age. */
   readonly samples: number
@@ -55,7 +55,8 @@ export class LatencyEstimate {
     for (let i = 0; i < RECENT; i++) {
       if (now - (this.#recentAt[i] as number) > RECENT_MS) continue
       const recentMs = this.#recentMs[i] as number
-      // Who was given up about as late as this would not have made it; who was given up earlier, perhaps.
+      // A call that was given up about as late as `ms` would not have made it; a call that was given up earlier,
+      // perhaps.
       if (this.#recentCensored[i] === 1 && recentMs * GAMMA < ms) continue
       known++
       if (this.#recentCensored[i] === 0 && recentMs <= ms) within++
@@ -198,7 +199,7 @@ export class DecayingHistogram {
     return bin
   }
 
-  /** What a sample of this moment counts. */
+  /** Returns the weight of a sample at `now`. */
   #weight(now: Millis): number {
     const halvings = (now - this.#epoch) / HALF_LIFE_MS
     if (halvings <= MOST_HALVINGS) return 2 ** halvings

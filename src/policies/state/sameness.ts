@@ -31,7 +31,7 @@ export function argumentsOf({ message: { text, value } }: Call): string {
   return span === undefined ? (canonical ?? text) : text.slice(span.start, span.end)
 }
 
-/** Who counts as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
+/** The callers that count as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
 export type Sharing = 'caller' | 'tenant' | 'server'
 
 /** The header by which a request names its tenant; without it the client's name stands in. */
@@ -83,8 +83,9 @@ export function readerOf({ inbound }: Call, sharing: Sharing): string {
 }
 
 /**
- * What stays the same of a caller. Without a session that is what its clients say of themselves and the headers that
- * servers may see: the id counts only in this process, and for as long as the caller is in use.
+ * Returns the part of a caller that stays the same. Without a session, the id counts only in this process, and for as
+ * long as the caller is in use. So the words of its clients on themselves and the headers that servers may see stand
+ * for the caller.
  */
 function callerOf({ caller: { id, initializeParams, headers, era } }: Call): unknown {
   return era === 'modern' ? [initializeParams, headers] : id

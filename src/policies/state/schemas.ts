@@ -32,7 +32,7 @@ export const schemaStates: StateKind<Schemas> = {
   },
 }
 
-/** What a schema is for: of a reply the first mismatch counts, of arguments up to three. */
+/** The use of a schema: for a reply the first mismatch counts, for arguments up to three. */
 type Use = 'reply' | 'arguments'
 
 interface Compiled {
@@ -69,7 +69,7 @@ export class Schemas {
     max: MAX_SCHEMAS,
     dispose(compiled, _, reason) {
       if (reason !== 'evict') return
-      // Whoever still has the schema finds a check that is gone: it is compiled again when it is asked for.
+      // A holder of the schema finds the check gone: the schema is compiled again when the check is asked for.
       compiled.state = 'evicted'
       compiled.check = undefined
     },

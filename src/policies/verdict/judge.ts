@@ -8,7 +8,7 @@ import { type Drift, type Habit, TEXT, type ToolMemory } from './memory.ts'
 /** Longest text that is compared with structured content, in characters. */
 const MAX_COMPARED = 64 * 1024
 
-/** That a JSON text was cut. */
+/** The finding for a JSON text that was cut. */
 const cutText: Partial = {
   source: 'detected',
   reason: 'the JSON text ends in the middle',
@@ -110,7 +110,7 @@ export interface ReplyVerdict {
   readonly breach?: string
 }
 
-/** What is looked for besides the schema. */
+/** The faults to look for besides mismatches with the schema. */
 export interface Looks {
   /** Text that claims to be JSON, and is none. */
   readonly json: boolean
@@ -124,7 +124,7 @@ const jsonInvalid: ReplyVerdict = {
 }
 const cut: ReplyVerdict = { verdict: 'partial_silent', partial: cutText }
 
-/** What the first mismatch with the `outputSchema` means. */
+/** Returns the verdict for the first mismatch with the `outputSchema`. */
 export function breachOf({ path, expected, keyword, limit }: Mismatch, structured: unknown): ReplyVerdict {
   const breach = `the reply breaks the tool’s outputSchema at ${path}: ${expected}`
   if (keyword !== 'minItems') return { verdict: 'schema_invalid', breach }
@@ -155,7 +155,7 @@ export function malformedAt({
   return block === -1 ? undefined : breaks(`/content/${block}: must be an object with a type`)
 }
 
-/** What a reply shows without a schema; undefined when nothing is remarkable. */
+/** Returns the verdict on a reply without a schema; undefined when nothing is remarkable. */
 export function look(
   { content, structuredContent }: Readonly<Record<string, unknown>>,
   args: Readonly<Record<string, unknown>>,
@@ -186,7 +186,7 @@ export function look(
   return partial === undefined ? drifted(value, memory, looks) : { verdict: 'partial_silent', partial }
 }
 
-/** What to make of a text that begins like JSON and does not parse; undefined: it is text after all. */
+/** Returns the verdict on a text that begins like JSON and does not parse; undefined: the text is text after all. */
 function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): ReplyVerdict | undefined {
   const always = memory?.json.strong === true
   if (!always && !isSurelyJson(text)) return undefined
@@ -218,7 +218,7 @@ function lengthAt(value: unknown, path: string): number | undefined {
   return Array.isArray(at) ? at.length : undefined
 }
 
-/** What is remembered of the lists of a tool. */
+/** The habits of a tool with its lists. */
 interface ListHabits {
   /** Lists are as long as their total. */
   readonly whole: Habit
@@ -248,8 +248,8 @@ const money = /price|amount|currency|tax|cost|discount|subtotal/i
 const looksLikePage = (length: number): boolean => length > 0 && length % 5 === 0
 
 /**
- * What is missing when an object's only list is shorter than the total beside it, and nothing says that it is a page
- * of a longer one: neither a name in the reply, nor in the arguments, nor what the tool did before.
+ * Returns the finding when an object's only list is shorter than the total beside it. Undefined when something says
+ * that the list is a page of a longer one: a name in the reply, a name in the arguments, or what the tool did before.
  */
 function missingItems(
   value: Readonly<Record<string, unknown>>,
@@ -296,7 +296,7 @@ const MOST_MISSING = 20
 const LONGEST_MISSING = 200
 const LONGEST_REASON = 300
 
-/** What a server declares to be missing of its result, bounded; undefined when it declares nothing. */
+/** Returns the partial result that a server declares, bounded; undefined when the server declares nothing. */
 export function declaredPartial({ _meta }: Readonly<Record<string, unknown>>): Partial | undefined {
   const declared = isObject(_meta) ? _meta[PARTIAL_KEY] : undefined
   if (!isObject(declared)) return undefined
@@ -336,7 +336,7 @@ const begunScalar = /(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-|-?(?:0|[1-9]\d*)(?
 export function jsonEnd(text: string): JsonEnd {
   const open: string[] = []
   let at = 0
-  /** What may come: a value, a key, the colon after one, or what follows a value. */
+  /** The expected token: a value, a key, the colon after a key, or what follows a value. */
   let expected: 'value' | 'key' | 'colon' | 'next' = 'value'
   /** Whether the bracket that was opened last may close at once. */
   let fresh = false
@@ -385,7 +385,7 @@ export function jsonEnd(text: string): JsonEnd {
   }
 }
 
-/** What may stand behind the digits of a number that was cut. */
+/** The characters that may stand behind the digits of a number that was cut. */
 const rest = /(?:\.|[eE][+-]?)$/y
 
 /** Longest text that is read as JSON, in characters. */

@@ -15,7 +15,7 @@ class Throttle {
   }
 }
 
-/** What is remembered of the replies of one tool, as long as the tool stays as it is. */
+/** The memory of the replies of one tool, for as long as the tool stays as it is. */
 class ToolMemory {
   readonly fingerprint: string
   readonly shape = new ShapeMemory()
@@ -80,8 +80,8 @@ const NO_HABIT = 3
 const LOST = 20
 
 /**
- * What a tool does as a rule. An exception to a rule is suspicious; what never was a rule soon is not; and
- * one that persists becomes the rule, for a false alarm must not last.
+ * A rule that a tool keeps to. An exception to the rule is suspicious. A rule that never held is soon given up. An
+ * exception that persists becomes the rule, for a false alarm must not last.
  */
 export class Habit {
   #kept = 0
@@ -224,7 +224,7 @@ function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
   if (node.members === undefined) return undefined
   for (const [key, member] of node.members) {
     const inner = object[key]
-    // What every object inherits is a function, which JSON has none of.
+    // A member that every object inherits is a function, and JSON has no functions.
     if (inner === undefined || typeof inner === 'function') {
       if (member.required) return { path: `/${key}`, was: typeNames(member.types), now: 'missing' }
     } else {
@@ -261,7 +261,7 @@ function typeNames(types: number): string {
   return names.filter((name) => (types & bits[name]) !== 0).join(' or ')
 }
 
-/** What is known of the values at one path. */
+/** The values at one path, as far as they are known. */
 class ShapeNode {
   types = 0
   /** How many values there were, and how many of them were objects. */

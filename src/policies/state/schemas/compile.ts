@@ -19,7 +19,7 @@ import {
   withSteps,
 } from './steps.ts'
 
-/** What came of a check; `too_costly` says nothing about the value, for not all of it was looked at, and what was fits. */
+/** The result of a check. `too_costly` says nothing about the value: not all of the value was checked, and the checked part fits. */
 type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
 
 export type Check = (value: unknown) => CheckResult
@@ -30,7 +30,7 @@ const ALLOWANCE: Allowance = { steps: 3_000_000, texts: 3_000_000, cpuMs: 30 }
 /** So many checks of one schema in a row that were given up for their cost make it a costly one. */
 const MAX_GIVEN_UP = 20
 
-/** Of a costly schema only each hundredth value is checked, until that of one comes to its end: it may have been the values. */
+/** Only each hundredth value is checked against a costly schema, until one check comes to its end: the values may have been costly. */
 const ONE_OF = 100
 
 /**
@@ -108,7 +108,7 @@ function prepare(ajv: Ajv): void {
     code({ gen, schema, data, it }: KeywordCxt) {
       const { once, perCharacter, perElement, perMember } = schema as Steps
       const steps = _`${once}, ${perCharacter}, ${perElement}, ${perMember}`
-      // What the code that Ajv makes calls the number of its mismatches.
+      // The name that code made by Ajv gives to the number of its mismatches.
       const errors = new Name('errors')
       const times = it.opts.allErrors === true ? MISMATCHING : MISMATCHING_IN_UNION
       gen.code(

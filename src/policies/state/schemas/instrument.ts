@@ -109,7 +109,7 @@ function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<stri
   return { ...node, properties: others, patternProperties: { ...patterns, '^__proto__$': ofProto } }
 }
 
-/** What a keyword costs to compile besides itself and the subschemas in it. */
+/** Returns the cost of compiling a keyword, besides the keyword itself and the subschemas in it. */
 function costOf(key: string, value: unknown): number {
   if (key === 'enum') return Array.isArray(value) ? comparisons(value) : 0
   // Each name, and each type, is asked for by code of its own.
@@ -142,9 +142,9 @@ function comparisons(choices: readonly unknown[]): number {
   return code + (choices.length * Math.max(size, choices.length)) / 8_000
 }
 
-/** What one check of a value against a subschema takes, without those below it, in steps. */
+/** The steps of one check of a value against a subschema, without the subschemas below it. */
 export interface Steps {
-  /** Whatever the value is. */
+  /** For each check, whatever the value is. */
   readonly once: number
   /** For each character, element or member that code of the subschema itself looks at. */
   readonly perCharacter: number
@@ -155,7 +155,7 @@ export interface Steps {
 /** A call of a function, where everything else is generated in place. */
 const REFERENCE = 20
 
-/** What Ajv's loops take, by measurement: counting a character, going to the next element, asking for a member and its name. */
+/** The steps of Ajv's loops, by measurement: counting a character, going to the next element, asking for a member and its name. */
 const CHARACTER = 0.5
 const ELEMENT = 8
 const MEMBER = 32
@@ -201,7 +201,7 @@ function weight(node: Readonly<Record<string, unknown>>): number {
   return steps
 }
 
-/** What it takes at most to compare a value with one of the schema, which is compared member by member. */
+/** Returns the most steps for comparing a value with one of the schema, member by member. */
 const comparison = (value: unknown): number =>
   typeof value === 'object' && value !== null ? 2 * JSON.stringify(value).length : 0
 

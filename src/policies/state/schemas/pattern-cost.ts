@@ -1,8 +1,8 @@
-/** What matching can cost at most: about `steps * (length + 1) ** degree` for a subject of that length. */
+/** The most that matching can cost: about `steps * (length + 1) ** degree` for a subject of that length. */
 export interface PatternCost {
   /** In how many ways it can match at one place, of which each may be tried. */
   readonly ways: number
-  /** What it takes to try all of them. */
+  /** The steps to try all of these ways. */
   readonly steps: number
   /** How many repetitions without an upper bound compete for the subject; Infinity when they are nested. */
   readonly degree: number
@@ -14,7 +14,7 @@ interface Part {
   before: PatternCost | undefined
   /** The last atom, which is repeated when a quantifier follows. */
   atom: PatternCost
-  /** What that is made of if it is a group; empty unless it is one that takes part in the match. */
+  /** The body of the last atom if the atom is a group that takes part in the match; empty otherwise. */
   body: string
   /** Where it begins itself, behind its head; 0 for a group that looks around. */
   readonly start: number
