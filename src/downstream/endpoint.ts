@@ -27,7 +27,7 @@ export interface McpRequest {
   readonly record: CallRecord
 }
 
-/** What a client may know of whom it talks to: the `initialize` result. */
+/** The `initialize` result, by which a client knows its server or the gateway; or an error. */
 export type Welcome =
   | {
       readonly text: string
@@ -37,8 +37,8 @@ export type Welcome =
   | { readonly error: GatewayError }
 
 /**
- * What an agent looks onto: one server as it is, or all of them under one roof. An endpoint knows names and
- * servers; it knows nothing of eras, sessions and HTTP.
+ * The view that an agent has: one server as it is, or all servers under one roof. An endpoint knows names and servers;
+ * it knows nothing of eras, sessions and HTTP.
  */
 export interface Endpoint {
   /** The server that is shown as it is; undefined when all are shown. */
@@ -50,7 +50,7 @@ export interface Endpoint {
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void
   /** A message of a server, in the words of this endpoint; undefined when agents get it from elsewhere. */
   inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
-  /** What an agent says to a server that asked it something, in the words of that server. */
+  /** Puts an agent's message to a server that asked the agent something into the words of that server. */
   outbound(generation: GatewayGeneration, server: string, message: Message): Message
 }
 

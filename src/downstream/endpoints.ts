@@ -33,7 +33,7 @@ import { callTo, type Endpoint, type McpRequest, type Welcome } from './endpoint
 import { withPartial, type Manner, onWire, respond, type Response } from './respond.ts'
 import { firstOf } from '../units/numbered.ts'
 
-/** What the aggregate can do, whatever servers come and go. */
+/** The capabilities of the aggregate, whatever servers come and go. */
 const capabilities = {
   tools: { listChanged: true },
   prompts: { listChanged: true },
@@ -100,7 +100,7 @@ export class AggregateEndpoint implements Endpoint {
     const { id, message, caller, headers, signal, record } = request
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
-    // Who is in a hurry gets what is known by then, with the names of the servers that are missing.
+    // An agent in a hurry gets the entries that are known by then, with the names of the servers that are missing.
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
     const { listTimeout } = config.gateway
@@ -119,8 +119,8 @@ export class AggregateEndpoint implements Endpoint {
   }
 
   /**
-   * What faults towards agents make of a page: to them the part of each server is a list of its own. A part that they
-   * leave nothing of but an error, or a broken connection, is what becomes of the whole.
+   * Applies the faults towards agents to a page: to the faults, the part of each server is a list of its own. A part
+   * that becomes an error, or a broken connection, replaces the whole page.
    */
   async #faulted(
     { servers, clientFaults }: GatewayGeneration,
@@ -215,7 +215,7 @@ function isHidden(method: string, message: Message, { name, message: own }: Rout
   return isAboutUnlisted(method, own) || isAboutUnlisted(method, message)
 }
 
-/** What a server offers may depend on the era in which it is spoken to for a caller. */
+/** Whether a server offers a capability. The answer may depend on the era in which the server is spoken to for a caller. */
 function offers(server: Server, caller: Caller, capability: string): boolean {
   const era = caller.era
   const initializeResult =
@@ -269,7 +269,7 @@ function instructionsOf({ name, initializeResult }: Server): string[] {
   return typeof instructions === 'string' ? [`# ${name}\n${instructions.slice(0, INSTRUCTIONS)}`] : []
 }
 
-/** What the protocol asks for when there is no such tool, prompt or resource. */
+/** Returns the error that the protocol asks for when there is no such tool, prompt or resource. */
 function unknown(method: string, { id, message }: McpRequest, { servers }: GatewayGeneration): Response {
   const { name, uri, taskId } = paramsOf(message.value)
   const named = [name, uri, taskId].find((value) => typeof value === 'string')

@@ -36,7 +36,7 @@ export interface OwnRequest {
   readonly now: Millis
 }
 
-/** What faults leave of an answer of the gateway's own; resolves always. */
+/** Passes an answer of the gateway's own through the faults; resolves always. */
 export type FaultedAnswer = (answer: () => Promise<Outcome>) => Promise<Outcome>
 
 /**

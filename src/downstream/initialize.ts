@@ -40,10 +40,10 @@ function valuesIn(value: unknown, most: number): number {
   return count
 }
 
-/** What a member or element takes in memory at most, besides its text, in bytes; measured. */
+/** Most bytes of memory that a member or element takes besides its text; measured. */
 const VALUE_BYTES = 128
 
-/** What the params of an `initialize` take in memory at most, with the headers that came with it, in bytes. */
+/** Returns the most bytes of memory that the params of an `initialize` take, with the headers of its request. */
 export function initializeBytes(initializeParams: unknown, headers: unknown): number {
   // A character takes one byte or two.
   const text = 2 * JSON.stringify([initializeParams, headers]).length

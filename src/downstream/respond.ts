@@ -18,14 +18,14 @@ import { type Edit, elements, locate } from '../protocol/json-span.ts'
 import { edited } from '../protocol/large-message.ts'
 import { PARTIAL_KEY, withMeta } from '../protocol/meta.ts'
 
-/** What an error is about, as far as the caller may know. */
+/** The subject of an error, as far as the caller may know it. */
 type Subject = { readonly [Key in 'server' | 'tool' | 'message' | 'record']?: Call[Key] | undefined }
 
 /** How an error of the gateway is told. */
 export interface Manner {
   /** How agents get those about tool calls: as JSON-RPC errors (default), or as results that a model can read. */
   readonly deliver?: 'protocol_error' | 'tool_result'
-  /** What calling the tool again does; unknown unless given. */
+  /** Returns the effect of calling the tool again; unknown unless given. */
   readonly effectOf?: () => Effect
 }
 
@@ -33,7 +33,7 @@ export interface Manner {
 export interface Response {
   readonly text: string
   readonly status: number
-  /** What `JSON.parse` made of `text`, where somebody has done that already. */
+  /** The result of `JSON.parse` for `text`, where `text` was parsed already. */
   readonly value?: CallResult['value']
   /** How it is to be put on the wire, where that is not the usual way. */
   readonly wire?: WireReply
@@ -120,7 +120,7 @@ function takesToolResult({ tool, message }: Subject): boolean {
   return tool !== undefined && (message === undefined || paramsOf(message.value).task === undefined)
 }
 
-/** What a program can act on. What is not known is left out. */
+/** Returns the facts of an error that a program can act on. Unknown facts are left out. */
 function facts(error: GatewayError, { server, tool, record }: Subject, by: PolicyName | undefined): object {
   return {
     code: stableCode(error.reason),
@@ -135,7 +135,7 @@ function facts(error: GatewayError, { server, tool, record }: Subject, by: Polic
   }
 }
 
-/** What an error is about, as far as the caller may know. */
+/** The place of an error, as far as the caller may know it. */
 interface Place {
   readonly server?: string | undefined
   readonly tool?: string | undefined
@@ -177,7 +177,7 @@ function whatRan(error: GatewayError): string {
 
 /** A reply that says of itself what is missing of it; every other byte stays. One that is whole is the same object. */
 export function withPartial({ result, partial }: Outcome & { kind: 'answered' }): CallResult {
-  // What a server declares stands there already, in its own words.
+  // The declaration of a server stands there already, in the server's own words.
   if (partial === undefined || partial.source === 'declared' || !isObject(result.value.result)) return result
   const { notice, ...flag } = partial
   const flagged = withMeta(result, 'result', PARTIAL_KEY, flag)

@@ -11,7 +11,7 @@ import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../../protocol/jsonrpc.
 import { formatDuration } from '../../units/duration.ts'
 
 export interface BodyLimits {
-  /** What may have come of all bodies whose requests are not over, in bytes; never less than two largest bodies. */
+  /** Most bytes that may have come of all bodies whose requests are not over; never less than two largest bodies. */
   readonly total: number
   /** The same for one address of clients. */
   readonly perAddress: number
@@ -132,7 +132,7 @@ function discard(request: IncomingMessage, clock: Clock, complete: () => void): 
     .on('data', (chunk: Buffer) => {
       bytes += chunk.length
       if (!areTooSmall(++chunks, bytes)) return
-      // Of what has been read already Node goes through the rest: paused, it costs a tenth.
+      // Node goes through the rest of the bytes that it has read already: paused, the rest costs a tenth.
       request.pause()
       end()
     })
@@ -179,7 +179,7 @@ function largestOf<S extends Share>(
 
 /**
  * Reads the bodies of requests: each costs its size, whatever it is cut into, and all together what the limits allow.
- * Who sends too slowly is told so and cut off.
+ * A client that sends too slowly is told so and cut off.
  */
 export class Bodies {
   readonly #clock: Clock
@@ -219,7 +219,7 @@ export class Bodies {
     this.#refused = refused
   }
 
-  /** What has come of bodies that are not complete, and of those that are held, in bytes. */
+  /** Bytes that have come of bodies that are not complete, and of bodies that are held. */
   get bytes(): number {
     return this.#bytes
   }
@@ -575,7 +575,7 @@ class Body {
     payload.off('data', this.#onData)
     payload.off('end', this.#onEnd)
     payload.off('error', this.#onError)
-    // What still comes is thrown away, and a client that leaves meanwhile is no error.
+    // The rest of the body is thrown away, and a client that leaves meanwhile is no error.
     payload.on('error', ignore).resume()
     this.#done(error)
   }
@@ -606,7 +606,7 @@ class Body {
     if (!this.#bodies.leave(this)) return
     const bytes = this.#chunks.takeBytes()
     const text = textOf(bytes)
-    // What is no UTF-8 would be read as something else than what was sent: the replacement character stands for it then.
+    // A body that is not UTF-8 would be read as something else than was sent, with the replacement character in it.
     if (text.includes('\ufffd') && !isUtf8(bytes))
       this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
     else this.#done(null, text)

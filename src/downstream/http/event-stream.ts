@@ -19,7 +19,7 @@ export function readEventId(id: string): { stream: number; sequence: number } | 
 const begun = new TurnBatch<Socket>((connection) => connection.uncork())
 const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 
-/** What may wait for a client that does not read, besides all that was repeated to it; in bytes. */
+/** Most bytes that may wait for a client that does not read, besides all events that were repeated to it. */
 const MAX_BACKLOG = 256 * 1024
 
 /** Parts that look after the connection of a stream. */
@@ -123,7 +123,7 @@ export class EventStream implements OpenReply {
   tell(data: string): void {
     const response = this.#response
     if (response !== undefined && this.#isBehind(response)) {
-      // What waits for the end of the turn waits for us, and not for the client.
+      // Bytes that wait for the end of the turn wait for the gateway, and not for the client.
       response.socket?.uncork()
       if (this.#isBehind(response)) {
         response.req.socket.destroy()
@@ -238,7 +238,7 @@ class Queue {
   }
 }
 
-/** What the logs of all sessions keep together. Bounded; the oldest events go first, whosever they are. */
+/** The budget of the logs of all sessions together. Bounded; the oldest events go first, whichever session they belong to. */
 export class ReplayBudget {
   /** Most bytes of all logs. */
   readonly limit: number

@@ -14,7 +14,7 @@ import { clientOf, type Quota, type Quotas } from '../limits/quotas.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 import { nextTurn, systemClock } from '../../mesh/clock.ts'
 
-/** What bounds the connections of a server. */
+/** The guards of the connections of a server. */
 export interface ServerGuards {
   readonly quotas: Pick<Quotas, 'connections' | 'pipelined' | 'refused'>
   /** Replies that wait for clients which do not read them. */
@@ -41,7 +41,7 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
       return super.writeHead(status, reason as string, headers as OutgoingHttpHeaders)
     }
 
-    /** Whatever answers a request, and however small the answer: a client that does not read it is seen. */
+    /** Notices a client that does not read, whatever answers a request, and however small the answer. */
     override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
       // Nobody has begun to read its body, which may be on its way.
       if (!this.req.complete && this.req.readableFlowing === null)
@@ -57,11 +57,11 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
     (request, response) => {
       // Node goes on with what came together, also when the connection was closed because of a part of it.
       if (request.socket.destroyed) return
-      // What has the socket is in front: nothing else is under way on its connection.
+      // A response that has the socket is in front: nothing else is under way on its connection.
       if (response.socket === null && !queues.take(request.socket, response)) return
       answer(request, response)
     }
-  // What Node would answer by itself waits behind other requests, too: it is counted with them.
+  // A request that Node would answer by itself waits behind other requests, too, and is counted with them.
   const server = createServer(
     { ServerResponse: Reply, requireHostHeader: false },
     guarded((request, response) => {
@@ -285,7 +285,7 @@ export function hasToken(authorization: string | undefined, token: string): bool
 
 /** The host of `host` or `host:port`, in the one way in which it can be compared. */
 function hostOf(name: string): string | undefined {
-  // What a URL has beside its host, such as a user, makes no part of one.
+  // Other parts of a URL, such as a user, are no part of a host.
   if (/[@/?#\\]/.test(name)) return undefined
   // An address to listen on has no brackets.
   return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
@@ -295,7 +295,7 @@ function hostnameOf(url: string): string | undefined {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase() : undefined
 }
 
-/** What a page may read of a reply besides its body and the headers that every page may read. */
+/** The headers of a reply that a page may read, besides the body and the headers that every page may read. */
 const EXPOSED = 'Mcp-Session-Id, Retry-After, WWW-Authenticate, X-Breakwater-Faults'
 
 const METHODS = 'GET, POST, DELETE'
@@ -314,7 +314,7 @@ const HEADER_NAMES = /^[\w-]+(?: *, *[\w-]+){0,99}$/
 export function shareWith(origin: string, request: IncomingMessage, response: ServerResponse): boolean {
   response.setHeader('access-control-allow-origin', origin)
   response.setHeader('access-control-expose-headers', EXPOSED)
-  // What is kept for one page is not another's.
+  // A reply that a cache keeps for one page must not go to another page.
   response.setHeader('vary', 'Origin')
   const { headers, method } = request
   if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return false

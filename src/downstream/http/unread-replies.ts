@@ -3,9 +3,9 @@ import type { Socket } from 'node:net'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 export interface UnreadLimits {
-  /** What may wait unread for all clients together, in bytes. */
+  /** Most bytes that may wait unread for all clients together. */
   readonly total: number
-  /** What may wait unread for one session, over all its connections, in bytes. */
+  /** Most bytes that may wait unread for one session, over all its connections. */
   readonly perSession: number
   /** How long a connection for which something waits may take nothing at all, in milliseconds. */
   readonly stalled: Millis
@@ -19,7 +19,7 @@ export type UnreadCause = (typeof unreadCauses)[number]
 /** How often connections that do not take everything are looked at, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** What a limit is brought down to once it is exceeded, so that not every further write has to make room. */
+/** The share of an exceeded limit down to which connections are closed, so that not every further write has to make room. */
 const LOW = 7 / 8
 
 /** From this length on a text is turned into bytes before it is written, in characters. */
@@ -34,7 +34,7 @@ export const forWire = (text: string): string | Buffer => (text.length < LARGE ?
 /** Buffers up to this length may lie in a pool that all of the process have in common, in bytes. */
 const POOLED = 8 * 1024
 
-/** Of which bytes replies are made that may have them in common with others. */
+/** The buffers of replies that may share their bytes with other replies. */
 const sources = new WeakMap<ServerResponse, object>()
 
 /**
@@ -51,7 +51,7 @@ interface Unread {
   client: object
   /** Replies with the same one share their bytes; undefined for one that does not. */
   readonly source: object | undefined
-  /** What waits, in bytes, when it was looked at last. */
+  /** The bytes that waited when the reply was looked at last. */
   bytes: number
 }
 
@@ -136,7 +136,7 @@ export class UnreadReplies {
     return this.#byClient.get(client) ?? 0
   }
 
-  /** Which limit is exceeded, if any: that of a client before that of all. */
+  /** Returns the limit that is exceeded, if any: the limit of a client before the limit of all. */
   #excess(client: object): 'per_session' | 'total' | undefined {
     if (this.#of(client) > this.#limits.perSession) return 'per_session'
     return this.#total > this.#limits.total ? 'total' : undefined
@@ -232,7 +232,7 @@ export class UnreadReplies {
   }
 }
 
-/** What a connection has taken in the last second or two, in bytes. */
+/** Returns the bytes that a connection has taken in the last second or two. */
 const lately = ({ taken, marks: [since] }: Waiting): number => taken - since
 
 function isFor(client: object, { replies }: Waiting): boolean {
@@ -245,7 +245,7 @@ function hasToTake(socket: Socket): boolean {
   return socket.writableLength + queuedIn(socket) > 0
 }
 
-/** What there is to know of a socket's handle: what was handed to it, and what of that the system has not taken, in bytes. */
+/** The byte counts of a socket's handle: bytes handed to the handle, and bytes of these that the system has not taken. */
 interface Handle {
   readonly bytesWritten?: number
   readonly writeQueueSize?: number

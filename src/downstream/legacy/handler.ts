@@ -281,7 +281,7 @@ interface Taken {
   readonly reply: PostReply
 }
 
-/** What the client of a session says, message by message, and what it gets back. */
+/** The messages of a session's client, one by one, and the replies to them. */
 class Dialogue {
   readonly #live: Live<GatewayGeneration>
   readonly #sessions: Sessions

@@ -277,7 +277,7 @@ class SessionStreams {
     const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
     const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
-    // What is over is repeated as far as it is kept.
+    // The events of a stream that is over are repeated as far as they are kept.
     if (live === undefined) stream.end()
     return stream
   }
@@ -309,8 +309,8 @@ interface Question {
 const MAX_OPEN = 1_000
 
 /**
- * What servers asked an agent. Servers count their requests each for itself, so the agent sees ids of
- * ours, and its answers find back by them. What was asked in the course of a call ends with it.
+ * The questions of servers to an agent. Servers count their requests each for itself, so the agent sees ids of ours,
+ * and its answers find back by these ids. A question that was asked in the course of a call ends with the call.
  */
 export class PendingServerRequests {
   /** Made with the first question: most sessions, of which there may be thousands, are never asked any. */

@@ -19,7 +19,7 @@ import type { UnreadReplies } from '../http/unread-replies.ts'
 export interface SessionLimits {
   /** Sessions open at once. */
   readonly max: number
-  /** Of them for one client; half unless given. */
+  /** Sessions open at once for one client; half of `max` unless given. */
   readonly perClient?: number | undefined
   /** A session that had no request yet is closed after so long. */
   readonly unused: Millis
@@ -49,7 +49,7 @@ export class Sessions {
   readonly #keepAlive: KeepAlive
   readonly #replay: ReplayBudget
   readonly #byId = new Map<string, Session>()
-  /** Those whose server was removed: they end with their last call. */
+  /** The sessions whose server was removed: each ends with its last call. */
   readonly #leaving = new Set<Session>()
   /** All of them, drafts and leaving ones included, as quotas know them. */
   readonly #all = new Map<Session, Holding>()
@@ -169,7 +169,7 @@ export class Sessions {
     const holding: Holding = {
       client,
       principal,
-      // Those whose `initialize` is under way are in use, and those that are leaving end anyway.
+      // A session whose `initialize` is under way is in use, and a session that is leaving ends anyway.
       get idleMs() {
         return byId.has(id) ? session.idleMs : 0
       },

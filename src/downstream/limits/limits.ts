@@ -15,7 +15,7 @@ export interface Guards {
   readonly limits: RequestLimits
   /** Holds back rejections of clients that come back sooner than they were told. */
   readonly tarpit: Tarpit
-  /** What one client may have of what is for all. */
+  /** The limits on one client's share of what all clients use. */
   readonly quotas: Quotas
   /** Whom requests count as. */
   readonly tenancies: Tenancies
@@ -25,7 +25,7 @@ export interface Guards {
   readonly unread: UnreadReplies
   /** Replies that are open, which say something while they are quiet. */
   readonly keepAlive: KeepAlive
-  /** What is kept of events for clients that come back, of all sessions together. */
+  /** The events of all sessions that are kept for clients that come back. */
   readonly replay: ReplayBudget
 }
 

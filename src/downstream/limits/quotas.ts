@@ -53,10 +53,10 @@ const MAX_LISTENS = 10_000
 const MAX_CALLERS = 1_024
 const MAX_PENDING_INPUTS = 1_000
 
-/** What may be kept of what clients say of themselves, in bytes of memory. */
+/** Most bytes of memory for what clients say of themselves. */
 const MAX_INITIALIZE_PARAMS = 128 * 1024 ** 2
 
-/** What is kept of questions and answers for clients that were asked something in mid-call, in bytes. */
+/** Most bytes of questions and answers that are kept for clients that were asked something in mid-call. */
 const MAX_ANSWERS = 64 * 1024 ** 2
 
 /** Most requests that wait for the reply to an earlier one of their connection: each takes up to 10 KB. */
@@ -88,7 +88,7 @@ class Count {
   }
 }
 
-/** Counts what clients have open of one thing. Who takes gives back. */
+/** Counts what clients have open of one thing. Each taker gives back. */
 export class Quota {
   share: Share
   readonly #name: QuotaName
@@ -113,7 +113,7 @@ export class Quota {
     return this.#counts.of(client)
   }
 
-  /** Which limit one more of a client would exceed, if any, or one that counts as `amount`. */
+  /** Returns the limit that one more of a client would exceed, counted as `amount`; undefined when both limits allow one more. */
   exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
     const { max, perClient } = this.share
     const total = this.#total + amount
@@ -166,7 +166,7 @@ export class Quota {
   }
 }
 
-/** Whose call waits for its agent. `session`: undefined for agents without sessions. */
+/** The owner of a call that waits for its agent. `session`: undefined for agents without sessions. */
 export interface Asked {
   readonly client: string
   readonly tenant: string
@@ -269,7 +269,7 @@ export class TenantPlaces {
 /** Anybody may give the name of a tenant: at another address the same name is another tenant. */
 const tenantKey = ({ client, tenant }: Pick<Asked, 'client' | 'tenant'>) => `${client}\n${tenant}`
 
-/** What somebody has open, and what may be ended for the sake of others. */
+/** A thing that somebody has open, and that may be ended for the sake of others. */
 export interface Holding {
   readonly client: string
   /** Digest of the credentials it was opened with: tells apart several who share an address. */
@@ -279,20 +279,20 @@ export interface Holding {
   end(): void
 }
 
-/** What one client has, with the amount that each takes of the quota, and their sums by principal. */
+/** The holdings of one client, with the amount that each takes of the quota, and their sums by principal. */
 interface Held {
   readonly amounts: Map<Holding, number>
   readonly byPrincipal: Map<string, number>
 }
 
 /**
- * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the most, if
- * it has more than the newcomer would; of several who share an address, of the one with the most. Those whom nothing tells
- * apart make room by what takes more than the newcomer needs. Who lost something is told to begin anew by its next request;
- * to turn away all others for as long as somebody hoards would be worse.
+ * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the
+ * most, if it has more than the newcomer would; of several who share an address, of the one with the most. Clients that
+ * nothing tells apart make room by what takes more than the newcomer needs. A client that lost something is told to
+ * begin anew by its next request; to turn away all others for as long as somebody hoards would be worse.
  */
 export class EvictingQuota extends Quota {
-  /** What each client has, and how much of the quota it takes. */
+  /** The holdings of each client, and how much of the quota each holding takes. */
   readonly #held = new Map<string, Held>()
 
   /**
@@ -352,7 +352,7 @@ export class EvictingQuota extends Quota {
     return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
   }
 
-  /** What the client has that has the most, if it has more than this one would have: of several, the one with the most. */
+  /** Returns the holdings of the greediest principal of the client with the most, if that client has more than `client` would have. */
   #hoardOf(client: string, amount: number): Iterable<Holding> {
     let most = this.of(client) + amount
     let greediest: string | undefined
@@ -360,7 +360,7 @@ export class EvictingQuota extends Quota {
     return greediest === undefined ? [] : this.#hoardWithin(greediest)
   }
 
-  /** What the principal has that has the most of those at one address, if it has more than this one would have. */
+  /** Returns the holdings of the principal with the most at one address, if it has more than `principal` would have. */
   #hoardWithin(client: string, principal?: string, amount = 0): Holding[] {
     const own = this.#held.get(client)
     if (own === undefined) return []
@@ -398,10 +398,10 @@ export interface QuotaSettings {
   }
 }
 
-/** What has a share in `gateway.limits.perClient`. */
+/** The quotas with a share in `gateway.limits.perClient`. */
 type SharedName = Exclude<QuotaName, 'sessions'>
 
-/** What one client may have of what is for all. Clients are told apart by the address that they come from. */
+/** The limits on one client's share of what all clients use. Clients are told apart by the address that they come from. */
 export class Quotas {
   /** Calls under way. */
   readonly calls: Quota
@@ -440,7 +440,7 @@ export class Quotas {
     this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)
   }
 
-  /** Other settings are in force. What is open already stays. */
+  /** Other settings are in force. Everything that is open already stays. */
   tune(settings: QuotaSettings): void {
     const shares = sharesOf(settings)
     for (const name of Object.keys(shares) as SharedName[]) this[name].share = shares[name]

@@ -17,7 +17,7 @@ const MOST_CLIENTS = 10_000
 const MOST_HELD = 500
 const MOST_HELD_OF_ONE = 125
 
-/** What may be held of the calls of one address, at most: those that are held leave room for the calls of others there. */
+/** The largest share of the calls of one address that may be held: the rest is room for other calls from there. */
 const LARGEST_SHARE = 1 / 4
 
 /** How long a client is remembered after the time at which it may come back, in milliseconds: what came before may be rejected after. */
@@ -49,7 +49,7 @@ export class Tarpit {
   readonly #calls: { readonly share: Share }
   readonly #noted: () => void
   readonly #visitors = new Recent<Visitor>(MOST_CLIENTS)
-  /** What lets go of each answer that is held. */
+  /** One function for each held answer, which lets the answer go. */
   readonly #held = new Set<() => void>()
   #longestMs: Millis
   #isOpen = true
@@ -80,7 +80,7 @@ export class Tarpit {
     this.#longestMs = longestMs
   }
 
-  /** What is held is let go, and nothing more is held: the gateway ends. */
+  /** Lets all held answers go, and holds no more: the gateway ends. */
   close(): void {
     this.#isOpen = false
     for (const letGo of this.#held) letGo()
@@ -122,7 +122,7 @@ export class Tarpit {
     return this.#held.size < most && visitor.held < MOST_HELD_OF_ONE
   }
 
-  /** Who it is that was rejected once more. */
+  /** Returns the client that was rejected once more, and counts a return that came too soon. */
   #visitorAt(client: string, cameAt: Millis, now: Millis): Visitor {
     const known = this.#visitors.get(client)
     if (known === undefined || cameAt >= known.backAt) {
@@ -131,7 +131,7 @@ export class Tarpit {
       this.#visitors.set(client, visitor)
       return visitor
     }
-    // What came earlier was on its way before anybody had told it anything.
+    // An earlier request was on its way before the client was told anything.
     if (cameAt <= known.toldAt) return known
     known.tooSoon = Math.max(0, known.tooSoon - (now - known.countedAt) * FREE_PER_MS) + 1
     known.countedAt = now
@@ -139,7 +139,7 @@ export class Tarpit {
   }
 }
 
-/** Who sends, where there are no sessions that would tell clients apart. */
+/** Names the sender of a request, where there are no sessions that would tell clients apart. */
 export const senderOf = (client: string, { countsAs }: Tenancy): string => `${client} ${countsAs}`
 
 function pauseAfter(tooSoon: number): Millis {

@@ -139,10 +139,10 @@ interface Looking {
   readonly endpoint: { readonly server: string | undefined }
 }
 
-/** Those of one generation. */
+/** The servers of one generation. */
 export type Servers = ReadonlyMap<string, Server>
 
-/** Which headers servers get to see, by the servers of one generation and by the endpoint; `''` is that of all. */
+/** The headers that servers get to see, by the servers of one generation and by the endpoint; `''` is the endpoint of all. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
 
 /** The names of the headers of agents that the servers behind an endpoint get to see, and may tell agents apart by. */
@@ -177,7 +177,7 @@ export function shownHeaders(
   return shown
 }
 
-/** Whoever sends a request, as its `Authorization` says: a digest, for nobody needs the secret itself. Empty without one. */
+/** Returns a digest of the `Authorization` of a request, for nobody needs the secret itself. Empty without `Authorization`. */
 export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
@@ -194,7 +194,7 @@ export function withoutAuthorization(headers: InboundHeaders): InboundHeaders {
   return rest
 }
 
-/** What a session was opened with. */
+/** The endpoint, the headers and the principal with which a session was opened. */
 export interface Opened extends Looking {
   readonly headers: InboundHeaders
   readonly principal: string

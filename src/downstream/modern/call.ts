@@ -61,12 +61,15 @@ interface ExchangeParts {
  */
 export class Exchange {
   readonly signal = new Cancellation()
-  /** Of the first POST of the call; its id, which may be of any length, only until the answer waits for another POST. */
+  /**
+   * The envelope of the first POST of the call. Its id, which may be of any length, is kept only until the answer waits
+   * for another POST.
+   */
   envelope: Envelope
   readonly caller: PooledCaller
-  /** Those of the config under which it began: they say which headers its caller is told by. */
+  /** The servers of the config under which the call began. The servers decide by which headers the caller is told apart. */
   readonly servers: Servers
-  /** What the request names: a retry has to name the same. */
+  /** The target that the request names: a retry has to name the same. */
   readonly target: string
   /** The client that it came from, and the tenant that it counts as. */
   readonly client: string
@@ -228,7 +231,7 @@ function read({ text, status, wire }: KeptAnswer): Response {
   return wire === undefined ? response : { ...response, wire }
 }
 
-/** What a server may ask in mid-call, and the capability by which a client says that it can answer. */
+/** The requests that a server may send in mid-call, with the capability by which a client says that it can answer. */
 const askable: Readonly<Record<string, string>> = {
   'elicitation/create': 'elicitation',
   'sampling/createMessage': 'sampling',
@@ -255,7 +258,7 @@ interface Room {
   release(bytes: number): void
 }
 
-/** What the server of one call asks, until the client has answered it. */
+/** The questions of the server of one call, until the client has answered them. */
 export class Questions {
   readonly #capabilities: Readonly<Record<string, unknown>>
   readonly #room: Room
@@ -345,7 +348,7 @@ export class Questions {
   }
 }
 
-/** What a server hears whose client has more to answer than is kept for it. */
+/** The error that a server gets when its client has more to answer than is kept for the client. */
 const OWES = 'the client owes too many answers'
 
 /** A request as `inputRequests` holds it: method and params, no envelope. */
@@ -411,7 +414,7 @@ function spansOf(message: LargeMessage) {
   return { named, body, result }
 }
 
-/** What makes the text of an answer, of which `result` or `error` is known, one for a modern client. */
+/** Returns the edits that make the text of an answer, of which `result` or `error` is known, one for a modern client. */
 function modernEdits(
   text: string,
   method: string,
@@ -447,7 +450,7 @@ function statusOf(code: unknown, status: number): number {
   return status === 404 ? 200 : status
 }
 
-/** What to put in front of the members that a result has; empty when it has all that it needs. */
+/** Returns the members to put in front of a result's own members; empty when the result has all that it needs. */
 function addition(method: string, result: Readonly<Record<string, unknown>>): string {
   const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
   if (cacheable.has(method)) {

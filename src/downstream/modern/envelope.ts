@@ -22,7 +22,7 @@ import {
 } from '../../protocol/versions.ts'
 import { refusal, type Refusal } from '../http/post-reply.ts'
 
-/** What a modern request says of its sender, in place of a session. */
+/** The facts that a modern request states about its sender, in place of a session. */
 export interface Envelope {
   readonly id: RequestId
   readonly method: string
@@ -112,7 +112,7 @@ interface Mismatch {
   readonly body: unknown
 }
 
-/** What a header says instead of what it has to repeat from the body. */
+/** Returns the mismatch when a header does not repeat its value from the body; undefined when the header does. */
 function mismatchOf(headers: IncomingHttpHeaders, name: string, body: unknown): Mismatch | undefined {
   const header = headers[name.toLowerCase()]
   const value = typeof header === 'string' ? decodeHeaderValue(header) : undefined

@@ -54,7 +54,7 @@ const gone = new Set([
 /** Why a client cannot listen that takes JSON only. */
 const NO_EVENTS = 'Not Acceptable: the Accept header must name text/event-stream'
 
-/** Who sent a request, as far as clients are told apart. */
+/** The sender of a request, as far as clients are told apart. */
 interface Sender {
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
@@ -156,7 +156,7 @@ export class ModernHandler {
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
 
-  /** What a server offers may have changed, or for undefined that of all: lists are asked for anew. */
+  /** Has lists asked for anew, because the offer of `server` may have changed; undefined: the offer of any server. */
   forgetLists(server?: string): void {
     this.#relay.forgetLists(server)
   }
@@ -180,7 +180,7 @@ export class ModernHandler {
     return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principal, tenant)
   }
 
-  /** What a client of the legacy era gets to know by `initialize`, in the words of this one. */
+  /** Tells a client what a legacy client gets to know by `initialize`, in the words of this era. */
   async #discover(
     incoming: InboundRequest,
     id: RequestId,
@@ -311,7 +311,7 @@ function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   return ending.finally(() => caller.calls--)
 }
 
-/** What a request names is compared from this length on by its digest, in characters: it is kept as long as its call. */
+/** From this length on, in characters, a request's target is compared by its digest: the target is kept as long as its call. */
 const LONG_TARGET = 1_024
 
 function shortened(target: string): string {

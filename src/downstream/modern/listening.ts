@@ -11,7 +11,7 @@ import type { Tenancy } from '../limits/tenancy.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
 
-/** Who listens, and to what. */
+/** A client that listens, and its subscription. */
 interface Subscriber {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
@@ -109,14 +109,14 @@ const AT_ONCE = 16
 /** How long a server may take for one of them, in milliseconds: the others wait for it. */
 const REQUEST_MS: Millis = 10_000
 
-/** Who wants resources, and of whom. */
+/** The caller that wants resources, and the endpoint of the resources. */
 interface Wanting {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
 }
 
-/** What one caller wants of one endpoint. */
+/** The resources that one caller wants of one endpoint. */
 interface Wants {
   /** How many subscriptions want each URI. */
   readonly counts: Map<string, number>

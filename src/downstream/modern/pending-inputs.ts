@@ -8,13 +8,13 @@ import { formatDuration } from '../../units/duration.ts'
 /** How long a client may take to answer, in milliseconds. */
 const INPUT_WAIT_MS: Millis = 5 * 60_000
 
-/** What our own request states begin with: others are the servers' business. */
+/** The beginning of our own request states: others are the servers' business. */
 const PREFIX = 'breakwater.'
 
 /** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
 const COUNTED_FROM = 1_024
 
-/** What waits for input: an `Exchange`. */
+/** A call that waits for input: an `Exchange`. */
 export interface PendingInputCall extends Asked {
   readonly signal: Cancellation
 }
@@ -22,7 +22,7 @@ export interface PendingInputCall extends Asked {
 interface PendingInput<Exchange> {
   readonly exchange: Exchange
   readonly cancel: Cancel
-  /** What the answer to a call that has ended counts as, in bytes. */
+  /** The bytes that the answer to a call that has ended counts as. */
   readonly bytes: number
 }
 

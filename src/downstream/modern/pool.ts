@@ -123,7 +123,7 @@ const IDLE_MS: Millis = 10 * 60_000
 /** Uses within this time count as one, in milliseconds. */
 const ORDER_MS: Millis = 1_000
 
-/** What clients say of themselves is hashed from this length on, in characters. */
+/** From this length on, in characters, the words of clients on themselves are hashed. */
 const LONG_KEY = 2_048
 
 /** One caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
@@ -132,7 +132,7 @@ export class CallerPool {
   readonly #drop: (caller: PooledCaller) => void
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
-  /** What each of them keeps of its clients' words. */
+  /** The memory that each caller keeps of its clients' words. */
   readonly #kept = new Map<PooledCaller, Holding>()
   readonly #tasks: Owners<PooledCaller>
   readonly #quota: Quota
@@ -237,10 +237,11 @@ export class CallerPool {
   }
 
   /**
-   * Which caller makes room for a newcomer: one that is not in use, of the newcomer's own or of somebody who has more. Where
-   * there is none, who has more even then loses one that only listens, or else one with an open task: nobody keeps others out by
-   * many kinds, and nobody loses one in use to its own next one. Calls under way are never ended. Of several goes the one
-   * that is missed least, of whoever has the most, unused for longest.
+   * Returns the caller that makes room for a newcomer; undefined when there is none. A caller that is not in use goes
+   * first, of the newcomer's own or of a client that has more. Where there is none, a client that has more even then
+   * loses a caller that only listens, or else a caller with an open task. So nobody keeps others out by many kinds, and
+   * nobody loses a caller in use to its own next one. Calls under way are never ended. Among several, the caller that
+   * is missed least goes, of the client that has the most, unused for longest.
    */
   #replaceable(limit: 'max' | 'perClient', newcomer: Newcomer) {
     const counts = new Map<string, number>()
@@ -294,7 +295,7 @@ export class CallerPool {
   }
 }
 
-/** Whose share of the callers one is: several may share an address. */
+/** Names the share that a caller counts in: several principals may share an address. */
 const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
   `${client} ${principal}`
 

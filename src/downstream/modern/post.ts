@@ -12,7 +12,7 @@ import type { Response } from '../respond.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire } from '../http/unread-replies.ts'
 
-/** What may wait for a client that does not read, in bytes. */
+/** Most bytes that may wait for a client that does not read. */
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {

@@ -110,7 +110,7 @@ export class Relay {
     const { value } = request.message
     const method = value.method as string
     if (!isList(method)) return endpoint.request(generation, request)
-    // What faults do to the agent they do to each of its requests: no list of before hides them, and none is kept of them.
+    // Faults hit each request of the agent: no earlier list hides the faults, and no faulted list is kept.
     if (isFaulted(generation, endpoint.server, method)) return endpoint.request(generation, request)
     if (request.message.text.length > LONGEST_REQUEST) return endpoint.request(generation, request)
     const key = JSON.stringify([generation.hash, endpoint.server, method, ...askedFor(paramsOf(value))])
@@ -121,7 +121,7 @@ export class Relay {
     return this.#lists.get(list, request.caller.id, () => endpoint.request(generation, asked), hurries)
   }
 
-  /** What a server offers has changed, or for undefined that of all: no list that was kept of it is given out any more. */
+  /** Forgets all lists that were kept of a server, because its offer has changed; undefined: of all servers. */
   forgetLists(server: string | undefined): void {
     this.#lists.forget(server)
   }
@@ -148,7 +148,7 @@ export class Relay {
       message,
       record: newRecord(this.#clock.now()),
     })
-    // Who has left may have taken it back: the next who wants it asks for it again.
+    // A request whose client has left may not have set the level: the next request that wants the level asks again.
     if (request.signal.aborted && caller.levels.get(key) === level) caller.levels.delete(key)
   }
 }
@@ -193,7 +193,7 @@ const aside: ReadonlySet<string> = new Set([
   'baggage',
 ])
 
-/** What of the params a server may go by, as it may know some that the protocol does not. */
+/** Returns the params that a server may go by, as a server may know params that the protocol does not. */
 function askedFor({ _meta: meta, ...others }: Readonly<Record<string, unknown>>): unknown[] {
   const known = (key: string) => aside.has(key) || key.startsWith('dev.breakwater/')
   return [others, isObject(meta) ? Object.entries(meta).filter(([key]) => !known(key)) : meta]
@@ -225,7 +225,7 @@ interface Fetching {
   readonly changes: number
 }
 
-/** Whose list it is that somebody asks for, and which one. */
+/** The list that somebody asks for, and the server that has the list. */
 interface ListKey {
   /** Undefined for that of all servers. */
   readonly server: string | undefined
@@ -235,7 +235,7 @@ interface ListKey {
 
 /**
  * Lists for as long as their servers say that they hold (`ttlMs`), for whom they say (`cacheScope`): for all,
- * or for callers with the same credentials; but no longer than until their server changes. Whoever asks while a list is
+ * or for callers with the same credentials; but no longer than until their server changes. A request made while a list is
  * being fetched waits for that one.
  */
 export class ListCache {
@@ -255,7 +255,7 @@ export class ListCache {
   }
 
   /**
-   * The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. Who `hurries`
+   * The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. A caller that `hurries`
    * fetches for itself: its deadline must not be that of others, nor theirs be its own.
    */
   get(
@@ -281,7 +281,7 @@ export class ListCache {
     return fetching.response
   }
 
-  /** What a server offers has changed: nothing that was asked of it before holds. Undefined: that of all servers. */
+  /** Makes all earlier answers of a server invalid, because its offer has changed. Undefined: the answers of all servers. */
   forget(server: string | undefined): void {
     if (server === undefined) {
       this.#allChanges++

@@ -4,7 +4,7 @@ import { listChangeKey } from '../../protocol/lists.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import type { Post } from './post.ts'
 
-/** What a client wants to hear of: the `notifications` of `subscriptions/listen`. */
+/** The events that a client wants to hear of: the `notifications` of `subscriptions/listen`. */
 export interface Filter {
   readonly toolsListChanged: boolean
   readonly promptsListChanged: boolean
