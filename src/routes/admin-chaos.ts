@@ -13,7 +13,7 @@ import { malformed, outdated, read, refused, tagged } from './answers.ts'
 import { readPlan } from './chaos/plan.ts'
 import { wouldHit } from './chaos/would-hit.ts'
 
-/** Who does it, when a request does not say. */
+/** The author of an action, when a request names none. */
 const SOMEBODY = 'admin API'
 const NO_REASON = 'no reason given'
 
@@ -84,7 +84,7 @@ function registerStops(scope: FastifyInstance, chaos: Controller): void {
   }
 }
 
-/** Who stops it and why, as far as that can be made out. */
+/** Returns the author and the reason of a stop, as far as the body says. */
 function attributed(body: unknown): { readonly by: string; readonly why: string } {
   const said = typeof body === 'string' ? parseJson(body) : undefined
   const { by, why } = isObject(said) ? said : {}
@@ -114,7 +114,7 @@ const planQuery = z.strictObject({
   last: duration({ min: 1 }).default(3_600_000).describe('How far back.'),
 })
 
-/** What was decided and done: `GET /admin/chaos/{journal,explain,plan}`, out of what is in memory. */
+/** Registers the views of decisions and actions that are in memory: `GET /admin/chaos/{journal,explain,plan}`. */
 function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): void {
   app.get('/admin/chaos/journal', (request, reply) => {
     const query = read(journalQuery, request.query, 'the query')
@@ -125,7 +125,7 @@ function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): v
     const entries = since === undefined ? later.slice(-limit) : later.slice(0, limit)
     return reply.send({
       entries,
-      /** What to ask for next with `since`. */
+      /** The `since` of the next request. */
       next: entries.at(-1)?.seq ?? since ?? 0,
       /** Whether there are entries after these. */
       more: later.at(-1) !== entries.at(-1),
@@ -244,7 +244,7 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
 
   /**
    * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
-   * What it does not say is as in a config that does not say it, and not as in the plan before.
+   * Parts that it leaves out are as in a config without them, and not as in the plan before.
    */
   app.put('/admin/chaos', (request, reply) => {
     const query = read(putQuery, request.query, 'the query')

@@ -54,7 +54,7 @@ export function registerAdminExperiments(
   app: FastifyInstance,
   { live, clock, experiments, guarded }: AdminExperimentsParts,
 ): void {
-  /** What a policy set says of each policy, for calls that no override applies to. */
+  /** Returns the settings of each policy under a policy set, for calls that no override applies to. */
   const settingsUnder: SettingsUnder = (given) => {
     const settings = new Settings(given ?? live.current.config.policies)
     return (set) =>
@@ -146,7 +146,7 @@ async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
-/** What lists show of an experiment: of one that has run what it was then, whatever the config says by now. */
+/** Returns an experiment as lists show it. An experiment that has run is shown as it was then, whatever the config says by now. */
 function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
   const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}

@@ -8,7 +8,7 @@ import { malformed, read } from './answers.ts'
 
 export interface AdminGuardedParts {
   readonly guarded: GuardedExperiments
-  /** What a spec may say. */
+  /** The schema of a spec. */
   readonly spec: z.ZodType<Spec>
 }
 
@@ -16,14 +16,14 @@ interface Named {
   readonly Params: { readonly name: string }
 }
 
-/** Who has done it, where nobody says. */
+/** The author, where a request names none. */
 const BY = 'admin API'
 
 const person = line(128)
 
 const approval = z.strictObject({ by: person.describe('Who approves it.') })
 
-/** Who a request says it is from, in its `by`. */
+/** Returns the author that a request names in its `by`, or `BY`. */
 export function whoIn(body: unknown): string {
   const read = approval.safeParse(body)
   return read.success ? read.data.by : BY
@@ -41,7 +41,7 @@ interface Listener {
   readonly end: () => void
 }
 
-/** Those who listen, the first one first: nobody keeps others out by listening to what only waits. */
+/** The listeners, the first one first: a listener to a run that only waits keeps no other listener out. */
 class Listeners {
   readonly #all = new Set<Listener>()
   readonly #guarded: GuardedExperiments
@@ -50,7 +50,10 @@ class Listeners {
     this.#guarded = guarded
   }
 
-  /** What ends the listening, or undefined when too many listen to what goes on. `onEnd`: another one takes its place. */
+  /**
+   * Returns a function that ends the listening; undefined when too many listen to runs that go on. `onEnd`: another one
+   * takes its place.
+   */
   add(name: string, hear: (run: RunRecord) => void, onEnd: () => void): (() => void) | undefined {
     const ofRun = [...this.#all].filter((one) => one.name === name)
     if (ofRun.length >= MAX_OF_RUN) ofRun[0]?.end()
@@ -82,7 +85,7 @@ class Listeners {
 /**
  * Guarded experiments: `POST /admin/experiments` runs a spec, `/admin/experiments/plan` says what that would do,
  * `/admin/experiments/{name}/approve` lets one begin that waits; `GET /admin/experiments/{name}/events` tells of a run as it
- * goes on. What all experiments have is elsewhere.
+ * goes on. The routes that all experiments have are elsewhere.
  */
 export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
   const request = z.strictObject({
@@ -149,7 +152,7 @@ function answered(asked: Asked, reply: FastifyReply) {
   return reply.code(409).send({ error: 'refused: nothing was injected', findings })
 }
 
-/** What lists show of a guarded run. Times of the run are in milliseconds since it began. */
+/** Returns a guarded run as lists show it. Times of the run are in milliseconds since it began. */
 export function guardedInShort(run: RunRecord) {
   const { spec, stage, stages, samples, beganAt, endedAt, requestedAt } = run
   return {

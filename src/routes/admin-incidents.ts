@@ -42,5 +42,5 @@ export function registerAdminIncidents(app: FastifyInstance, { incidents }: Admi
   })
 }
 
-/** What became of its notices, too, by the names of webhooks: their URLs are secret. */
+/** Returns an incident with the outcome of its notices, by the names of webhooks: the URLs of webhooks are secret. */
 const withNotices = (incident: Incident) => ({ ...shown(incident), notices: incident.notices })

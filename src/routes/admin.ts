@@ -32,7 +32,7 @@ export interface AdminParts {
 /** Longest word of a client on itself that is shown, in characters. */
 const LONGEST_CLIENT_WORD = 200
 
-/** Of what a client says of itself, what tells it from others: the rest may be anything, and there may be much of it. */
+/** Returns the words on itself by which a client is told apart: the other words may be anything, and there may be many. */
 function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   if (!isObject(clientInfo)) return undefined
   const words: Record<string, string> = {}
@@ -46,7 +46,7 @@ function clientShown(clientInfo: unknown): Record<string, string> | undefined {
 /** The body of a request that needs none. */
 const nothing = z.strictObject({})
 
-/** What an operator asks about the gateway as a whole. */
+/** Registers the routes about the gateway as a whole. */
 export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
   app.get('/admin/config', () => ({
     hash: live.current.hash,
@@ -65,7 +65,7 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
     max: sessions.limits.max,
     // The newest.
     sessions: [...sessions.values()].slice(-1_000).map((session) => ({
-      // Whoever knows a session's id can speak in its name: only its beginning is shown.
+      // Anybody who knows a session's id can speak in its name: only the beginning of the id is shown.
       id: `${session.id.slice(0, 8)}…`,
       endpoint: session.endpoint.server === undefined ? '/mcp' : `/mcp/${session.endpoint.server}`,
       version: session.version,
@@ -80,7 +80,7 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
 
 export interface AdminMeshParts {
   readonly live: Live<GatewayGeneration>
-  /** What policies remember. */
+  /** The states that policies remember. */
   readonly state: StateStore
   readonly clock: Clock
 }
@@ -93,7 +93,7 @@ interface OneState extends OfSet {
   readonly Params: { readonly server: string; readonly tool: string }
 }
 
-/** What the path calls requests that are no calls of a listed tool, as metrics do. */
+/** The name in paths for requests that are no calls of a listed tool, as in metrics. */
 const OTHER = '_other'
 
 /** Kinds of state that say how much is still free. */
@@ -138,7 +138,7 @@ export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: 
   )
 }
 
-/** What an operator may see of a policy, and do to it by hand. */
+/** Registers the routes by which an operator sees the states of a policy, and changes them by hand. */
 function registerOperator(
   app: FastifyInstance,
   [policy, operator]: (typeof operators)[number],
@@ -207,7 +207,7 @@ function registerOperator(
 /** A state, or an order that holds without one, as an operator is shown it, and whose it is. */
 type Row = Place & object
 
-/** What an operator sees of a state: a row, or one for each of several settings. */
+/** Returns a state as an operator sees it: one row, or one row for each of several settings. */
 function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
   const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
   const of = matched.length === 0 ? {} : { overrides: matched }
@@ -220,7 +220,7 @@ const LONGEST_UNLISTED = 160
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
-  /** What policies remember. */
+  /** The states that policies remember. */
   readonly state: StateStore
   readonly dynamic: DynamicServers
   /** Ends a server's processes and upstream sessions, and begins anew. */
@@ -278,7 +278,7 @@ function summary(server: Server, dynamic: DynamicServers) {
   const { name, config, state, since, error, catalog, initializeResult, eras, starting } = server
   return {
     name,
-    /** What its config calls it, where that is something else. */
+    /** The name in the config, where the config uses another name. */
     writtenName: config.writtenName,
     type: config.type,
     from: dynamic.has(name) ? 'api' : 'config',
@@ -303,7 +303,7 @@ function summary(server: Server, dynamic: DynamicServers) {
   }
 }
 
-/** What probes have shown of it; `false` where there are none. */
+/** Returns the findings of a server's probes; `false` when the server has no probes. */
 function healthShown({ config, health }: Server) {
   if (config.health === false) return false
   const { state, failure, failures, lastProbeAt, paces } = health
@@ -324,7 +324,7 @@ function transportTold({ type, ...config }: ServerConfig, known: Server['transpo
   return { transport: type === 'http' ? 'streamable-http' : type, decidedBy: 'config' }
 }
 
-/** What is known of each era, at one replica. */
+/** Returns the known facts of each era, at one replica. */
 function told(eras: Server['eras'][number]) {
   const told = Object.entries(eras).map(([era, known]) => [
     era,
@@ -358,7 +358,7 @@ function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | unde
   }
 }
 
-/** Which schemas of a tool nothing is checked with, and why; known once there was a call that could be checked. */
+/** Names the schemas of a tool that nothing is checked with, and why; known once there was a call that could be checked. */
 function uncheckedOf(facts: ToolDefinition | undefined, schemas: Schemas | undefined) {
   const inputSchema = schemas?.refusal(facts?.inputSchema, 'arguments')
   const outputSchema = schemas?.refusal(facts?.outputSchema, 'reply')
@@ -414,7 +414,7 @@ const report = z.union([ofCall, ofIntent])
 const reports = z.array(report).max(MAX_REPORTS)
 
 /**
- * What gateways cannot see: what agents did with what they got, and how their tasks ended. One report or a list of them,
+ * Takes facts that gateways cannot see: what agents did with what they got, and how their tasks ended. One report or a list of them,
  * each answered with what it was linked to. If one of a list cannot be read, none is taken.
  */
 export function registerAdminOutcomes(

@@ -4,7 +4,7 @@ import type { Done } from '../chaos/control/controller-parts.ts'
 import { Origins } from '../config/files/places.ts'
 import { explain } from '../config/issues/explain.ts'
 
-/** What is wrong with a request, and where in it. */
+/** A fault of a request, and its place in the request. */
 export interface RequestFinding {
   /** Such as `faults[0].rate`; empty when it is about the whole. */
   readonly path: string
@@ -48,7 +48,7 @@ export const malformed = (reply: FastifyReply, { error, findings }: Read<unknown
 export const refused = (reply: FastifyReply, done: Done) =>
   done.ok ? undefined : reply.code(409).send({ error: done.why })
 
-/** What `If-Match` is compared with: the state of the chaos mesh, without what it counts. */
+/** Returns the tag that `If-Match` is compared with: the state of the chaos mesh, without its counters. */
 const etagOf = ({ revision }: Revised) => `"${revision}"`
 
 interface Revised {

@@ -19,10 +19,10 @@ export interface ChaosParts {
 
 const BY = 'runtime API'
 
-/** What mcp-chaos-monkey answers where a fault cannot be injected now, though the request is right. */
+/** The status that mcp-chaos-monkey answers where a fault cannot be injected now, though the request is right. */
 const REFUSED = 500
 
-/** What mcp-chaos-monkey answers without the token. */
+/** The status that mcp-chaos-monkey answers without the token. */
 const unauthorized = 403
 
 const plain = { config: { unauthorized } }
@@ -137,7 +137,7 @@ const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(r
 /** How long a fault stays unless its request says so, in milliseconds. */
 const DEFAULT_MS = 900_000
 
-/** What a request asks for, its keys in camelCase. */
+/** A request for a fault, its keys in camelCase. */
 interface RuntimeFaultRequest {
   readonly target: string
   readonly config: Readonly<Record<string, unknown>>
@@ -179,7 +179,7 @@ export interface RuntimeFaultParts {
   /** Its name, unless it has one of its own. */
   readonly name: string
   readonly maxTtl: number
-  /** What targets of mcp-chaos-monkey are here, by their names. */
+  /** The meaning of the targets of mcp-chaos-monkey here, by their names. */
   readonly aliases: Readonly<Record<string, string>>
   readonly targets: PlanTargets | undefined
 }
@@ -261,7 +261,7 @@ function matchOf(target: string): Readonly<Record<string, string>> {
 /** How the keys of a request are written; its answer has the same. */
 type Style = 'camelCase' | 'snake_case'
 
-/** What holds names or data of somebody else, in which nothing may be renamed. */
+/** The keys with names or data of somebody else, in which nothing may be renamed. */
 const foreign = new Set(['header', 'headers', 'data', 'value', 'values', 'to', 'body'])
 
 /** `snake_case` when any key has a `_`; else `camelCase`. */
@@ -275,7 +275,7 @@ function keysIn(value: unknown): string[] {
   return Object.entries(value).flatMap(([key, held]) => [key, ...(foreign.has(key) ? [] : keysIn(held))])
 }
 
-/** The same with its keys in a style. Of two that become one, the last one counts. */
+/** The same with its keys in a style. When two keys become one, the last one counts. */
 function restyled(value: unknown, style: Style): unknown {
   if (Array.isArray(value)) return value.map((item) => restyled(item, style))
   if (!isObject(value)) return value

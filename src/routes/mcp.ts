@@ -104,7 +104,7 @@ export function registerMcp(
     return { endpoint, headers: request.headers, client, response: reply.raw }
   }
 
-  /** Whatever went wrong, the client is answered: by an error, or where its answer has begun already by the end of that. */
+  /** Answers the client, whatever went wrong: by an error, or by the end of an answer that has begun already. */
   function defect({ response }: InboundRequest, cause: unknown): void {
     log.error({ err: cause }, 'a request met a defect of the gateway')
     if (response.headersSent) response.end()
@@ -218,7 +218,7 @@ export function registerMcp(
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = inboundRequestOf(request, reply)
       if (incoming === undefined) return
-      // What its client has said before is no message of a session that is unknown.
+      // Earlier messages of the client must not meet a session that is unknown by then.
       arrived.flush()
       guarded(incoming, () => legacy.leave(incoming))
     })
@@ -267,7 +267,7 @@ function onlyPost(reply: FastifyReply): void {
   void reply.code(405).header('allow', 'POST').type('application/json').send(text)
 }
 
-/** What has no body need not even say what its type would be. */
+/** Refuses a request without a body, which need not even name a type. */
 function noBody(reply: FastifyReply): void {
   const text = errorText(null, PARSE_ERROR, 'Parse error: the request has no body')
   void reply.code(400).type('application/json').send(text)

@@ -24,10 +24,10 @@ export interface MetricsParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly sessions: { readonly size: number }
-  /** What is kept, or on its way, on behalf of agents. */
+  /** Data that is kept, or on its way, on behalf of agents. */
   readonly guards: Pick<Guards, 'unread' | 'replay' | 'quotas'>
   readonly bodies: { readonly count: number; readonly bytes: number }
-  /** What is kept of replies until they are complete. */
+  /** The parts of replies that are kept until the replies are complete. */
   readonly replies: { readonly bytes: number }
   readonly intents: { readonly size: number }
   readonly experiments: { runs(): ExperimentRuns }
@@ -60,7 +60,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   })
 }
 
-/** What is a state rather than an event is read when it is asked for. */
+/** Reads the values that are states rather than events, when they are asked for. */
 function collect(parts: MetricsParts): void {
   const { live, metrics, sessions, guards, bodies, replies, intents, experiments, state, chaos } = parts
   metrics.sessions.set(sessions.size)

@@ -20,7 +20,7 @@ export interface PassthroughParts {
   readonly log: Log
   /** Calls that are under way; the drain waits for it to fall to 0. */
   readonly load: { inFlight: number }
-  /** Those of calls count its requests as well. */
+  /** The quota of calls counts plain HTTP requests as well. */
   readonly quotas: Pick<Quotas, 'calls'>
 }
 
@@ -41,7 +41,7 @@ const statuses: Readonly<Record<string, number>> = {
 
 /**
  * `/proxy/{server}/*`: plain HTTP to a server whose entry says `passthrough: true`, below the folder of its (first) URL:
- * `/proxy/a/x` is `http://host/base/x` for `http://host/base/mcp`. What is said is not looked at, so no policy and no
+ * `/proxy/a/x` is `http://host/base/x` for `http://host/base/mcp`. The gateway does not look at the content, so no policy and no
  * filter of tools acts on it; limits, deadline, TLS and headers of the operator hold, and nothing is sent twice.
  */
 export async function registerPassthrough(app: FastifyInstance, parts: PassthroughParts): Promise<void> {
@@ -159,7 +159,7 @@ function refuse(reply: FastifyReply, status: number, error: string): void {
   void reply.code(status).send({ error, sent: false })
 }
 
-/** What is left of a body, or comes in another protocol, is no next request. */
+/** Closes the connection where the rest of a body, or another protocol, would be taken for the next request. */
 function closeAfter(reply: FastifyReply): void {
   const { request } = reply
   const isLeft = hasBody(request) && !request.raw.complete
@@ -240,7 +240,7 @@ class Exchange {
     return this.#failure
   }
 
-  /** What is kept for it goes, and so does the request if nobody waits for its reply any more. Safe to call twice. */
+  /** Cancels the deadline, and the request if nobody waits for its reply any more. Safe to call twice. */
   end(): void {
     this.#cancel()
     this.#fail(gatewayError('cancelled', 'the agent has gone', { sent: true }))
@@ -355,7 +355,7 @@ function limited(source: Readable, maxBytes: number, exceeded: () => void): Read
 
 function ignore(): void {}
 
-/** What stands behind `/proxy/{server}` in a request's target, which has to be a path: it may be a whole URL. */
+/** Matches the part behind `/proxy/{server}` in a request's target, which has to be a path: a target may be a whole URL. */
 const TARGET = /^\/proxy\/[^/?#]+(\/[^?#]*)?(\?[^#]*)?$/
 
 /** How often a path may be encoded. */
@@ -366,13 +366,13 @@ export type ProxyPath =
 
 /**
  * The path that a request asks for below a server's folder, without its leading slash; `target`: as it came.
- * What servers read in more than one way is refused: nobody knows which of them this one takes.
+ * A path that servers read in more than one way is refused: nobody knows which reading this server takes.
  */
 function proxyPathOf(target: string): ProxyPath {
   const match = TARGET.exec(target)
   if (match === null) return refused('expected /proxy/{server}/path as the target of the request')
   const path = match[1] ?? '/'
-  // What is not ASCII has to be encoded, and what is encoded has to be text.
+  // Characters other than visible ASCII have to be encoded, and encoded bytes have to be text.
   if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return refused('the path is not encoded as one')
   const segments = path.split('/').length
   let text = path

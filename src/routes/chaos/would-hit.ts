@@ -12,7 +12,7 @@ export interface HitCounts {
 export interface FaultHits extends HitCounts {
   readonly fault: string
   readonly type: string
-  /** Of those that were not hit, by the reason. */
+  /** Calls that were not hit, by the reason. */
   readonly because: Readonly<Record<string, number>>
   readonly targets: readonly (HitCounts & {
     readonly server: string
@@ -21,7 +21,7 @@ export interface FaultHits extends HitCounts {
   })[]
 }
 
-/** What a plan hit or would have hit over a span of time. */
+/** The calls that a plan hit or would have hit over a span of time. */
 export interface WouldHit {
   /** In milliseconds since the Unix epoch. */
   readonly from: number
