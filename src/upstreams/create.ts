@@ -22,7 +22,7 @@ interface UpstreamParts {
   readonly log: Log
   /** The `initialize` params of the gateway itself, for upstream sessions that no single caller owns. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** What is kept of replies of all servers until they are complete. */
+  /** Bounds the memory for incomplete replies of all servers. */
   readonly replies: UnfinishedReplies
   /** The owners of the server's tasks, which outlive its connection. */
   readonly tasks: TaskBinding

@@ -130,7 +130,7 @@ export class EraUpstream implements Upstream {
     try {
       upstreamSession = await this.#openAs(second, caller, signal)
     } catch (error) {
-      // Of a server that refuses both, what it said to the handshake tells more.
+      // When a server refuses both eras, its words on the handshake tell more.
       throw first === 'legacy' && isGatewayError(error) && isOtherEra(error) ? refusal : error
     }
     const takesOurs = first === 'legacy' ? await this.#takesOurs(signal) : false
@@ -186,7 +186,7 @@ export class EraUpstream implements Upstream {
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const isKnown = this.#known.speaks(era) === true
     const wasDenied = this.#known.all[era]?.speaks === false
-    // What it said earlier is no answer to a question that is open.
+    // An earlier answer does not settle whether the server speaks the era now.
     if (era === 'modern' && !isKnown) this.#modern.forget()
     const upstreamSession = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
     // A handshake confirms each time what is known.
@@ -248,7 +248,7 @@ export function otherEra(era: Era): Era {
   return era === 'modern' ? 'legacy' : 'modern'
 }
 
-/** What is known of the eras that one endpoint speaks: each of them with a time and a cause of its own. */
+/** The eras that one endpoint is known to speak or not to speak, each with a time and a cause of its own. */
 export class KnownEras {
   readonly #clock: Clock
   readonly #isPinned: boolean
@@ -267,7 +267,7 @@ export class KnownEras {
       })
   }
 
-  /** What is known, that included whose time is over. */
+  /** The facts about each era, expired ones included. */
   get all(): Eras {
     return Object.fromEntries([...this.#entries].map(([era, { known }]) => [era, known]))
   }

@@ -26,7 +26,7 @@ export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   })
 }
 
-/** What a task comes to under a signal that aborts when `signal` does, or after `ms`. */
+/** Runs a task under a signal that aborts when `signal` does, or after `ms`. Settles as the task does. */
 export function within<T>(
   ms: Millis,
   clock: Pick<Clock, 'after'>,

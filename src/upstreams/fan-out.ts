@@ -4,7 +4,7 @@ import { during } from '../mesh/work.ts'
 import { notificationText, paramsOf } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 
-/** What all copies of one message may come to, in UTF-16 code units: they are made in one turn of the event loop. */
+/** Most that all copies of one message may come to, in UTF-16 code units: all copies are made in one turn of the event loop. */
 const MOST_OF_ALL = 1024 ** 2
 
 /**
@@ -25,7 +25,7 @@ export function fanOut<Receiver>(
   })
 }
 
-/** Of one that is still bytes the text is not made to find out. */
+/** Takes a message that is still bytes for too long, without making its text. */
 function isTooLong(message: Message, copies: number): boolean {
   return copies > 1 && (LargeMessage.is(message) || message.text.length * copies > MOST_OF_ALL)
 }

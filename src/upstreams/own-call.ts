@@ -52,7 +52,7 @@ const MAX_INITIALIZE_RESULT = 256 * 1024
 /** How much of a server's own words an error of ours repeats, in characters. */
 const EXCERPT = 200
 
-/** What a server says of itself, to be kept. Throws a `GatewayError` when it is too large. */
+/** Returns a server's `initialize` result, to be kept. Throws a `GatewayError` when the result is too large. */
 export function initializeResultOf(text: string, value: Message['value']): Message {
   const bytes = Buffer.from(text)
   if (bytes.length > MAX_INITIALIZE_RESULT) {
@@ -72,7 +72,7 @@ export function assertLegacy(result: Message['value'], conceal: Conceal): void {
   throw about(result, gatewayError('upstream_refused', message))
 }
 
-/** That a server refused a request of ours, in its own words; `status` is the HTTP status that these came with. */
+/** The error for a refused request of ours, in the server's own words; `status`: the HTTP status that came with these words. */
 export function refusedBy(
   what: string,
   error: Readonly<Record<string, unknown>>,

@@ -4,7 +4,7 @@ import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { printable } from '../telemetry/printable.ts'
 import { ownText } from '../units/recent.ts'
 
-// What servers say themselves of why they do not work, as part of an error. They may repeat what they were given, so all
+// Servers' own words on why they do not work, as part of an error. Servers may repeat what they were given, so all
 // secrets of their config are taken out first.
 
 /** How much of it is told, in characters. */
@@ -16,7 +16,7 @@ const LOOKED_AT = 8 * 1024
 /** So much in front of the cut may be a word that goes on behind it, in characters. */
 const LONGEST_WORD = 1024
 
-/** What is shorter is a word of any text, unless its name says that it is a secret. In characters. */
+/** Shorter values are words of any text, unless their names say that they are secrets. In characters. */
 const SHORTEST_SECRET = 4
 
 /** Shortest secret that is looked for in base64 and in hexadecimal digits, in characters. */
@@ -25,7 +25,7 @@ const SHORTEST_ENCODED = 8
 /** Takes secrets out of a text. */
 export type Conceal = (text: string) => string
 
-/** What a server is given that it must not be heard to repeat. */
+/** The values that a server is given and must not be heard to repeat. */
 interface Given {
   /** Variables or headers. */
   readonly named: Readonly<Record<string, string>>
@@ -150,10 +150,10 @@ function decoded(part: string): string {
   }
 }
 
-/** What a server said, in quotation marks, as one line of at most 300 characters; undefined when it said nothing. */
+/** Quotes a server's words as one line of at most 300 characters; undefined when the server said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
   const line = beginningOf(text, conceal).replace(/\s+/g, ' ').trim()
-  // What is told may be kept for long, and the text is a large one.
+  // The excerpt may be kept for long, and must not hold on to the large text.
   return line === ''
     ? undefined
     : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
@@ -171,7 +171,7 @@ function wholeWordsOf(text: string): string {
   return text.slice(0, LOOKED_AT - LONGEST_WORD + Math.max(0, last.search(/\s\S*$/)))
 }
 
-/** What the body of a refusal says, as `excerptOf` has it: the message of one in JSON, the title of one in HTML. */
+/** Quotes the body of a refusal as `excerptOf` does: of JSON its message, of HTML its title. */
 export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
   if (/^\s*</.test(text)) {
     const [, title = ''] = /<title[^>]{0,200}>([^<]*)/i.exec(wholeWordsOf(text)) ?? []

@@ -63,7 +63,7 @@ const ANY = -1
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions
   readonly #open = new Map<Caller, BoundSession[]>()
-  /** Those that their callers have left, and that calls still go over. */
+  /** The upstream sessions that their callers have left, and that calls still go over. */
   readonly #retired = new Set<BoundSession>()
   /** Handshakes under way, by the replica that they are for. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundSession>>>()
@@ -114,7 +114,7 @@ export class UpstreamSessions {
       for (const { upstreamSession } of bound) upstreamSession.relisten?.(anew)
   }
 
-  /** Whoever has an upstream session. */
+  /** The callers that have an upstream session. */
   callers(): IterableIterator<Caller> {
     return this.#open.keys()
   }
@@ -414,7 +414,7 @@ function look(
   if (suspicious.has(reason)) suspect(bound.replica, reason)
 }
 
-/** What `sendOver` leaves behind of an attempt and its failure, for those that never come to it: faults end them before. */
+/** Leaves the same traces of an attempt and its failure as `sendOver`, for attempts that faults end before `sendOver`. */
 export class FaultedAttempts {
   readonly #parts: LookParts
 
@@ -437,7 +437,7 @@ export class FaultedAttempts {
   }
 }
 
-/** What is told of somebody's time being over before the process was up: that says nothing of how it treats calls. */
+/** The error when somebody's time was over before the process was up: it says nothing of how the process treats calls. */
 export function whileStarting(error: GatewayError, starting: Starting | undefined): GatewayError {
   if (starting === undefined || error.reason === 'cancelled') return error
   const { told, failure: before } = starting
@@ -482,7 +482,7 @@ export function sendOver(parts: SendingParts): Service {
           whileStarting(abortError(call.signal), upstreamSessions.starting(call.caller, call.replica)),
         )
       look(parts, call, undefined, error as GatewayError)
-      // Whatever became of the handshake: the call itself was not sent.
+      // The call itself was not sent, whatever became of the handshake.
       return { kind: 'failed', error: { ...(error as GatewayError), sent: false } }
     }
     return exchange(opened, call)

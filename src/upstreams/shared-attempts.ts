@@ -58,7 +58,7 @@ export class SharedAttempts<T> {
     return this.#waiters.length > 0
   }
 
-  /** What is under way, or begins. Rejects as an attempt did. */
+  /** Joins the task that is under way, or begins the task. Rejects as an attempt did. */
   join(): Promise<T> {
     const since = this.#clock.now()
     const outcome = new Promise<T>((resolve, reject) => this.#waiters.push({ since, resolve, reject }))

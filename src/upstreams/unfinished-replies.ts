@@ -1,13 +1,13 @@
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 
 export interface UnfinishedLimits {
-  /** What may have come of all replies that are not complete, in bytes; never less than one largest reply. */
+  /** Most that may have come of all incomplete replies, in bytes; never less than one largest reply. */
   readonly total: number
   /** The same for one server; half of `total` unless given. */
   readonly perServer?: number | undefined
 }
 
-/** Which limit ended a reply, as the metric names it. */
+/** The limits that may end a reply, as the metric names them. */
 export const unfinishedCauses = ['total', 'per_server'] as const
 
 export type UnfinishedCause = (typeof unfinishedCauses)[number]
@@ -19,13 +19,13 @@ export interface UnfinishedReply {
 }
 
 /**
- * What is kept of replies until they are complete, of all servers together: one that sends most of a large reply and
- * then falls silent has the gateway hold it until the call times out. When there is too much of it, the reply ends of
- * which nothing has come for the longest: of the server that exceeds its share, or else of the one that has the most,
- * so that no server can take what is for all.
+ * Bounds the memory for incomplete replies, of all servers together. A server that sends most of a large reply and
+ * then falls silent has the gateway hold the reply until the call times out. When a limit is exceeded, the reply that
+ * has waited the longest for more is ended. The reply is chosen from the server that exceeds its share, or else from the
+ * server that holds the most. So no server can take the memory that is for all.
  */
 export class UnfinishedReplies {
-  /** Those that hold something. */
+  /** The servers whose replies hold something. */
   readonly #servers = new Set<ServerReplies>()
   readonly #refused: (cause: UnfinishedCause) => void
   #limits: UnfinishedLimits
@@ -37,7 +37,7 @@ export class UnfinishedReplies {
     this.#refused = refused
   }
 
-  /** What is held, in bytes. */
+  /** Size of all that is held, in bytes. */
   get bytes(): number {
     return this.#bytes
   }
@@ -90,10 +90,10 @@ export class UnfinishedReplies {
 /** The replies of one server that are not complete. */
 export class ServerReplies {
   readonly maxReply: number
-  /** What they hold, in bytes; with those that are complete and wait to be read. */
+  /** Size of all that the replies hold, in bytes; includes complete replies that wait to be read. */
   bytes = 0
   readonly #all: UnfinishedReplies
-  /** That of which nothing has come for the longest is the first. */
+  /** In the order in which something last came: the first reply has waited the longest. */
   readonly #replies = new Set<UnfinishedReply>()
 
   constructor(all: UnfinishedReplies, maxReply: number) {

@@ -10,7 +10,7 @@ export interface UnreadLimits {
 /** From so many messages on that a server has not taken yet, it is not listened to until it has taken some. */
 const PAUSE_FROM = 4
 
-/** Of a server that is posted nothing but calls. */
+/** The limits for a server that is posted nothing but calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
 
 /**
@@ -21,7 +21,7 @@ export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0
   #bytes = 0
-  /** Those who wait for it to take some, if anybody does. */
+  /** The waiters for the server to take some messages; undefined when nobody waits. */
   #listeners: (() => void)[] | undefined
 
   constructor(limits: UnreadLimits) {
@@ -62,9 +62,9 @@ export class Unread {
   }
 
   /**
-   * What whoever reads a server's requests waits for after each of them: one that asks without end is listened to as fast
-   * as it takes its answers, not as fast as it can write, and with breaks for everybody else. Undefined while it has taken most of them.
-   * `peer` takes the turn (`ownTurn`).
+   * Returns a promise for the reader of a server's requests to wait for after each request; undefined while the server has taken most
+   * messages. A server that asks without end is listened to as fast as it takes its answers, not as fast as it can write.
+   * Everybody else gets breaks. `peer` takes the turn (`ownTurn`).
    */
   backpressure(peer: object = this): Promise<void> | undefined {
     if (this.#messages < PAUSE_FROM) return undefined

@@ -42,9 +42,9 @@ export interface Upstream {
    * to be asked. Leaves nothing behind at the server. Never rejects.
    */
   probe?(signal: Signal): Promise<boolean>
-  /** Which families of protocol versions the endpoint speaks, as far as anybody has found out. */
+  /** The families of protocol versions that the endpoint speaks, as far as anybody has found out. */
   eras?(): Eras
-  /** Which transport is behind a URL of which the config does not say it; undefined while nobody knows. */
+  /** The transport behind a URL, where the config does not name the transport; undefined while nobody knows. */
   transport?(): KnownTransport | undefined
 }
 
@@ -68,7 +68,7 @@ export interface StartLimits {
 export interface Starting {
   /** For how long, in milliseconds. */
   readonly forMs: Millis
-  /** What to say to somebody who waits for it. */
+  /** The message for somebody who waits for the start. */
   readonly told: string
   /** Why the start before it failed; undefined for the first one, and after a process that came up. */
   readonly failure: GatewayError | undefined
@@ -83,7 +83,7 @@ export interface KnownEra {
   readonly at: number
 }
 
-/** What is known of each era; nothing of one that nobody has asked for. */
+/** The facts about each era; undefined for an era that nobody has asked for. */
 export type Eras = { readonly [era in Era]?: KnownEra }
 
 /** One initialised upstream session with an endpoint. */

@@ -6,7 +6,7 @@ import type { CertificateFlaw, ConnectFailure } from '../../mesh/wire-shape.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { transportError } from './http-reply.ts'
 
-/** What Node calls a certificate that it does not trust, by what is wrong with it. */
+/** Node's code for a certificate that Node does not trust, by the flaw of the certificate. */
 const untrusted: Readonly<Record<CertificateFlaw, string>> = {
   expired: 'CERT_HAS_EXPIRED',
   self_signed: 'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -43,7 +43,7 @@ export function failToConnect(
   }
 }
 
-/** What becomes of a connection that cannot be made. */
+/** Resolves with the error of a connection that cannot be made. */
 function errorOf(connect: buildConnector.connector, url: string, peer?: Duplex): Promise<GatewayError> {
   const { hostname, host, protocol, port } = new URL(url)
   // undici writes to it and reads from it, and nothing else.

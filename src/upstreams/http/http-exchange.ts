@@ -33,7 +33,7 @@ export interface Request {
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
-  /** What faults do to the bytes of the reply. */
+  /** The changes that faults make to the bytes of the reply. */
   readonly shapes?: readonly WireShape[] | undefined
   /** Noted in it: that the request was handed to a socket, and thus may run. */
   readonly record?: { sent: boolean }
@@ -47,7 +47,7 @@ export interface ExchangeOptions extends ReplyLimits {
   readonly ackMs: Millis
   /** Where each exchange is until it has ended. */
   readonly underWay: UnderWay
-  /** What is posted and not acknowledged; that of one upstream session. */
+  /** The messages of one upstream session that are posted and not acknowledged. */
   readonly unread: Unread
   /** Told once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
@@ -371,7 +371,7 @@ export class HttpExchange implements ReplySink {
   /** Tells the caller how it ended. */
   tell(): void {
     const end = this.#end
-    // What is still to come of the stream, or of the connection, must not keep a reply that may be large.
+    // The rest of the stream, or of the connection, must not hold on to a reply that may be large.
     this.#end = told
     try {
       if (end !== undefined) this.#settle(end())

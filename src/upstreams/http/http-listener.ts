@@ -39,7 +39,7 @@ export const PATIENCE_MS = 1_000
 /** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
 export class HttpListener implements ReplySink {
   readonly #options: ListenerOptions
-  /** That of the stream that was asked for last. */
+  /** The wire of the stream that was asked for last. */
   #wire: HttpWire
   #reply: HttpReply | undefined
   #retryMs: Millis = FIRST_RETRY_MS

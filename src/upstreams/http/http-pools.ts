@@ -55,10 +55,10 @@ export interface HttpOptions extends ReplyLimits {
   readonly connections: number
   /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
   readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
-  /** What follows when the server forgot a session: a new one, or an error. */
+  /** The reaction to a session that the server forgot: a new session, or an error. */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
-  /** What callers asked the server to keep in mind: goes with them from one replica to another. */
+  /** The state that callers asked the server to keep in mind: goes with the callers from one replica to another. */
   readonly states: SessionStates
   /** The owners of the server's tasks, over all its replicas; asked only where the server has no sessions. */
   readonly tasks: TaskBinding

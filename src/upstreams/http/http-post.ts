@@ -8,7 +8,7 @@ import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
 import { answerableId, withRawId } from '../../protocol/renumber.ts'
 
-/** What an acknowledgement may hold; nobody reads it. */
+/** Largest acknowledgement, in bytes; nobody reads an acknowledgement. */
 const ACK_LIMIT = 64 * 1024
 
 /** A reply of which only the status matters. A stream of events is not listened to. */
@@ -38,7 +38,7 @@ export interface PostOptions {
   /** Takes it back; with `leavesSent` only as long as it waits for its turn. */
   readonly signal?: Signal | undefined
   readonly leavesSent?: boolean
-  /** Whose it is, if it is one of those that no call may wait for; see `OneWayPosts`. */
+  /** The sender of a message that no call may wait for; undefined for any other message. See `OneWayPosts`. */
   readonly sender?: object | undefined
 }
 
@@ -52,7 +52,7 @@ export function postAway(
   { clock, limitMs, headers, signal, leavesSent = false, sender }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    // Whoever waits is told at once: a request that still waits for a socket ends only when it gets one.
+    // The waiting caller is told at once: a request without a socket ends only when it gets a socket.
     const giveUp = (error: GatewayError) => {
       failed(error)
       reply.abort(error)

@@ -45,7 +45,7 @@ const UNCOUNTED = 16 * 1024
 /** So much of a reply is read without a break, in bytes; many of them come at once, each with a socket buffer full. */
 const BYTES_PER_TURN = 256 * 1024
 
-/** What a chunk counts for at least, in bytes: a server may make each of them one byte long. */
+/** The least that a chunk counts for, in bytes: a server may make each chunk one byte long. */
 const LEAST_CHUNK = 1024
 
 /** Largest part of an error's body that anybody looks at, in bytes: no large text. */
@@ -70,7 +70,7 @@ const MOST_INTERIMS = 100
 
 /**
  * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
- * Of undici's two kinds of handlers the older one: the newer makes an object of all headers first, 2 to 5 % of a call.
+ * Uses the older of undici's two kinds of handlers: the newer makes an object of all headers first, 2 to 5 % of a call.
  */
 export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   readonly #sink: ReplySink
@@ -82,7 +82,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #interims = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
-  /** What came of a body; undefined while nothing has. */
+  /** The part of a body that has come; undefined while nothing has. */
   #body: Chunks | undefined
   /** How much of it is counted as unfinished, in bytes. */
   #held = 0
@@ -112,7 +112,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #isFinishing = false
   /** An event that is large, and waits for a turn of its own. */
   #large: SseEvent | undefined
-  /** What is waited for before anything more is read. */
+  /** The promise that has to settle before anything more is read. */
   #due: Promise<void> | undefined
   /** How the stream ended, while there is still something to read of it. */
   #end: (() => void) | undefined
@@ -122,7 +122,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#limits = limits
   }
 
-  /** Whose turns its reading takes: all replies of a server have those of one. */
+  /** The peer whose turns the reading takes: all replies of a server share one peer. */
   get #peer(): object {
     return this.#limits.unfinished ?? this
   }
@@ -306,7 +306,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#sink.body(this.#status, this.#headers, text)
   }
 
-  /** What takes long has turns of its own: with 16 MB each step does. */
+  /** Reads a large body in turns of its own: with 16 MB each step takes long. */
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
     const chunks = this.#body?.takeChunks() ?? []
@@ -385,7 +385,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   #broke(error: GatewayError): void {
-    // What came before the connection broke is read first, unless nobody wants it any more.
+    // The data that came before the connection broke is read first, unless nobody wants the data any more.
     if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#failed(error)
     else this.#failed(error)
   }
@@ -464,7 +464,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 }
 
-/** What some servers begin a text with that is UTF-8 anyway; whoever reads JSON may ignore it (RFC 8259, 8.1), and clients do. */
+/** Removes the byte order mark that some servers send. Readers of JSON may ignore the mark (RFC 8259, 8.1), and clients do. */
 const withoutMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text)
 
 function tooLarge(message: string): GatewayError {
@@ -502,7 +502,7 @@ const hints: ReadonlyMap<string, string> = new Map([
   ['ENOTFOUND', ': there is no host of this name'],
 ])
 
-/** What an error of a socket means; `sent`: whether the request may have run. The one place that reads codes of sockets. */
+/** Returns the error for an error of a socket; `sent`: whether the request may have run. Nothing else reads codes of sockets. */
 export function transportError(failure: Error & { code?: string }, sent: boolean): GatewayError {
   const code = failure.code ?? failure.name
   const cause = neverConnected.get(code) ?? (code.startsWith('ERR_SSL_') ? 'tls' : undefined)

@@ -15,7 +15,7 @@ import { leave, postAway } from './http-post.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from '../shared/session-state.ts'
 
-/** What all sessions with one endpoint share. */
+/** The terms that all sessions with one endpoint share. */
 export interface HttpSessionTerms {
   /** The server's name in the registry. */
   readonly server: string
@@ -30,11 +30,11 @@ export interface HttpSessionTerms {
   readonly faults?: Layer | undefined
 }
 
-/** Whose session it is; also how its requests are sent, and what takes all that the server sends while it answers them. */
+/** The owner of a session: says how requests are sent, and takes all that the server sends while it answers requests. */
 export interface HttpSessionOwner extends ExchangeOptions, Channel {
   /** The `initialize` params. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** What the server was asked to keep in mind. */
+  /** The state that the server was asked to keep in mind. */
   readonly state: SessionState
   /** Whether a lost session stays lost, for its caller to know of. */
   readonly surfaces: boolean

@@ -30,16 +30,16 @@ export type LossProof = 'says' | 'implies' | 'none'
 export interface SuspectedLoss {
   readonly kind: 'suspected_loss'
   readonly proof: LossProof
-  /** What the reply means if the session is still known. */
+  /** The meaning of the reply if the session is still known. */
   readonly otherwise: Outcome
 }
 
-/** What a reply that is no event stream means. */
+/** The meaning of a reply that is no event stream. */
 export type Reading = Outcome | SuspectedLoss
 
 const sent = true
 
-/** What has to be known of a request to read its reply. */
+/** The facts about a request that are needed to read its reply. */
 interface ReadingContext {
   /** Whether the request named a session: only then may the reply mean that it is lost. */
   readonly hasSession: boolean
@@ -107,7 +107,7 @@ function outcomeOf(
   }
   const response = readMessage(text)
   const isResponse = response !== undefined && kindOf(response.value) === 'response'
-  // Whatever its status: the call has run.
+  // The call has run, whatever the status.
   if (isResponse && 'result' in response.value && isIdOf(response.value.id, id))
     return answered(id, response, status)
   if (status === 401) {

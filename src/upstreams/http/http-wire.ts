@@ -25,7 +25,7 @@ const ofPost: readonly string[] = [
   'application/json, text/event-stream',
 ]
 
-/** What the MCP sessions share that one upstream session opens in turn. */
+/** The parts that an upstream session's successive MCP sessions share. */
 interface Target extends Pools {
   readonly url: string
   readonly path: string
@@ -41,7 +41,7 @@ export class HttpWire {
   /** Undefined before `initialize`, and for servers that keep no session. */
   readonly sessionId: string | undefined
   readonly #target: Target
-  /** Those of a POST, handed out as they are: behind `ofPost` come those of every request. */
+  /** The headers of a POST, handed out as they are: behind `ofPost` come the headers of every request. */
   readonly #headers: string[]
 
   /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
@@ -69,12 +69,12 @@ export class HttpWire {
   /** Takes out of what the server says whatever a request over this wire gives it; `own` are headers of its own. */
   concealing(own: Readonly<Record<string, string>> = {}): Conceal {
     const { url, configured, agent } = this.#target
-    // What the protocol has headers repeat of the request is no secret.
+    // The protocol's headers only repeat parts of the request, which are no secret.
     const told = Object.entries(own).filter(([name]) => !/^mcp-/i.test(name))
     const named: Record<string, string> = { ...agent, ...Object.fromEntries(told) }
     for (let at = 0; at < configured.length; at += 2)
       named[configured[at] as string] = configured[at + 1] as string
-    // Whoever knows it can speak in the name of the session.
+    // Anybody who knows the id can speak in the name of the session.
     if (this.sessionId !== undefined) named['mcp-session-id'] = this.sessionId
     return concealingGiven({ named, urls: [url] })
   }
@@ -221,13 +221,13 @@ export interface PlainHttp {
   readonly origin: string
   /** Begins and ends with a slash: `/` for `http://host/mcp`, `/base/` for `http://host/base/mcp`. */
   readonly folder: string
-  /** What the operator wants sent with every request; names in lower case. */
+  /** The headers that the operator wants sent with every request; names in lower case. */
   readonly headers: Readonly<Record<string, string>>
   /** Sockets of its own, so that nothing of this keeps calls waiting. */
   readonly pool: Pool
 }
 
-/** Of several replicas, the first. A socket is opened when it is needed, and closes when it is idle. */
+/** Uses the first of several replicas. Opens a socket when needed, and closes the socket when idle. */
 export function openPlainHttp({ urls, headers, connections, timeouts, tls }: HttpServerConfig): PlainHttp {
   const url = new URL(urls[0] as string)
   const [, credentials] = basicAuth(url.username, url.password)

@@ -34,7 +34,7 @@ export class HttpUpstream implements Upstream {
   readonly #farewells = new Set<Promise<void>>()
   /** The wire of all sessions with which nothing of the agent's goes. */
   #plain: HttpWire | undefined
-  /** What the server has said of itself last: as a rule it says the same in every session, which is then kept once. */
+  /** The server's latest `initialize` result. As a rule all sessions get the same result, and share this copy. */
   #said: Message | undefined
 
   constructor(options: HttpOptions) {
@@ -120,7 +120,7 @@ const asked = ['elicitation', 'sampling', 'roots'] as const
 /** How long an answer waits for the check that it gave rise to, in milliseconds: whoever tries again then finds the session in order. */
 const CHECK_PATIENCE_MS = 1_000
 
-/** What all upstream sessions with one endpoint share. `onFarewell` is told of those that are being ended, too. */
+/** The terms that all upstream sessions with one endpoint share. `onFarewell` is told of those that are being ended, too. */
 interface UpstreamSessionTerms extends HttpSessionTerms {
   readonly onEnded: (upstreamSession: UpstreamSession) => void
 }
@@ -243,10 +243,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * What becomes of a call whose reply looks as if the server had forgotten the session in which it was sent. The call did not
-   * run, and is sent again whatever it does, only when the server says so of that session and not of the new one, says it
-   * promptly, and has answered nothing in the session that was sent later. In all other cases `otherwise` is what the reply
-   * means; so it is of a reply that proves nothing, after which only the session is looked after.
+   * Settles a call whose reply looks as if the server had forgotten the session in which the call was sent. The call did not run only
+   * when the server says so promptly, and of that session but not of the new one. The server must also have answered nothing that was
+   * sent later in that session. Such a call is sent again, whatever the call does. In all other cases `otherwise` is the meaning of the
+   * reply. A reply that proves nothing is such a case, after which only the session is looked after.
    */
   async #settle(
     call: Call,
@@ -335,7 +335,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#listener ??= new HttpListener(this)
   }
 
-  // What follows is for the listener, the session and their exchanges: by itself instead of objects with functions for each of thousands.
+  // The listener, the session and their exchanges use the members below, instead of objects with functions for each of thousands.
 
   get clock(): Clock {
     return this.#options.clock

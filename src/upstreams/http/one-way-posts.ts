@@ -9,7 +9,7 @@ const MOST_OF_ONE = 2
 const MOST_TEXT = 64 * 1024 ** 2
 const MOST_TEXT_OF_ONE = 1024 ** 2
 
-/** What one sender has under way, what waits for its turn, and how much both are, in characters. */
+/** The number of a sender's posts under way, the posts that wait for their turn, and the size of both, in characters. */
 interface Sender {
   underWay: number
   size: number

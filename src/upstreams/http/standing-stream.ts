@@ -7,7 +7,7 @@ import { ownCall } from '../own-call.ts'
 import { ReplyHeaders, answered } from './http-status.ts'
 import type { ReplySink } from './http-reply.ts'
 
-/** Whose stream it is for what belongs to no call, and the faults that may hit it. */
+/** The owner of a stream for messages that belong to no call, and the faults that may hit the stream. */
 export interface StandingStreamParts {
   /** The server's name in the registry. */
   readonly server: string
@@ -15,7 +15,7 @@ export interface StandingStreamParts {
   readonly faults: Layer
 }
 
-/** What faults may have repeated: at most so many events, and none that is longer, in characters. */
+/** Most events that faults may have repeated, and the longest such event, in characters. */
 const MOST_RECENT = 16
 const LONGEST_RECENT = 64 * 1024
 

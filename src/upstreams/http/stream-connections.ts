@@ -9,7 +9,7 @@ export class StreamConnections {
   readonly #origin: string
   readonly #options: Client.Options
   readonly #clients = new Set<Client>()
-  /** Those whose stream is over and whose connection is still there, for a little while. */
+  /** The connections that are still there, for a little while, after their stream is over. */
   readonly #free = new Set<Client>()
   #isClosed = false
 

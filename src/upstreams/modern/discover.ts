@@ -30,7 +30,7 @@ export interface DiscoverOptions {
   readonly patienceMs?: Millis
 }
 
-/** What a server of the modern era says of itself, asked at most once for all who want to know it at once. */
+/** Asks a server of the modern era about itself, at most once for all who want to know at the same time. */
 export class Discover {
   readonly #ask: AskDiscover
   readonly #options: DiscoverOptions

@@ -103,7 +103,7 @@ export class ModernHttpUpstream implements ModernUpstream {
 export interface ModernHttpOptions extends HttpOptions {
   /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** What is known of the server's tools. */
+  /** The known facts about the server's tools. */
   readonly tools: ToolCallRules
 }
 

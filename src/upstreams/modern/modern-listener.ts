@@ -103,7 +103,7 @@ export interface ModernListenerOptions {
   readonly subscribe: Subscribe
   /** The members of `_meta` that each request has, as JSON text. */
   readonly meta: () => string
-  /** What the server can do. */
+  /** The server's capabilities. */
   readonly capabilities: unknown
   /** URIs of the resources whose changes are wanted; may change. */
   readonly resources: ReadonlySet<string>
@@ -229,7 +229,7 @@ export class ModernListener {
     this.#current = subscription
     this.#next = undefined
     this.#openSince = this.#options.clock.now()
-    // Who waits for something that is wanted since waits for the next one.
+    // Callers that wait for something wanted since then wait for the next subscription.
     if (this.#cancelNext === undefined) this.#waiting?.settle()
   }
 
@@ -253,7 +253,7 @@ export class ModernListener {
     this.#current = this.#next = undefined
   }
 
-  /** What the server can tell of, and somebody wants to know. */
+  /** Returns the notifications that the server offers and somebody wants. */
   #wanted(): Record<string, unknown> {
     const { capabilities, resources } = this.#options
     const wanted: Record<string, unknown> = {}
@@ -276,7 +276,7 @@ export interface SessionActs {
   subscribed(): Promise<void>
 }
 
-/** What a server of the legacy era would keep in mind for a caller, and one of the modern era does not. */
+/** The state of a caller that a server of the legacy era would keep in mind, and a server of the modern era does not. */
 export class KeptSession {
   readonly #initializeParams: Message['value']
   readonly #capabilities: Message['value']

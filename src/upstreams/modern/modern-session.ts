@@ -42,7 +42,7 @@ interface ModernTerms {
   readonly way: ModernWay
   readonly discover: Discover
   readonly tools: ToolCallRules
-  /** Whose the server's tasks are, where nothing else tells. */
+  /** The owners of the server's tasks, where nothing else tells. */
   readonly tasks?: TaskBinding
 }
 
@@ -268,7 +268,7 @@ interface Question {
 /** JSON texts of the results, by the names of the questions. */
 type Answers = ReadonlyMap<string, string>
 
-/** What the caller said instead of an answer, or why it was not waited for any longer. */
+/** The caller's error in place of an answer, or why the answer was not waited for any longer. */
 type NoAnswer =
   | { readonly kind: 'refused'; readonly method: string; readonly error: Readonly<Record<string, unknown>> }
   | { readonly kind: 'aborted'; readonly error: GatewayError }
@@ -373,7 +373,7 @@ function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outco
   return rewritten(outcome, text.slice(0, span.start) + wrapped + text.slice(span.end))
 }
 
-/** What the legacy era calls a resource that is not there; the modern one calls it invalid params. */
+/** The legacy era's code for a resource that is not there; the modern era calls the resource invalid params. */
 const RESOURCE_NOT_FOUND = -32002
 const INVALID_PARAMS = -32602
 

@@ -24,11 +24,11 @@ const HEADER_KEY = 'x-mcp-header'
 const DEEPEST = 32
 const MAX_MIRRORED = 100
 
-/** What a name of a header may consist of. */
+/** The characters that the name of a header may consist of. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
 /**
- * What has to be known of a server's tools to call them for a client of the legacy era. Learned from the lists
+ * The facts about a server's tools that are needed to call the tools for a client of the legacy era. Learned from the lists
  * that pass by, for all replicas together.
  */
 export class ToolCallRules {

@@ -1,7 +1,7 @@
 import type { Answer, Channel, Message } from '../../mesh/call.ts'
 import { errorText, INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 
-/** What may wait for the caller of one call, in bytes of text and in messages. */
+/** Most that may wait for the caller of one call, in bytes of text and in messages. */
 export const MAX_BACKLOG_BYTES = 1024 ** 2
 export const MAX_BACKLOG_MESSAGES = 1_000
 
@@ -12,8 +12,8 @@ interface Waiting {
 }
 
 /**
- * What came for one call while its caller's connection was full. Whoever shares a server's process must not wait for
- * somebody else's client, so the pipe goes on and messages queue here, in order and up to a bound.
+ * The messages that came for one call while its caller's connection was full. Callers that share a server's process must not
+ * wait for somebody else's client. So the pipe goes on and messages queue here, in order and up to a bound.
  */
 export class Backlog {
   readonly #channel: Channel

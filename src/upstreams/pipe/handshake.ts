@@ -25,7 +25,7 @@ async function handshake(
   return initializeResultOf(rawAt(text, ['result']), value.result)
 }
 
-/** What a failed opening means for the calls that waited for it: none of them was sent. */
+/** Returns the error for the calls that waited for a failed opening: no such call was sent. */
 export function openError(cause: unknown): GatewayError {
   if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
   const { message, retryAfterMs, cause: failed, injected } = cause
@@ -42,7 +42,7 @@ const SILENCE_MS: Millis = 2_000
 /** No limit of its own, in milliseconds: a process may be starting, and whoever opens the upstream session bounds that. */
 const LONGEST_ANSWER_MS: Millis = 2 ** 31 - 1
 
-/** What a server said of itself. */
+/** The server's account of itself. */
 export interface Initialized {
   readonly initializeResult: Message
   /** Asks it again; only in the modern era. */
@@ -104,7 +104,7 @@ class Probe {
     this.initialized = discover
       .initializeResult(this.#over.signal)
       .then((initializeResult) => ({ initializeResult, discover }))
-    // Whoever asks later still hears of it.
+    // A failure is no unhandled rejection; later callers still get the failure.
     this.initialized.catch(() => undefined)
   }
 

@@ -17,7 +17,7 @@ export interface InFlightCall {
   unshape: (() => void) | undefined
   /** Ends the wait for a slow channel. */
   release: (() => void) | undefined
-  /** What waits for a slow channel where nobody else may; undefined until there was any. */
+  /** The messages that wait for a slow channel, where no other caller may wait; undefined until there were any. */
   backlog: Backlog | undefined
 }
 
@@ -72,7 +72,7 @@ export class InFlight {
   #untold = false
   /** The only caller that ever called, as long as there is only one. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
-  /** Those whose answer waits until their caller has got what came before it. */
+  /** The calls whose answer waits until their caller has got all earlier messages. */
   readonly #answered = new Set<InFlightCall>()
   /** Whether the server has answered a tool call. */
   hasWorked = false

@@ -111,7 +111,7 @@ export class MessageSession implements UpstreamSession {
     return this.discover === undefined ? 'legacy' : 'modern'
   }
 
-  /** What a server of the modern era says of itself; undefined in the legacy era. */
+  /** Asks a server of the modern era about itself; undefined in the legacy era. */
   get discover(): Discover | undefined {
     return this.#initialized.discover
   }
@@ -301,7 +301,7 @@ class Inbox implements PipeEvents {
     const entry = this.#calls.get(message.value.id)
     if (entry !== undefined) return void this.#answered(entry, message)
     const late = this.#calls.finished(message.value.id)
-    // What it made is its caller's all the same.
+    // A task that the late answer created still belongs to the caller.
     if (late?.caller !== undefined) this.#terms.audience.answered?.(late.method, late.caller, message)
     return this.#discard('an answer that nobody waits for', message)
   }
@@ -409,7 +409,7 @@ interface Open extends Respondent {
   readonly answer: Answer
 }
 
-/** What the server asked, and who has not answered it yet. Each request gets exactly one answer. */
+/** The server's open requests, with the respondents that have not answered yet. Each request gets exactly one answer. */
 class ServerRequests {
   readonly #send: (text: string) => Promise<void>
   /** By the exact text of the server's id. */

@@ -8,13 +8,13 @@ import type { Log } from '../../telemetry/log.ts'
 import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
 
-/** What may be said about one text that is to be sent. */
+/** Options for one text that is to be sent. */
 export interface Posting {
   /** Takes the text back for as long as it waits for its turn. */
   readonly signal?: Signal | undefined
   /** More headers, for a pipe that has such a thing. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** That it has no answer, for a pipe on which such messages could keep calls waiting. */
+  /** Set for a text without an answer, for a pipe on which such messages could keep calls waiting. */
   readonly oneWay?: 'notification' | 'cancellation'
   /** Called just before the first byte goes out: from then on the server may have got it. */
   readonly onWrite?: (() => void) | undefined
@@ -46,7 +46,7 @@ export interface PipeEvents {
 /** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */
 export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>
 
-/** What an upstream session is about. */
+/** The parts and settings of an upstream session. */
 export interface Terms {
   /** The server's name in the registry. */
   readonly server: string
@@ -55,7 +55,7 @@ export interface Terms {
   readonly audience: Audience
   /** Whether callers share the upstream session; false unless given. */
   readonly shared?: boolean
-  /** What the server speaks, `legacy` unless given; `auto` finds out. */
+  /** The era that the server speaks, `legacy` unless given; `auto` finds out. */
   readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log

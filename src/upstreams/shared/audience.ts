@@ -2,7 +2,7 @@ import type { Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import { INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 import type { Deliver, InFlight } from '../pipe/in-flight.ts'
 
-/** Who shall answer a request of the server, and the way there. */
+/** The caller that shall answer a request of the server, and the way to the caller. */
 export interface Respondent {
   readonly caller: Caller
   readonly deliver: Deliver

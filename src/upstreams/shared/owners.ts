@@ -15,7 +15,7 @@ const LONGEST_MS: Millis = 24 * 60 * 60_000
 /** How long the server may be at work for a caller that has left, in milliseconds: it is unclear for whom meanwhile. */
 const AFTER_LEAVING_MS: Millis = 5 * 60_000
 
-/** What has expired counts for so long at most, in milliseconds: it is looked for in all ids. */
+/** Longest time for which expired entries still count, in milliseconds: a sweep looks through all ids. */
 const SWEEP_MS: Millis = 1_000
 
 interface Owned<Owner> {
@@ -44,7 +44,7 @@ interface Share {
   forgottenUntil: Millis
 }
 
-/** Whose the things are that a server named in its answers: tasks, elicitations. An id that is not known is nobody's. */
+/** The owners of the things that a server named in its answers: tasks, elicitations. An unknown id is nobody's. */
 export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
   readonly #ids = new Map<string, Owned<Owner>>()
@@ -92,7 +92,7 @@ export class Owners<Owner> {
     } else share.forgottenUntil = Math.max(share.forgottenUntil, openUntil)
   }
 
-  /** What is known of an id as the caller's; of another's that is over nothing, from now on. */
+  /** Returns the caller's entry of an id; `taken` while the server works for another caller's. Else another caller's entry is deleted. */
   #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
     const known = this.#find(id)
     if (known === undefined || known.owner === owner) return known
@@ -101,7 +101,7 @@ export class Owners<Owner> {
     return undefined
   }
 
-  /** Whose an id is; undefined when that is not known, or its caller has left. */
+  /** Returns the owner of an id; undefined when the id is unknown, or its caller has left. */
   of(id: unknown): Owner | undefined {
     return typeof id === 'string' ? this.#find(shortId(id))?.owner : undefined
   }
@@ -196,7 +196,7 @@ export class Owners<Owner> {
     return this.#ids.size < MAX_IDS || this.#forgetOldest(this.#largest(sizeOf(share) + 1) ?? share)
   }
 
-  /** What callers have left behind, or else the largest share of more than `size` ids. */
+  /** Returns the share that callers have left behind, or else the largest share of more than `size` ids. */
   #largest(size: number): Share | undefined {
     const left = this.#shares.get(undefined)
     if (left !== undefined && left.open.size > 0) return left

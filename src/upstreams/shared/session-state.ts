@@ -4,7 +4,7 @@ import { paramsOf } from '../../protocol/jsonrpc.ts'
 /** Most subscriptions that are remembered for a session; past it the oldest is forgotten. */
 const MAX_SUBSCRIPTIONS = 1_024
 
-/** What a caller asked a server to keep in mind, so that a session which is opened again can be told. */
+/** The state that a caller asked a server to keep in mind, to be told again when a session is opened again. */
 export class SessionState {
   #subscriptions: Set<string> | undefined
   #level: unknown

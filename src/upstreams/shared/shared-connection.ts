@@ -32,8 +32,8 @@ import { Owners } from './owners.ts'
 import { Tasks } from './tasks.ts'
 
 /**
- * What a shared process is told of its clients. They have no roots: what one client opens to a server would
- * be open to all.
+ * The client capabilities that a shared process is told. There are no roots: the folders that one client opens to a server
+ * would be open to all.
  */
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
@@ -232,7 +232,7 @@ const LONGEST_NAME = 64
 /** Warnings for the operator. */
 const remedy = 'configure the server with `sharing: per_session`'
 
-/** What a client must be able to do to be asked something. */
+/** The capability that a client needs in order to be asked, by method. */
 const needed: ReadonlyMap<unknown, string> = new Map([
   ['sampling/createMessage', 'sampling'],
   ['elicitation/create', 'elicitation'],
@@ -384,7 +384,7 @@ function can({ initializeParams }: Caller, capability: string): boolean {
 /** Most verbose first. */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** What a caller gets that never asked, once another one did. */
+/** The level of a caller that never asked for one, once another caller did. */
 const UNASKED = levels.indexOf('info')
 
 /** The log level that each caller asked for, where a server knows only one. */
@@ -429,7 +429,7 @@ class LogLevels {
   }
 }
 
-/** Which caller subscribed to which resource, where a server knows only one client. */
+/** The callers that subscribed to each resource, where a server knows only one client. */
 export class Subscriptions {
   readonly #callers = new Map<string, Set<Caller>>()
   readonly #uris = new Map<Caller, Set<string>>()
@@ -459,7 +459,7 @@ export class Subscriptions {
     return [...(this.#uris.get(caller) ?? [])].filter((uri) => !this.remove(uri, caller))
   }
 
-  /** Who wants to know of a change; a server may tell of a part of what was subscribed to. */
+  /** Returns the callers to tell of a change; a server may tell of a part of a resource that was subscribed to. */
   subscribersOf(changed: string): Set<Caller> {
     const subscribers = new Set<Caller>()
     const add = (uri: string) => {

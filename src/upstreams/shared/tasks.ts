@@ -5,7 +5,7 @@ import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/js
 import { namesTask, RELATED_TASK, terminal, toldTask } from '../../protocol/mcp-task.ts'
 import { Owners, type Work } from './owners.ts'
 
-/** What a server says of a task that it does not have. */
+/** A server's answer about a task that the server does not have. */
 export function taskNotFound(id: RequestId): Outcome {
   const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
   const result: CallResult = {
@@ -47,7 +47,7 @@ export class Tasks {
     return reply
   }
 
-  /** Whose the task is that a notification is about, or that a message belongs to; `none` when it names none. */
+  /** Returns the owner of the task that a message names: undefined when no owner is known, `none` when the message names no task. */
   ownerFor({ value }: Message): Caller | undefined | 'none' {
     const params = paramsOf(value)
     const related = isObject(params._meta) ? params._meta[RELATED_TASK] : undefined

@@ -101,7 +101,7 @@ export class SseUpstream implements Upstream {
       void pipe.close()
       return true
     } catch {
-      // Whatever is there instead, it is no such stream.
+      // There is no such stream, whatever else is there.
       return false
     }
   }
@@ -263,7 +263,7 @@ class SsePipe implements Pipe, ReplySink {
 
   failed(cause: GatewayError): void {
     if (this.#over !== undefined) return
-    // What the stream held was too much: that is no fault of the calls that go on over it.
+    // The stream held too much, which is no fault of the calls that go on over it.
     const error =
       cause.reason === 'overloaded'
         ? gatewayError('upstream_disconnected', `the event stream was ended: ${cause.message}`)
@@ -348,7 +348,7 @@ function badStatus(status: number): GatewayError {
   })
 }
 
-/** What an acknowledgement may hold; nobody reads it. */
+/** Largest acknowledgement, in bytes; nobody reads an acknowledgement. */
 const ACK_LIMIT = 64 * 1024
 
 /** How an acknowledgement ended, when it says that the message was not taken. */

@@ -29,7 +29,7 @@ export interface ChildrenLimits {
   /** Where the config has them. */
   readonly key: string
   readonly max: number
-  /** Of them for one client; half unless given. */
+  /** Most processes for one client; half of `max` unless given. */
   readonly perClient?: number | undefined
   /** Told of each refusal. */
   readonly refused: (limit: ProcessLimit) => void
@@ -259,7 +259,7 @@ class Child implements SpeakingPipe {
     this.#stage = 'terminating'
     this.#outbox.end()
     this.#signal('SIGTERM')
-    // Whoever is stopped gets it only now; also what stopped itself or was stopped by somebody else.
+    // A stopped process gets the SIGTERM only now, also when the process or somebody else stopped it.
     this.#signal('SIGCONT')
     this.#later(TERM_GRACE_MS, () => this.#kill())
   }
@@ -355,14 +355,14 @@ class Child implements SpeakingPipe {
   }
 }
 
-/** What a fault has a process write. */
+/** Bytes that a fault has a process write. */
 interface Written {
   readonly bytes: Buffer
   /** Once it has aborted, what has not been read of it never was. */
   readonly over?: Signal
 }
 
-/** What a process writes in place of an answer. */
+/** Returns the bytes that a process writes in place of an answer. */
 function bytesOf({ before, texts }: ShapedAnswer): Buffer {
   const lines = Buffer.from(texts.map((text) => `${text}\n`).join(''))
   return before === undefined ? lines : Buffer.concat([before, lines])

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /**
  * The variable that says who started a process: `{gateway}.{number}`, after those of gateways around ours, apart by spaces.
- * What a server starts inherits it, also what has left the server's process group.
+ * All processes that a server starts inherit the variable, even those that have left the server's process group.
  */
 export const STARTED_BY = 'BREAKWATER_STARTED_BY'
 
@@ -20,7 +20,7 @@ export interface Leader {
   readonly start: string | undefined
 }
 
-/** Whose processes are looked for. */
+/** The servers whose processes are looked for. */
 export interface Sought {
   readonly leaders: readonly Leader[]
   /** Whether a mark in a process's environment is one of theirs; unless given, environments are not looked into. */
@@ -69,7 +69,7 @@ export function familyOf({ leaders, isMark, known }: Sought, running: Running = 
     const status = running.get(pid)
     if (status?.start === start) family.set(pid, status)
   }
-  // What is added while the loop runs is visited as well.
+  // Processes added while the loop runs are visited as well.
   for (const { pid } of family.values())
     for (const child of children.get(pid) ?? []) family.set(child.pid, child)
   return [...family.values()]
@@ -92,7 +92,7 @@ export function allRunning(): Running {
   return running
 }
 
-/** Of processes of other users nothing is told, and they are none of ours. */
+/** Returns the marks in a process's environment. Environments of other users' processes are hidden; such processes are none of ours. */
 function marksOf(pid: number): string[] {
   const text = readProc(`${pid}/environ`)
   const from = text?.indexOf(`${STARTED_BY}=`) ?? -1

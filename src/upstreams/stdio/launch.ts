@@ -6,7 +6,7 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { placeUnderUs } from './groups.ts'
 
-/** What is started, and where. */
+/** The program to start, with its environment and its folder. */
 export type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
 
 /** Starts a program as the leader of a process group of its own. Rejects with a `GatewayError`. */
@@ -31,7 +31,7 @@ export function launch(program: Program, log: Log): Promise<ChildProcessWithoutN
   })
 }
 
-/** What is told of a program that cannot be started. */
+/** Returns the error for a program that cannot be started. */
 export function launchError(
   { command, cwd }: Pick<Program, 'command' | 'cwd'>,
   error: Pick<Error, 'message'> & { readonly code?: string },
@@ -71,8 +71,8 @@ function isFolder(path: string): boolean {
 }
 
 /**
- * What a server inherits of our own environment: who and where it is, and how it speaks to people. Nothing
- * that may hold a secret, so neither proxies (their URLs carry passwords) nor settings of package managers;
+ * The variables that a server inherits of our own environment: who and where it is, and how it speaks to people. No variable
+ * may hold a secret. So there are neither proxies (their URLs carry passwords) nor settings of package managers;
  * a server that needs those names them in its own `env`.
  */
 const inherited = [

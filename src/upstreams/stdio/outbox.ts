@@ -10,7 +10,7 @@ const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 interface Waiting {
   readonly text: string
-  /** Of the text. */
+  /** Size of the text. */
   readonly bytes: number
   readonly posting: Posting
   readonly onAbort: () => void

@@ -17,8 +17,8 @@ export interface SpeakingPipe extends Pipe {
 export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
 
 /**
- * What is known of a program from processes that came up. One that takes a minute to load takes it each time; one that was
- * only downloaded the first time does not.
+ * The experience with a program, from processes that came up. A program that takes a minute to load does so each time; a program
+ * that was only downloaded the first time does not.
  */
 export class Experience {
   #longestMs: Millis | undefined
@@ -71,7 +71,7 @@ export class Start {
     return this.#parts.clock.now() - this.#begunAt
   }
 
-  /** What to say to somebody who waits for it. */
+  /** The message for somebody who waits for the start. */
   get told(): string {
     const { key } = this.#parts
     return `the server is still starting, for ${roundedDuration(this.forMs)} so far (${key}.start)`
@@ -122,7 +122,7 @@ export class Start {
     })
   }
 
-  /** What the process says before its handshake is over is about itself, and not about anybody's call. */
+  /** Adds the process's words to errors until the handshake is over: so far the words are about the process, not about a call. */
   #heard(events: PipeEvents): PipeEvents {
     const explained = (error: GatewayError, words: string | undefined) =>
       this.#isOver ? error : { ...error, message: withWords(error.message, words) }
@@ -154,7 +154,7 @@ const CAUSE_HOLDS_FOR = 200
 const CAUSE =
   /\b(?:error|exception|fatal|panic|missing|required|cannot|could not|not found|denied|invalid)\b|Error:/i
 
-/** What runtimes and package managers write below the cause. */
+/** The lines that runtimes and package managers write below the cause. */
 const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
 
 /** The latest complaints of a process on its standard error. */

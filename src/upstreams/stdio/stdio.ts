@@ -219,7 +219,7 @@ function limitsIn({ timeouts }: StdioServerConfig): StartLimits {
   return { startMs: timeouts.start, handshakeMs: timeouts.discovery }
 }
 
-/** What is known of the processes of one owner, who is a caller or all of them. */
+/** The facts about the processes of one owner: a caller, or all callers together. */
 interface Owned {
   readonly gate: RestartGate
   /** Why the last start failed; undefined once one has succeeded. */
@@ -234,7 +234,7 @@ interface Owned {
 export class Restarts {
   readonly #clock: Clock
   readonly #log: Log
-  /** Whose process may be started when. A caller's own is forgotten with the caller. */
+  /** The facts by owner. A caller's own are forgotten with the caller. */
   readonly #owned = new WeakMap<object, Owned>()
 
   constructor(clock: Clock, log: Log) {
@@ -366,8 +366,8 @@ interface SpokenEra extends Held {
 }
 
 /**
- * What a program is spoken to in, for as long as the gateway runs it. Found out with the first process, and kept in mind.
- * A process has one upstream session, and that one era.
+ * The era that a program is spoken to in, for as long as the gateway runs the program. Found out with the first process, and kept in mind.
+ * A process has one upstream session, and the session has one era.
  */
 class ProgramEra {
   readonly #era: Era | 'auto'

@@ -43,7 +43,7 @@ interface Server extends Leader {
 const [gateway = ''] = process.argv.slice(2)
 const running = new Map<string, Server>()
 let leaving = new Map<string, Server>()
-/** Those whose families are being ended. */
+/** The servers whose families are being ended. */
 const ending = new Set<Server>()
 let isWatching = false
 let isLast = false
@@ -51,7 +51,7 @@ let isLast = false
 /** Holds the process only when its input has ended: until then that does, and after it nothing older counts. */
 const pause = (ms: number) => wait(ms, undefined, { ref: isLast })
 
-// Whoever ends the gateway by a signal to all of its processes still needs what ends their servers.
+// The gateway still needs this process to end its servers when a signal to all of its processes ends the gateway.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 createInterface({ input: process.stdin })
@@ -69,7 +69,7 @@ createInterface({ input: process.stdin })
   .once('close', () => {
     isLast = true
     const isMark = (mark: string) => mark.startsWith(`${gateway}.`)
-    // Those that were left to us when the gateway was killed, and not in the course of its end, have heard of nothing yet.
+    // Servers that a killed gateway left running have heard of nothing yet; servers that the gateway was ending have.
     const graceMs = running.size > 0 ? EOF_GRACE_MS : 0
     void end([...running.values(), ...leaving.values(), ...ending], isMark, graceMs)
   })
@@ -157,7 +157,7 @@ async function end(
     }
     return true
   }
-  // What is stopped could neither read the end of its input nor react to SIGTERM.
+  // A stopped process could neither read the end of its input nor react to SIGTERM.
   if (isLeft()) send('SIGCONT')
   if (await isOver(graceMs)) return
   send('SIGTERM')
