@@ -15,7 +15,7 @@ export interface Agents {
   readonly modern: ModernHandler
   /** Tells agents at one address apart before the body of a request is read: by an open session, or else by a header with a settled tenant. */
   nameOf(headers: IncomingHttpHeaders): string
-  /** What a server offers may have changed, or for undefined that of all: nothing that was kept of it is given out. */
+  /** Discards the kept lists of `server`, or of all servers when undefined, because the server's offers may have changed. */
   forgetLists(server?: string): void
   /** Tells those that look onto all servers that lists changed. */
   tellChanged(lists: readonly ListKind[]): void

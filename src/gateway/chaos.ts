@@ -60,7 +60,7 @@ export interface ChaosParts {
   readonly killRecord: string | undefined
   /** `gateway.stateDir`. */
   readonly stateDir: string | undefined
-  /** What was kept of a server's lists is void, and agents are shown those of `changed` otherwise from now on. */
+  /** Called when the kept lists of a server are void: from now on agents see the lists of the kinds in `changed` differently. */
   readonly onLists: (server: Server, changed: readonly ListKind[]) => void
 }
 
@@ -115,7 +115,7 @@ export function createChaos(parts: ChaosParts): Chaos {
           )
           server.refresh({ greetsAnew: isOfHandshakes && misled.delete(server.name) })
         }
-        // Whoever is told of a change asks again. What is wrong with a connection is no change of a list.
+        // An agent that is told of a change asks again. A fault on a connection changes no list.
         onLists(server, listsHitBy(turned.filter(isOfLists), server.name))
       }
     },
@@ -179,7 +179,7 @@ function isHitBy(turned: readonly Fault[], server: string, method: string): bool
 /** The requests that begin a session with a server. */
 const opening: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
-/** What the gateway asks a server by itself, to know what it is and what it offers. */
+/** The methods that the gateway calls by itself, to learn what a server is and what the server offers. */
 const discovering: readonly string[] = [...opening, 'ping', ...listKinds.map((kind) => kinds[kind].method)]
 
 interface Counting {
@@ -222,7 +222,7 @@ function harmless(clock: Clock, log: Log): Clock {
   return { now: clock.now, wall: clock.wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
-/** What faults can do outside of the call that they hit, to the servers of the generation in force. */
+/** The effects that faults may have outside of the call they hit, on the servers of the generation in force. */
 function faultEnvironmentOf(current: () => GatewayGeneration, clock: Clock): FaultEnvironment {
   const find = (server: string) => current().servers.get(server)
   return {

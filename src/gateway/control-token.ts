@@ -18,7 +18,7 @@ const TOKEN_BYTES = 32
 /** Tells people and scanners for secrets what it is, and no token begins with a dash, as an option of a command does. */
 const PREFIX = 'bw_'
 
-/** What such a file holds: the prefix, and so many bytes in base64url. */
+/** Content of a token file: the prefix, then `TOKEN_BYTES` bytes in base64url. */
 const TOKEN = /^bw_[\w-]{43}\n?$/
 
 export const newControlToken = (): string => `${PREFIX}${randomBytes(TOKEN_BYTES).toString('base64url')}`

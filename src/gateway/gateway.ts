@@ -57,7 +57,7 @@ export interface GatewayOptions {
   /** The config, read already; `path` is read again at a reload. */
   readonly config: Config
   readonly path: string
-  /** What it was read from, and is watched for changes; nothing is, unless given. */
+  /** The files that the config was read from, to be watched for changes; undefined: no file is watched. */
   readonly files?: FilesRead
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: Log
@@ -106,7 +106,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       'servers with a "command" that were added earlier stay away: gateway.dynamicCommands is false',
     )
 
-  // What outlives all generations.
+  // The parts that outlive all generations.
   const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, current })
   const { store: durable, problem: stateProblem } = await openDurable({
     stateDir: gateway.stateDir,
@@ -405,7 +405,7 @@ function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   )
 }
 
-/** What running a tool again does, of all tools that are known. */
+/** The effect of running a tool again, for every known tool. */
 function effectsOf({ servers, mesh }: GatewayGeneration): Effects {
   const ofServer = (server: Server) =>
     server

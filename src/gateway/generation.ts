@@ -47,7 +47,7 @@ export interface GenerationParts
   readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'account' | 'clientFaults'>
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
-  /** What is kept of replies until they are complete. Outlives all generations. */
+  /** Bounds the memory for incomplete replies. Outlives all generations. */
   readonly replies: UnfinishedReplies
   /** Counts what goes on although no agent waits for it. */
   readonly load: { detached: number }
@@ -88,7 +88,7 @@ export async function compileInTurns(
   // From now on, as what it shares with `previous` may be let go of by that meanwhile.
   for (const server of generation.servers.values()) server.retain()
   try {
-    // What comes next puts it into force in one go: that is a turn by itself.
+    // Afterwards the caller puts the generation into force in one go: a turn by itself.
     await nextTurn()
     await inTurns(chainsOf(generation, previous), (build) => build(), CHAINS_A_TURN)
   } catch (error) {
@@ -113,7 +113,7 @@ function assemble(
     const connection = connectionOf(entry)
     const old = previous?.servers.get(name)
     const isKept = old?.connection === connection && !renew.has(name)
-    // What it was made with of the names still holds: the separator is fixed at boot.
+    // The names that a kept server was made with still hold: the separator is fixed at boot.
     const server = isKept ? old : createServer({ name, entry, connection, names, tasks: old?.tasks }, parts)
     servers.set(name, server)
   }
@@ -173,8 +173,8 @@ function assemble(
 const MOST_CHAINS = 5_000
 
 /**
- * What is wrong with a chain keeps a config from being put into force, instead of the calls that need it. Policies that are those of
- * `previous` are right: then chains are built when they are needed.
+ * Yields the builders of chains: an error in a chain keeps a config from being put into force, instead of failing calls later.
+ * Policies equal to the policies of `previous` are known to be right, so their chains are built on demand.
  */
 function* chainsOf(
   { servers, mesh, policies }: GatewayGeneration,
@@ -244,7 +244,7 @@ function createServer(
 /** Least time that calls of an older config are given to end, in milliseconds. */
 const LEAST_PATIENCE_MS = 15 * 60_000
 
-/** What no timer exceeds, in milliseconds. */
+/** The longest delay of a timer, in milliseconds. */
 const LONGEST_MS = 2 ** 31 - 1
 
 /** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */

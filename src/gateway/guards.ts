@@ -48,7 +48,7 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
 /** Most connections of operators; one machine may have them all. */
 const MAX_CONTROL_CONNECTIONS = 1_000
 
-/** What bounds the connections of operators, which agents do not take from them. */
+/** The limits on connections of operators; agents use up none of these connections. */
 export function createControlGuards({ maxInFlight, unread }: Config['gateway'], clock: Clock): ServerGuards {
   const connections = MAX_CONTROL_CONNECTIONS
   const limits = { connections, perClient: { connections } }

@@ -66,7 +66,7 @@ export interface PlaneParts {
   /** Host that the plane binds, without its port. */
   readonly host: string
   readonly log: Log
-  /** What bounds its connections. */
+  /** The limits on the plane's connections. */
   readonly guards: ServerGuards
 }
 
@@ -171,7 +171,7 @@ export function createDataPlane(
     const { origin } = request.headers
     const refused = refusalOf(request.headers)
     if (refused === undefined) {
-      // What lies behind `/proxy` speaks for itself.
+      // A server behind `/proxy` decides for itself with which origins to share.
       const isShared = origin !== undefined && !request.url.startsWith('/proxy/')
       if (isShared && shareWith(origin, request.raw, reply.raw)) return void reply.hijack()
       return done()
@@ -201,7 +201,7 @@ export function createControlPlane(
       if (error !== null) return done(error, undefined)
       // Many clients say what kind of body they send also where they send none.
       if (text === '') return done(null, undefined)
-      // Whoever walks a body that was read here may do so recursively.
+      // Code that walks a body read here may recurse, so deeply nested bodies are refused.
       if (isDeeperThan(MAX_DEPTH, text))
         return done(
           new BodyRefusal(400, `Bad Request: objects and arrays are nested more than ${MAX_DEPTH} deep`),
@@ -255,7 +255,7 @@ export interface ControlParts {
   readonly intents: Intents
   readonly sessions: Sessions
   readonly guards: Guards
-  /** Those of the data plane. */
+  /** Reads the bodies of requests to the data plane. */
   readonly bodies: Bodies
   readonly replies: UnfinishedReplies
   readonly state: StateStore
@@ -313,7 +313,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerChaos(app, { chaos, targets })
 }
 
-/** What a plan may aim at. */
+/** The servers and arms that a plan may aim at. */
 function targetsOf({ servers, config, mesh }: GatewayGeneration): PlanTargets {
   const isReadOnly = (server: string) => (tool: string) =>
     mesh.effectOf({ server, method: 'tools/call', tool }) === 'read_only'

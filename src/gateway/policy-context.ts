@@ -12,7 +12,7 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { makeFolder } from '../units/folder.ts'
 import { type Level, LevelProcess } from './records-level.ts'
 
-/** What the policies of a gateway may touch, and what they remember. */
+/** The parts that the policies of a gateway may use, and the state that policies remember. */
 export interface GatewayPolicyContext extends PolicyContext {
   readonly state: States
 }
@@ -21,8 +21,8 @@ export interface GatewayPolicyContext extends PolicyContext {
 const SEEDS = 2 ** 32
 
 /**
- * What policies may touch, for as long as the process lives. `seed`: of their draws, a whole number from 0 to 2^32 − 1.
- * Each process has one of its own, or gateways before the same servers would wait, and come back, in step. Faults on
+ * Makes the parts that policies may use, for as long as the process lives. `seed`: of the draws, a whole number from 0 to 2^32 − 1.
+ * Each process has its own seed: otherwise gateways before the same servers would wait, and come back, in step. Faults on
  * purpose draw by the seed of their plan.
  */
 export function createPolicyContext(
@@ -36,7 +36,7 @@ export function createPolicyContext(
   return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
 }
 
-/** What came of opening it: nothing where nothing is to outlive the process. */
+/** The result of opening the store: empty where nothing is to outlive the process. */
 interface OpenedStore {
   readonly store?: ClosableStore
   readonly problem?: string
@@ -95,7 +95,7 @@ interface Size {
 /** A record on disk: there, the wall time at which it expires stands before its JSON. */
 interface Left {
   readonly key: string
-  /** Of the record and its key. */
+  /** Size of the record and its key. */
   readonly bytes: number
   readonly expiresAt: Millis
   readonly json: string
@@ -169,7 +169,7 @@ class LevelStore implements ClosableStore {
   readonly #level: Level
   readonly #clock: Clock
   readonly #log: Log
-  /** What an earlier process left and nobody has taken, by its owner. */
+  /** The records that an earlier process left and nobody has taken yet, by owner. */
   readonly #left = new Map<string, Left[]>()
   /** All records; `#fits` keeps their limits. */
   readonly #sizes = new Map<string, Size>()
@@ -178,7 +178,7 @@ class LevelStore implements ClosableStore {
   #nextExpiry: Millis = Infinity
   #reclaimedAt: Millis = -Infinity
   #warnedAt: Millis = -Infinity
-  /** What the next batch writes, by its key; undefined deletes. */
+  /** The changes that the next batch writes, by key; undefined deletes the record. */
   #changes = new Map<string, string | undefined>()
   #changedBytes = 0
   #waiting: (() => void)[] = []
@@ -254,7 +254,7 @@ class LevelStore implements ClosableStore {
 
   async #end(): Promise<void> {
     await this.#written
-    // What a batch that was under way could not write.
+    // Writes the changes that the batch under way could not write.
     await this.#writeAll()
     await this.#level
       .close()
@@ -402,7 +402,7 @@ class LevelStore implements ClosableStore {
     await this.#level.open()
   }
 
-  /** What could not be written is written with the next batch, unless something newer is. */
+  /** Puts changes that could not be written into the next batch, except where the batch has a newer change of the same key. */
   #putBack(changes: ReadonlyMap<string, string | undefined>): void {
     for (const [key, text] of changes) {
       if (this.#changes.has(key)) continue

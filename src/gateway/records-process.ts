@@ -18,7 +18,7 @@ const iterate = () => level.iterator({ highWaterMarkBytes: MOST_BYTES })
 let iterator: ReturnType<typeof iterate> | undefined
 let answering = Promise.resolve()
 
-// Whoever ends the gateway by a signal to all of its processes still needs what it writes last.
+// The gateway still needs this process for its last writes when a signal to all of its processes ends the gateway.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 process.on('message', (asked: Asked) => {

@@ -121,7 +121,7 @@ export class Reloader {
     return { ok: true, hash, needsRestart, warnings }
   }
 
-  /** What the files say, or why nobody knows: a reading that broke down is told as well, and the next one takes place. */
+  /** Returns the result of reading the files, or an error message when reading throws: the next reading takes place all the same. */
   async #load(before: Config): Promise<Loaded | string> {
     try {
       const loaded = await this.#parts.load(before)
@@ -159,7 +159,7 @@ function without<T>(record: Readonly<Record<string, T>>, taken: object): Record<
 
 interface ApplyConfigParts {
   readonly live: Live<GatewayGeneration>
-  /** What generations are made of. */
+  /** The parts that generations are made of. */
   readonly parts: GenerationParts
   readonly state: States
   readonly agents: Agents

@@ -35,11 +35,11 @@ export interface ShutdownParts {
   readonly tracing: { close(): Promise<void> }
   /** The last metrics are sent, as far as the collector takes them. */
   readonly metricsExport: { close(): Promise<void> }
-  /** What was recorded of calls is written down. */
+  /** The notes on recorded calls are written down. */
   readonly recorder: { close(): Promise<void> }
   /** Told last of the ends of calls; undefined where nothing outlives the process. */
   readonly durable: { close(): Promise<void> } | undefined
-  /** What incidents there are is written down, and nobody is told any more. */
+  /** All incidents are written down, and nobody is told any more. */
   readonly health: { close(): Promise<void> }
   /** Calls that became MCP tasks count by what is known of them. */
   readonly taskCalls: { closeAll(): void }
@@ -115,7 +115,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   parts.reloader.close()
   // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
   const sessions = waits.note('the sessions of agents', agents.close())
-  // Those of older configs, too, whose last calls have not ended.
+  // Includes the servers of older configs, whose last calls have not ended.
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
   const upstreamSessions = [...servers].map((server) =>
     waits.note(() => nameOf(server.name, server.processes), server.close()),
@@ -146,7 +146,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   if (durable !== undefined) await waits.note('the store on disk', durable.close())
 }
 
-/** What the end waits for. */
+/** The tasks that the shutdown waits for, by name. */
 class Waits {
   readonly #open = new Set<() => string>()
 

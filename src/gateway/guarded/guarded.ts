@@ -94,7 +94,7 @@ function noteGuarded(log: Log): (event: GuardedEvent) => void {
     log.warn({ experiment: name, state, reason }, `guarded experiment: ${type}`)
 }
 
-/** What policies touch, and in whose events a guarded run looks for signs that the gateway has noticed something. */
+/** Returns `context`, extended to tell a guarded run of each sign in an event that the gateway has noticed something. */
 export function hearing<Context extends PolicyContext>(
   context: Context,
   noticed: (server: string, sign: string) => void,

@@ -42,7 +42,7 @@ export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
   })
 }
 
-/** What the gateway makes of a spec as it is now: what it would hit, and why it may not be run. */
+/** Returns the gateway's view of a spec as of now: the targets that a run would hit, and the reasons not to run the spec. */
 export function survey(spec: Spec, parts: SurveyParts): Survey {
   const { current, controller, environment } = parts
   const { config, hash, servers } = current()
@@ -200,7 +200,7 @@ export function longestMs(set: string, { servers }: Targets, policies: MeshConfi
   return deadlines.length === 0 ? Infinity : Math.max(...deadlines)
 }
 
-/** What goes on at the targets already. */
+/** Names the experiments and faults that already run at the targets. */
 function occupiedBy(
   spec: Spec,
   targets: Targets,

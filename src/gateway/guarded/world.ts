@@ -42,7 +42,7 @@ const LEASE_MS: Millis = 5_000
 /** How much longer than its stages the faults of a run may be armed, in milliseconds. */
 const MARGIN_MS: Millis = 30_000
 
-/** What a run does to this gateway, and sees of it. */
+/** The actions of a run on this gateway, and the run's view of the gateway. */
 export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts: WorldParts): World {
   const { clock, log, current, controller, state, arms, refresh, play } = parts
   const by = `experiment ${name}`
@@ -129,7 +129,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
   }
 }
 
-/** What is armed of a run now, and which arms of it there are. */
+/** Returns which faults of a run are armed now, and which arms of the run exist. */
 export function proofOf(
   name: string,
   { controller, current, arms }: Pick<WorldParts, 'controller' | 'current' | 'arms'>,
