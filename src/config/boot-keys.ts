@@ -29,7 +29,7 @@ export function bootChanges(boot: Config, next: Config): string[] {
   return changedAtBoot(boot, next).map((path) => path.join('.'))
 }
 
-/** What is in force after a reload: `next`, with all that is fixed as it was at boot. */
+/** Returns the config in force after a reload: `next`, with every key that is fixed at boot as it was then. */
 export function keepBootKeys(boot: Config, next: Config): Config {
   return changedAtBoot(boot, next).reduce((config, path) => replaced(config, path, valueAt(boot, path)), next)
 }
@@ -73,7 +73,7 @@ function replaced<T extends object>(map: T, [key = '', ...inner]: KeyPath, value
   return copy as T
 }
 
-/** What came of a reload, or of the attempt. */
+/** The result of a reload, or of the attempt. */
 export type ReloadReport =
   | {
       readonly ok: true

@@ -25,17 +25,17 @@ const PIPE_MS: Millis = 5_000
 /** How many entries are hashed in one turn: together they take about a millisecond. */
 const HASHES_A_TURN = 32
 
-/** What is to be read, and what is known of it. */
+/** The config to read, and the facts already known about it. */
 export interface Reading {
   readonly path: string
   readonly env: Env
   /** Hashes of the entries of servers as they were before, by name. */
   readonly known: ReadonlyMap<string, string>
-  /** What has been read of its files, by path. */
+  /** The files of the config that were already read, by path. */
   readonly texts: Map<string, TextFile>
 }
 
-/** What was read. A message between threads is unpacked without a break, so it does not repeat what is known. */
+/** The result of a reading. A message between threads is unpacked without a break, so the message does not repeat known entries. */
 interface News extends ReadConfig {
   /** Names of all servers, in the order of the config, which has the entries only of those that are new or say something else. */
   readonly names: readonly string[]

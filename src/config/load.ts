@@ -37,7 +37,7 @@ export type Loaded =
       readonly warnings: readonly ConfigIssue[]
       /** The files that were read, to be watched. */
       readonly files: FilesRead
-      /** Of the effective config; see `configHash`. */
+      /** Hash of the effective config; see `configHash`. */
       readonly hash: string
     }
   | {
@@ -55,7 +55,7 @@ export async function loadConfig(path: string, env: Env, tools?: KnownTools): Pr
   return remembered(await readConfig(path, env, {}, tools))
 }
 
-/** What was read of a config, by whoever has read it. */
+/** A config as it was read, in this thread or another one. */
 export interface ReadConfig {
   readonly loaded: Loaded
   /** Texts that came out of variables. */
@@ -224,7 +224,7 @@ interface Sources extends Reading {
   readonly value: unknown
   /** Files in the order in which they were read, as issues name them. */
   readonly files: readonly string[]
-  /** What was found there. */
+  /** The text of each file, or why the file cannot be read, by path. */
   readonly texts: Map<string, TextFile>
   /** Servers that are not in `value`, for they are disabled and cannot be read. */
   readonly leftOut: readonly ConfigPath[]

@@ -46,8 +46,8 @@ const known: ReadonlySet<string> = new Set([
 export const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos', 'experiments'])
 
 /**
- * Which keys of a file are settings of a client, and not a mistake. `own`: the keys that a config may have. One that looks
- * like such a key is one that was mistyped.
+ * Returns the keys of a file that are settings of a client, and not a mistake. `own`: the keys that a config may have. A key that
+ * resembles one of `own` counts as mistyped.
  */
 export function clientSettings(keys: readonly string[], own: readonly string[]): string[] {
   const isClients = keys.some((key) => marks.has(key)) && !keys.some((key) => ours.has(key))

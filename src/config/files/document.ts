@@ -20,7 +20,7 @@ export interface SourceDocument {
   readonly root: Node | null
   readonly problems: readonly { readonly position: Position; readonly message: string }[]
   positionOf(node: Node): Position
-  /** What an alias stands for; undefined when no anchor above it has its name. */
+  /** Returns the node that an alias stands for; undefined when no anchor above the alias has its name. */
   targetOf(alias: Alias): Node | undefined
 }
 

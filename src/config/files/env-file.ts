@@ -1,4 +1,4 @@
-/** What is wrong with a line; says nothing of what it holds. */
+/** A mistake in a line; the message repeats nothing of the line. */
 export interface EnvFileProblem {
   /** From 1. */
   readonly line: number
@@ -53,7 +53,7 @@ export function parseEnvFile(text: string): EnvFile {
   return { variables, problems }
 }
 
-/** What stands between the quote at an offset and the next that no backslash takes its meaning from. */
+/** Returns the text in the quotes that begin at `at`; undefined when they do not end. A backslash escapes only in double quotes. */
 function quotedAt(text: string, at: number, quote: '"' | "'"): string | undefined {
   const pattern = quote === '"' ? /"((?:[^"\\]|\\[^])*)"/y : /'([^']*)'/y
   pattern.lastIndex = at

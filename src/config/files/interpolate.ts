@@ -5,7 +5,7 @@ export interface Interpolated {
   readonly text: string
   /** The variables that were asked for, whether set or not. */
   readonly variables: readonly string[]
-  /** What is wrong with the references, in words that hold none of their text but names. */
+  /** The mistakes in the references, in words that repeat none of the text except names. */
   readonly problems: readonly string[]
 }
 

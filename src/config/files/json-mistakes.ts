@@ -14,7 +14,7 @@ export function isJson(file: string, text: string): boolean {
   return isNamedJson(file) || text[skipGap(text, text.startsWith('\uFEFF') ? 1 : 0).end] === '{'
 }
 
-/** What closes what was opened, and what it is called. */
+/** The closing character and the name of each bracket. */
 const brackets = { '{': { end: '}', name: 'object' }, '[': { end: ']', name: 'list' } } as const
 
 interface Open {
@@ -22,7 +22,7 @@ interface Open {
   readonly offset: number
 }
 
-/** What may come next: a value, a key or the end of an object, `:`, or `,` and the end of what is open. */
+/** The expected token: a value, a key or the end of an object, `:`, or `,` and the end of the open bracket. */
 type Expected = 'value' | 'key' | 'colon' | 'comma'
 
 /**
@@ -180,7 +180,7 @@ function noKey(text: string, at: number): string {
 
 const wordAt = (text: string, at: number) => /^[\w$.+-]*/.exec(text.slice(at, at + 64))?.[0] ?? ''
 
-/** What stands somewhere, without its text. */
+/** Describes the token at an offset, without its text. */
 function nameOf(text: string, at: number): string {
   const unit = text[at] ?? ''
   if (unit === "'") return 'a single quote; JSON writes "…"'

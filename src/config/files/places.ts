@@ -53,7 +53,7 @@ export interface Position {
 /** Where a value was written. */
 export interface Origin {
   readonly file: string
-  /** Of its key; absent for list entries and for the root of a file. */
+  /** Position of the key; undefined for list entries and for the root of a file. */
   readonly key: Position | undefined
   readonly value: Position
   /** Whether it is a map or a list, which people look for at its key. */

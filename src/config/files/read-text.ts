@@ -11,7 +11,7 @@ const MAX_BYTES = 1024 ** 2
 /** How often a file is read that is written meanwhile. */
 const MAX_READS = 3
 
-/** What a file holds, or why it cannot be read. */
+/** The text of a file, or why the file cannot be read. */
 export type TextFile = { readonly text: string } | { readonly problem: string }
 
 /** Differs when what was read of a file does, also when that is why it could not be read. */
@@ -102,7 +102,7 @@ function decoded(bytes: Buffer): TextFile {
     : { text }
 }
 
-/** What there is of a file that cannot be opened. */
+/** The result for a file that cannot be opened. */
 export const unreadable = (error: unknown): TextFile => ({
   problem: `cannot be read: ${whyUnreadable(error)}`,
 })

@@ -37,7 +37,7 @@ function spend(allowance: Allowance | undefined, what: keyof Allowance, count: n
   if (allowance[what] < 0) throw new TooMuch()
 }
 
-/** What reading a file adds to. */
+/** The state that reading a file uses and adds to. */
 export interface Reading {
   readonly env: Env
   readonly origins: Origins
@@ -50,7 +50,7 @@ export interface Reading {
   readonly allowance?: Allowance | undefined
   /** How long a pipe may take, in milliseconds; see `readText`. */
   readonly patience?: Millis | undefined
-  /** What has been read, by path: a pipe can be read once. */
+  /** The files already read, by path: a pipe can be read only once. */
   readonly texts?: Map<string, TextFile> | undefined
 }
 
@@ -62,7 +62,7 @@ export async function readFile(path: string, { allowance, patience, texts }: Bou
   return read
 }
 
-/** What bounds a reading. */
+/** The limits of a reading, and the files already read. */
 export type Bounds = Pick<Reading, 'allowance' | 'patience' | 'texts'>
 
 /**
@@ -177,7 +177,7 @@ export function readValues(
     return values
   }
 
-  /** What a `<<` brings in; of several maps the first wins. */
+  /** Returns the entries that a `<<` merges in; of several maps the first wins. */
   function merge(value: Node | null, key: Node, path: ConfigPath): object {
     const sources = isSeq(value) ? (value.items as Node[]).toReversed() : [value]
     const maps = sources.map((item) => read(item, path, origins.get(path)?.key))

@@ -9,9 +9,9 @@ type Json = Readonly<Record<string, unknown>>
 export interface EntryPlace {
   /** The name that it will have. */
   readonly server: string
-  /** What relative paths are relative to. */
+  /** The folder that relative paths start from. */
   readonly folder: string
-  /** What stands for places, by name; see `placesOf`. */
+  /** The values of placeholders for places, by name; see `placesOf`. */
   readonly places: Readonly<Record<string, string>>
   /** The entries that stand beside it. */
   readonly beside: readonly unknown[]
@@ -52,7 +52,7 @@ export function importEntry(written: Json, place: EntryPlace): { entry: Json; ig
   return { entry, ignored: Object.keys(given).filter((key) => Object.hasOwn(clientKeys, key)) }
 }
 
-/** What has a name of its own here. */
+/** Moves clients' keys for disabled servers and chosen tools to the gateway's own keys. */
 function fold(given: Json, entry: Record<string, unknown>): void {
   if (given.enabled === false) entry.disabled = true
   const { includeTools: include } = given

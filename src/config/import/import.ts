@@ -14,7 +14,7 @@ import { isRegistryServer, registryServer } from './registry-server.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { Variables } from './secret-values.ts'
 
-/** What came of the files: a config and what to know about it, or what keeps it from being written. All a line each. */
+/** The result of an import: a config with notes, or the problems that keep the config from being written. Each takes one line. */
 export type Imported =
   | {
       readonly ok: true
@@ -35,7 +35,7 @@ interface Found {
   readonly written: string
 }
 
-/** What stands between the names of servers and tools unless a config says otherwise, which an imported one does not. */
+/** The separator between the names of servers and tools by default; an imported config sets no other. */
 const SEPARATOR = '__'
 
 /** The config of a client says nothing of these: whoever imports it means to try things out, on their own machine. */

@@ -5,7 +5,7 @@ import type { Variables } from './secret-values.ts'
 export interface RegistryServer {
   readonly name: string
   readonly entry: Readonly<Record<string, unknown>>
-  /** What else there was to say. */
+  /** Further remarks, such as which remote or package was chosen. */
   readonly notes: readonly string[]
 }
 
@@ -150,7 +150,7 @@ function named(inputs: readonly Json[], variables: Variables, prefix = ''): Reco
   )
 }
 
-/** What an input is; undefined when it needs not be given. */
+/** Returns the value of an input, or a reference to a variable for it; undefined when the input is optional and has no value. */
 function valueOf(input: Json, name: string, variables: Variables, prefix = ''): string | undefined {
   const value = textOf(input.value)
   if (value !== undefined) return filled(value, input, variables, prefix)

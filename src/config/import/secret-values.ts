@@ -11,7 +11,7 @@ import { variableFor } from '../files/interpolate.ts'
 
 /** Takes secrets out of the servers of a config, and keeps the names of the variables that stand for them. */
 export class Variables {
-  /** What each stands for; undefined of those whose value nobody has given. */
+  /** The value of each variable; undefined while nobody has given the value. */
   readonly #values = new Map<string, string | undefined>()
 
   /** A reference to a variable that somebody will set: never one that stands for what another server has. */

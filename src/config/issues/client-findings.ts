@@ -7,7 +7,7 @@ import type { ConfigFinding } from './issues.ts'
 /** Most keys that one message names. */
 const MOST_NAMED = 5
 
-/** What a config holds that is for clients: each key is named once, with what becomes of it. */
+/** Returns findings about the parts of a config that are for clients: one per key, with what becomes of the key. */
 export function clientFindings(config: unknown, settings: readonly string[]): ConfigFinding[] {
   return [...settingsFound(settings), ...questions(config), ...keysFound(config), ...timeouts(config)]
 }
@@ -22,7 +22,7 @@ function settingsFound(settings: readonly string[]): ConfigFinding[] {
   return [{ path: [first], at: 'key', message: `is a setting of a client, and ignored${others}` }]
 }
 
-/** What clients ask a person for, and which servers they may start. */
+/** Returns findings about inputs that clients ask a person for, and about settings that choose servers. */
 function questions(config: unknown): ConfigFinding[] {
   if (!isPlainMap(config)) return []
   const inputs: ConfigPath[] = [['inputs'], ['mcp', 'inputs']]
@@ -56,7 +56,7 @@ function keysFound(config: unknown): ConfigFinding[] {
   })
 }
 
-/** What bare numbers are taken for, which clients disagree about. */
+/** Returns findings about timeouts without a unit: clients disagree about the unit, so the finding names the one assumed. */
 function timeouts(config: unknown): ConfigFinding[] {
   const servers = writtenServers(config)
   const entries = servers.map(({ entry }) => entry)

@@ -166,7 +166,7 @@ const typeNames: Readonly<Record<string, string>> = {
   array: 'a list',
 }
 
-/** What a schema allows where `issue` was found, such as `a whole number from 1 to 64`. */
+/** Returns what a schema allows at the place of `issue`, such as `a whole number from 1 to 64`. */
 export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]): string | undefined {
   switch (issue.code) {
     case 'invalid_type':
@@ -180,7 +180,7 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     case 'too_big':
       return numberRange(issue.origin, schemas) ?? lengthBound(issue)
     case 'none_of':
-      // Of a union whose members are told apart by this key, zod names none of them.
+      // Zod lists no alternatives for a union whose members this key tells apart.
       if (issue.alternatives.length === 0) return oneOf(literalsIn(schemas))
       return oneOf(
         [...new Set(issue.alternatives.map((leaf) => expected(leaf, schemas) ?? ''))].filter(Boolean),
@@ -260,7 +260,7 @@ function oneOf(choices: readonly string[]): string {
 
 const MAX_SHOWN = 60
 
-/** What may be said about a value. */
+/** How a value may be shown. */
 interface Showing {
   readonly secrecy: Secrecy | undefined
   /** The variables that it came from: they are named, their text is not shown. */
@@ -294,7 +294,7 @@ const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.sli
 
 type ZodIssue = z.core.$ZodIssue
 
-/** What zod found, without unions: at a leaf, with its full path. */
+/** An issue that zod found, without unions: at a leaf, with its full path. */
 type LeafIssue = Exclude<ZodIssue, z.core.$ZodIssueInvalidUnion> | NoneOf
 
 /** A value that is no alternative of a union, not even a wrong one. */

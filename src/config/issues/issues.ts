@@ -12,7 +12,7 @@ export interface ConfigIssue {
   readonly line?: number | undefined
   /** From 1. */
   readonly column?: number | undefined
-  /** What was found and what is allowed. Holds no secret. */
+  /** The value that was found and the values that are allowed. Holds no secret. */
   readonly message: string
 }
 

@@ -29,7 +29,7 @@ import {
 } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
-/** What no schema of one key can see; each finding makes the config unusable. */
+/** Finds mistakes that the schema of a single key cannot see; each finding makes the config unusable. */
 export function brokenRules(config: Config): ConfigFinding[] {
   return [
     ...planes(config),

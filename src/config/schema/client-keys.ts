@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { isPlainMap } from './server-names.ts'
 
-// What clients write beside the settings of a server, and a gateway has no use for. A key that no client writes is a
-// mistake, and stays one.
+// The keys that clients write beside the settings of a server, and that a gateway does not use. A key that no client writes
+// stays a mistake.
 
 const ofClient = 'is for a client; a gateway ignores it'
 const approval = 'is about asking a person before tools are called, which clients do; a gateway ignores it'

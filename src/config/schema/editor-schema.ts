@@ -72,7 +72,7 @@ function withVariables(json: Json): Json {
   return inside
 }
 
-/** What editors show, apart from what they check. */
+/** Returns the parts of a schema that editors show, apart from the parts that editors check. */
 function about({
   description,
   default: preset,

@@ -18,7 +18,7 @@ function inner(schema: Schema): Schema[] {
   return []
 }
 
-/** What `schemas` say about the value under `key`. */
+/** Returns the schemas that `schemas` have for the value under `key`. */
 export function step(schemas: readonly Schema[], key: string | number): Schema[] {
   return schemas.flatMap((schema): Schema[] => {
     if (schema instanceof z.ZodArray) return spread(schema.def.element)

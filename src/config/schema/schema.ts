@@ -18,7 +18,7 @@ import { server, type ServerConfig } from './server-schema.ts'
 
 export type { ServerConfig } from './server-schema.ts'
 
-// What a fault wants to see in a header may be a key.
+// A fault may match a header whose value is a key.
 secrets.add(headerGlob, { secrecy: 'text' })
 
 const count = (max: number) => z.number().int().min(1).max(max)
@@ -274,7 +274,7 @@ type Policies = typeof policies
 type Setting<Name extends keyof Policies> = z.ZodUnion<[Policies[Name]['schema'], z.ZodLiteral<false>]>
 type Settings = { [Name in keyof Policies]: z.ZodOptional<Setting<Name>> }
 
-/** What stands under the name of each policy: its settings, or `false`. */
+/** The choices under the name of each policy: the policy's settings, or `false`. */
 const choices = Object.entries(policies).map(([name, policy]) => {
   const { schema } = policy
   const setting = z.union([schema, z.literal(false)])

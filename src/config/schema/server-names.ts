@@ -1,4 +1,4 @@
-/** What a server may be called: its name stands in URLs, and in front of its tools' names, which models have to take. */
+/** The names that a server may have. A name stands in URLs, and in front of tools' names, which models have to take. */
 export const serverNamePattern = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/
 
 /** Longest name, in characters. */

@@ -104,7 +104,7 @@ const silentKeys = {
 /** Keys of clients for what has a name of its own here. */
 type Renamed = 'enabled' | 'includeTools' | 'excludeTools' | 'disabledTools' | keyof typeof silentKeys
 
-/** What the settings of every server read to. */
+/** The settings of every server, as the schema outputs them. */
 type Settings = z.output<z.ZodObject<typeof serverSettings>>
 
 /** The settings in our own words. */
@@ -339,6 +339,6 @@ export const server = z.preprocess(withType, z.discriminatedUnion('type', [stdio
 })
 
 export type ServerConfig = z.output<typeof server> & {
-  /** What its config calls it, where the gateway goes by another name. */
+  /** The server's name in the config; undefined when the gateway uses the same name. */
   readonly writtenName?: string
 }

@@ -1,4 +1,4 @@
-/** What stands for a secret. */
+/** The text that stands for a secret. */
 export const REDACTED = '[redacted]'
 
 /** Texts of variables that are shorter are no secrets, and stand in words that mean something else, in characters. */
@@ -42,7 +42,7 @@ const SECRET_PARTS = new Set(
   ).split(' '),
 )
 
-/** What is written in one with the word before it: `PGPASSWORD`, `authtoken`. */
+/** Endings that speak of a secret and are written in one with the word before: `PGPASSWORD`, `authtoken`. */
 const SECRET_END = /(?:apikey|accesskey|privatekey|token|secret|passw(?:or)?d|passphrase|credentials?)$/
 
 /** Several of them, which alone may be a number or a switch: `API_KEYS`, but not `KEYS`. */

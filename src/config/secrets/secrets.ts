@@ -1,10 +1,10 @@
 import { z } from 'zod'
 
 /**
- * What of a value nobody may see: all text in it (`text`), the credentials in a URL (`url`),
- * or the words of a command line that look like secrets (`args`).
+ * The parts of a value that nobody may see. `text`: all text in the value; `url`: the credentials in a URL;
+ * `args`: the words of a command line that look like secrets.
  */
 export type Secrecy = 'text' | 'url' | 'args'
 
-/** Which schemas read secrets. Errors and `redact` both ask here, so that no place is listed twice. */
+/** Registers the schemas that read secrets. Errors and `redact` both ask this registry, so that no place is listed twice. */
 export const secrets = z.registry<{ secrecy: Secrecy }>()

@@ -89,7 +89,7 @@ export function watchFiles(
     // A file that has just joined: it is looked at next time.
     if (now === undefined) return false
     const { content } = now
-    // What a pipe holds is not known, but that there was something else.
+    // The content of a pipe is unknown. A pipe is news only in place of a file with known content.
     if (content === undefined) return seen.get(file)?.content !== undefined
     const difference = content === read ? '' : `${content} instead of ${read}`
     const isNew = difference !== '' && told.get(file) !== difference
@@ -115,7 +115,7 @@ function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerpri
   )
 }
 
-/** What a file was when it was last looked at. */
+/** The state of a file when it was last looked at. */
 interface Fingerprint {
   /** Changes whenever the content may have. Cheap to find out. */
   readonly cheap: string
