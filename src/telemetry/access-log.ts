@@ -35,9 +35,9 @@ const LONGEST = 256
  * One wide line for a call, found by its message, "call": what became of it and why, as its span has it, never its
  * arguments or its result. Calls that went wrong, whoever is to blame, met a fault, came back partial or took long are always logged; of the
  * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
- * What got no reply is a warning. Rejections cost a caller nothing, so that there may be any number of them: of those
- * of one server and for one reason, ten a second are logged; of the others that are logged for what became of them, fifty a
- * second with one result of one server. `leftOut` tells how many were not before.
+ * A call without a reply is a warning. Rejections cost a caller nothing, so there may be any number of them. For each
+ * server and reason, ten rejections a second are logged. Other calls that are logged for what became of them are logged fifty
+ * times a second for each server and result. `leftOut` tells how many calls were left out before.
  */
 export function createAccessLog(
   { sample, slow = Infinity }: AccessLogSettings,
@@ -134,7 +134,7 @@ function intentTold({ record: { intent }, caller }: Call): string | undefined {
   return intent?.source === 'session' ? sessionDigest(caller, intent.id) : intent?.id
 }
 
-/** What policies noted on a call, by the keys that they have for it. */
+/** The notes of policies on a call, by the keys that policies have in the log. */
 function notedOn(record: CallRecord): Record<string, unknown> {
   const noted: Record<string, unknown> = {}
   for (const { fact } of facts) {

@@ -1,4 +1,4 @@
-/** What a piece of text is, by which it gets its colour. */
+/** The kind of a piece of text, which decides its colour. */
 export type Tone = 'good' | 'doubtful' | 'bad' | 'name' | 'aside' | 'strong'
 
 /** Parameters of the SGR sequences that begin and end each. */

@@ -25,7 +25,7 @@ export function notePolicies(
 /** Only tools in a catalog have policies of their own, so there is no need to look it up. */
 const always = () => true
 
-/** What the chaos mesh tells, as far as telemetry reads it. */
+/** An event of the chaos mesh, as far as telemetry reads it. */
 interface ChaosEvent {
   readonly type: string
   readonly by?: string
@@ -44,7 +44,7 @@ export function noteChaos(
   }
 }
 
-/** What experiments tell, as far as telemetry reads it. */
+/** An event of experiments, as far as telemetry reads it. */
 interface ExperimentEvent {
   readonly type: string
   readonly name?: string

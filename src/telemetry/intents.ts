@@ -280,7 +280,7 @@ export interface IntentReport extends IntentQuery {
   readonly outcome: IntentOutcome
 }
 
-/** What the gateway saw of a task. */
+/** The gateway's view of a task. */
 interface IntentFacts {
   readonly source: KnownIntent['source']
   readonly tenant: string

@@ -90,7 +90,7 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
 
 /**
  * The process's logger: lines for people on a terminal, JSON lines otherwise, on standard output unless told otherwise.
- * Whatever is logged, no character of it is one that a terminal obeys, and none begins a line.
+ * No logged character is one that a terminal obeys or that begins a line.
  * `level` is one of pino's: trace, debug, info, warn, error, fatal, silent.
  */
 export function createLog(level: string, output: LogOutput = process.stdout): Log {

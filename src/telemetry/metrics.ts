@@ -18,7 +18,7 @@ export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMet
 
 /** The metrics by key, and what it takes to keep them. */
 export interface Metrics extends MetricsOf<typeof own> {
-  /** Those of policies, by what they say of them. */
+  /** The metrics of policies, by the specs that policies give. */
   readonly ofPolicies: {
     counter(spec: MetricSpec<'counter'>): Counter<string>
     gauge(spec: MetricSpec<'gauge'>): Gauge<string>

@@ -2,8 +2,8 @@ import { clip } from '../units/recent.ts'
 import { splitColours } from './colours.ts'
 
 /**
- * What text from outside may do to a terminal and to the lines of a log: control characters (C0, DEL, C1) move the cursor,
- * change colours and titles, or begin a line; marks of direction and isolates show text in another order than it has; line and
+ * The characters by which text from outside may affect a terminal and the lines of a log. Control characters (C0, DEL, C1) move the
+ * cursor, change colours and titles, or begin a line. Marks of direction and isolates show text in another order than it has. Line and
  * paragraph separators end a line for some readers.
  */
 const UNPRINTABLE =

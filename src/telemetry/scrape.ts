@@ -74,7 +74,7 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
   }
 }
 
-/** What calls of a run came to, in calls. */
+/** The tally of a run, in calls. */
 interface Samples {
   /** Calls in arms of which something is kept. */
   readonly assigned: number
@@ -114,8 +114,8 @@ function callsOf(samples: Samples | undefined): Readonly<Record<string, number>>
 let shared: Registry | undefined
 
 /**
- * What Node and the machine say of this process: CPU, memory, event loop lag, garbage collection, under prom-client's
- * usual names. One for all gateways of a process; measuring begins when it is first asked for.
+ * The metrics of Node and the machine about this process: CPU, memory, event loop lag, garbage collection, under prom-client's
+ * usual names. One registry serves all gateways of a process; measuring begins when the registry is first asked for.
  */
 export function processRegistry(): Registry {
   if (shared === undefined) {

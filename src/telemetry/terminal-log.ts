@@ -118,11 +118,11 @@ function callWords(entry: LogEntry, paint: Paint): string {
 const listOf = (value: unknown): string =>
   Array.isArray(value) ? value.map((item) => printable(String(item), LONGEST_VALUE)).join(', ') : ''
 
-/** What else an event says, as `key=value`. */
+/** Returns the remaining keys of an event, as `key=value`. */
 function restOf(entry: LogEntry, isCall: boolean): string[] {
   return Object.entries(entry).flatMap(([key, value]) => {
     if (value === undefined || placed.has(key)) return []
-    // Of a call there are many numbers, and most of them say that nothing happened.
+    // A call has many numbers, and most of them say that nothing happened.
     if (isCall && (value === 0 || ofCalls.has(key))) return []
     const isTime = /(^m|M)s$/.test(key) && typeof value === 'number'
     const name = isTime ? key.slice(0, -'Ms'.length) || 'took' : key

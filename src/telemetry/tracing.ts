@@ -20,8 +20,8 @@ export const untraced: Tracing = {
 
 /**
  * Tracing as environment and config say. Without an endpoint it is off, and the OpenTelemetry SDK is not even loaded.
- * Which variables count, and what wins: see `readSettings`. Settings that the exporter does not take are told in the
- * log, and tracing is off: no call is worth less for it.
+ * `readSettings` says which variables count, and which of them win. Settings that the exporter does not take are told in the
+ * log, and tracing is off: no call suffers for it.
  */
 export async function createTracing(parts: TracingParts): Promise<Tracing> {
   const settings = readSettings(parts.env, parts.config)

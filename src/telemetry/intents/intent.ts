@@ -65,11 +65,11 @@ export function newIntent(
   }
 }
 
-/** Of all calls since the last report: a pause divides no task for whoever says how it ended. */
+/** Counts all calls since the last report: a pause divides no task for whoever says how the task ended. */
 export const callsOf = ({ calls, callsBefore }: KnownIntent) => calls + callsBefore
 export const failedOf = ({ failed, failedBefore }: KnownIntent) => failed + failedBefore
 
-/** What picks a task out of those that are known; what is not said is not looked at. */
+/** Selects some of the known tasks; a key that is left out is not compared. */
 export interface IntentQuery {
   readonly intent: string
   readonly tenant?: string | undefined
@@ -81,7 +81,7 @@ export interface IntentQuery {
 export class KnownIntents {
   /** By name; where several share one, by key as well. */
   readonly #named = new Map<string, KnownIntent | Map<string, KnownIntent>>()
-  /** Those that are over are linked as they ended: taking the oldest out of a map costs ever more. */
+  /** The task that ended first. Ended tasks are linked in order: taking the oldest out of a map costs ever more. */
   #oldest: KnownIntent | undefined
   #latest: KnownIntent | undefined
   #over = 0
@@ -131,7 +131,7 @@ export class KnownIntents {
     this.#purge(now)
   }
 
-  /** Those that the query fits: more than one where several sources, tenants or arms use the same name. */
+  /** Returns the tasks that match the query: more than one where several sources, tenants or arms use the same name. */
   find({ intent: id, tenant, source, arm }: IntentQuery, now: Millis): KnownIntent[] {
     this.#purge(now)
     const alike = this.#named.get(id)

@@ -11,7 +11,7 @@ export class ArmsInForce {
   #names: ReadonlySet<string> = new Set()
   /** Whether there ever were any. */
   #hasHad = false
-  /** Those that have left since the last scrape, the first one first. */
+  /** The arms that have left since the last scrape, the first one first. */
   readonly #left = new Set<string>()
 
   /** `forget` removes the series of arms that are gone. */

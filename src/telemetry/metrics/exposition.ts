@@ -15,7 +15,7 @@ const CHUNK = 32_768
  */
 const NEWS_MS: Millis = 300_000
 
-/** What a text may be longer than the last one before it has to be moved, in bytes. */
+/** By how much a text may be longer than the last one before its buffer has to be moved, in bytes. */
 const ROOM = 8 * CHUNK
 
 interface Written {
@@ -114,7 +114,7 @@ export class Page {
     this.#length += this.#bytes.write(text, this.#length)
   }
 
-  /** What was added so far. */
+  /** The bytes added so far. */
   get bytes(): Buffer {
     return this.#bytes.subarray(0, this.#length)
   }

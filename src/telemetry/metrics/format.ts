@@ -18,7 +18,7 @@ export interface Exemplar {
   readonly timestamp: number
 }
 
-/** What a metric's lines begin with. A family of counters is called as its samples are without `_total` in OpenMetrics. */
+/** Returns the first lines of a metric. In OpenMetrics a family of counters is called as its samples are without `_total`. */
 export function introOf(name: string, help: string, type: string, format: Format): string {
   const family = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name
   return `# HELP ${family} ${escaped(help)}\n# TYPE ${family} ${type}\n`

@@ -6,7 +6,7 @@ import type { MetricSpec } from '../../mesh/metric-spec.ts'
 export interface Series {
   readonly labels: Labels
   value: number
-  /** What its line begins with; made when it is written first. */
+  /** The beginning of the series' line; undefined until the line is written first. */
   head: string | undefined
   /** Whether a scraper has read the series. */
   isScraped: boolean
@@ -270,7 +270,7 @@ export class HistogramSeries {
   readonly #counts: number[]
   readonly #exemplars: (Exemplar | undefined)[]
   #sum = 0
-  /** What its lines begin with; made when they are written first. */
+  /** The beginnings of the histogram's lines; undefined until the lines are written first. */
   #heads: readonly string[] | undefined
   #isScraped = false
 

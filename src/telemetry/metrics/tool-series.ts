@@ -124,9 +124,9 @@ interface CallSeries {
 }
 
 /**
- * What alerts and ratios read of attempts. To Prometheus a series that is born with its first failure has never failed:
- * an increase takes two readings. So these begin at 0: with the first attempt of their tool
- * in no arm, and in an arm as soon as that runs and the tool has been called.
+ * The series of attempts that alerts and ratios read. To Prometheus a series that is born with its first failure has never failed:
+ * an increase takes two readings. So these series begin at 0: outside of arms, with the first attempt of their tool.
+ * In an arm they begin as soon as the arm runs and the tool has been called.
  */
 const ATTEMPTS_BORN_TOGETHER = [
   ['returned', 'unchecked'],

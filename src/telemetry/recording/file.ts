@@ -19,7 +19,7 @@ export interface RecordingFileParts {
   /** Older files that are kept. */
   readonly keep: number
   readonly clock: Clock
-  /** What is to stand at the beginning of a file, but for its number. */
+  /** Returns the first line of a file, without the file's number. */
   readonly header: () => Omit<RecordingHeader, 'part'>
   /** Hears when the disk refuses; once until it takes something again. */
   readonly onError: (why: string) => void

@@ -35,18 +35,18 @@ const count = z.int().min(0)
 /** The first line of a file. */
 export const header = z.object({
   breakwaterRecording: z.literal(FORMAT),
-  /** Of the program. */
+  /** Version of the program. */
   version: z.string(),
   /** When the recording began: ISO 8601, and the beginning of all its times. */
   startedAt: z.iso.datetime(),
-  /** Which file of the recording this is, from 1. */
+  /** Number of this file in the recording, from 1. */
   part: z.int().min(1),
   environment: z.string(),
   /** Share of the tasks that are in it, in [0, 1]. */
   sample: z.number().min(0).max(1),
-  /** Of the policies that were in force all the time; see `configHash`. */
+  /** Hash of the policies that were in force all the time; see `configHash`. */
   policiesHash: z.string(),
-  /** What running a tool again does, by server and tool; of the servers that were known when the file was begun. */
+  /** The effect of running a tool again, by server and tool; only for servers that were known when the file was begun. */
   servers: z.record(z.string(), z.record(z.string(), effect)),
 })
 
@@ -60,12 +60,12 @@ const attempt = z.object({
   /** `rejected`: a policy about attempts, such as a breaker, kept it from the server. */
   outcome: result,
   verdict: verdict.optional(),
-  /** Of an attempt without an answer. */
+  /** Reason of an attempt without an answer. */
   reason: z.string().optional(),
   retryAfterMs: ms.optional(),
   /** Whether its server cannot have got it. */
   unsent: z.literal(true).optional(),
-  /** Of an answer that is a JSON-RPC error. */
+  /** Code of an answer that is a JSON-RPC error. */
   code: z.number().optional(),
   /** The HTTP status, unless it is 200. */
   status: count.optional(),
@@ -82,7 +82,7 @@ export const call = z.object({
   at: ms,
   /** Digest of its task; none when nothing says which it belongs to. */
   task: z.string().optional(),
-  /** Which call of its task it is, as its agent says. */
+  /** Number of the call in its task, as its agent says. */
   step: count.optional(),
   /** Digest of server, tool and arguments. */
   key: z.string(),
@@ -99,13 +99,13 @@ export const call = z.object({
   /** Whether its arguments break the tool's `inputSchema`. */
   invalid: z.literal(true).optional(),
   verdict: verdict.optional(),
-  /** Of a call without an answer, and which policy rejected it. */
+  /** Reason of a call without an answer, and the policy that rejected the call. */
   reason: z.string().optional(),
   by: z.string().optional(),
   tookMs: ms,
   /** How long the gateway kept it waiting on purpose. */
   waitedMs: ms,
-  /** What was left besides that and its attempts. */
+  /** The time that neither waiting on purpose nor attempts took. */
   overheadMs: ms,
   retries: count,
   /** Why tries of it were rejected that are not what its caller was told. */

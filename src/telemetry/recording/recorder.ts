@@ -26,7 +26,7 @@ export interface RecorderParts {
   readonly clock: Clock
   readonly log: Pick<Log, 'warn' | 'info'>
   readonly environment: string
-  /** What running a call again does, by the config in force. */
+  /** Returns the effect of running a call again, by the config in force. */
   readonly effectOf: (call: Call) => Effect
   /** The same of all tools that are known. */
   readonly effects: () => Effects
@@ -43,7 +43,7 @@ export class Recorder {
   #open: OpenRecording | undefined
   /** The one that was closed last, whose file may have the path of the next. */
   #last: RecordingFile | undefined
-  /** What the one that is open was begun with. */
+  /** The settings and the hash of the policies that the latest recording was begun with; empty when recording is off. */
   #begunWith = ''
 
   constructor(parts: RecorderParts) {
@@ -177,7 +177,7 @@ interface OpenRecording {
   readonly digest: (...fields: readonly string[]) => string
 }
 
-/** What is noted of a call until it is over. */
+/** The notes on a call until the call is over. */
 interface Notes {
   readonly of: OpenRecording
   readonly attempts: AttemptNotes[]
@@ -194,7 +194,7 @@ interface AttemptNotes {
   end: AttemptEnd | undefined
 }
 
-/** What is recorded as a whole, or not at all: a task, or a call that belongs to none. */
+/** Returns the key of the unit that is recorded as a whole or not at all: a task, or a call without a task. */
 function unitOf({ record: { intent, startedAt }, tenant, caller, id }: Call): string {
   return intent === undefined ? `${caller.id}\n${id}\n${startedAt}` : keyOf(intent.source, tenant, intent.id)
 }

@@ -25,7 +25,7 @@ import type { EndedSpan } from './ended-span.ts'
 import { type KeepReason, ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS } from './spans.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
 
-/** What the spans of a call and of its attempts say alike. */
+/** The attributes that the spans of a call and of its attempts share. */
 function commonAttributes(call: Call): Attributes {
   const { server, method, tool } = call
   const attributes: Attributes = {
@@ -39,7 +39,7 @@ function commonAttributes(call: Call): Attributes {
   return attributes
 }
 
-/** What the span of a call says besides its result; `first`: its first attempt. */
+/** The attributes of a call's span besides its result; `first`: the call's first attempt. */
 export function callAttributes(call: Call, first: AttemptFacts | undefined, kept: KeepReason): Attributes {
   const { record, inbound, caller } = call
   const attributes = commonAttributes(call)
@@ -93,7 +93,7 @@ function payloadIn(text: string, path: JsonPath): string | undefined {
   return span && ownText(text.slice(span.start, Math.min(span.end, span.start + LONGEST_PAYLOAD)))
 }
 
-/** What the span of an attempt says besides its result. */
+/** The attributes of an attempt's span besides its result. */
 export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): Attributes {
   const { call, replica, startedAt } = facts
   const attributes = commonAttributes(call)

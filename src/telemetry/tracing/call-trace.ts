@@ -7,7 +7,7 @@ import { withMeta, withEntry } from '../../protocol/meta.ts'
 import type { Parent } from '../../protocol/task.ts'
 import { type Head, parentOf, type RandomIds } from './context.ts'
 
-/** What is noted of one try at a server, until it is known whether anybody wants to see it. */
+/** The facts of one try at a server, noted until it is known whether anybody wants to see them. */
 export class AttemptFacts {
   /** 16 hexadecimal digits: the server has got it as its parent. */
   readonly spanId: string
@@ -36,7 +36,7 @@ export class CallTrace {
   readonly traceId: string
   /** Undefined for a call that begins a trace. */
   readonly parent: Parent | undefined
-  /** What was decided at the beginning, and the server told: recorded whatever comes of it. */
+  /** The decision made at the beginning and told to the server; true: the trace is recorded whatever becomes of the call. */
   readonly sampled: boolean
   attempts: AttemptFacts[] = []
   /** Calls under way that are parts of the same request of the agent; as a rule there is one. */
@@ -58,7 +58,7 @@ export class CallTrace {
   }
 }
 
-/** What became of something that a defect of the gateway ended. */
+/** The outcome of a call or attempt that a defect of the gateway ended. */
 export const brokenOff: Outcome = { kind: 'failed', error: gatewayError('internal', 'internal error') }
 
 /** The span of a call whose trace is kept, for log lines; undefined before its end and for all others. */
@@ -95,7 +95,7 @@ export function endTrace(
 ): void {
   const trace = call.record.span
   if (!(trace instanceof CallTrace)) return
-  // Of several parts, one that went wrong stands for all.
+  // When a request has several parts, one part that went wrong stands for all.
   if (trace.outcome === undefined || trace.outcome.kind === 'answered') trace.outcome = outcome
   if (--trace.open > 0) return
   over(call, trace, trace.outcome)
@@ -134,7 +134,7 @@ function stampedBy(call: Call, trace: CallTrace, spanId: string): Call {
   return derive(call, { headers: stampHeaders(call.headers, trace, spanId) })
 }
 
-/** What a server is told of the trace that it takes part in, as W3C Trace Context writes it. */
+/** The trace that a server is told to take part in, as W3C Trace Context writes it. */
 interface Stamp {
   readonly traceparent: string
   readonly tracestate: string | undefined
@@ -153,7 +153,7 @@ export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId:
   return headers === undefined ? { traceparent } : { ...headers, traceparent }
 }
 
-/** What the server of an attempt is to be told; undefined for calls that are not traced. */
+/** Returns the stamp for the server of an attempt; undefined for calls that are not traced. */
 export function stampOf({ record, headers }: Call): Stamp | undefined {
   if (!(record.span instanceof CallTrace) || headers?.traceparent === undefined) return undefined
   return { traceparent: headers.traceparent, tracestate: headers.tracestate }

@@ -11,13 +11,13 @@ import type { Variables } from './settings.ts'
 
 /** How much a span may hold. */
 export interface SpanLimits {
-  /** Of a text in an attribute, in UTF-16 code units. */
+  /** Longest text in an attribute, in UTF-16 code units. */
   readonly valueLength: number
   readonly attributes: number
   readonly events: number
 }
 
-/** What OpenTelemetry's variables say of that: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits. */
+/** Reads OpenTelemetry's variables: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits. */
 export function readLimits(env: Variables): SpanLimits {
   const limit = (fallback: number, ...names: readonly string[]) => {
     for (const name of names) {
@@ -37,7 +37,7 @@ export function readLimits(env: Variables): SpanLimits {
   }
 }
 
-/** What all spans of the process have in common. */
+/** The properties that all spans of the process share. */
 export interface SpanOrigin extends Pick<tracing.ReadableSpan, 'resource' | 'instrumentationScope'> {
   readonly limits: SpanLimits
 }
@@ -103,7 +103,7 @@ export class EndedSpan implements tracing.ReadableSpan {
     return this.#context
   }
 
-  /** Of too many the oldest are dropped, as the SDK does it. */
+  /** Adds an event; when there are too many, drops the oldest, as the SDK does. */
   addEvent(name: string, attributes: Attributes, time: HrTime): void {
     const droppedAttributesCount = limit(attributes, this.#limits)
     this.events.push({ name, attributes, time, droppedAttributesCount })

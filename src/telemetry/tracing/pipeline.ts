@@ -65,7 +65,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
   // The SDK registers a provider for the whole process and shows it nowhere else; ours serves us alone.
   trace.disable()
   sdk.start()
-  // Of all that the SDK has read about the process, a span of its own tells; it never ends, so that nobody sees it.
+  // A span of its own shows all that the SDK has read about the process; the span never ends, so that nobody sees it.
   const model = trace.getTracer('breakwater', version).startSpan('model') as unknown as tracing.ReadableSpan
   trace.disable()
   const { resource, instrumentationScope } = model
@@ -87,7 +87,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
 /** How often losses are told at most, in milliseconds: a collector that is down fails every few seconds. */
 export const SILENCE_MS = 60_000
 
-/** What became of the spans: it is counted, and what is lost is told now and then. */
+/** Counts what became of the spans, and reports losses now and then. */
 class SpanLedger {
   readonly #parts: Pick<PipelineParts, 'clock' | 'log' | 'counts'>
   #untold = 0
@@ -261,8 +261,8 @@ export function tellDiagnostics(log: Log, level: string | undefined): void {
 }
 
 /**
- * What `make` makes, without the logger that the SDK's constructor puts in place of ours: it writes to the standard
- * output, which may be the wire of an agent. A variable of the process is all that it asks.
+ * Returns the result of `make`, without the logger that the SDK's constructor puts in place of ours. The SDK's logger writes to
+ * the standard output, which may be the wire of an agent. The constructor only looks at one variable of the process.
  */
 function keepingLog<T>(make: () => T): T {
   const level = process.env.OTEL_LOG_LEVEL

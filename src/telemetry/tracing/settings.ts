@@ -35,7 +35,7 @@ const QUEUE = 8_192
 const protocols: readonly Protocol[] = ['http/protobuf', 'http/json', 'grpc']
 
 /**
- * What the environment and the config say together; undefined when calls are not traced. Variables of the
+ * Returns the settings of the environment and the config; undefined when calls are not traced. Variables of the
  * OpenTelemetry specification come first, as in all programs that know them; an empty one is none.
  */
 export function readSettings(env: Variables, config: TracesConfig): TracingSettings | undefined {

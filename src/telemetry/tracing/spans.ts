@@ -31,7 +31,7 @@ export const ATTRIBUTES = {
   kept: 'breakwater.kept',
   outcome: 'breakwater.result',
   verdict: 'breakwater.verdict',
-  /** Who found out that something is missing. */
+  /** The party that found out that something is missing. */
   partial: 'breakwater.partial',
   arm: 'breakwater.arm',
   /** How long there was, from the span's beginning to the deadline, in milliseconds. */

@@ -109,7 +109,7 @@ interface WriterParts {
   readonly conceal: ConcealFor
 }
 
-/** What became of an attempt that was still under way when its call had ended. */
+/** The outcome of an attempt that was still under way when its call had ended. */
 const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call was over before it') }
 
 /** Makes the spans of calls that are over from their facts. */
