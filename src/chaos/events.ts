@@ -1,4 +1,4 @@
-/** What an operator will want to read about; what happens to calls is counted and journaled instead. */
+/** An event that an operator will want to read about. Effects on calls are counted and journaled instead. */
 export interface ChaosEvent {
   readonly type:
     | 'armed'
@@ -18,7 +18,7 @@ export interface ChaosEvent {
     | 'engine_error'
     /** A value that a fault made came back in a later call. */
     | 'canary'
-    /** What an agent did was reported. */
+    /** An agent's reaction was reported. */
     | 'outcome'
     /** A fault leaves the calls of a server alone, whose list of tools is not known. */
     | 'list_unknown'

@@ -23,7 +23,10 @@ export type Transport = (typeof transports)[number]
 export const eras = ['legacy', 'modern'] as const
 export type Era = (typeof eras)[number]
 
-/** What of the address of a server decides how a connection to it can fail; of several, whether any of them has it. */
+/**
+ * The facts about a server's address that decide how a connection can fail. With several addresses, a fact holds when it
+ * holds for any of them.
+ */
 export interface ServerAddress {
   /** Whether it is reached over TLS. */
   readonly isSecure: boolean
@@ -36,7 +39,7 @@ function isNamed(hostname: string): boolean {
   return isIP(hostname.replace(/^\[|\]$/g, '')) === 0
 }
 
-/** What the URLs of a server say of how connections to it can fail. */
+/** Returns the facts in a server's URLs that decide how connections to the server can fail. */
 export function serverAddress(urls: readonly string[]): ServerAddress {
   const parsed = urls.map((url) => new URL(url))
   return {
@@ -54,7 +57,7 @@ export interface ServerKind {
   readonly address?: ServerAddress | undefined
 }
 
-/** What faults can do outside of the call that they hit. Everything is undone by the server's own recovery. */
+/** The surroundings that faults can use outside of the call that they hit. The server's own recovery undoes every effect. */
 export interface FaultEnvironment {
   /** How a call reaches its server: one that speaks both eras is spoken to in that of the caller. */
   kindOf(call: Call): ServerKind | undefined
@@ -130,7 +133,7 @@ export interface Injection {
   notApplicable(why: string): void
   /** Says in the journal that the call, or the fault, was over before it took effect; what there is has to pass unharmed. */
   notReached(why: string): void
-  /** What this fault remembers from call to call for as long as it is armed. */
+  /** Returns the state that this fault keeps under `key` from call to call while it is armed; `create` makes a missing state. */
   memory<State extends object>(key: string, create: () => State): State
 }
 
@@ -160,7 +163,7 @@ export const families = {
 
 export type Family = keyof typeof families
 
-/** What can be said of a fault on a command line, besides what all have: a status of HTTP, and names of fields. */
+/** The fields of a fault that a command line can set besides the common fields. `status`: of HTTP; `fields`: names of fields. */
 export interface OptionValues {
   readonly delay: Millis
   readonly retryAfter: Millis
@@ -168,10 +171,10 @@ export interface OptionValues {
   readonly fields: readonly string[]
 }
 
-/** What an option of `breakwater chaos inject` sets of a fault. */
+/** The field of a fault that an option of `breakwater chaos inject` sets. */
 export interface OptionField<Value> {
   readonly sets: string
-  /** What stands in the field; the value itself unless it says otherwise. */
+  /** Returns the content of the field; without `as`, the field gets the option's value itself. */
   readonly as?: (value: Value) => unknown
 }
 
@@ -193,11 +196,11 @@ export interface FaultType<Config> {
   readonly schema: Schema<Config>
   /** Its chapter in the catalogue. */
   readonly family: Family
-  /** What it does, in one line. */
+  /** The effect of the fault, in one line. */
   readonly about: string
-  /** What it is good for: one sentence. */
+  /** The purpose of the fault: one sentence. */
   readonly use: string
-  /** What the agent sees of it with the default policies. */
+  /** The agent's view of the fault with the default policies. */
   readonly seen: string
   /** The policies that contain it, by their names in a config, and how; or what else does, or why nothing can. */
   readonly containedBy: { readonly policies: readonly string[]; readonly how: string }
@@ -214,8 +217,9 @@ export interface FaultType<Config> {
   /** Why it cannot work with such a server, where `transports` and `eras` cannot say it; undefined when it can. */
   refuses?(kind: ServerKind): string | undefined
   /**
-   * Whether a call that it hits runs once at most and nobody is misled to repeat what has run: it is answered in place of
-   * the server, or sent late. Of all other types the answer may be lost or bent, or the call repeated, once it has run.
+   * Whether a call that it hits runs once at most, and nobody is misled to repeat a call that has run. Such a fault answers
+   * in place of the server, or sends the call late. With all other types, the answer may be lost or bent, or the call
+   * repeated, once the call has run.
    */
   readonly runsAsAsked?: true
   /**

@@ -173,7 +173,7 @@ interface Reported {
   readonly outcome: AgentOutcome
 }
 
-/** What a call reports of an earlier one; undefined for nothing, and for what makes no sense. */
+/** Returns the outcome that a call reports of an earlier call; undefined when the report is missing or makes no sense. */
 export function reportedIn({ message }: Call): Reported | undefined {
   const said = metaOf(message.value, 'params', OUTCOME_KEY)
   if (!isObject(said)) return undefined

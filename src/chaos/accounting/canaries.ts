@@ -58,8 +58,8 @@ const words = (text: string): string[] =>
   text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)
 
 /**
- * Which results were changed, and by whom. By identity, so that nothing of it shows on the wire; by that of the
- * inner parts too, because layers further out wrap results anew.
+ * The changed results, with the culprits of each. Results are known by identity, so that no mark shows on the wire. The
+ * inner parts of a result are known by identity too, because layers further out wrap results anew.
  */
 export class Corruptions<Culprit> {
   readonly #by = new WeakMap<object, ReadonlySet<Culprit>>()
@@ -74,7 +74,7 @@ export class Corruptions<Culprit> {
     this.#any = true
   }
 
-  /** Whose work an outcome still shows; undefined for nobody's. */
+  /** Returns the culprits whose work an outcome still shows; undefined when there is none. */
   of(outcome: Outcome): ReadonlySet<Culprit> | undefined {
     if (!this.#any || outcome.kind !== 'answered') return undefined
     const { value } = outcome.result

@@ -1,6 +1,6 @@
 import type { Fate } from '../../mesh/call.ts'
 
-/** What the agent did next, as somebody reported it or a canary showed. */
+/** The agent's next action, as somebody reported it or a canary showed. */
 export type AgentOutcome = 'safe' | 'silent' | 'unknown'
 
 /**
@@ -10,8 +10,8 @@ export type AgentOutcome = 'safe' | 'silent' | 'unknown'
  *     injected = hits + notReached
  *     hits     = masked + delayed + surfaced + escaped
  *
- * Each injection has one fate, that of the call which it hit. What the mesh did about it (`resent`, `rejections`) and what
- * came of replies that were kept (`kept`) stand beside these sums and are no part of them.
+ * Each injection has one fate: the fate of the call that the injection hit. The counters of the mesh's reaction (`resent`,
+ * `rejections`) and of kept replies (`kept`) stand beside these sums and are no part of them.
  */
 export interface FaultCounts {
   /** It was decided about. */

@@ -49,7 +49,7 @@ export class ArmedFaults {
   list(): ArmedFault[] {
     const armed = [...this.#held.values()].map((held) => held.armed)
     const place = ({ fault }: ArmedFault) => this.#order.get(fault.name) ?? Infinity
-    // Of two that the plan does not have, the difference is not a number: they stay as they came.
+    // Two faults that the plan does not have differ by NaN (Infinity - Infinity): `|| 0` keeps them as they came.
     return armed.sort((a, b) => place(a) - place(b) || 0)
   }
 
@@ -125,7 +125,7 @@ interface ChaosRunParts {
   readonly onTurned: (faults: readonly Fault[]) => void
 }
 
-/** What is armed at present, and for how long; whether it may be is for others to say. */
+/** The faults that are armed at present, and the time that they have. The caller decides whether faults may be armed. */
 export class ChaosRun {
   readonly armed: ArmedFaults
   readonly lease: RunLease

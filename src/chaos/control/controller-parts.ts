@@ -7,11 +7,14 @@ import type { FaultRegistry } from '../faults/index.ts'
 import type { Fault } from '../plan/common.ts'
 import type { Locks } from './guard.ts'
 
-/** What the chaos mesh needs of the gateway around it. */
+/** The parts of the gateway that the chaos mesh needs. */
 export interface ControllerParts extends Locks {
   readonly clock: Clock
   readonly faultEnvironment: FaultEnvironment
-  /** What running a call again would do: only what is known to read may be hit without leave. */
+  /**
+   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools that are not
+   * known to be read-only.
+   */
   readonly effectOf: (call: Call) => Effect
   /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. */
   readonly isProtected?: (server: string) => boolean

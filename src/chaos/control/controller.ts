@@ -35,7 +35,7 @@ export class Controller {
   #config: ChaosConfig = chaos.parse({})
   #plannedBy = 'config'
   #booted = false
-  /** What the config said last. */
+  /** The last config that `follow` was given. */
   #followed: ChaosConfig | undefined
 
   constructor(parts: ControllerParts) {
@@ -223,7 +223,7 @@ export class Controller {
   }
 }
 
-/** What the parts ask of whoever controls them, and tell them. */
+/** The questions and reports of the parts to their controller. */
 interface Control {
   readonly config: () => ChaosConfig
   /** Why a plan of so many faults may not be armed now; undefined when it may. */
@@ -291,7 +291,7 @@ interface AnnouncerParts {
   readonly killed: KillSwitch['killed']
 }
 
-/** What changes the state that operators see, and act upon. */
+/** Events that change the state that operators see and act upon. */
 const changing: ReadonlySet<ChaosEvent['type']> = new Set([
   'armed',
   'disarmed',
@@ -336,7 +336,7 @@ class Announcer {
       this.#journal.control(this.#clock.wall(), event)
       this.#emit(event)
     } catch {
-      // Whoever listens may not stop what they are told about.
+      // An error of a listener must not stop the action that the listener is told about.
     }
   }
 
@@ -372,7 +372,7 @@ interface AttachmentParts {
   readonly onError: (why: string) => void
 }
 
-/** What the engine has on the disk: the journal's file and the kill file, as the config has them. */
+/** The files of the engine on the disk: the journal's file and the kill file, as the config has them. */
 class Attachments {
   readonly #parts: AttachmentParts
   #journal: ChaosConfig['journal'] | undefined

@@ -1,4 +1,4 @@
-/** What decides whether faults may be armed here at all. */
+/** The facts that decide whether faults may be armed here at all. */
 export interface Locks {
   /** The config's `gateway.environment`, as it was at boot. */
   readonly environment: string | undefined

@@ -37,7 +37,7 @@ export type Injected =
   | {
       readonly ok: true
       readonly id: string
-      /** What it counts, for as long as calls are under way that it was decided on: also when it has ended. */
+      /** The fault's live counts: calls under way that the fault was decided on still count after the fault has ended. */
       readonly counts: Readonly<FaultCounts>
     }
   | { readonly ok: false; readonly why: string }
@@ -134,7 +134,7 @@ export class RuntimeFaults {
     return names.length
   }
 
-  /** Those that are armed; others are forgotten. */
+  /** Returns the faults that are armed, and forgets all others. */
   list(): readonly { readonly id: string; readonly name: string }[] {
     for (const [id, name] of this.#names) if (this.#parts.armed.get(name)?.id !== id) this.#forget(id)
     return [...this.#names].map(([id, name]) => ({ id, name }))

@@ -10,7 +10,7 @@ export type State = 'disarmed' | 'armed' | 'killed'
 /** One fault, as the admin API shows it. */
 export interface FaultStatus extends FaultCounts {
   readonly name: string
-  /** Of a fault that the runtime API made. */
+  /** Id of a fault that the runtime API made; undefined for every other fault. */
   readonly id: string | undefined
   readonly type: string
   readonly side: string
@@ -98,7 +98,7 @@ export function statusOf(parts: StatusParts): Status {
   }
 }
 
-/** What is to be said of a fault. `run`: its present or its last one. */
+/** Returns the status of a fault. `run`: the fault's present run, or else its last one. */
 function faultStatus(
   fault: Fault,
   run: ArmedFault | undefined,

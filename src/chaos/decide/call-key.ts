@@ -14,7 +14,7 @@ const MAX_TEXT = 256 * 1024
 /** Deepest arguments that are compared, in levels. */
 const MAX_DEPTH = 100
 
-/** Which logical call this is: all its attempts are the same one. */
+/** Identity of a logical call: all attempts at the call have the same identity. */
 export interface Identity {
   readonly server: string
   readonly subject: string
@@ -82,7 +82,7 @@ function intentOf(call: Call): string | undefined {
 export const drawKeyOf = ({ key }: Identity, attempt: number, sticky: boolean): string =>
   sticky ? key : `${key} a${attempt}`
 
-/** What is asked for, without what is said about the asking. */
+/** Returns a tool's arguments, or else the params without `_meta`, as comparable text; undefined when they nest too deep. */
 function argumentsOf({ tool, message }: Call): string | undefined {
   const params = paramsOf(message.value)
   if (tool !== undefined) return comparable(params.arguments ?? {})

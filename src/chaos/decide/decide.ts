@@ -4,12 +4,12 @@ import { hash } from 'node:crypto'
 
 /** A step of a burst chain. */
 export interface Step {
-  /** What a step is: see `when.burst`. */
+  /** The unit of a step; see `when.burst`. */
   readonly per: 'slot' | 'call' | 'intent'
-  /** Which chain, where a fault has several: the task whose calls it runs over, or what tasks in a row have in common. */
+  /** The chain, where a fault has several: the task of the calls, or the part that the names of tasks in a row share. */
   readonly of?: string | undefined
   readonly index: number
-  /** Which attempt at a call, from 1, where steps are calls; 1 unless given. */
+  /** Number of the attempt at a call, from 1, where steps are calls; 1 unless given. */
   readonly attempt?: number
 }
 
@@ -17,9 +17,9 @@ export interface Step {
 export interface Facts {
   /** The key of the draw. */
   readonly drawKey: string
-  /** What the draw about a whole task is keyed with; only where a fault aims at a share of the tasks. */
+  /** Key of the draw about a whole task; only where a fault aims at a share of the tasks. */
   readonly task?: string | undefined
-  /** Which of the calls that match this is, by arrival, from 1. */
+  /** Number of this call among the calls that match, by arrival, from 1. */
   readonly count: number
   /** How long the fault had been armed, in milliseconds. */
   readonly sinceMs: number

@@ -83,7 +83,7 @@ const refreshSchema = z.strictObject({
     .describe('How long the first token of a tenant holds, from its first call; without it, for ever.'),
 })
 
-/** What is remembered of a tenant's token: never the token itself. */
+/** The memory of a tenant's token: a digest, never the token itself. */
 interface Token {
   readonly digest: string
   readonly since: Millis
@@ -190,7 +190,7 @@ const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
     },
 }
 
-/** What servers of the legacy era say to the URI of a resource that they do not have. */
+/** Code of the error with which servers of the legacy era answer the URI of a resource that they do not have. */
 const RESOURCE_NOT_FOUND = -32002
 
 /** A reply of JSON-RPC. Towards the agent it goes the usual way: only there is the agent's own id known. */
@@ -225,7 +225,6 @@ function refused(
   return Promise.resolve(injection.reply(call, reply))
 }
 
-/** What can happen to authorization. */
 export const authFaults = {
   'auth.expired': expired,
   'auth.scope': scope,

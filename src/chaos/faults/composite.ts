@@ -52,7 +52,7 @@ async function queued(call: Call, next: Service, injection: Injection, holdMs: M
   const before = lane.last
   let leave: () => void = () => undefined
   const left = new Promise<void>((resolve) => (leave = resolve))
-  // Whoever leaves the middle of the queue lets nobody pass those before.
+  // A call that leaves the middle of the queue lets no call behind pass the calls ahead.
   lane.last = before.then(() => left)
   try {
     if (ahead === 0) await injection.pause(holdMs, call)
@@ -69,7 +69,7 @@ const fanoutSchema = z
   .strictObject({
     factor: z.int().min(2).max(100).default(3).describe('How many calls become of one.'),
   })
-  // The field stands beside these in a plan. What writes must not run three times, whoever allows it.
+  // In a plan, `allowWrites` stands beside these fields. A call that writes must not run several times, even with leave.
   .refine((fault) => !('allowWrites' in fault && fault.allowWrites === true), {
     path: ['allowWrites'],
     error: 'fanout.amplify sends calls again: it can only hit tools that are known to be read-only',
@@ -347,7 +347,7 @@ async function started(
   return outcome
 }
 
-/** What happens to many calls together. */
+/** Faults that hit many calls together. */
 export const compositeFaults = {
   'hol.block': headOfLine,
   'fanout.amplify': fanout,

@@ -221,9 +221,9 @@ function resetAt(at: ResetConfig['at']): WireIncident {
 type Waited = 'over' | 'released' | 'aborted'
 
 /**
- * A slow way home for one call: each message of the server, and at last its reply, waits its turn and then its
- * time. Whoever sends has to wait as well, as behind a socket that is full. Of a call that was given up, what is
- * still on its way is dropped.
+ * A slow way home for one call: each message of the server, and at last its reply, waits its turn and then its time. The
+ * sender has to wait as well, as behind a socket that is full. When the call is given up, the messages still on their way
+ * are dropped.
  */
 class SlowWay {
   /** To be put in place of the call's own. */
@@ -413,7 +413,7 @@ export const slowDrip = {
 /** Between two portions of a thin wire, in milliseconds. */
 const PORTION_MS: Millis = 50
 
-/** What passes at a time for so many bytes to pass in a second. */
+/** Returns the size of a portion, and the gap after it, with which so many bytes pass in a second. */
 function portionOf(bytesPerSecond: number): Pace {
   const portion = Math.max(1, Math.round((bytesPerSecond * PORTION_MS) / 1_000))
   return { bytes: portion, gapMs: (portion * 1_000) / bytesPerSecond }

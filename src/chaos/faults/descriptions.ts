@@ -105,7 +105,7 @@ const descriptionMarker: FaultType<z.output<typeof markerSchema>> = {
   },
 }
 
-/** What tools can say of themselves besides what is true. */
+/** Faults in the descriptions that tools give of themselves. */
 export const descriptionFaults = {
   'registry.description_drift': descriptionDrift,
   'registry.description_marker': descriptionMarker,

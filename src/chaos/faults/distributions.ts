@@ -13,7 +13,7 @@ const cap = duration({ min: 1 })
 
 const capBelow = (what: string) => `cap must not be below ${what}: nearly every delay would be the cap`
 
-/** What a delay is drawn from, by `kind`. All its fields are durations, but `alpha`. */
+/** The distribution that a delay is drawn from, by `kind`. All its fields are durations, but `alpha`. */
 export const schema = z
   .discriminatedUnion('kind', [
     z

@@ -25,7 +25,7 @@ import {
   textOf,
 } from './tool-result.ts'
 
-/** Which operators: listed ones, or one that is drawn of those named. */
+/** The operators to apply: the listed ones or, for `auto`, one that is drawn from `names`. */
 interface Plan extends Choosing {
   readonly operators: 'auto' | readonly OperatorConfig[]
   readonly names: readonly OperatorName[]
@@ -37,7 +37,7 @@ const sync = z
   .default('both')
   .describe('Whether structured content and text that is JSON change alike, or only one of them.')
 
-/** What the tool of a call says of its structured content, for operators to choose by. */
+/** Returns the JSON Schema of the structured content of the call's tool, for operators to choose by; undefined for none. */
 const schemaOf = ({ server, tool }: Call, { faultEnvironment }: Injection): unknown =>
   tool === undefined ? undefined : faultEnvironment.outputSchemaOf(server, tool)
 

@@ -8,7 +8,7 @@ import { givenUp, json } from './shared.ts'
 /** By which the gateway begins an upstream session: `initialize` in the legacy era, `server/discover` in the modern one. */
 const handshakes = ['initialize', 'server/discover']
 
-/** What faults of the handshake have in common. Towards agents the gateway is the server that they shake hands with. */
+/** The common fields of faults of the handshake. Towards agents, the gateway is the server of the handshake. */
 const ofHandshakes = { family: 'handshake', methods: handshakes, sides: ['upstream', 'client'] } as const
 
 const words = z.string().max(4_096)
@@ -178,7 +178,7 @@ const pingError: FaultType<z.output<typeof pingErrorSchema>> = {
   layer: answering,
 }
 
-/** What can happen to how the gateway begins an upstream session, and asks whether it goes on. */
+/** Faults of the start of a session, and of the ping that asks whether the session goes on. */
 export const handshakeFaults = {
   'initialize.refused': refused,
   'initialize.hang': hang,

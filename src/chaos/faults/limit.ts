@@ -91,5 +91,4 @@ function retryAfter({ form, retryAfter: ms }: Config, clock: Pick<Clock, 'wall'>
 
 const wholeSeconds = (ms: Millis): Millis => Math.ceil(ms / 1_000) * 1_000
 
-/** What can happen where calls are limited. */
 export const limitFaults = { 'limit.429': tooMany }

@@ -41,7 +41,7 @@ function pageIn(call: Call, outcome: Outcome): Page | undefined {
   }
 }
 
-/** What is done to a page: another result, with what was done; or why nothing is. */
+/** The change of a page: another result with a note of the change, or the reason why the page stays as it is. */
 type PageChange =
   | { readonly result: Readonly<Record<string, unknown>>; readonly note: Readonly<Record<string, unknown>> }
   | string
@@ -102,5 +102,5 @@ export function refusing(injection: Injection, isOne: Glob, message: (tool: stri
   }
 }
 
-/** What servers say to the name of a tool that they do not have. */
+/** Returns the message with which servers refuse the name of a tool that they do not have. */
 export const unknownTool = (tool: string): string => `Unknown tool: ${tool}`

@@ -224,7 +224,7 @@ const pollutionSchema = z.strictObject({
 
 type PollutionConfig = z.output<typeof pollutionSchema>
 
-/** What programs print where only messages belong, most often because a library of theirs logs there. */
+/** Usual output of programs where only messages belong, most often because a library of the program logs there. */
 const usual: Readonly<Record<Exclude<(typeof pollutions)[number], 'bytes'>, string>> = {
   log: '[INFO] processing request',
   json: '{"level":"info","msg":"processing request"}',

@@ -374,7 +374,7 @@ function blow(
   gust()
 }
 
-/** What a server's lists can be besides right. */
+/** Faults of the lists of a server. */
 export const registryFaults = {
   'registry.tool_missing': toolMissing,
   'registry.ghost_tool': ghostTool,

@@ -240,7 +240,7 @@ const duplicated: FaultType<z.output<typeof twiceSchema>> = {
     },
 }
 
-/** What can happen to a request before its server has it. */
+/** Faults that hit a request before its server has it. */
 export const requestFaults = {
   'request.argument_lost': argumentLost,
   'request.argument_duplicated': argumentDuplicated,

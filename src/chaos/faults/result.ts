@@ -89,7 +89,7 @@ const errorAsSuccess: FaultType<z.output<typeof errorAsSuccessSchema>> = {
   },
 }
 
-/** What kind of error it is; undefined for none. */
+/** Returns the kind of error in an outcome; undefined when there is no error. */
 function errorIn(outcome: Outcome): string | undefined {
   if (outcome.kind !== 'answered') return outcome.error.reason
   if (outcome.verdict === 'rpc_error') return 'rpc_error'
@@ -107,7 +107,10 @@ function answer(call: Call, outcome: Outcome): Outcome {
   }
 }
 
-/** What a result says besides its content; every result of a modern server says that it is complete. */
+/**
+ * Returns the result in the outcome or, without one, the fields that a result has besides its content. Every result of a
+ * modern server says that it is complete.
+ */
 function envelope(call: Call, outcome: Outcome, injection: Injection): Readonly<Record<string, unknown>> {
   const modern = injection.faultEnvironment.kindOf(call)?.era === 'modern'
   return resultIn(outcome) ?? (modern ? { resultType: 'complete' } : {})
@@ -154,7 +157,10 @@ interface Seen {
   readonly same: Earlier | undefined
 }
 
-/** What there was before this reply. Errors are not remembered: they are no data of anything. */
+/**
+ * Returns this reply with the replies before it, or the reason why this reply cannot be remembered. Errors are not
+ * remembered: an error holds no data.
+ */
 function seen(injection: Injection, call: Call, result: ToolResult): Seen | string {
   if (result.isError === true) return 'the reply is an error of the tool'
   const args = comparable(paramsOf(call.message.value).arguments ?? {})
@@ -197,7 +203,7 @@ const stale: FaultType<z.output<typeof staleSchema>> = {
 
 const wrongEntitySchema = z.strictObject({})
 
-/** What it hits is remembered, to be the wrong answer to another call later. */
+/** A reply that the fault hits is remembered, to be the wrong answer to another call later. */
 const wrongEntity: FaultType<z.output<typeof wrongEntitySchema>> = {
   schema: wrongEntitySchema,
   family: 'result',
@@ -288,7 +294,7 @@ function reread(injection: Injection, call: Call, outcome: Outcome): Outcome {
   return injection.reply(call, json(text, status))
 }
 
-/** What a reply can be besides right. */
+/** Faults that make a reply wrong. */
 export const resultFaults = {
   'result.is_error': isError,
   'result.error_as_success': errorAsSuccess,

@@ -462,7 +462,7 @@ export const headerMismatch = {
   },
 } satisfies FaultType<MismatchConfig>
 
-/** Who speaks with whom, and how: with the agent always HTTP, in the era that it chose. */
+/** Returns the transport and the era on the injection's side: for the agent always HTTP, in the era that the agent chose. */
 function kindFor(call: Call, { side, faultEnvironment }: Injection): Partial<ServerKind> {
   if (side === 'upstream') return faultEnvironment.kindOf(call) ?? {}
   return { transport: 'http', era: call.caller.era }

@@ -17,7 +17,7 @@ const schema = z.strictObject({
     ),
 })
 
-/** What is held back goes on when the fault ends: the server has waited for it since. */
+/** Messages that were held back go on when the fault ends: the server has waited for an answer since. */
 const unanswered: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'stream',
@@ -67,5 +67,5 @@ const unanswered: FaultType<z.output<typeof schema>> = {
   },
 }
 
-/** What can happen to what servers ask. */
+/** Faults of the requests that servers send. */
 export const serverRequestFaults = { 'server_request.unanswered': unanswered }

@@ -11,7 +11,7 @@ const schema = z.strictObject({
     ),
 })
 
-/** What servers say of a session that they do not know, by the status that they say it with. */
+/** Errors with which servers answer a session that they do not know, by HTTP status. */
 const words = {
   404: { code: -32001, message: 'Session not found' },
   400: { code: -32000, message: 'Bad Request: No valid session ID provided' },
@@ -48,5 +48,4 @@ const lost: FaultType<z.output<typeof schema>> = {
     },
 }
 
-/** What can happen to sessions. */
 export const sessionFaults = { 'session.lost': lost }

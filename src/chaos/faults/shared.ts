@@ -21,7 +21,7 @@ export const requests: readonly string[] = [
   'completion/complete',
 ]
 
-/** What becomes of a call whose signal has aborted. */
+/** Returns the outcome of a call whose signal has aborted. */
 export function givenUp({ signal, record }: Call): Outcome {
   const { reason } = signal
   const error = isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
@@ -48,7 +48,7 @@ export function endOf({ signal }: Call): { readonly end: Cancellation; readonly 
   return { end, leave: () => signal.removeEventListener('abort', follow) }
 }
 
-/** Resolves as soon as the promise has settled or a signal has aborted. Which of them did, the caller can see. */
+/** Resolves as soon as the promise has settled or a signal has aborted. The caller can see whether a signal has. */
 export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
@@ -80,7 +80,7 @@ export const ownReplies: Only<Transport> = {
   otherwise: 'the replies of all calls share one stream over {}; see conn.half_open and rpc.late',
 }
 
-/** What a fault wants of the bytes of a reply, and what to say when it found nothing to do. */
+/** A fault's plan for the bytes of a reply. `nothing` returns the reason when the fault found nothing to do. */
 interface WirePlan extends Pick<WireShape, 'pace' | 'incident'> {
   readonly nothing: (done: WireShape['done']) => string
 }
@@ -131,7 +131,7 @@ function towardsAgent(
     injection.notReached(isGone ? 'its agent had given the call up' : ENDED)
     return outcome
   }
-  // Of an error there are at least its own words.
+  // An error has at least the bytes of its own words.
   const text = outcome.kind === 'answered' ? outcome.result.text : JSON.stringify(outcome.error)
   const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text) + (channel.framing?.() ?? 0))
   const limit =
@@ -183,7 +183,7 @@ export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injec
   }
 }
 
-/** What a call gets while there is no server to connect to: nothing of it was sent. */
+/** Returns the outcome of a call while there is no server to connect to: no part of the call was sent. */
 export function refuse(call: Call, injection: Injection): Outcome {
   const error = injection.faultEnvironment.unreachable(call)
   return injection.side === 'client' ? injection.disconnect(call, error.message) : { kind: 'failed', error }

@@ -35,7 +35,7 @@ const listSchema = z.strictObject({
     .describe('How old a list gets before the present one is kept.'),
 })
 
-/** What it hits first is the old list from then on. */
+/** The first list that the fault hits is the old list from then on. */
 export const staleList: FaultType<z.output<typeof listSchema>> = {
   schema: listSchema,
   family: 'registry',

@@ -5,7 +5,10 @@ import { duration } from '../../units/duration.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { errorBody, json } from './shared.ts'
 
-/** What the faults of standing streams have in common: where the modern era has a request, the legacy one has a GET. */
+/**
+ * The common fields of faults of standing streams. The modern era opens such a stream with a request, the legacy era with a
+ * GET.
+ */
 const ofStreams = {
   family: 'stream',
   methods: ['subscriptions/listen'],
@@ -152,5 +155,5 @@ const stall: FaultType<z.output<typeof stalling>> = {
     onStanding({ kind: 'stall', at: { messages: afterEvents }, stallMs: stall }, injection),
 }
 
-/** What can happen to the streams on which servers, and the gateway to agents, tell what belongs to no call. */
+/** Faults of the streams for messages that belong to no call: from servers to the gateway, and from the gateway to agents. */
 export const standingStreamFaults = { 'listen.refused': refused, 'listen.cut': cut, 'listen.stall': stall }

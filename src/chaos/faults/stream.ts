@@ -51,7 +51,10 @@ function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: 
   })
 }
 
-/** What happens to the stream of a reply, or to a reply that is none in place of the answer. */
+/**
+ * Returns a layer that makes an incident happen to the stream of a reply. Where the reply is no stream, the incident hits
+ * the answer.
+ */
 function onStream(incident: WireIncident, injection: Injection): Layer {
   injection.note({ effect: incident.kind })
   return onTheWire({ incident, nothing: () => 'there was no message to hit' }, injection)
@@ -154,7 +157,7 @@ const progressForever: FaultType<z.output<typeof endless>> = {
       onlyProgress(call, next, injection, every),
 }
 
-/** What can happen to the stream of a reply. */
+/** Faults of the stream of a reply. */
 export const streamFaults = {
   'sse.cut': cut,
   'sse.stall': stall,

@@ -55,10 +55,10 @@ function isFinal({ resultType, content, structuredContent }: ToolResult): boolea
   return content !== undefined || structuredContent !== undefined
 }
 
-/** Which of the two forms of a result is changed: its text, its structured content, or both alike. */
+/** The form of a result that is changed: its text, its structured content, or both alike. */
 export type Sync = 'both' | 'structured_only' | 'text_only'
 
-/** What an operator did: where in the value, and in which parts of the result. */
+/** The record of an operator's change: the place in the value, and the parts of the result. */
 export type Done = { readonly op: string; readonly path: string; readonly parts: readonly string[] }
 
 /** One thing that operators can work on. */
@@ -120,7 +120,7 @@ export function mutated(
   return names.length === 0 ? undefined : { result: changed, done: { op: config.op, path, parts: names } }
 }
 
-/** What limits a choice of operators. */
+/** Limits on a choice of operators. */
 export interface Choosing {
   /** The JSON Schema of the structured content. */
   readonly schema?: unknown

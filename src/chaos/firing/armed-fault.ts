@@ -42,13 +42,13 @@ function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarge
 }
 
 /**
- * What the limits of a fault count: in each arm of an experiment by itself, so that the same call meets the same in all of
- * them.
+ * Counts for the limits of a fault. Each arm of an experiment has counts of its own, so that the same call meets the same
+ * in all arms.
  */
 export interface Uses {
   /** Calls that matched. */
   matched: number
-  /** Those of them that it hit, or would have hit in shadow mode. */
+  /** Matching calls that the fault hit, or would have hit in shadow mode. */
   hits: number
   /** Calls that it holds now. */
   concurrent: number
@@ -82,9 +82,9 @@ export class ArmedFault {
   readonly random: KeyedRandom
   readonly armedAt: Millis
   readonly endsAt: Millis
-  /** Of agents' calls. */
+  /** Counts of agents' calls. */
   readonly counts: FaultCounts = newFaultCounts()
-  /** Of what the gateway asks servers by itself. */
+  /** Counts of the requests that the gateway sends servers by itself. */
   readonly discovery: FaultCounts = newFaultCounts()
   /** Servers whose calls it has left alone because their lists were not known. */
   readonly awaited = new Set<string>()
@@ -114,7 +114,7 @@ export class ArmedFault {
     return this.#released
   }
 
-  /** Of agents' calls in an arm, empty for none; undefined: of what the gateway asks by itself. */
+  /** Returns the counts of agents' calls in an arm, empty for no arm; undefined: the counts of the gateway's own requests. */
   usesIn(arm: string | undefined): Uses {
     let uses = this.#uses.get(arm)
     if (uses === undefined) this.#uses.set(arm, (uses = noUses()))

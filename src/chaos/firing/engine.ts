@@ -75,7 +75,10 @@ interface EngineParts {
   readonly faultEnvironment: FaultEnvironment
   readonly kill: KillSwitch
   readonly journal: Journal
-  /** What running a call again would do: only what is known to read may be hit without leave. */
+  /**
+   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools that are not
+   * known to be read-only.
+   */
   readonly effectOf: (call: Call) => Effect
   /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. Asked at each call. */
   readonly isProtected?: (server: string) => boolean
@@ -138,7 +141,7 @@ export class Engine {
 
   /** Takes a call on its way at one of the two places. */
   run(side: Side, next: Service, call: Call, asker: Asker = 'agent'): Promise<Outcome> {
-    // What goes on for a call that is over, such as the run that others have joined, has no agent whose lot it could be.
+    // A call that is over may still have work going on, such as a run that other calls joined: no agent is left to hit.
     if (this.#parts.kill.on || call.record.isOver) return next(call)
     let injections: AppliedInjection[] | undefined
     try {
@@ -243,7 +246,10 @@ export class Engine {
     }
   }
 
-  /** What a defect makes of a call: undefined, to go on as if there were no fault, unless the engine is strict. */
+  /**
+   * Reports a defect. Returns undefined when the call goes on as if there were no fault, or a failure when the engine is
+   * strict.
+   */
   #broke(cause: unknown, call: Call, injection?: AppliedInjection): Promise<Outcome> | undefined {
     this.errors++
     const why = cause instanceof Error ? cause.message : String(cause)

@@ -6,7 +6,10 @@ import { type AppliedInjection, StandInAttempt } from './injection.ts'
 
 interface FireParts {
   readonly journal: Journal
-  /** What a defect of an injection's layer makes of the call; undefined: the call goes on without it. */
+  /**
+   * Hears of a defect of an injection's layer. Returns the outcome of the call; undefined: the call goes on without the
+   * injection.
+   */
   readonly broke: (injection: AppliedInjection, cause: unknown) => Promise<Outcome> | undefined
 }
 
@@ -81,7 +84,10 @@ export function fire(
   )
 }
 
-/** What stands in for the attempt at the server that they hit; undefined on the agent's side, where there is none. */
+/**
+ * Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side, where there is no
+ * attempt.
+ */
 function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | undefined {
   const [first] = injections
   if (first?.side !== 'upstream') return undefined
@@ -91,9 +97,9 @@ function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | un
 }
 
 /**
- * Puts a fault's layer around the rest of the way such that a defect of the layer cannot break the call: then the
- * call goes on as if there were no fault. What was sent already is not sent again; its outcome is taken. `broke`
- * hears of the defect, and may give an outcome to end the call with.
+ * Puts a fault's layer around the rest of the way such that a defect of the layer cannot break the call: then the call goes
+ * on as if there were no fault. A request that was sent already is not sent again; the outcome of that request is taken.
+ * `broke` hears of the defect, and may give an outcome to end the call with.
  */
 function guarded(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
   return (next) => (call) => {
@@ -102,7 +108,7 @@ function guarded(build: () => Layer, broke: (cause: unknown) => Promise<Outcome>
     const recover = (cause: unknown) => broke(cause) ?? sent ?? next(call)
 
     const judge = (cause: unknown): Promise<Outcome> =>
-      // What rejects further in is no defect of the fault.
+      // A rejection from further in is no defect of the fault.
       sent === undefined ? recover(cause) : sent.then(() => recover(cause))
 
     try {

@@ -19,7 +19,7 @@ const MAX_TASKS = 50_000
 /** How long faults of a domain share a fate where no intent says so, in milliseconds. */
 const DOMAIN_SLOT_MS = 1_000
 
-/** What decisions about one call go by besides the call itself. */
+/** A call's place in tasks and in time: decisions depend on the place besides the call itself. */
 interface Place {
   readonly task: string | undefined
   readonly step: Step | undefined
@@ -75,7 +75,7 @@ class Places {
     return { task: whole, step: { per: 'slot', index: this.#slot(now, burst.slot) }, orderDependent: true }
   }
 
-  /** What a draw about a call is keyed with: in a domain, what all that fail together have in common. */
+  /** Returns the key of a draw about a call. In a domain, calls that fail together share the key: their intent or time slot. */
   drawKey(fault: Fault, identity: Identity, attempt: number, now: Millis): string {
     if (fault.domain === undefined) return drawKeyOf(identity, attempt, fault.sticky)
     const { intent } = identity
@@ -126,7 +126,7 @@ interface InjectionDeciderParts {
   readonly emit: (event: ChaosEvent) => void
 }
 
-/** Who asks a server: an agent, or the gateway on its own behalf, which no agent waits for. */
+/** The sender of a request to a server: an agent, or the gateway on its own behalf, with no agent waiting. */
 export type Asker = 'agent' | 'discovery'
 
 interface DecidingFor {

@@ -13,7 +13,7 @@ import type { DecisionEntry } from '../journal/entry.ts'
 import type { Release } from '../kill/kill-switch.ts'
 import type { ArmedFault, Uses } from './armed-fault.ts'
 
-/** What all injections share. */
+/** Parts that all injections share. */
 export interface InjectionParts {
   readonly clock: Clock
   readonly faultEnvironment: FaultEnvironment
@@ -31,9 +31,9 @@ export class AppliedInjection implements Injection {
   readonly armed: ArmedFault
   readonly entry: DecisionEntry
   readonly injected: InjectedFault
-  /** Those of agents' calls, or those of the gateway's own questions. */
+  /** The fault's counts of agents' calls, or of the gateway's own requests. */
   readonly counts: FaultCounts
-  /** Those of the arm that its call is in. */
+  /** Counts for the fault's limits, in the arm that the call is in. */
   readonly #uses: Uses
   /** The attempt that it may end in place of the server; undefined on the agent's side. */
   attempt: StandInAttempt | undefined
@@ -43,7 +43,7 @@ export class AppliedInjection implements Injection {
   /** Whether it did anything to the call yet. */
   #tookEffect = false
   #fate: Fate | undefined
-  /** What of it holds the call now, since when, and how long it did before, in milliseconds. */
+  /** Number of waits that hold the call now, since when, and how long the call was held before, in milliseconds. */
   #holds = 0
   #heldSince: Millis = 0
   #heldMs: Millis = 0
@@ -162,7 +162,7 @@ export class AppliedInjection implements Injection {
 
   change(outcome: Outcome, result: unknown): Outcome {
     if (outcome.kind !== 'answered') return outcome
-    // Whatever is stopped by now has to stay without effect.
+    // A fault that is stopped by now has to stay without effect.
     if (this.released.aborted) {
       this.notReached(ENDED)
       return outcome
@@ -281,7 +281,7 @@ function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Pro
   })
 }
 
-/** A reply with another result. Of a response, all else stays as its author wrote it; an error becomes a response. */
+/** Returns a reply with another result. The rest of a response stays as its author wrote it; an error becomes a response. */
 function withResult({ text, value, status }: CallResult, result: unknown): CallResult {
   if ('result' in value) {
     return { text: replaceAt(text, ['result'], result), value: { ...value, result }, status }
@@ -295,8 +295,9 @@ function withResult({ text, value, status }: CallResult, result: unknown): CallR
 }
 
 /**
- * An attempt that faults hold or end before it comes to the server. Whoever looks at it, the agent by its error or those who
- * suspect servers, has to see what they would see of a real one: so it is counted, and sent or not, as the outcome says.
+ * An attempt that faults hold or end before it comes to the server. Observers are the agent, by its error, and the parts
+ * that suspect servers. They have to see the same as of a real attempt: so it is counted, and sent or not, as the outcome
+ * says.
  */
 export class StandInAttempt {
   readonly #environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>

@@ -2,7 +2,7 @@ import { createHmac, type KeyObject } from 'node:crypto'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import type { JournalEntry } from './entry.ts'
 
-/** What the first line of a chain takes for the hash of the line before it. */
+/** Hash that the first line of a chain takes for the hash of the line before it. */
 export const ROOT = '0'.repeat(64)
 
 /** The first line of every file: where its chain goes on from. */
@@ -33,11 +33,11 @@ export const formatLine = (hash: string, record: string): string => `{"hash":"${
 
 const LINE = /^\{"hash":"([0-9a-f]{64})","record":(.*)\}$/s
 
-/** What a file's text holds up to the first line that is wrong. */
+/** Content of a file's text up to the first line that is wrong. */
 export interface Chain {
   readonly header: Header | undefined
   readonly lines: readonly Line[]
-  /** Of each line. */
+  /** Hash of each line. */
   readonly hashes: readonly string[]
   /** Bytes of these lines. */
   readonly bytes: number
@@ -46,8 +46,8 @@ export interface Chain {
 }
 
 /**
- * Reads the chain of one file's text, and checks it with the key; without one it can tell only what is no line. That the
- * file goes on from where it says is for whoever knows the file before.
+ * Reads the chain of one file's text, and checks the chain with the key. Without a key, only text that is no line is found.
+ * Whether the file goes on from where its header says is for the caller to check, with the file before.
  */
 export function readChain(text: string, key: KeyObject | undefined): Chain {
   const lines: Line[] = []

@@ -28,13 +28,13 @@ export interface DecisionEntry {
   readonly fault: string
   readonly type: string
   readonly side: Side
-  /** Which logical call it was. */
+  /** Key of the logical call. */
   readonly callKey: string
   /** Whether the order or the time of arrival had a say. */
   readonly orderDependent: boolean
-  /** What the draw was keyed with. */
+  /** Key of the draw. */
   readonly drawKey: string
-  /** What the draw about its task was keyed with, where there was one. */
+  /** Key of the draw about the call's task, where there was such a draw. */
   readonly task?: string | undefined
   readonly u: number
   readonly rate: number
@@ -62,13 +62,13 @@ export interface DecisionEntry {
   after?: string
   /** Why it was cut short. */
   released?: string
-  /** What became of the attempt. */
+  /** Outcome of the attempt. */
   outcome?: string
   fate?: Fate
   agent?: AgentOutcome
 }
 
-/** What became of an injected fault, known only when the whole call was over. */
+/** Fate of an injected fault, known only when the whole call was over. */
 export interface FateEntry {
   readonly kind: 'fate'
   readonly seq: number
@@ -80,7 +80,7 @@ export interface FateEntry {
   readonly agent?: AgentOutcome
 }
 
-/** Who did what to the engine, and why. */
+/** An event of the engine, with its author and its reason. */
 export interface ControlEntry {
   readonly kind: 'control'
   readonly seq: number

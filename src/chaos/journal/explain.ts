@@ -34,8 +34,8 @@ const drawnFor: ReadonlySet<Because | undefined> = new Set(['rate', 'schedule', 
 const MAX_TOLD = 1_000
 
 /**
- * Decides again what a journal says was decided, with the same or another plan. What limits decided (writes, counts,
- * places) is not part of a plan's draws: of those decisions only the draw is compared.
+ * Decides again what a journal says was decided, with the same or another plan. Limits (writes, counts, places) are not
+ * part of a plan's draws: where a limit decided, only the draw is compared.
  */
 export function replay(
   { seed, faults }: { readonly seed: Seed; readonly faults: readonly Fault[] },

@@ -243,7 +243,7 @@ const sizeOf = (path: string): Promise<number | undefined> =>
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
-/** What is wrong with the newest file; undefined when it goes on from its head, but for a last line that was cut off. */
+/** Returns the damage of the newest file; undefined when it goes on from its head, but for a last line that was cut off. */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {
   if (broken !== undefined && (!broken.isTorn || header === undefined))
     return `is damaged: line ${broken.line} ${broken.why}`

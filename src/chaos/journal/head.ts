@@ -13,9 +13,10 @@ import { makeFolder } from '../../units/folder.ts'
 import type { Chain } from './chain.ts'
 
 /**
- * What is kept apart from a journal: the key of its chain, and where it ends. Whoever can write to the journal's files
- * only can neither make a line nor take one from the end unnoticed. Whoever can read the key as well, or put back an
- * earlier head together with the files of that time, can: against them helps only to send the journal elsewhere.
+ * The state that is kept apart from a journal: the key of its chain, and the place where the journal ends. Write access to
+ * the journal's files alone is not enough to make a line, or to take one from the end, unnoticed. It is enough together with
+ * read access to the key, or with a way to put back an earlier head and the files of that time. Against such an attacker,
+ * only sending the journal elsewhere helps.
  */
 
 /** Bytes of chance in a key. */

@@ -46,7 +46,7 @@ export class Journal {
   }
 
   append(entry: JournalEntry): void {
-    // What became of a decision stands in the decision too, as long as that is in memory.
+    // The fate of a decision stands in the decision too, as long as the decision is in memory.
     if (entry.kind !== 'fate') this.#keep(entry)
     this.#sink?.append(entry)
   }
@@ -55,7 +55,7 @@ export class Journal {
     this.append({ kind: 'control', seq: this.nextSeq(), at, ...said })
   }
 
-  /** What is in memory, the oldest first. */
+  /** Returns the entries in memory, the oldest first. */
   entries(): readonly JournalEntry[] {
     return [...this.#ring.slice(this.#at), ...this.#ring.slice(0, this.#at)]
   }

@@ -88,7 +88,7 @@ function checked(
     })
   if (head === 'forged') problems.push({ file: path, why: 'has a head that was made without the key' })
   const known = typeof head === 'string' ? undefined : head
-  // What was dropped by rotation, and lies there still because fewer files are kept now, belongs to it no more.
+  // A file that rotation dropped may still lie there, because fewer files are kept now: it is no longer part of the journal.
   const files = found.filter(({ chain }) => (chain.header?.file ?? Infinity) >= (known?.oldest ?? 1))
   for (const file of files) problems.push(...brokenIn(file, known))
   problems.push(...orderOf(files, newest, known))

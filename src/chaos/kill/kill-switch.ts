@@ -4,7 +4,7 @@ import type { Millis, Cancel, Clock } from '../../mesh/clock.ts'
 import type { KillRecord } from './kill-record.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 
-/** Who threw the switch, and why. */
+/** A kill, with its author and its reason. */
 interface Killed {
   readonly by: string
   readonly why: string
@@ -61,7 +61,7 @@ export class KillSwitch {
       try {
         tell()
       } catch {
-        // What is told afterwards is book-keeping: all effects have stopped by now.
+        // Listeners do book-keeping only: all effects have stopped by now.
       }
     }
   }

@@ -35,7 +35,7 @@ export function pathFor(
   return pick(fitting(config, placesIn(value, schema)), draw('path'))?.path
 }
 
-/** What there is of each material; undefined where there is nothing of it. */
+/** Returns the value of a material; undefined when there is nothing of that material. */
 export type Materials = (on: Material) => unknown
 
 /**
@@ -132,7 +132,7 @@ function schemaNode(root: unknown): SchemaNode | undefined {
   return follow({ node: root, root })
 }
 
-/** What it says of a member. */
+/** Returns the schema of a member; undefined when `schema` says nothing of the member. */
 function memberOf(schema: SchemaNode | undefined, key: string): SchemaNode | undefined {
   const { properties } = objectAt(schema)
   return isObject(properties) && Object.hasOwn(properties, key)
@@ -140,13 +140,13 @@ function memberOf(schema: SchemaNode | undefined, key: string): SchemaNode | und
     : undefined
 }
 
-/** What it says of the elements of an array. */
+/** Returns the schema of the elements of an array; undefined when `schema` says nothing of the elements. */
 function itemsOf(schema: SchemaNode | undefined): SchemaNode | undefined {
   const { items } = objectAt(schema)
   return items === undefined ? undefined : follow({ node: items, root: schema?.root })
 }
 
-/** What is told of the member `key` of what `holder` describes, which is itself described by `schema`. */
+/** Returns the facts about the member `key`. `holder`: schema of the object with the member; `schema`: schema of the member. */
 function toldOf(
   holder: SchemaNode | undefined,
   key: string | undefined,

@@ -14,7 +14,7 @@ import { addField, arrayToObject, nest, scalarToArray, unnest } from './shape.ts
 import { cutJson, dropBlocks, truncateText } from './text.ts'
 import { date, staleValue } from './time.ts'
 
-/** What makes a reply another one than it should be: one line an operator. */
+/** Operators that make a reply another one than it should be: one line an operator. */
 export const driftOperators = {
   rename,
   type: typeChange,
@@ -33,7 +33,7 @@ export const driftOperators = {
   precision,
 } as const
 
-/** What makes a reply a part of what it should be. */
+/** Operators that leave only a part of a reply. */
 export const partialOperators = {
   truncate_list: truncateList,
   truncate_text: truncateText,
@@ -56,7 +56,7 @@ export const driftSchema = settingsOf(driftOperators)
 /** The settings of one partial operator; `op` says which. */
 export const partialSchema = settingsOf(partialOperators)
 
-/** What reads the settings of any of these operators. */
+/** Returns the schema for the settings of any of these operators. */
 function settingsOf<Operators extends Readonly<Record<string, { readonly schema: z.ZodObject }>>>(
   operators: Operators,
 ) {

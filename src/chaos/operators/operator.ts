@@ -8,12 +8,12 @@ export type Draw = (purpose: string) => number
 export type Detectability = 'schema_detectable' | 'semantic'
 
 /**
- * What of a result it works on: JSON (structured content, and text that parses as JSON), such JSON or plain text, the
- * text of JSON, or the list of content blocks.
+ * The part of a result that an operator works on. `json`: structured content, and text that parses as JSON. `json_or_text`:
+ * such JSON or plain text. `json_text`: the text of JSON. `blocks`: the list of content blocks.
  */
 export type Material = 'json' | 'json_or_text' | 'json_text' | 'blocks'
 
-/** What a schema says of a place; undefined for what it does not say. */
+/** A schema's facts about a place; undefined where the schema says nothing. */
 export interface Told {
   readonly required: boolean | undefined
   /** Whether it lists the values that are allowed. */
@@ -36,7 +36,7 @@ export interface Operator<Config extends OperatorConfig> {
   fits(site: Site, config: Config): boolean
   /** Whether it would be picked there, by what the schema says; always, unless said otherwise. */
   suits?(told: Told, site: Site): boolean
-  /** What takes the place of a site where it fits. */
+  /** Returns the replacement of a site where the operator fits. */
   edit(site: Site, config: Config): Edit
 }
 

@@ -10,15 +10,15 @@ export interface Site {
   readonly holder: Readonly<Record<string, unknown>> | undefined
 }
 
-/** What takes a site's place: another value or, in an object, any number of members in place of this one. */
+/** The replacement of a site: another value or, in an object, any number of members in place of this one. */
 export type Edit = { readonly value: unknown } | { readonly members: readonly (readonly [string, unknown])[] }
 
 /** Says what takes a site's place; undefined leaves it. */
 export type Editor = (site: Site) => Edit | undefined
 
 /**
- * A copy of `root` that is edited at each place that the segments name; undefined when there is none, or nothing is
- * to be edited there. What is not on the way there is shared with `root`, which stays as it is.
+ * A copy of `root` that is edited at each place that the segments name; undefined when there is none, or nothing is to be
+ * edited there. Parts of `root` off the way there are shared with the copy; `root` stays as it is.
  */
 export function edited(
   root: unknown,

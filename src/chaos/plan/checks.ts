@@ -5,7 +5,7 @@ import { refusalOf, type FaultType, type ServerKind } from '../fault.ts'
 import type { FaultRegistry } from '../faults/index.ts'
 import type { Fault } from './common.ts'
 
-/** What is wrong with a plan, and where in the block `chaos`. */
+/** A problem of a plan, and its place in the block `chaos`. */
 export interface PlanFinding {
   /** A plan with an `error` cannot be used; a `warning` is about a part that will do nothing. */
   readonly severity: 'error' | 'warning'
@@ -25,7 +25,7 @@ interface PlanServer {
   readonly isReadOnly?: (tool: string) => boolean
 }
 
-/** What a plan may aim at. */
+/** The targets that a plan may aim at. */
 export interface PlanTargets {
   readonly servers: readonly PlanServer[]
   /** The arms of the experiments that there are, as `experiment/arm`. */
@@ -36,12 +36,12 @@ export interface PlanTargets {
 export const methodsOf = (type: FaultType<unknown> | undefined): readonly string[] =>
   type?.methods ?? ['tools/call']
 
-/** What the gateway asks servers of its own accord; agents that ask it the same are answered by the gateway. */
+/** Methods that the gateway calls on servers of its own accord; the gateway itself answers an agent's calls of these methods. */
 const ofGateway = new Set(['initialize', 'server/discover', 'ping', 'subscriptions/listen'])
 
 export const isOfGateway = (method: string): boolean => ofGateway.has(method)
 
-/** What no single field can see, but the plan itself can. */
+/** Returns the findings that no single field can show, but the plan itself can. */
 export function contradictions(
   { faults, maxTtl }: { readonly faults: readonly Fault[]; readonly maxTtl: number },
   registry: FaultRegistry,
@@ -125,7 +125,7 @@ export function protectedFindings(
   ]
 }
 
-/** What the servers and arms that there are make of a plan: faults that hit none of them, or cannot work with any. */
+/** Returns the findings of a plan against the present servers and arms: faults that hit none of them, or work with none. */
 export function targetFindings(
   faults: readonly Fault[],
   { servers, arms }: PlanTargets,

@@ -84,7 +84,7 @@ const when = z.strictObject({
     .describe('With a rate that rises or falls after it was armed; not together with bursts.'),
 })
 
-/** What all faults have, whatever their type; `type` and `side` depend on the type. */
+/** The fields of all faults, whatever their type; `type` and `side` depend on the type. */
 export const common = {
   name: word
     .describe('Unique; shows up in metrics, spans and the journal, and decides the draws.')

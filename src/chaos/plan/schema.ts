@@ -141,7 +141,7 @@ export const chaos = chaosSchema()
 
 export type ChaosConfig = z.output<typeof chaos>
 
-/** What a new plan does to an old one, by the names of the faults. */
+/** The differences between an old plan and a new plan, by the names of the faults. */
 export interface PlanDiff {
   readonly added: readonly string[]
   readonly removed: readonly string[]

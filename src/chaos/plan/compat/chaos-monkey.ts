@@ -143,7 +143,7 @@ interface Aimed {
   readonly target: string | undefined
   readonly config: unknown
   readonly durationMs: number | undefined
-  /** Of the fault, and of its config. */
+  /** `path`: place of the fault; `within`: place of its config. */
   readonly path: PlanPath
   readonly within: PlanPath
 }

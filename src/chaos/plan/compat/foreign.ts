@@ -9,17 +9,17 @@ export interface FaultConfig extends Readonly<Record<string, unknown>> {
   readonly rate: number
 }
 
-/** What the other formats do not say, and a fault needs. */
+/** Settings that a fault needs and the other formats do not give. */
 export interface ForeignOptions {
   /** `ttl` of each fault that names no duration of its own; as in a plan. */
   readonly ttl: string | number
   /** Whether faults may hit tools that are not known to be read-only; false unless given. */
   readonly allowWrites?: boolean
-  /** What the targets of another format are here: SERVER or SERVER/TOOL, as globs, by their foreign names. */
+  /** The meaning here of the targets of another format: SERVER or SERVER/TOOL, as globs, by their foreign names. */
   readonly aliases?: Readonly<Record<string, string>>
   /** The servers that there are; unless they are given, targets are not checked. */
   readonly servers?: readonly string[]
-  /** What stands for the target of a plan that has a single one, which is no server; unless given, nothing. */
+  /** The target in place of a plan's unknown server, when the plan names exactly one; unless given, no server is replaced. */
   readonly soleTarget?: string
 }
 
@@ -39,7 +39,10 @@ export class ForeignPlanError extends Error {
   }
 }
 
-/** What all faults of the other formats get; neither knows a limit of calls at a time, so it is the largest. */
+/**
+ * Returns the fields of all faults of the other formats. Neither format knows a limit of calls at a time: the limit is the
+ * largest.
+ */
 export function commonOf({ ttl, allowWrites }: ForeignOptions) {
   return { ttl, maxConcurrent: 10_000, ...(allowWrites === true ? { allowWrites } : {}) }
 }

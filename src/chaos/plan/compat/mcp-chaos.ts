@@ -112,7 +112,7 @@ const planSchema = z.strictObject({
   faults: z.array(z.record(z.string(), z.unknown())).default([]),
 })
 
-/** What a plan of ours says in place of one of theirs. */
+/** The parts of a plan of ours that stand for a plan of mcp-chaos. */
 export interface ForeignPlan {
   readonly seed: Seed
   readonly faults: readonly FaultConfig[]

@@ -3,7 +3,7 @@ import { isObject } from '../../../protocol/jsonrpc.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { ForeignPlanError, type ForeignOptions, type PlanPath } from './foreign.ts'
 
-/** Those of the aliases of a plan, as it was written, that can be read: what is wrong with others its schema says. */
+/** Returns the aliases of a plan that can be read, from the plan as written. The schema reports problems of the other aliases. */
 export function aliasesIn(written: unknown): Readonly<Record<string, string>> {
   if (!isObject(written)) return {}
   return Object.fromEntries(
@@ -18,7 +18,7 @@ export function partsOf(target: string): { readonly server: string; readonly too
   return { server: target.slice(0, slash), tool: target.slice(slash + 1) }
 }
 
-/** What a target is here, as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` where that is nothing. */
+/** Returns the meaning of a target as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` when there is no meaning. */
 export type Targets = (target: string, path: PlanPath) => string
 
 /** `targets`: all those of a plan. */
@@ -35,7 +35,7 @@ export function targetsOf(
       .map((target) => partsOf(target).server)
       .filter((server) => !isServer(server)),
   )
-  // Whoever wraps one server, and has a plan about one, means that.
+  // The user wraps one server: the one unknown server of a plan means the wrapped server.
   const sole = unknown.size === 1 ? soleTarget : undefined
 
   return (target, path) => {
