@@ -12,21 +12,21 @@ export interface ExperimentConfig {
   readonly mcpServers: Readonly<Record<string, unknown>>
 }
 
-/** What a run that goes on rests upon. */
+/** A run in progress, with the settings and policy sets that it depends on. */
 export interface Running extends Portioned {
   /** See `settingsOf`. */
   readonly settings: string
-  /** What its arms go by, by policy set; see `setsOf`. */
+  /** The policies of each policy set that its arms use, by the name of the set; see `setsOf`. */
   readonly sets: ReadonlyMap<string, string>
 }
 
-/** What there is when a config comes into force. */
+/** The state of all experiments when a config comes into force. */
 export interface Situation {
   /** Runs that go on, by name. */
   readonly running: ReadonlyMap<string, Running>
   /** Settings of the last run of each that has ended, by name. */
   readonly ended: ReadonlyMap<string, Pick<Running, 'settings'>>
-  /** Those that an operator has just started. */
+  /** The names of experiments that an operator has just started. */
   readonly started: ReadonlySet<string>
   /** A guarded run whose calls no other may take; at most one. */
   readonly taken: readonly Experiment[]
@@ -34,7 +34,7 @@ export interface Situation {
   readonly before: readonly Experiment[]
 }
 
-/** What a config makes of an experiment. */
+/** The effect of a config on one experiment. */
 export type Step =
   /** It runs; `begins`: from now on. */
   | (Portioned & { readonly runs: true; readonly begins: boolean })
@@ -49,9 +49,9 @@ export type Step =
     }
 
 /**
- * Which experiments run under a config, in its order. Those that run stay as they are, with what they have of servers: with
- * less of it, or more, they would measure something else. So one that would meet them at a server waits, and those that
- * begin together share their servers.
+ * Returns a step for each experiment of a config, in the config's order: whether the experiment runs, waits or ends.
+ * Experiments that run keep their portions of servers: with less or more, they would measure something else. So an
+ * experiment that would meet a running one at a server waits. Experiments that begin together share their servers.
  */
 export function agendaFor(config: ExperimentConfig, situation: Situation): Step[] {
   const servers = Object.keys(config.mcpServers)
@@ -126,7 +126,7 @@ function crowding(
 /** Sums of portions are not exact in binary. */
 const HAIR = 1e-9
 
-/** What was said of an experiment, but for whether it is active. */
+/** Returns the settings of an experiment as canonical JSON, without `active`. */
 export function settingsOf({ active: _, ...settings }: Experiment): string {
   return canonicalJson(settings) ?? ''
 }

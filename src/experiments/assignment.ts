@@ -7,7 +7,7 @@ import { ARM_KEY, type Task, taskOf } from '../protocol/task.ts'
 import { taskUnit, tenantUnit } from './samples.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
-/** What a call is assigned by: all calls of a unit are in the same arm. */
+/** The unit that a call is assigned by: all calls of a unit are in the same arm. */
 interface Unit {
   /** Unique in its experiment. Names of sessions and values of headers, which may be secrets, are digests. */
   readonly key: string
@@ -83,7 +83,7 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
   }
 }
 
-/** Which arm its agent wants a call to be in; empty for none. */
+/** Returns the arm that the call's agent asks for; empty for none. */
 function armOf({ message }: Call): string {
   const arm = metaOf(message.value, 'params', ARM_KEY)
   return typeof arm === 'string' ? arm : ''

@@ -1,6 +1,6 @@
-/** What reports are made of, whatever shows them. */
+/** The blocks of reports, for any output format. */
 
-/** What of it is in bold stands out. */
+/** A cell of a table. `bold`: text that stands out. */
 export type Cell = string | number | { readonly bold: string }
 
 /** Rows below a head; the columns from `numbers` on are numbers. */
@@ -32,13 +32,13 @@ export const markdownLine = (text: string): string =>
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim()
     .replace(/[\\`*~[\]]|<(?=[a-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)/gi, '\\$&')
-    // What makes a heading, a list, a quotation or a rule of a line that begins with it.
+    // Escapes the start of a line that would begin a heading, a list, a quotation or a rule.
     .replace(/^(?:#(?=#*(?:\s|$))|[-+>=])/, '\\$&')
     .replace(/^(\d+)(?=[.)](?:\s|$))/, '$1\\')
 
 function markdownCell(cell: Cell): string {
   if (typeof cell === 'object') return `**${markdownCell(cell.bold)}**`
-  // Whatever settings and arms are called, it is no markup.
+  // Names of settings and arms are never markup.
   return String(cell)
     .replace(/\\+(?=[|<&])/g, '$&$&')
     .replace(/\||<(?=[a-z/!?])|&(?=#?\w+;)/gi, '\\$&')

@@ -3,8 +3,9 @@ import type { ArmSettings } from '../mesh/settings.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
 /**
- * Of what is limited for a whole server, the part that all arms at it get together at most: that of one experiment which takes all
- * its tool calls. The rest is for requests that are no tool calls, such as the lists that every session begins with.
+ * The largest share of the limits of a whole server, such as slots, that all arms at the server get together. One experiment
+ * that takes all tool calls of the server gets this share. The rest is for requests that are no tool calls, such as the
+ * lists that every session begins with.
  */
 export const TOGETHER = 0.8
 
@@ -18,8 +19,8 @@ export interface Portioned {
 }
 
 /**
- * The arms of experiments that run at the same time, as policy sets. What is limited for a whole server, such as slots, is
- * divided among arms and the calls in none: experiments never give a server more than it had before.
+ * The arms of experiments that run at the same time, as policy sets. Limits of a whole server, such as slots, are divided among
+ * the arms and the calls in no arm. Experiments never give a server more than it had before.
  */
 export function armsOf(running: readonly Portioned[]): Record<string, ArmSettings> {
   return Object.fromEntries(
@@ -34,7 +35,10 @@ export function armsOf(running: readonly Portioned[]): Record<string, ArmSetting
   )
 }
 
-/** What all arms of an experiment have together. Those that begin together and meet at a server have equal parts of it. */
+/**
+ * Returns the portion that all arms of an experiment have together. Experiments that begin together and meet at a server
+ * get equal parts of what one experiment alone would have.
+ */
 export function portionOf(
   experiment: Experiment,
   together: readonly Experiment[],
@@ -71,7 +75,7 @@ export function sharesAt(
   return new Map(shares)
 }
 
-/** Of which servers an experiment takes calls. */
+/** Returns a test of whether an experiment takes calls of a server, by the server's name. */
 export const takesServer = ({ match }: Pick<Experiment, 'match'>): Glob => glob(match.server ?? '*')
 
 /** Whether two experiments take calls of the same server. */

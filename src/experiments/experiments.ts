@@ -25,8 +25,8 @@ export interface Look {
   /** By arm: those that are over. */
   readonly units: Readonly<Record<string, number>>
   /**
-   * Of the metric that decides: treatment minus control, with its confidence sequence; not finite before there is one. With
-   * several treatments that of the one which decided at this look.
+   * The difference treatment minus control in the metric that decides, with its confidence sequence; not finite before there is a
+   * sequence. With several treatments: the difference of the treatment that decided at this look.
    */
   readonly difference: number
   readonly low: number
@@ -41,7 +41,7 @@ export interface Look {
 export interface Run {
   /** As the config had it when the run began. */
   readonly experiment: Experiment
-  /** What its arms go by, likewise. */
+  /** The policies that its arms use, as the config had them when the run began. */
   readonly policies: ExperimentConfig['policies']
   /** Milliseconds since the Unix epoch. */
   readonly startedAtWall: number
@@ -115,9 +115,9 @@ export class Experiments {
   readonly #runs = new Map<string, OpenRun>()
   /** The last run of each that has ended. */
   readonly #ended = new Map<string, OpenRun>()
-  /** Those that an operator has just started. */
+  /** The names of experiments that an operator has just started. */
   readonly #started = new Set<string>()
-  /** Those that wait, by name: which one keeps them from beginning. */
+  /** By the name of each waiting experiment, the name of the experiment that keeps it from beginning. */
   #waiting: ReadonlyMap<string, string> = new Map()
   /** Calls under way in arms, of runs that have ended too, by arm. */
   readonly #underWay = new Map<string, number>()
@@ -134,7 +134,7 @@ export class Experiments {
     this.#parts = parts
   }
 
-  /** The arms that are to be there under a config, for its generation. Those that begin remember nothing of an earlier run. */
+  /** Returns the arms that a config has, for its generation. Arms of a run that begins remember nothing of an earlier run. */
   armsIn(config: ExperimentConfig): Record<string, ArmSettings> {
     const running = this.#running(config)
     const beginning = running.flatMap(({ begins, experiment }) => (begins ? experiment : []))
@@ -205,7 +205,7 @@ export class Experiments {
       this.#parts.clock.after(0, () => this.#refresh())
   }
 
-  /** Which experiment keeps one of the config from beginning; undefined when none does. */
+  /** Returns the name of the experiment that keeps this one of the config from beginning; undefined when none does. */
   waitsFor(name: string): string | undefined {
     return this.#waiting.get(name)
   }
@@ -263,7 +263,7 @@ export class Experiments {
     this.#left(arm)
     const sample = unit as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
-    // What was sampled of a run that has ended stays as it was, and is no part of the one after it.
+    // The samples of an ended run stay as they were, and are no part of the next run.
     if (sample === undefined || run?.samples.has(sample) !== true) return
     endIn(sample, record, outcome, this.#parts.clock.now())
     if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
@@ -410,7 +410,7 @@ export class Experiments {
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
-  /** What runs that have ended were sampled from gives way to those that need the room, the oldest first; what they found stays. */
+  /** Clears the samples of the oldest ended run that has any, to make room for other runs. The findings of the ended run stay. */
   #reclaim(): void {
     for (const { samples } of this.#ended.values()) {
       if (samples.all().length === 0) continue

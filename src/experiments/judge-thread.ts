@@ -2,7 +2,7 @@ import { type Judged, judgeUnits, type KnownUnits } from './judge.ts'
 import type { Experiment } from './schema.ts'
 import { askThread } from './unit-thread.ts'
 
-/** What the thread of judgements is given besides the units. */
+/** The input of the thread of judgements besides the units. */
 export interface JudgeFacts {
   readonly experiment: Experiment
   readonly known: KnownUnits

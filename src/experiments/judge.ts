@@ -9,28 +9,28 @@ import { sampleRatioSequence } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
-/** What is known of an experiment at one look. */
+/** The result of one look at an experiment. */
 export interface Judgement {
-  /** Of the experiment: with several treatments that of the one which decides it. */
+  /** The verdict on the experiment: with several treatments, the verdict on the treatment that decides. */
   readonly verdict: Verdict
-  /** Which treatment that is. */
+  /** The treatment that decides. */
   readonly treatment: string
   /** How many units of each arm are over. */
   readonly units: Readonly<Record<string, number>>
-  /** Of each treatment, against the control. */
+  /** The verdict on each treatment, against the control. */
   readonly verdicts: Readonly<Record<string, Verdict>>
 }
 
-/** What is said of an experiment is wrong with this probability at most, over all looks, treatments and guardrails. */
+/** The largest probability that a statement about an experiment is wrong, over all looks, treatments and guardrails. */
 export const ALPHA = 0.05
 
-/** Of the units, how much the largest one may have of the calls of its arm: one that is nearly all of them is no sample. */
+/** Largest share of an arm's calls that one unit may have: an arm with nearly all calls in one unit is no sample. */
 const LARGEST_UNIT = 0.2
 
 /** Sequences are narrowest at so many times the units that each arm has to have. */
 const PLANNED = 2
 
-/** What an experiment is judged by. */
+/** The input of a judgement. */
 export interface Known {
   /** The units whose figures count at this look. */
   readonly units: readonly UnitSample[]
@@ -83,9 +83,9 @@ function judgementOf(
   }
 }
 
-/** What an experiment is judged by when units are open. */
+/** The input of a judgement when units are open. */
 export interface KnownAndOpen extends Known {
-  /** Those of the units that are not over: how they end is not known. */
+  /** The units that are not over: their ends are not known. */
   readonly open: ReadonlySet<UnitSample>
   /** The verdict on the cohort. */
   readonly judged: Judgement
@@ -95,10 +95,10 @@ export interface KnownAndOpen extends Known {
 const isBounded = (name: MetricName) => metricOf(name).estimator.kind === 'proportion'
 
 /**
- * What can be said of an experiment however its open units end: so one unit that hangs cannot hide the harm that an arm does.
- * A treatment is worse, if it is even when all that is open in the control fails and nothing else in the treatment; and at the end it is
- * better, if it is even when it is the other way round. Undefined where neither is sure, and for metrics that are no
- * shares of units.
+ * Returns a judgement that holds however the open units end: so one unit that hangs cannot hide the harm that an arm does.
+ * A treatment is worse if it is worse even when all open units of the control fail, and all open units of the treatment succeed.
+ * At the end, a treatment is better if it is better even in the opposite case. Undefined when neither is certain, and for
+ * metrics that are no shares of units.
  */
 export function judgeWithOpen(
   experiment: Experiment,
@@ -174,14 +174,14 @@ const wordsFor = ({ assignBy }: Experiment) =>
 /** The units of a run at one instant, as plain data, which may go to another thread. */
 export interface KnownUnits {
   readonly all: readonly UnitSample[]
-  /** Those whose figures count, and those that are not over, by their places in `all`. */
+  /** Places in `all`: `cohort` for the units whose figures count, `open` for the units that are not over. */
   readonly cohort: readonly number[]
   readonly open: readonly number[]
   /** How many were assigned to each arm, those included that say nothing yet. */
   readonly assigned: ReadonlyMap<string, number>
 }
 
-/** What was found, and whether it is of all units, whichever way the open ones end, or of the cohort. */
+/** A judgement. `isOfAll`: it is of all units, however the open ones end; otherwise it is of the cohort. */
 export interface Judged {
   readonly judgement: Judgement
   readonly isOfAll: boolean
@@ -296,7 +296,7 @@ function verdictOn(
       treatment: measuredIn(metric, arms.treatment),
     },
     difference: sequenceOf(metric, level),
-    // Whoever chooses arms by hand, chooses how many.
+    // Agents that choose arms also choose how many units each arm gets.
     assigned: { control: counts[0], treatment: counts[1] },
     sampleRatioP: assignBy === 'agent' ? 1 : sampleRatioSequence(counts, shares),
     ...(unsound !== undefined && { unsound }),
@@ -344,12 +344,12 @@ function sequence(
 const durationsIn = (units: readonly UnitSample[]): number =>
   units.reduce((sum, { durations }) => sum + durations.length, 0)
 
-/** Of how many units a metric is known. */
+/** Returns the number of units for which a metric is known. */
 function measuredIn(name: MetricName, units: readonly UnitSample[]): number {
   return metricOf(name).estimator.kind === 'quantile' ? units.length : estimateOf(name, units).units
 }
 
-/** What the units of an arm say of a metric that is a share, a mean or a ratio. */
+/** Returns the estimate of a share, a mean or a ratio from the units of an arm. */
 export function estimateOf(name: MetricName, units: readonly UnitSample[]): UnitEstimate {
   const { estimator } = metricOf(name)
   switch (estimator.kind) {

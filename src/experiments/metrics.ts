@@ -16,7 +16,7 @@ export type Estimator =
 
 /** A metric with how it comes about, and how its verdict speaks of it. */
 export interface Metric extends Omit<Told, 'name'> {
-  /** What it is, in one line, for the documentation. */
+  /** The description of the metric in one line, for the documentation. */
   readonly about: string
   readonly estimator: Estimator
 }
@@ -29,7 +29,7 @@ const quantile = (q: number, name: string): Metric => ({
   estimator: { kind: 'quantile', q },
 })
 
-/** What experiments may be decided by, and what their reports show. */
+/** The metrics that may decide experiments, and that their reports show. */
 export const metrics = {
   task_success: {
     about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',

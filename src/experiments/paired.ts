@@ -9,16 +9,16 @@ import type { Interval } from './statistics/unit-estimates.ts'
 import type { VerdictResult } from './statistics/verdict.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** What is known of a task in one arm. */
+/** The results of a task in one arm. */
 export interface Twin {
   readonly outcome: 'succeeded' | 'failed'
   /** Tool calls that its agent made. */
   readonly calls: number
-  /** Those with the answer that was expected. */
+  /** Calls with the answer that was expected. */
   readonly right: number
   /** Tries at servers for all of them; NaN where nobody knows. */
   readonly attempts: number
-  /** Of each call as its agent saw it, in milliseconds. */
+  /** The duration of each call as its agent saw it, in milliseconds. */
   readonly durations: readonly Millis[]
 }
 
@@ -37,7 +37,7 @@ export interface PairedMean {
   readonly unit: 'points' | 'ms' | 'count'
   readonly control: number
   readonly treatment: number
-  /** Of the pairs: treatment minus control, with a 95 % interval. */
+  /** The difference over the pairs: treatment minus control, with a 95 % interval. */
   readonly difference: Interval
 }
 
@@ -48,14 +48,14 @@ export interface ArmQuantile {
   readonly treatment: number
 }
 
-/** What a comparison of two policy sets on the same tasks came to. */
+/** The result of a comparison of two policy sets on the same tasks. */
 export interface Comparison {
   /** The policy sets. */
   readonly control: string
   readonly treatment: string
   readonly result: VerdictResult
   readonly sentence: string
-  /** Of the tasks that succeed: treatment minus control, in [−1, 1], with a 95 % interval. */
+  /** The difference in the share of tasks that succeed: treatment minus control, in [−1, 1], with a 95 % interval. */
   readonly difference: Interval
   /** McNemar's exact test, two-sided. */
   readonly p: number
@@ -130,7 +130,7 @@ function verdictOf(
   return { result: 'inconclusive', sentence: `inconclusive: with ${treatment} ${found}` }
 }
 
-/** Of each task: a mean of its own, so that long tasks weigh no more than short ones. */
+/** Metrics with one value for each task, so that long tasks weigh no more than short ones. */
 const measures: readonly (Pick<PairedMean, 'name' | 'about' | 'unit'> & {
   readonly of: (twin: Twin) => number
 })[] = [
@@ -156,7 +156,7 @@ const measures: readonly (Pick<PairedMean, 'name' | 'about' | 'unit'> & {
 
 function meansOf(pairs: readonly TwinPair[]): PairedMean[] {
   return measures.map(({ name, about, unit, of }) => {
-    // What is unknown of a twin leaves its pair out.
+    // A pair is left out when the value of either twin is unknown.
     const measured = pairs
       .map(({ control, treatment }): Pair => [of(control), of(treatment)])
       .filter(([c, t]) => Number.isFinite(c) && Number.isFinite(t))
@@ -195,7 +195,7 @@ const quantile = (sorted: Float64Array, q: number): number =>
 export interface TwinDecisions {
   /** Decided in both arms. */
   readonly twice: number
-  /** Of them, those that were decided otherwise in the other arm. */
+  /** Decisions in `twice` that differ between the arms. */
   readonly different: number
   /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
   readonly once: number
@@ -205,7 +205,7 @@ export interface TwinDecisions {
 export interface PairedReport extends Comparison {
   readonly workload: string
   readonly seed: number
-  /** Of the run, ISO 8601. */
+  /** The start of the run, ISO 8601. */
   readonly startedAt: string
   readonly ranMs: Millis
   /** How many tasks were to be played in each arm. */
@@ -213,7 +213,7 @@ export interface PairedReport extends Comparison {
   readonly faults: {
     /** Names of those that were armed. */
     readonly names: readonly string[]
-    /** What became of those that were injected, by policy set and fate. */
+    /** Numbers of injected faults, by policy set and fate. */
     readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
     /** First attempts of calls: twins that make the same call meet the same. */
     readonly first: TwinDecisions

@@ -63,7 +63,7 @@ ${contentOf(report, { name, title, blocks })}
 `
 }
 
-/** What stands in a section: its blocks, and before its tables the pictures of what they say. */
+/** Returns the content of a section: its blocks, with a chart before each table that has one. */
 function contentOf(report: Report, { name, title, blocks }: Section): Markup[] {
   const treatments = treatmentsOf(report).values()
   return blocks.flatMap((block) => {
@@ -89,7 +89,7 @@ const isTable = (block: Block) => typeof block === 'object' && 'table' in block
 const canvas = (report: Report, name: 'effect' | 'exposure') =>
   markup`<div class="chart" id="${name}-chart" role="img" aria-label="${chartLabels(report)[name]}"></div>`
 
-/** What its shades are; the script shows it with the chart. */
+/** Returns the note on the shades of a chart; the script shows the note with the chart. */
 const keyOf = (name: 'effect' | 'exposure') =>
   name === 'effect'
     ? [markup`<p class="note" hidden>Coloured bands are sequences; the grey one is what does not matter.</p>`]

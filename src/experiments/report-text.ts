@@ -108,7 +108,7 @@ export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: R
   return `Ran from ${instantInWords(startedAt)} to ${instantInWords(endedAt)}, ${lasting}: ${endedBecause}.`
 }
 
-/** What a record says of an arm, which may be called as what all objects have. */
+/** Returns the entry of a record for an arm; undefined when there is none. An arm may be called like a property of all objects. */
 export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | undefined =>
   Object.hasOwn(record, arm) ? record[arm] : undefined
 
@@ -295,7 +295,7 @@ function metricTable({ metrics, control }: Report, treatment: string): Table {
 /** A p-value in a column of them. */
 const smallNumber = (p: Told) => (!isKnown(p) ? NONE : p < 0.001 ? '< 0.001' : p.toFixed(3))
 
-/** What a treatment costs: tries at servers, and time. */
+/** Returns the cost of a treatment: tries at servers, and time. */
 function costInWords({ arms, metrics, control }: Report, treatment: string): string {
   const of = (name: MetricReport['name']) => {
     const { unit, values, differences } = metrics.find((metric) => metric.name === name)!

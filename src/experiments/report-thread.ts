@@ -15,7 +15,7 @@ export class ReportThread {
     if (underWay !== undefined) return underWay
     const report = this.#last.then(() => computed(facts())).finally(() => this.#underWay.delete(name))
     this.#underWay.set(name, report)
-    // Those that come next do so whatever becomes of this one, which whoever asked for it hears.
+    // Later reports come in turn even when this one fails; its caller hears of the failure.
     this.#last = report.catch(() => undefined)
     return report
   }

@@ -54,13 +54,13 @@ export interface MetricReport {
 export interface Report {
   readonly name: string
   readonly hypothesis: string
-  /** What decides. */
+  /** The metric that decides. */
   readonly metric: MetricName
   /** The smallest difference of it that matters, in its unit, ≥ 0. */
   readonly minimumEffect: number
   /** So many units each arm needs before the verdict may end the experiment. */
   readonly minimumUnits: number
-  /** That of the sequence of each treatment, in (0, 1); of all of them together it is 95 %. */
+  /** The confidence of each treatment's sequence, in (0, 1); of all sequences together it is 95 %. */
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
@@ -79,7 +79,7 @@ export interface Report {
   readonly settings: readonly SettingDifference[]
   readonly verdict: Verdict | undefined
   readonly treatment: string | undefined
-  /** Of each treatment, against the control; empty before it has run. */
+  /** The verdict on each treatment, against the control; empty before the experiment has run. */
   readonly verdicts: Readonly<Record<string, Verdict>>
   /** ISO 8601. */
   readonly startedAt: string | undefined
@@ -98,11 +98,11 @@ export interface Report {
     readonly excluded: number
     readonly dropped: number
   }
-  /** What became of injected faults, by arm and fate. */
+  /** Numbers of injected faults, by arm and fate. */
   readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** What arms do share, and how that may blur a difference. */
+  /** Resources that the arms do share, and how sharing may blur a difference. */
   readonly interference: readonly string[]
-  /** What would change the verdict. */
+  /** Conditions that would change the verdict. */
   readonly next: string
 }
 
@@ -112,7 +112,7 @@ type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
 /** The same under given policies; under those that are in force where there are none. */
 export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
-/** What a report is put together from: plain data, which may go to another thread. */
+/** The input of a report: plain data, which may go to another thread. */
 export interface ReportFacts {
   readonly experiment: Experiment
   readonly run: RunFacts | undefined
@@ -123,7 +123,7 @@ export interface ReportFacts {
 }
 
 interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | 'judgement' | 'end'> {
-  /** Those that have a call which has ended. */
+  /** The units with at least one call that has ended. */
   readonly units: readonly UnitSample[]
   /** How many were assigned to each arm. */
   readonly assigned: ReadonlyMap<string, number>
@@ -340,7 +340,7 @@ function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
     yield* leavesOf(inner, path === '' ? key : `${path}.${key}`)
 }
 
-/** What arms have in common although they should not. */
+/** Returns sentences on the things that arms share although they should not. */
 function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[] {
   const { arms, assignBy, fallback } = experiment
   const quotas = Object.values(arms).some((set) => {

@@ -2,13 +2,13 @@ import type { CallRecord, Fate, FaultFate, Outcome } from '../mesh/call.ts'
 import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
-/** What is known of one unit in one arm: as a rule, of a task of an agent. */
+/** The figures of one unit in one arm: as a rule, of a task of an agent. */
 export interface UnitSample extends CallCounts {
-  /** What was assigned as a whole. */
+  /** The key of the unit, which is assigned as a whole. */
   readonly unit: string
   /** Its arm, without the name of the experiment. */
   readonly arm: string
-  /** Whose it is, as limits count it. */
+  /** The tenant of the unit, as limits count it. */
   readonly tenant: string
   /** When its first call began, on the monotonic clock. */
   readonly beganAt: Millis
@@ -37,7 +37,7 @@ const MAX_DURATIONS = 32
 /** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
 const MAX_UNITS = 50_000
 
-/** Of them, how many one tenant may have in runs that go on: whoever names tasks without end leaves room for others. */
+/** Most units of one tenant in runs that go on: a tenant that names tasks without end leaves room for others. */
 const MAX_OF_TENANT = MAX_UNITS / 2
 
 /** How long a unit may be open before others no longer wait for it, in milliseconds. */
@@ -78,9 +78,9 @@ export class Room {
   }
 }
 
-/** What there is to say of a call that begins in a unit. */
+/** The facts about a call that begins in a unit. */
 export interface Beginning {
-  /** Whose call it is, as limits count it. */
+  /** The tenant of the call, as limits count it. */
   readonly tenant: string
   /** On the monotonic clock. */
   readonly now: Millis
@@ -88,17 +88,17 @@ export interface Beginning {
   readonly isFallback?: boolean
 }
 
-/** What the calls of one run of an experiment came to, by unit. */
+/** The results of the calls of one run of an experiment, by unit. */
 export class Samples {
   /** By arm and unit. */
   readonly #arms = new Map<string, Map<string, UnitSample>>()
   readonly #room: Room
   #hasEnded = false
-  /** What became of faults that hit calls, by arm and fate. */
+  /** Numbers of faults that hit calls, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
   /** Calls in arms of which something is kept. */
   assigned = 0
-  /** Those of them that did not say what the experiment assigns by, and were assigned by something else. */
+  /** Calls of `assigned` that did not say what the experiment assigns by, and were assigned by something else. */
   fallback = 0
   /** Calls in arms of which nothing is kept, because there were too many units. */
   dropped = 0
@@ -177,14 +177,14 @@ export class Samples {
     return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
-  /** Those of which something is known: a call of them has ended. */
+  /** Returns the units with at least one call that has ended. */
   known(): UnitSample[] {
     return this.all().filter(({ calls }) => calls > 0)
   }
 
   /**
    * The units that began before the oldest one that is still open, and those that are still open and began before them.
-   * Whoever takes those that are over, and leaves out those that are not, counts quick units before slow ones: an arm whose
+   * Counting the units that are over, and leaving out the open ones, would count quick units before slow ones: an arm whose
    * calls fail late would seem better than one whose calls fail at once.
    *
    * A unit is open while a call of it is under way, and until none has ended for `quiet` milliseconds or its outcome is reported,
@@ -200,7 +200,7 @@ export class Samples {
     return all.filter(({ beganAt, calls, underWay }) => beganAt < before && (calls > 0 || underWay > 0))
   }
 
-  /** Those that are not in that cohort, whose end is not known yet. */
+  /** Returns the open units, whose ends are not known yet. Open units younger than five minutes are not in the cohort. */
   open(now: Millis, waiting: Waiting): UnitSample[] {
     return this.all().filter((sample) => isOpen(sample, now, waiting))
   }
@@ -212,7 +212,7 @@ export class Samples {
   }
 }
 
-/** What has to be waited for before a unit is over. */
+/** The conditions under which a unit is over. */
 export interface Waiting {
   /** How long no call of it may have ended, in milliseconds; 0: calls that are under way, and no others. */
   readonly quiet: Millis

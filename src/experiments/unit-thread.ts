@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads'
 import { nextTurn } from '../mesh/clock.ts'
 import type { UnitSample } from './samples.ts'
 
-/** What a thread over units is told: some more of them, or that these were all. */
+/** A message to a thread over units: some more units, or that these were all. */
 export type UnitMessage = { readonly units: readonly UnitSample[] } | 'whole'
 
 /** Most units that are copied to a thread in one turn of the event loop: it takes a millisecond or two. */
@@ -13,8 +13,8 @@ const UNITS_A_TURN = 1_000
 const MAX_HEAP_MB = 512
 
 /**
- * What a thread of its own answers, once it has got its units, in portions. Rejects when the thread fails. `workerData`: what else
- * it has to know.
+ * Returns the answer of a new thread, which gets its units in portions. Rejects when the thread fails. `workerData`: other data
+ * that the thread needs.
  */
 export async function askThread<Answer>(
   url: URL,
@@ -23,7 +23,7 @@ export async function askThread<Answer>(
 ): Promise<Answer> {
   const worker = new Worker(url, { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } })
   const answered = once(worker, 'message') as Promise<[Answer]>
-  // What goes wrong before it is waited for is found out then.
+  // A failure before the answer is waited for is thrown by the `await` below.
   answered.catch(() => undefined)
   const send = (message: UnitMessage) => worker.postMessage(message)
   try {

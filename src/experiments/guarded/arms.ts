@@ -13,7 +13,7 @@ import { armName, type Experiment, experiment as schema } from '../schema.ts'
 import { Measured, type Meter } from './meter.ts'
 import type { Spec } from './spec.ts'
 
-/** What comparisons of the config do to calls, for a generation. */
+/** The effect of the config's comparisons on calls, for a generation. */
 type Assigning = Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
 
 /** The two arms of a guarded run. The treatment comes first: so a larger share of it moves nobody back to the control. */
@@ -26,14 +26,14 @@ interface Guest {
   readonly aim: Experiment
   /** Its arms while they are in, with the split of the stage. */
   readonly entry: Experiment | undefined
-  /** Of the treatment, in (0, 1), while they are in. */
+  /** The share of the treatment, in (0, 1), while the arms are in. */
   readonly share: number
 }
 
 /**
- * What experiments do to calls: the comparisons of the config, and beside them one guarded run. While there is no run, a
- * generation has what the comparisons give it and nothing else. A run takes no calls that a comparison could take:
- * whoever begins it sees to that.
+ * The effect of experiments on calls: the comparisons of the config, and beside them one guarded run. While there is no run, a
+ * generation has the arms of the comparisons and no others. A run takes no calls that a comparison could take: the caller
+ * that begins the run ensures this.
  */
 export class GuardedArms implements Assigning {
   readonly #others: Assigning

@@ -3,7 +3,7 @@ import { duration, roundedDuration } from '../../units/duration.ts'
 import { suggest } from '../../units/suggest.ts'
 import type { Figures } from './meter.ts'
 
-/** What a claim or a gate can be about, and the unit of its numbers: `share` is in [0, 1], `ms` in milliseconds. */
+/** The subjects of claims and gates, and the unit of their numbers: `share` is in [0, 1], `ms` in milliseconds. */
 export const subjects = {
   p50: { unit: 'ms', of: 'calls' },
   p90: { unit: 'ms', of: 'calls' },
@@ -21,7 +21,7 @@ export const subjects = {
 
 export type Subject = keyof typeof subjects
 
-/** Those that say something of calls: only these can be measured by arm. */
+/** The subjects about calls: only these can be measured by arm. */
 export type CallMetric = Exclude<Subject, 'uptime' | 'status' | 'probe_failures'>
 
 export const callMetrics = (Object.keys(subjects) as Subject[]).filter(
@@ -80,7 +80,7 @@ export function parseClaim(text: string): Claim | { readonly problem: string } {
 
 const isSubject = (name: string): name is Subject => Object.hasOwn(subjects, name)
 
-/** What a value of a unit looks like, for messages. */
+/** An example of a value for each unit, for messages. */
 export const examples: Readonly<Record<Unit, string>> = {
   ms: 'a duration such as 500ms or 2s',
   share: 'a share such as 1% or 0.01',
@@ -134,7 +134,7 @@ function percentOf(share: number): number {
   return rounded === 100 && share < 1 ? Math.floor(share * 1e7) / 1e5 : rounded
 }
 
-/** What calls came to in a metric; undefined where there is nothing to measure it by. */
+/** Returns the value of a metric over the calls; undefined when there is nothing to measure it by. */
 export function metricIn(metric: CallMetric, figures: Figures): number | undefined {
   const { calls, failed, rejected, attempts } = figures
   if (calls === 0 && subjects[metric].unit !== 'ms') return undefined
@@ -167,7 +167,7 @@ export function judge(
 
 const nothing = (subject: Subject) => (subject === 'probe_failures' ? 'no probes' : 'no calls')
 
-/** Of several servers the worst one counts. */
+/** Returns the value of a subject, for several servers the worst one; undefined when there is nothing to measure it by. */
 function valueOf(subject: Subject, figures: Figures, servers: readonly ServerVital[]): number | undefined {
   switch (subject) {
     case 'uptime':

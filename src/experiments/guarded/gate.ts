@@ -4,7 +4,7 @@ import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
 import type { Figures } from './meter.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** What ends a run: a metric of an arm, or of the difference between the arms, above a number for some time. */
+/** A rule that ends a run: a metric of an arm, or of the difference between the arms, is above a number for some time. */
 export interface Rule {
   readonly metric: CallMetric
   /** In the unit of the metric: shares in [0, 1], latencies in milliseconds. */

@@ -11,11 +11,11 @@ import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Ta
 import { lengthOf, shapeOf, type Spec } from './spec.ts'
 import { roundedDuration } from '../../units/duration.ts'
 
-/** What a gateway makes of a spec now. */
+/** The gateway's view of a spec now. */
 export interface Survey {
   /** Why it may not be run here and now; empty when it may. */
   readonly refusals: readonly string[]
-  /** What is doubtful about it. */
+  /** The doubtful points of the spec. */
   readonly doubts: readonly string[]
   readonly targets: Targets
   readonly hashes: RunRecord['hashes']
@@ -30,7 +30,7 @@ export interface GuardedParts {
   /** A hash of all that a run rests upon: another one ends it. */
   readonly groundOf: (spec: Spec) => string
   readonly worldOf: (run: RunRecord, meter: Meter) => World
-  /** What is armed of a run of an earlier process: nothing. */
+  /** Returns the faults and arms that are left of a run of an earlier process: none. */
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
   /** The names of those who may approve; undefined: everybody but who asks. */
   readonly approvers: () => readonly string[] | undefined
@@ -49,15 +49,15 @@ export interface GuardedEvent {
 
 /** How somebody asks for a run. */
 export interface Request {
-  /** Who asks. */
+  /** The name of the person who asks. */
   readonly by: string
-  /** Who allows it, where it has to be allowed, and stages to be skipped. */
+  /** The name of the person who allows the run, where it needs approval or skips stages. */
   readonly approvedBy: string | undefined
   /** The first stage to be played, from 0. */
   readonly firstStage: number
 }
 
-/** What a run would be: nothing is begun by it. */
+/** A preview of a run: making a plan begins nothing. */
 export interface Plan extends Survey {
   readonly name: string
   readonly shape: string
@@ -170,7 +170,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** What a run would be, and why it may not be. Begins nothing. */
+  /** Returns the preview of a run, with the reasons why it may not begin. Begins nothing. */
   plan(spec: Spec, request: Request): Plan {
     const survey = this.#parts.survey(spec)
     const { firstStage, approvedBy } = request
@@ -369,7 +369,7 @@ export class GuardedExperiments {
     limit.abort('written')
   }
 
-  /** What those that wait will do, secrets included. */
+  /** The specs of the runs that wait for approval, by run id, secrets included. */
   readonly #specs = new Map<string, Spec>()
 
   /** The run that has a server for a target. */

@@ -8,7 +8,7 @@ import { isRunId, isRunRecord } from './record-shape.ts'
 import { makeFolder } from '../../units/folder.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** What the first run takes for the hash of the run before it. */
+/** The hash that stands in for the run before the first one. */
 const ROOT = '0'.repeat(64)
 
 /** Most runs that are kept, and most bytes of them; past either the oldest go. */
@@ -37,17 +37,17 @@ interface Head {
   readonly hash: string
   /** Ids of the runs that are not over: nothing else would tell that one of them was taken away. */
   readonly open: readonly string[]
-  /** What was wrong with earlier heads when the journal was opened: from then on nothing else would tell of it. */
+  /** Damage that was found when the journal was opened: from then on nothing else would tell of it. */
   readonly damage: readonly string[]
 }
 
-/** What is wrong with a journal. */
+/** A problem with a file of a journal. */
 export interface JournalProblem {
   readonly file: string
   readonly why: string
 }
 
-/** What checking a journal found. */
+/** The result of checking a journal. */
 export interface JournalCheck {
   readonly runs: number
   readonly open: number
@@ -64,9 +64,9 @@ export interface OpenedJournal {
 const HEAD = 'head.json'
 const sealedName = /^run-(\d{6,15})\.json$/
 const openName = /^open-(.*)\.json$/
-/** What was put aside because it did not check. */
+/** The names of files that were put aside because they did not check. */
 const damagedName = /^(run-|open-|head\.).*\.damaged$/
-/** What a process has left that ended while it wrote. */
+/** The names of files left by a process that ended while it wrote. */
 const draftName = /^((run|open)-.*\.json|head\.json|probe)\.new$/
 
 const openFileOf = (id: string) => `open-${id}.json`
@@ -93,8 +93,8 @@ export class RunJournal {
   }
 
   /**
-   * Opens the journal in a folder, which it makes. What does not check is a problem, and put aside where it is in the way.
-   * Rejects when the folder cannot be read, or not be written.
+   * Opens the journal in a folder, which it makes. A file that does not check is a problem; the journal puts the
+   * file aside where it is in the way. Rejects when the folder cannot be read or written.
    */
   static async open(folder: string, key: KeyObject): Promise<OpenedJournal> {
     makeFolder(folder, 0o700)
@@ -314,7 +314,7 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
   }
 }
 
-/** Which of the runs that were not over are neither there nor sealed by now. */
+/** Returns the ids of runs in `open` that are now neither in the folder nor sealed. */
 async function goneIn(
   folder: string,
   open: readonly string[],
@@ -381,7 +381,7 @@ function readHead(text: string | undefined, key: KeyObject): Head | undefined {
     : { seq, oldest, hash, open, damage }
 }
 
-/** What a signature adds to a document, at the most. */
+/** Most bytes that a signature adds to a document. */
 const SIGNATURE_BYTES = 200
 
 /** A document with its hash, of what kind it is included: one cannot be taken for another. */
@@ -410,7 +410,7 @@ function limited(text: string): string {
 /** The text of a file of at most so many bytes, empty for whatever else is there; undefined where there is nothing. */
 async function textIn(path: string, maxBytes: number): Promise<string | undefined> {
   try {
-    // Whatever else there is by this name, such as a pipe, could keep whoever reads it waiting.
+    // Anything but a file by this name, such as a pipe, could keep the reader waiting.
     const stats = await lstat(path)
     return stats.isFile() && stats.size <= maxBytes ? await readFile(path, 'utf8') : ''
   } catch (error) {

@@ -19,7 +19,7 @@ import { Samples } from './samples.ts'
 import { claimsDuring, type EndState } from './spec.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** What a stage puts into force. */
+/** The settings that a stage puts into force. */
 export interface StageOrder {
   /** From 0. */
   readonly index: number
@@ -49,9 +49,9 @@ export interface World {
   servers(): readonly ServerVital[]
   /** Longest that a call of the treatment may take, in milliseconds: its deadline. */
   longestMs(): Millis
-  /** Those that are in force at the targets, the arms' included. */
+  /** The layers in force at the targets, the arms' included. */
   layers(): readonly LayerState[]
-  /** What the faults of the run have done, from when they were armed first; and errors of the engine since it started. */
+  /** The counts of the run's faults since they were first armed; and the errors of the engine since it started. */
   faults(): { readonly faults: readonly FaultRecord[]; readonly engineErrors: number }
 }
 
@@ -98,8 +98,8 @@ interface Outcome {
 }
 
 /**
- * One run, from its baseline to its verdict: a state machine over the clock. Whatever ends it, what it has armed is taken
- * back first; only then it looks whether the servers come back.
+ * One run, from its baseline to its verdict: a state machine over the clock. However the run ends, its faults and arms are taken
+ * out first. Only then it checks whether the servers recover.
  */
 export class Lifecycle {
   readonly #parts: LifecycleParts
@@ -178,7 +178,7 @@ export class Lifecycle {
     this.#finish({ state: 'failed', reason: why })
   }
 
-  /** Whatever else may meet the defect again comes after the rollback. */
+  /** Rolls back before all other steps, because any of them may meet the defect again. */
   #failOf(defect: Error): void {
     const reason = `it met a defect: ${defect.message}`
     const { clock, world } = this.#parts
@@ -528,7 +528,7 @@ export class Lifecycle {
     const troubled = world.layers().filter(({ isWell }) => !isWell)
     for (const { name } of troubled) if (!this.#recovered.has(name)) this.#recovered.set(name, null)
     const left = world.rollback()
-    // What belonged to the arms is gone with them.
+    // Layers of the arms are gone with the arms.
     const present = new Set(world.layers().map(({ name }) => name))
     for (const name of this.#recovered.keys()) if (!present.has(name)) this.#recovered.delete(name)
     const proof: Proof = {
@@ -601,7 +601,7 @@ export class Lifecycle {
   #noteFaults(): void {
     const { faults, engineErrors } = this.#parts.world.faults()
     const known = new Map(this.#record.faults.map((fault) => [fault.name, fault]))
-    // Those that were never armed stay at 0.
+    // Faults that were never armed stay at 0.
     for (const fault of faults) known.set(fault.name, fault)
     this.#change({ faults: [...known.values()], engineErrors: engineErrors - this.#engineErrors })
   }
@@ -642,7 +642,7 @@ export class Lifecycle {
     const { phase, stage, spec } = this.#record
     const arms = phase === 'stage' ? ['control', 'treatment'] : ['all']
     const taken = Object.fromEntries(arms.map((arm) => [arm, this.#parts.meter.take(arm, sinceMs)]))
-    // What is left of one at its end is no second to learn from.
+    // A partial second at the end of the baseline is no second to learn from.
     if (phase === 'baseline' && sinceMs >= 1_000) this.#seconds.push(taken.all!.figures())
     const share = phase === 'stage' ? spec.stages[stage]!.share : 0
     this.#samples.add({ atMs: now - this.#beganAt, phase, share }, taken)
@@ -671,7 +671,7 @@ const isClean = ({ armed, arms }: Pick<Proof, 'armed' | 'arms'>) => armed.length
 const OFF = 0.5
 const OFF_POINTS = 0.01
 
-/** What the author expected, against what came of it. */
+/** Returns the author's estimates, each compared with the result. */
 function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): readonly Estimated[] {
   const { outcome, detect, recover, errorRatio, p95 } = spec.estimate
   const last = stages.at(-1)?.treatment

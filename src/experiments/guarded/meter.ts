@@ -1,6 +1,6 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** What calls of some time came to. Latencies in milliseconds; undefined where no call has ended. */
+/** The results of calls over some time. Latencies are in milliseconds; undefined where no call has ended. */
 export interface Figures {
   /** Calls that have ended. */
   readonly calls: number
@@ -125,8 +125,8 @@ export class Measured {
 const MAX_TRACES = 10
 
 /**
- * What calls came to, by arm: over a sliding window in slices of 250 ms, and since the last cut. Bounded by the span and
- * the calls that are under way.
+ * The results of calls, by arm: over a sliding window in slices of 250 ms, and since the last cut. Its size is bounded by the
+ * span and by the calls that are under way.
  */
 export class Meter {
   readonly #clock: Pick<Clock, 'now'>
@@ -198,8 +198,8 @@ export class Meter {
   }
 
   /**
-   * Of the calls of an arm that ended within the last `windowMs`, with those that have been under way all that time. The window
-   * begins with a slice: up to one more is in it.
+   * Returns the figures of an arm's calls that ended within the last `windowMs`, and of calls that have been under way all that
+   * time. The window begins with a slice: up to one more slice is in it.
    */
   over(arm: string, windowMs: Millis): Figures {
     const from = Math.floor((this.#clock.now() - windowMs) / SLICE_MS)
@@ -208,7 +208,7 @@ export class Meter {
     return this.#withWaiting(sum, arm, windowMs).figures()
   }
 
-  /** Of the calls of an arm since the last cut, with those that have been under way for `waitingMs` or longer. */
+  /** Returns the figures of an arm's calls since the last cut, with calls that have been under way for `waitingMs` or longer. */
   since(arm: string, waitingMs: Millis = Infinity): Figures {
     const sum = new Tally()
     const ended = this.#since.get(arm)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { RunRecord } from './record.ts'
 import { states } from './spec.ts'
 
-/** What the id of a run is made of: it is part of the name of a file. */
+/** The pattern of a run's id, which is part of a file name. */
 const idPattern = /^[a-z0-9][a-z0-9-]{0,63}$/
 
 /** Whether a run may be called so. */
@@ -11,7 +11,7 @@ export const isRunId = (id: string): boolean => idPattern.test(id)
 const text = z.string().max(100_000)
 const texts = z.array(text)
 const count = z.number()
-/** What is not known, or not finite, is null or not there in JSON. */
+/** A number that is null or missing in JSON when it is not known, or not finite. */
 const told = z.number().nullish()
 /** Milliseconds since the Unix epoch of which there is a date. */
 const moment = z.number().min(0).max(8.64e15)

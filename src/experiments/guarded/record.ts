@@ -3,7 +3,7 @@ import type { Breach, Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
-/** What a run aims at, as it was when the run was asked for. */
+/** The targets of a run, as they were when the run was asked for. */
 export interface Targets {
   readonly environment: string
   readonly servers: readonly {
@@ -34,7 +34,7 @@ export interface SampleRow {
 
 export type Phase = 'waiting' | 'baseline' | 'stage' | 'recovery' | 'over'
 
-/** What a stage came to. */
+/** The results of a stage. */
 export interface StageRecord {
   readonly share: number
   readonly beganAtMs: number
@@ -45,7 +45,7 @@ export interface StageRecord {
   readonly claims: readonly Judged[]
 }
 
-/** What was armed after the rollback: nothing, where it is a proof. */
+/** The faults and arms that were left after the rollback: none, where the rollback is proven. */
 export interface Proof {
   /** Milliseconds since the run began, and how long it took; undefined where the gateway had ended before, and the faults with it. */
   readonly atMs: number | undefined
@@ -76,12 +76,12 @@ export interface Trouble {
   readonly untilMs: number | undefined
 }
 
-/** What a probe of a target found while the run went on. */
+/** The result of a probe of a target during the run. */
 export interface ProbeRow {
   /** When it ended, in milliseconds since the run began. */
   readonly atMs: number
   readonly server: string
-  /** What its health is by now: `well`, `suspicious`, `failing`. */
+  /** The server's health after the probe: `well`, `suspicious`, `failing`. */
   readonly state: string
   /** Why it is not well, such as `connection_refused`. */
   readonly reason: string | undefined
@@ -98,7 +98,7 @@ export interface Recovery {
   readonly recoveredAfterMs: number | undefined
   /** From the end of the faults to the beginning of the window in which the steady state held; undefined: it did not. */
   readonly steadyAfterMs: number | undefined
-  /** Of each layer that was in trouble, the same; null: it was still when the waiting ended. */
+  /** By layer that was in trouble: time from the end of the faults to its recovery; null: still in trouble when the waiting ended. */
   readonly layers: Readonly<Record<string, number | null>>
   /** How long it was waited. */
   readonly waitedMs: number
@@ -111,7 +111,7 @@ export interface Detection {
   readonly firstEffectAtMs: number
   /** From there to the first sign; undefined: there was none. */
   readonly afterMs: number | undefined
-  /** What the sign was, such as `breaker memory/read_graph open`. */
+  /** The first sign, such as `breaker memory/read_graph open`. */
   readonly sign: string | undefined
 }
 
@@ -124,7 +124,7 @@ export interface Estimated {
   readonly isRight: boolean
 }
 
-/** What a fault of the run did. */
+/** The counts of a fault of the run. */
 export interface FaultRecord {
   readonly name: string
   readonly type: string
@@ -178,7 +178,7 @@ export interface RunRecord {
   readonly troubles: readonly Trouble[]
   readonly probes: readonly ProbeRow[]
   readonly estimates: readonly Estimated[]
-  /** What to do next, where this is the third run of its shape or a later one. */
+  /** The proposed next step, where this is the third run of its shape or a later one. */
   readonly proposal: string | undefined
 }
 

@@ -19,7 +19,7 @@ const tones: Readonly<Record<State, string>> = {
 /** Arms by the colour that they have on the page; the first one is the calls that are in no arm. */
 const arms = ['all', 'control', 'treatment'] as const
 
-/** What the script of the page draws, by second: null where there were no calls. */
+/** The data of the page's charts, by second: null where there were no calls. */
 interface ChartData {
   readonly at: readonly number[]
   /** Seconds at which a stage began, with its share in percent. */

@@ -1,4 +1,4 @@
-/** What draws the samples of a run in a browser, by uPlot and the data of the page, in the colours of its style. */
+/** The script that draws the samples of a run in a browser, with uPlot, the page's data and the colours of its style. */
 export const runScript = String.raw`(() => {
   'use strict'
   const data = JSON.parse(document.getElementById('chart-data').textContent)

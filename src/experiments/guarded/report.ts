@@ -22,7 +22,7 @@ const percent = (share: number) => valueInWords('share', share)
 const ms = (value: number | null | undefined): string =>
   value === undefined || value === null ? NONE : roundedDuration(value)
 
-/** What a run came to, in one sentence. */
+/** Returns the outcome of a run in one sentence. */
 export const sentenceOf = ({ state, reason }: RunRecord): string =>
   `${state.replaceAll('_', ' ')}: ${reason}.`
 
@@ -189,7 +189,7 @@ function recoveryBlocks({ detection, recovery, troubles, probes }: RunRecord): B
   ]
 }
 
-/** What was in trouble while the run went on, and for how long. */
+/** Returns the layers that were in trouble during the run, and for how long. */
 function troubleBlocks(troubles: RunRecord['troubles']): Block[] {
   if (troubles.length === 0) return []
   const rows = troubles.map(({ name, state, fromMs, untilMs }) => [
@@ -201,7 +201,7 @@ function troubleBlocks(troubles: RunRecord['troubles']): Block[] {
   return [{ table: { head: ['layer', 'was', 'after', 'for'], rows, numbers: 2 } }]
 }
 
-/** What probes of the targets found meanwhile. */
+/** Returns the results of probes of the targets during the run. */
 function probeBlocks(probes: RunRecord['probes']): Block[] {
   if (probes.length === 0) return []
   const rows = probes.map(({ atMs, server, state, reason, tookMs }) => [

@@ -39,7 +39,7 @@ export const states = [
 
 export type State = (typeof states)[number]
 
-/** Those that a run can end in. */
+/** The states that a run can end in. */
 export type EndState = Exclude<State, 'pending_approval' | 'running'>
 
 const endStates = ['completed', 'deviated', 'aborted', 'failed', 'invalid', 'inconclusive'] as const
@@ -268,10 +268,10 @@ export interface SpecFault {
   readonly [own: string]: unknown
 }
 
-/** What stages there are unless an experiment says so. */
+/** The stages of an experiment that names none. */
 const usualStages = [0.1, 0.25, 0.5].map((share) => ({ share, duration: 60_000 }))
 
-/** What an experiment file holds. */
+/** Returns the schema of an experiment file. */
 export function specSchema({ fault, workload }: SpecParts) {
   const load = z.strictObject({
     workload: workload.describe(
@@ -376,7 +376,7 @@ export function specSchema({ fault, workload }: SpecParts) {
     })
 }
 
-/** What an experiment file says, read. */
+/** The content of an experiment file, once read. */
 export type Spec = z.output<ReturnType<typeof specSchema>>
 
 /** The claims that have to hold for the treatment while faults are injected. */

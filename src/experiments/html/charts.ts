@@ -16,12 +16,12 @@ import {
 } from '../report-text.ts'
 import { markup, type Markup } from './markup.ts'
 
-/** What the script of the page draws. Differences in the unit of the axis: shares as percentage points. */
+/** The data for the script of the page. Differences are in the unit of the axis: shares as percentage points. */
 export interface ChartData {
   /** Seconds since the start, one for each look. */
   readonly at: readonly number[]
   readonly unit: MetricReport['unit']
-  /** What the vertical axis of differences shows. */
+  /** The range of the vertical axis of differences. */
   readonly range: readonly [low: number, high: number]
   readonly minimumEffect: number
   readonly minimumUnits: number
@@ -184,7 +184,7 @@ function intervalPicture(
 /** A segment that is narrower than this, in percent, has no room for its number. */
 const ROOM_FOR_NUMBER = 7
 
-/** What became of the faults of each arm, as shares of them, with their numbers. */
+/** Returns a bar for each arm: the fates of its faults as shares of all its faults, with their numbers. */
 export function barsOf(report: Report): Markup {
   const arms = report.arms.map(({ name }) => ({ name, counts: fateCounts(report, name) }))
   return markup`<div class="bars">
@@ -228,7 +228,7 @@ const sum = (counts: readonly number[]) => counts.reduce((total, count) => total
 /** The charts that the script draws need this much to say: two looks, so that there is a line. */
 export const hasCharts = (report: Report): boolean => report.looks.length > 1
 
-/** What a chart shows, for who does not see it. */
+/** Returns the charts in words, for readers who cannot see them. */
 export function chartLabels(report: Report): { readonly effect: string; readonly exposure: string } {
   const { looks, arms, metric } = report
   const { unit } = decisiveOf(report)

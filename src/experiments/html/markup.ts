@@ -7,7 +7,7 @@ export class Markup {
   }
 }
 
-/** What may stand in a template: text and numbers are escaped, undefined is nothing. */
+/** A part of a template: text and numbers are escaped, undefined is nothing. */
 export type Part = string | number | undefined | Markup | readonly Markup[]
 
 /** A template of HTML, all parts of which are escaped, for text and for attributes in double quotes. */
@@ -15,7 +15,7 @@ export function markup(strings: TemplateStringsArray, ...parts: readonly Part[])
   return new Markup(strings.map((text, at) => (at < parts.length ? text + textOf(parts[at]) : text)).join(''))
 }
 
-/** What is HTML, style or script by itself: never of a config or an agent. */
+/** Returns text as HTML, style or script, not escaped. The text never comes from a config or an agent. */
 export const trusted = (text: string): Markup => new Markup(text)
 
 /** Data for a script, as JSON in which nothing ends the script, begins a comment, or is no text to a script. */

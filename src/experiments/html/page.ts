@@ -6,10 +6,10 @@ import { style } from './style.ts'
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
-/** What stands on a page. */
+/** The content of a page. */
 export interface Page {
   readonly title: string
-  /** What its script draws, and that script; none where there is nothing to draw. */
+  /** The script that draws the charts, and its data; undefined when there is nothing to draw. */
   readonly charts: { readonly data: unknown; readonly script: string } | undefined
   readonly body: Markup
 }

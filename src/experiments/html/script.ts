@@ -1,6 +1,6 @@
 /**
- * What draws the charts in a browser, by uPlot and the data of the page. Colours are those of the style, and follow it
- * when it changes between light, dark and paper.
+ * The script that draws the charts in a browser, with uPlot and the data of the page. Colours are those of the style, and
+ * follow the style when it changes between light, dark and paper.
  */
 export const script = String.raw`(() => {
   'use strict'

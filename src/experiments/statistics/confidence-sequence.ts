@@ -4,22 +4,22 @@ import { type Interval, type UnitEstimate } from './unit-estimates.ts'
  * Confidence sequences: intervals that hold the truth at all looks together with confidence 1 − alpha, however often
  * and for whatever reason one looks or stops. By the normal mixture of H. Robbins (1970) in its asymptotic form
  * (I. Waudby-Smith, D. Arbour, R. Sinha, E. Kennedy and A. Ramdas, "Time-uniform central limit theory and asymptotic
- * confidence sequences", 2021). Of one mean with variance s² over n units that is
+ * confidence sequences", 2021). For one mean with variance s² over n units, half the width is
  *
  *   s · √( 2 (nρ² + 1) / (n²ρ²) · ln( √(nρ² + 1) / α ) ),   ρ² = (−2 ln α + ln(−2 ln α + 1)) / N,
  *
  * narrowest at N units.
  *
- * **Two arms.** A difference of two means or ratios has the squared error V = s_c²/n_c + s_t²/n_t. Whatever the sizes
- * of the arms and however they grow, differences at two looks have the covariance V of the later look (D. Scharfstein,
+ * **Two arms.** A difference of two means or ratios has the squared error V = s_c²/n_c + s_t²/n_t. For arms of any sizes,
+ * however they grow, differences at two looks have the covariance V of the later look (D. Scharfstein,
  * A. Tsiatis and J. Robins, "Semiparametric Efficiency and Its Implication on the Design and Analysis of
  * Group-Sequential Studies", 1997), so that difference / V is a Brownian motion whose time is the information 1 / V. The
  * same bound holds with that time: n / N above is the information that there is over that of the planned units,
  * V(planned) / V, and s² / n is V. With arms of planned shares this is n / N; with other shares, or shares that change
  * meanwhile, it stays right, where a number of units would not.
  *
- * **Rare and far units.** That an arm has no failure among 400 units does not make its variance 0, and it takes one slow
- * call to double a mean. So each arm's variance (not its estimate) counts one unit more, as far off as the farthest that
+ * **Rare and far units.** An arm without failures among 400 units does not have the variance 0, and one slow call can
+ * double a mean. So each arm's variance (not its estimate) counts one unit more, as far off as the farthest that
  * either arm has had. Where it is known how far a unit can be off, as of shares of successes, it counts two at that
  * distance, if that is more: A. Agresti and B. Caffo (2000) add a success and a failure. Without that, a treatment with a
  * tenth of 4000 units "differs" from an equal control in a third of all experiments if 1 % fail; with it in one of 500.

@@ -10,7 +10,7 @@
 /** A relative change that no longer counts. */
 const EPSILON = 2 ** -53
 
-/** What stands for a denominator of 0 in Lentz' algorithm. */
+/** The stand-in for a denominator of 0 in Lentz' algorithm. */
 const TINY = 1e-300
 
 /** Terms grow in number like the square root of the parameters: this is enough for 1e12. */

@@ -7,7 +7,7 @@ import { type Interval, meanOf, studentInterval, type UnitEstimate } from './uni
  * `newcombePairedInterval`.
  */
 
-/** What was measured of one pair. */
+/** The measured values of one pair. */
 export type Pair = readonly [control: number, treatment: number]
 
 /**

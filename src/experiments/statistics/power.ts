@@ -6,7 +6,7 @@ import { normalQuantile } from './distributions.ts'
  * same power; half of such experiments end with 1.1 to 1.3 times as many.
  */
 
-/** What an experiment is asked for. */
+/** The requirements on an experiment. */
 export interface Wanted {
   /** The probability to find a difference where there is none, in (0, 1). */
   readonly alpha: number
@@ -107,7 +107,7 @@ function neededForProportions(
 }
 
 function split(total: number, share: ArmUnits): ArmUnits {
-  // What is whole but for rounding stays whole.
+  // A number that is whole but for rounding errors stays whole.
   const whole = (units: number) => Math.ceil(units * (1 - 1e-12))
   return { control: whole(total * share.control), treatment: whole(total * share.treatment) }
 }

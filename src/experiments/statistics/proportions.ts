@@ -14,7 +14,7 @@ export interface Count {
 
 /**
  * The score interval of a proportion (E. Wilson, "Probable Inference, the Law of Succession, and Statistical
- * Inference", 1927), with confidence 1 − `alpha`. Of no units at all: 0 to 1, with NaN as its estimate.
+ * Inference", 1927), with confidence 1 − `alpha`. Without units: 0 to 1, with NaN as its estimate.
  */
 export function wilsonInterval({ successes, units }: Count, alpha: number): Interval {
   if (units === 0) return { estimate: NaN, low: 0, high: 1 }
@@ -60,7 +60,7 @@ export function clusteredInterval(share: UnitEstimate, alpha: number): Interval 
 /**
  * The interval of the difference treatment − control of two shares of calls by unit, from an interval of each
  * (G. Zou and A. Donner, "Construction of Confidence Limits about Effect Measures: A General Approach", 2008), with
- * confidence 1 − `alpha`. Those of 95 % cover 94 % from 100 units in each arm on, or from 150 in the smaller one where the
+ * confidence 1 − `alpha`. Intervals of 95 % cover 94 % from 100 units in each arm on, or from 150 in the smaller one where the
  * other has nine times as many, of which `welchInterval` covers 93.4 %.
  */
 export function clusteredDifferenceInterval(

@@ -1,15 +1,15 @@
 import type { Interval } from './unit-estimates.ts'
 
-/** What is measured, in words for people. */
+/** A metric, in words for people. */
 export interface Metric {
   /** Its key: `task_success`. */
   readonly name: string
-  /** Of the values: `points` are shares from 0 to 1, told as percentage points; milliseconds; or counts. */
+  /** The unit of the values: `points` are shares from 0 to 1, told as percentage points; `ms` milliseconds; `count` counts. */
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
   /**
-   * What there is more or less of. Of points what a share of all does: `tasks succeed`, `calls fail`. Of ms what takes
-   * the time: `calls take`, `the median call takes`. Of counts what is counted, in the plural: `calls per task`.
+   * The words for what there is more or less of. For `points`, what a share of all does: `tasks succeed`, `calls fail`. For `ms`,
+   * what takes the time: `calls take`, `the median call takes`. For `count`, what is counted, in the plural: `calls per task`.
    */
   readonly words: string
 }

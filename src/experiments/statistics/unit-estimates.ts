@@ -6,7 +6,7 @@ import { studentQuantile } from './distributions.ts'
  * known.
  */
 
-/** What the units of one arm say of a mean, or of a ratio of two sums. */
+/** The estimate of a mean, or of a ratio of two sums, from the units of one arm. */
 export interface UnitEstimate {
   /** How many units there are. */
   readonly units: number
@@ -104,8 +104,8 @@ export function ratioOf(units: Iterable<readonly [numerator: number, denominator
 export const squaredError = ({ units, variance }: UnitEstimate): number => variance / units
 
 /**
- * The interval that holds a mean or a ratio with confidence 1 − `alpha`, looked at once: by Student's t. Of paired
- * units it is that of the paired t-test, if the estimate is of their differences. Infinite below two units.
+ * The interval that holds a mean or a ratio with confidence 1 − `alpha`, looked at once: by Student's t. For paired units it
+ * is the interval of the paired t-test, if the estimate is of their differences. Infinite below two units.
  */
 export function studentInterval(estimate: UnitEstimate, alpha: number): Interval {
   return around(estimate.value, Math.sqrt(squaredError(estimate)), estimate.units - 1, alpha)

@@ -3,16 +3,16 @@ import { differenceInWords, type Metric, pInWords, sizeInWords } from './sentenc
 import { SAMPLE_RATIO_ALPHA } from './significance.ts'
 import type { Interval } from './unit-estimates.ts'
 
-/** What was agreed before the first unit was assigned. */
+/** The plan that was agreed before the first unit was assigned. */
 export interface VerdictPlan {
-  /** What decides. */
+  /** The metric that decides. */
   readonly metric: Metric
   /** The smallest difference that matters, in the unit of the metric, ≥ 0. */
   readonly minimumEffect: number
-  /** What the arms are called: `steady`, `cautious`. */
+  /** The names of the arms: `steady`, `cautious`. */
   readonly control: string
   readonly treatment: string
-  /** What the units are called, in the plural: `tasks`. */
+  /** The name of the units, in the plural: `tasks`. */
   readonly unitWords: string
   /** So many units each arm must have before anything but harm is decided. */
   readonly minimumUnits: number
@@ -35,7 +35,7 @@ export interface Guardrail {
   readonly alpha: number
 }
 
-/** What is known at one look. */
+/** The state of an experiment at one look. */
 export interface VerdictState {
   readonly units: ArmUnits
   /** The confidence sequence of treatment − control, in the unit of the metric. */
@@ -72,7 +72,7 @@ export interface Verdict {
 }
 
 /**
- * What an experiment says of its treatment at one look. The first that applies:
+ * Returns the verdict on the treatment at one look. The first point that applies:
  *
  * 1. `invalid`, and ends: the arms were not assigned the shares of units that were planned (`sampleRatioP` below
  *    `SAMPLE_RATIO_ALPHA`).
@@ -85,7 +85,7 @@ export interface Verdict {
  * 7. `no_difference_found`, and ends: the sequence lies within ±`minimumEffect`.
  * 8. `inconclusive`; it goes on unless it is over.
  *
- * That sequences are right at all looks makes 4, 6 and 7 safe whenever they apply first: without a difference, 4 and 6
+ * Sequences are right at all looks: so 4, 6 and 7 are safe whenever they apply first. Without a difference, 4 and 6
  * together are said with probability alpha at most. Point 1 is right at all looks, too, and has false alarms of its own in
  * one experiment of a thousand at most.
  */
