@@ -28,8 +28,8 @@ export interface AgentsOptions {
 }
 
 /**
- * The agents of a run: clients of the official SDK. Of the era with sessions each place has two, one for each arm; those of
- * the modern era keep nothing between two calls, so that one will do for all.
+ * The agents of a run: clients of the official SDK. In the era with sessions, each place has two clients, one for each arm.
+ * Clients of the modern era keep nothing between two calls, so that one client serves all places.
  */
 export class Agents {
   readonly #options: AgentsOptions

@@ -7,7 +7,7 @@ import { isObject } from '../protocol/jsonrpc.ts'
  * longer text it is written out. `$${` stands for a literal `${`.
  */
 
-/** What references refer to, for one task. */
+/** The values that references can refer to, for one task. */
 export interface Scope {
   /** The number of the task, from 0. */
   readonly n: number
@@ -25,7 +25,7 @@ type Part = string | { readonly written: string; readonly reference: Reference |
 const FORM =
   'allowed are ${n}, ${task}, ${values.NAME} and ${steps.NAME.key[0].key}; write $${ for a literal ${'
 
-/** What a reference finds nothing for. The message says what, and holds no value. */
+/** A reference refers to nothing. The message names the reference, and holds no value. */
 export class Unresolved extends Error {}
 
 /** References of a value, however deep, each with where it stands, and what is wrong with it. */
@@ -74,7 +74,7 @@ function found({ written, reference }: Exclude<Part, string>, scope: Scope): unk
   return value
 }
 
-/** What stands at a place; undefined when there is nothing. */
+/** Returns the value at a path; undefined when there is nothing. */
 export function valueAt(root: unknown, path: Reference): unknown {
   let value = root
   for (const key of path) {

@@ -22,7 +22,7 @@ const MAX_UNDER_WAY = 64
 /** How long an agent waits for a call, in milliseconds: longer than the gateway does, with policies and without. */
 const PATIENCE_MS: Millis = 30_000
 
-/** What the agents know of their calls and tasks, without the gateway's help. */
+/** The agents' own counts of their calls and tasks, without the gateway's help. */
 export interface Tally {
   calls: number
   /** Calls with the answer that they should have. */
@@ -61,7 +61,7 @@ interface Step {
   readonly args: Args
 }
 
-/** What a task calls, one after the other: five times to read, once to write. */
+/** Returns the calls of a task, one after the other: five read, one writes. */
 function stepsOf(task: string, random: KeyedRandom): readonly Step[] {
   const item = `item-${Math.floor(random(task, 'item') * 1_000)}`
   const quantity = 1 + Math.floor(random(task, 'quantity') * 9)
@@ -172,7 +172,7 @@ async function endingOf(client: Client, { server, tool, args }: Step, intent: st
     const request = { method: 'tools/call' as const, params }
     result = await client.request(request, CallToolResultSchema, { timeout: PATIENCE_MS })
   } catch {
-    // Whatever it was, the gateway counts it, too.
+    // The gateway counts the failure, too, whatever it was.
     return 'errors'
   }
   if (result.isError === true) return 'errors'

@@ -14,7 +14,7 @@ export interface ToolCall {
   readonly meta: Readonly<Record<string, unknown>>
 }
 
-/** What came back: a result, or in a word why there is none. */
+/** The answer to a call: a result, or in a word why there is none. */
 export type Answer =
   | { readonly ok: true; readonly result: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly why: string }
@@ -31,7 +31,7 @@ export interface Played {
   readonly calls: number
   /** Calls with the answer that was expected. */
   readonly right: number
-  /** Of each call, in milliseconds. */
+  /** The duration of each call, in milliseconds. */
   readonly durations: readonly Millis[]
   /** Tool and reason of the first step that did not go right. */
   readonly trouble: string | undefined
@@ -66,7 +66,7 @@ export interface PlayOptions {
   readonly concurrency: number
   readonly arms: Arms
   readonly clock: Clock
-  /** What agents call the tool of a step. */
+  /** Returns the name by which agents call the tool of a step. */
   readonly nameOf: (step: Step) => string
   /** The agent of a place, from 0 to below `concurrency`: a place has one task at a time. */
   readonly agentAt: (place: number, side: Side, era: Workload['eras'][number]) => Agent
@@ -171,7 +171,7 @@ async function play(
   return { outcome: isGood ? 'succeeded' : 'failed', calls: durations.length, right, durations, trouble }
 }
 
-/** What is wrong with a result, in a few words; undefined when nothing is. */
+/** Returns the problem with a result in a few words; undefined when there is none. */
 function wrongIn(
   result: Readonly<Record<string, unknown>>,
   expected: readonly (readonly [string, unknown])[],

@@ -68,7 +68,7 @@ const kind = z.strictObject({
     ),
 })
 
-/** What a workload file holds. */
+/** The schema of a workload file. */
 export const workload = z
   .strictObject({
     name: name.describe('Begins the names of its tasks, on which all draws depend.'),
@@ -155,7 +155,7 @@ export type ReadWorkload =
   | { readonly ok: true; readonly workload: Workload; readonly origins: Origins }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** What comes with the package, found from the sources and from every build of them. */
+/** Returns the path of a workload file of the package, from the sources and from every build of them. */
 export const shippedAt = (file: string): string =>
   join(
     dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
@@ -186,13 +186,13 @@ export async function readWorkload(file: string): Promise<ReadWorkload> {
 
 /** The tools that there are, by the names that agents call them by. */
 export interface KnownTools {
-  /** Those that `/mcp` lists. */
+  /** The names of the tools that `/mcp` lists. */
   readonly listed: ReadonlySet<string>
   /** Servers, each with the names of its tools and what `/mcp` calls them. */
   readonly servers: ReadonlyMap<string, ReadonlyMap<string, string>>
 }
 
-/** What `/mcp` calls the tool of a step; or what is wrong with it. */
+/** Returns the name that `/mcp` has for the tool of a step; or what is wrong with the step. */
 export function exposedName({ server, tool }: Step, { listed, servers }: KnownTools): string | Finding {
   if (server === undefined) {
     if (listed.has(tool)) return tool
@@ -239,7 +239,7 @@ export function kindOf({ tasks }: Workload, task: string, random: KeyedRandom): 
   return tasks.find(({ weight }) => (left -= weight) < 0) ?? tasks.at(-1)!
 }
 
-/** What is drawn for a task: the same whoever plays it, and whenever. */
+/** Returns the values that are drawn for a task: the same for every agent, at any time. */
 export function valuesOf({ values }: TaskKind, task: string, random: KeyedRandom): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(values).map(([key, held]) => {

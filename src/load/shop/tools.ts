@@ -5,7 +5,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 /** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
 export const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
 
-/** A tool of the demo's servers. What it answers depends on its arguments only, so that agents can tell a wrong answer. */
+/** A tool of the demo's servers. Its answer depends on its arguments only, so that agents can tell a wrong answer. */
 export interface DemoTool {
   readonly about: string
   readonly isWrite: boolean
@@ -18,7 +18,7 @@ export type Args = Readonly<Record<string, unknown>>
 
 const PRICE = 19
 
-/** Of the server behind a pipe. */
+/** The tools of the server behind a pipe. */
 export const docs: Readonly<Record<string, DemoTool>> = {
   search_docs: {
     about: 'Finds documents.',
@@ -36,7 +36,7 @@ export const docs: Readonly<Record<string, DemoTool>> = {
   },
 }
 
-/** Of the server behind HTTP. */
+/** The tools of the server behind HTTP. */
 export const orders: Readonly<Record<string, DemoTool>> = {
   check_stock: {
     about: 'Says how many of an item are left.',
