@@ -61,7 +61,7 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   did not work, or 2 when the arguments make no sense.`
 }
 
-/** What `/admin/chaos` says, for people. */
+/** Returns the lines that show the answer of `/admin/chaos` to people. */
 function statusLines(status: Status, width: number, paint: Paint): string[] {
   const { state, since, by, why, mode, seed, environment, refusal, leaseRemainingMs, engineErrors } = status
   const lines = [

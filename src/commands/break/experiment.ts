@@ -42,7 +42,7 @@ const format = {
   },
 } as const
 
-/** What `/admin/experiments` says of a comparison. */
+/** A comparison, as `/admin/experiments` describes it. */
 interface Shown {
   readonly kind?: 'comparison'
   readonly name: string

@@ -69,7 +69,7 @@ export async function scenario(args: readonly string[], out: Output, env: Env): 
 }
 
 async function list(out: Output): Promise<number> {
-  // Whoever reads may have read enough, as `head` does.
+  // A reader such as `head` may have read enough.
   process.stdout.on('error', ignore)
   const names = await scenarioNames()
   const width = Math.max(0, ...names.map((name) => name.length))
@@ -161,7 +161,7 @@ interface OneParts {
   readonly out: Output
 }
 
-/** Runs one scenario. Whatever the gateway or its servers do not let it do is told in the result. */
+/** Runs one scenario. The result tells which steps the gateway or its servers refused. */
 async function runOne(
   written: Scenario,
   asked: RunAsked & { readonly isAll: boolean },
@@ -217,7 +217,7 @@ function whyNot(error: unknown): string {
 
 const rateOf = ({ rate }: RunAsked, { traffic }: Scenario): number => rate ?? traffic
 
-/** What a run is aimed at, and its calls; or why there is nothing for it to hit. */
+/** The target of a run, and its calls; or the reason why the run has nothing to hit. */
 type AimedAt =
   | {
       readonly aim: Aim
@@ -349,11 +349,11 @@ ${optionLines(options)}
 /** A run, as the arguments have it. */
 interface RunAsked {
   readonly what: 'run'
-  /** Of the library, or the paths of files; `all`. */
+  /** Names of scenarios in the library, or paths of files; or `all`. */
   readonly names: readonly string[]
-  /** Which servers to hit: a glob. Undefined: as the scenario says. */
+  /** Glob of the servers to hit. Undefined: the scenario decides. */
   readonly server: string | undefined
-  /** Of the others, those that have to stay as they are: a glob. */
+  /** Glob that selects, among the servers not hit, the servers that have to stay as they are. */
   readonly others: string
   readonly allowWrites: boolean
   /** Undefined: as long as the scenario says. */
@@ -372,7 +372,6 @@ interface RunAsked {
   readonly token: string | undefined
 }
 
-/** What the arguments ask for. */
 export type ScenarioArguments = RunAsked | { readonly what: 'help' | 'list' }
 
 /** Reads the arguments behind `breakwater scenario`. Throws `Misuse`. */

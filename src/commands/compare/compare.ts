@@ -119,7 +119,7 @@ export function compare(args: readonly string[], out: Output, env: Env): Promise
 
 type Asked = Values<typeof options> & { readonly both: Sets }
 
-/** What the arguments ask for. Throws `Misuse`. */
+/** Returns the options, checked. Throws `Misuse`. */
 function asked(values: Values<typeof options>): Asked {
   const { sets, workload, tasks, concurrency, config, control, url } = values
   const isDemo = config === undefined && control === undefined
@@ -243,7 +243,7 @@ async function play(stage: Stage, given: Asked, stop: Cancellation, out: Output)
   }
 }
 
-/** What was played: the twins, the faults that were armed, and what makes the comparison unsound. */
+/** The result of playing: the twins, the armed faults, and the flaws that make the comparison unsound. */
 interface Played {
   readonly twins: readonly Twins[]
   readonly names: readonly string[]
@@ -289,7 +289,7 @@ async function playPairs(
       await outcomes.send()
     }
     const following = repeat(clock, over, {
-      // That faults have ended is found out at the end.
+      // Only the end of the run checks whether faults have ended.
       task: () => Promise.all([follow(), armed?.renew()]),
       onSilent() {
         why = `the gateway was silent for ${formatDuration(SILENT_MS)}: the run`
@@ -356,7 +356,7 @@ interface Repeated {
   readonly onSilent: () => void
 }
 
-/** Does something again and again until it is over. What goes wrong now and then is found out at the end. */
+/** Does something again and again until it is over. Occasional failures are found out at the end. */
 async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repeated): Promise<void> {
   let heardAt = clock.now()
   while (!over.aborted) {

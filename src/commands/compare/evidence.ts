@@ -3,7 +3,7 @@ import { printable } from '../../telemetry/printable.ts'
 import type { Control, Request } from '../shared/control.ts'
 import { CompareError } from '../../load/agents.ts'
 
-/** What the gateway knows of a run, and its agents do not. */
+/** Facts about a run that the gateway knows, and its agents do not. */
 
 /**
  * Asks the gateway over its control port. Rejects with a `CompareError`, also where the answer has another shape than
@@ -28,7 +28,7 @@ export async function ask<Answer>(
 /** An answer of which nothing is needed. */
 export const anything = z.unknown()
 
-/** What the gateway sampled of a task in one arm. */
+/** Counts that the gateway sampled of a task in one arm. */
 export interface Sampled {
   readonly calls: number
   readonly attempts: number
@@ -67,7 +67,7 @@ function rowsOf(csv: string): string[][] {
 export interface DecisionCounts {
   /** Decided in both arms. */
   readonly twice: number
-  /** Of them, those that were decided otherwise in the other arm. */
+  /** Decisions made in both arms that differ between the arms. */
   readonly different: number
   /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
   readonly once: number

@@ -169,7 +169,7 @@ async function refuseWhileAnotherRuns(control: Control): Promise<void> {
     )
 }
 
-/** Which faults are armed, and how often the engine has failed. */
+/** Returns the names of the armed faults, and how often the engine has failed. */
 export async function stateOf(
   control: Control,
 ): Promise<{ readonly names: readonly string[]; readonly engineErrors: number }> {

@@ -58,7 +58,7 @@ const LONGEST_MS: Millis = 86_400_000
 /** The name of the experiment of a gateway that is started for a run. */
 const NAME = 'compare'
 
-/** What is known of servers that are not ours: a name for messages, and a config. */
+/** Servers for a gateway that is started for a run: a name for messages, and a config. */
 export interface Origin {
   /** File of the config, or what else it is called in messages. */
   readonly name: string
@@ -292,7 +292,7 @@ function checkSets(sets: Sets, named: readonly string[], where: string): void {
   }
 }
 
-/** What can be called. Rejects with a `CompareError`. */
+/** Resolves to the tools that can be called. Rejects with a `CompareError`. */
 async function knownTools(url: string, control: Control, stop: Cancellation): Promise<KnownTools> {
   const listed = await toolsAt(url, stop)
   const servers = new Map<string, ReadonlyMap<string, string>>()

@@ -91,7 +91,7 @@ async function readLog(file: string, values: Asked, out: Output): Promise<number
   }
 }
 
-/** What a file holds, and with `follow` what is added to it; one that was cut begins anew. */
+/** Yields the content of a file. With `follow`, yields additions as well, and reads a truncated file from the start again. */
 async function* growing(file: string, follow: boolean, out: Output): AsyncGenerator<Buffer> {
   const never = new Cancellation()
   for (let offset = 0; ;) {

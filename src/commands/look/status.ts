@@ -109,7 +109,7 @@ interface Calls {
   readonly failed: number
 }
 
-/** What the control port said at one time. */
+/** The control port's answers at one time. */
 export interface Seen {
   /** Monotonic and wall time, in milliseconds. */
   readonly at: Millis
@@ -174,7 +174,7 @@ const serverTones: Readonly<Record<SeenServer['state'], Tone>> = {
   down: 'bad',
 }
 
-/** What is shown of it; with what was seen `before` also the rates since then. */
+/** Returns the lines that show `seen`. With an earlier `before`, the lines include the rates since then. */
 export function statusLines(seen: Seen, before: Seen | undefined, width: number, paint: Paint): string[] {
   const refused =
     'the last reload was refused, and the config before it goes on: breakwater validate says why'

@@ -27,7 +27,7 @@ export function namedConfig(
   return named ?? option
 }
 
-/** What to do where there is no config. */
+/** Advice for a folder without a config. */
 export const noConfig = `there is no config in this folder (${configNames.join(', ')}):
   breakwater init                 writes a breakwater.yaml to begin with
   breakwater start --config FILE  takes the one that you name, as breakwater validate FILE does`

@@ -18,7 +18,7 @@ const usage = `breakwater init [--folder FOLDER]
 
 ${optionLines(options)}`
 
-/** What `init` writes. */
+/** The config that `init` writes. */
 export const starter = `# Breakwater: what agents reach at http://127.0.0.1:8080/mcp, and operators at http://127.0.0.1:8081.
 # Save this file and a running gateway follows; a mistake changes nothing. \`breakwater validate\` finds it beforehand.
 # Relative paths are relative to this file.

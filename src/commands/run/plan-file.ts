@@ -31,13 +31,13 @@ type ReadPlan =
     }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** What plans of other formats do not say. */
+/** Settings that plans of other formats lack. */
 export interface ForeignOptions {
   /** How long their faults stay armed. */
   readonly ttl: string
   /** The servers that there are. */
   readonly servers?: readonly string[]
-  /** What a single target means, whatever it is called. */
+  /** The server that a plan's only unknown target stands for, whatever name the plan uses. */
   readonly soleTarget?: string
 }
 

@@ -58,7 +58,7 @@ export function start(args: readonly string[], out: Terminal, env: Env): Promise
 }
 
 async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
-  // Until somebody listens these signals end a process. What they ask for while it starts is done when it has started.
+  // Until somebody listens, these signals end a process. Signals that arrive during the start are heeded after it.
   const early: NodeJS.Signals[] = []
   let heed = (signal: NodeJS.Signals): unknown => early.push(signal)
   for (const signal of ['SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => heed(signal))
@@ -88,7 +88,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
     gateway = await startGateway({ config, path, files: loaded.files, env, log })
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
-    // Whatever may be left of the parts that were made already.
+    // Parts that were made before the failure may keep the process alive.
     exitSoon(1)
     return 1
   }
@@ -150,7 +150,7 @@ interface BannerParts {
   readonly paint: Paint
 }
 
-/** What somebody who just started the gateway wants to know. */
+/** Returns the information for a user who has just started the gateway. */
 function banner({ servers }: GatewayGeneration, { data, control, tokenFile, paint }: BannerParts): string {
   const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
   const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }

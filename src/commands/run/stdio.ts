@@ -223,7 +223,7 @@ class Bridge {
     if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
       return undefined
     const exchange = this.#post(line, said)
-    // What asks for nothing may be what those behind it build upon.
+    // Lines behind may build upon a line that asks for no reply: the client waits until its exchange is over.
     return exchange.ids.size > 0 ? this.#parts.room() : exchange.over
   }
 
@@ -308,10 +308,10 @@ class Bridge {
   }
 }
 
-/** What a client said on one line: a message, or several as a batch. */
+/** One line of a client: a message, or several as a batch. */
 interface Said {
   readonly messages: readonly Readonly<Record<string, unknown>>[]
-  /** Of the requests among them: each wants an answer. */
+  /** Ids of the requests among the messages: each request wants an answer. */
   readonly ids: Set<RequestId>
 }
 
@@ -403,7 +403,7 @@ export class Exchange implements ReplySink {
 
   #finish(status: number, text: string, value: unknown): void {
     if (isAnonymousError(value) && this.ids.size > 0) {
-      // Who refuses a request before reading it does not know whose it is.
+      // A server that refuses a request unread does not know its id.
       for (const id of this.ids) void this.#parts.write(JSON.stringify({ ...value, id }))
       this.ids.clear()
     } else if (isObject(value) ? 'jsonrpc' in value : Array.isArray(value)) void this.#pass(text, value)

@@ -29,9 +29,9 @@ interface Described {
 }
 
 interface Valued extends Described {
-  /** What the usage calls its value, such as FILE. */
+  /** Placeholder of the value in the usage, such as FILE. */
   readonly value: string
-  /** What it is when it is not given, as somebody would write it. */
+  /** The default, as a user would write the value. */
   readonly default?: string
 }
 
@@ -72,7 +72,7 @@ export type Values<Given extends Options> = {
 /** Arguments that cannot be meant so. */
 export class Misuse extends Error {}
 
-/** What a command is given to read cannot be used; the message says why, line by line. */
+/** The input that a command has to read is unusable. The message gives the reasons, line by line. */
 export class UnusableInput extends Error {}
 
 interface Expected<Given extends Options> {
@@ -97,7 +97,7 @@ export function readArguments<const Given extends Options>(
     args: [...args],
     options: { ...Object.fromEntries(known), help: { type: 'boolean', short: 'h' } },
     allowPositionals: true,
-    // What is wrong is found below, and said in our words.
+    // `parseArgs` reports no mistakes here: the code below finds mistakes, and reports each in our words.
     strict: false,
     tokens: true,
   })
@@ -240,7 +240,7 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
   readonly usage: string
 }
 
-/** What a command says to arguments that cannot be meant so. */
+/** Returns the message for arguments that make no sense. */
 export function misused({ message }: Misuse, usage: string): string {
   const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
   return `${command}: ${message}\n\nHow it is used: ${command} --help`

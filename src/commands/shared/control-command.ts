@@ -8,7 +8,7 @@ import { printable, printablePainted } from '../../telemetry/printable.ts'
 /** Values of options, by name. */
 export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
 
-/** What a command is told, and where it writes. */
+/** Values and positionals of a command, and the places to read from and write to. */
 export interface Given {
   readonly values: Values
   /** One for each of the command's `positionals`. */
@@ -50,7 +50,7 @@ export const stateTones: Readonly<Record<Status['state'], Tone>> = {
   killed: 'bad',
 }
 
-/** Which faults leave calls alone for want of a server's list, a sentence each. */
+/** Returns a sentence for each fault and server: the fault leaves the server's calls alone while the server's list is unknown. */
 export const awaitedLists = (faults: Status['faults']): string[] =>
   faults.flatMap(({ name, awaitedLists: servers }) =>
     servers.map((server) =>

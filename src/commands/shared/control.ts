@@ -16,7 +16,7 @@ export interface Request {
   readonly isText?: boolean
 }
 
-/** What the gateway answered, or in words why it did not do it. */
+/** The gateway's answer; or, in words, the reason why the gateway did not act. */
 export type Answered =
   | { readonly ok: true; readonly value: unknown }
   | {

@@ -2,7 +2,7 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { Output } from './arguments.ts'
 
-/** What takes no longer needs no words. */
+/** A step that ends within this time shows no progress, in milliseconds. */
 const PATIENCE_MS: Millis = 2_000
 
 /** How often a line on a terminal is brought up to date, and how often another one is written where there is none. */

@@ -24,7 +24,7 @@ const names = Object.keys(spelled) as readonly OptionName[]
 interface MonkeyType {
   readonly options: FaultOptions
   readonly usual?: Config
-  /** What it does nothing without. */
+  /** The field without which the fault does nothing. */
   readonly needs?: string
 }
 
@@ -122,7 +122,7 @@ export function configOf(name: string, values: Values): Config {
     if (type !== undefined) demandAll(name, type, config)
     return { type: name, ...config }
   }
-  // What there is not, the gateway knows best what was meant by.
+  // An unknown type is passed on: the gateway knows best which type was meant.
   const type = Object.hasOwn(monkey, name) ? monkey[name] : undefined
   const config = {
     ...type?.usual,
@@ -149,7 +149,7 @@ interface Injected {
   /** As a plan has it, also where the command line named a type of mcp-chaos-monkey. */
   readonly type: string
   readonly durationMs: number
-  /** What else there is to know. */
+  /** A further remark of the gateway. */
   readonly note?: string
   /** Parts of it that do nothing as things are. */
   readonly warnings?: readonly string[]

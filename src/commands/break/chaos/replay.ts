@@ -188,7 +188,7 @@ async function readPlanFile(path: string, env: Env): Promise<PlanFile> {
   )
 }
 
-/** What a block `chaos` says beside its plan decides nothing. */
+/** Drops the settings of a block `chaos` that are no part of its plan: such settings decide nothing in a replay. */
 function planIn(value: unknown): unknown {
   if (!isObject(value)) return value
   const besides = Object.keys(chaos.unwrap().shape).filter(

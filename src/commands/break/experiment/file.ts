@@ -16,7 +16,7 @@ export type ReadExperiment =
   | { readonly ok: true; readonly spec: Spec; readonly written: unknown }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** What a file holds, with where each value stands in it; or what is wrong with its text. */
+/** The value of a file, or the issues with its text. `valuesIn` records in `origins` where each value stands. */
 type ReadValues = { readonly value: unknown } | { readonly issues: readonly ConfigIssue[] }
 
 async function valuesIn(
@@ -26,7 +26,7 @@ async function valuesIn(
 ): Promise<ReadValues> {
   const isOther = await stat(file).then(
     (stats) => !stats.isFile() && !stats.isDirectory(),
-    // Whoever reads it finds out why.
+    // The read below reports the reason.
     () => false,
   )
   const read = isOther ? { problem: 'it is no regular file' } : await readText(file)

@@ -36,7 +36,7 @@ export const stateTones: Readonly<Record<State, Tone>> = {
   inconclusive: 'doubtful',
 }
 
-/** What commands that name a person take. */
+/** Options of the commands that name a person. */
 export const people = {
   by: { kind: 'text', value: 'NAME', about: 'who does it (default: the user of this machine)' },
   'approved-by': {
@@ -205,7 +205,7 @@ function failed({ out }: Given, problems: readonly string[]): number {
   return 1
 }
 
-/** What the gateway is asked for with a file; undefined when that cannot be used, which has been said then. */
+/** Returns the request body for an experiment file. Undefined when the file is unusable: the problems are on standard error by then. */
 async function bodyOf(given: Given): Promise<object | undefined> {
   const { positionals, out, values } = given
   const read = await readExperiment(positionals[0] ?? '')

@@ -17,7 +17,7 @@ const reasonNames = [
 /** How calls may end other than with a good answer, as scenarios write it. */
 const errorNames = [...reasonNames.map(stableCode), 'tool error', 'rpc error']
 
-/** What to say of a map as a whole, such as that it has none of its keys; whoever has mistyped one is told that alone. */
+/** Returns options for a check on a whole map. The check runs only without other issues: a mistyped key is reported alone. */
 const unlessEmpty = (error: string) => ({
   error,
   when: ({ issues }: { readonly issues: readonly unknown[] }) => issues.length === 0,
@@ -88,7 +88,7 @@ const calls = z
 
 const within = (about: string) => duration({ min: 1 }).optional().describe(about)
 
-/** What a scenario asserts, as its file has it. */
+/** Schema of the assertions in a scenario file. */
 export const assertionsSchema = z
   .strictObject({
     breaker: z
@@ -169,7 +169,7 @@ export const assertionsSchema = z
 
 export type WrittenAssertions = z.output<typeof assertionsSchema>
 
-/** What is asserted of the calls of one phase. */
+/** Assertions about the calls of one phase. */
 export type WrittenCalls = z.output<typeof calls>
 
 /** How long after the faults an assertion may still look, in milliseconds; 0 when none is about what comes after them. */

@@ -14,10 +14,10 @@ import {
 } from './evidence.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** What came of an assertion. `undecided`: it might have been decided; `skipped`: there is nothing that it is about. */
+/** The judgement on an assertion. `undecided`: the run might have decided it. `skipped`: nothing exists that the assertion is about. */
 export interface Judged {
   readonly verdict: 'pass' | 'fail' | 'undecided' | 'skipped'
-  /** What was measured, or why nothing was. */
+  /** The measured value, or the reason why no value was measured. */
   readonly measured: string
 }
 

@@ -31,7 +31,7 @@ export interface Fates {
   readonly notReached: number
 }
 
-/** What the metrics of the hit servers went up by, from before the faults to the end of the run. */
+/** Increases of the metrics of the hit servers, from before the faults to the end of the run. */
 export interface Counted {
   /** Tool calls of agents, and tries of them at the servers. */
   readonly calls: number
@@ -44,7 +44,7 @@ export interface Counted {
   readonly verdicts: Readonly<Record<string, number>>
 }
 
-/** What a run has seen. Times are in milliseconds from when its faults were armed. */
+/** Observations of a run. Times are in milliseconds since the faults were armed. */
 export interface Evidence {
   /** Undefined when it made no calls itself. */
   readonly calls: readonly OwnCall[] | undefined

@@ -25,7 +25,7 @@ export interface FaultCounts extends Pick<
   | 'concurrent'
   | Exclude<keyof FaultCounted, 'name' | 'type'>
 > {
-  /** Those of the plan have none. */
+  /** Absent for faults of the plan. */
   readonly id?: FaultStatus['id']
 }
 
@@ -58,7 +58,7 @@ export interface Faults {
   renewBreakers(tools: readonly string[]): Promise<void>
   /** How long the gateway gives out the same metrics, in milliseconds. */
   metricsAge(): Promise<Millis>
-  /** What the metrics of these servers have counted since it started. */
+  /** Resolves to the counts of these servers' metrics since the gateway started. */
   counters(servers: readonly string[]): Promise<Counted>
   /** Arms a fault of ours for so long, and while it is renewed within `LEASE_MS`. */
   inject(fault: Aimed, durationMs: Millis): Promise<InjectedFault>
@@ -74,7 +74,7 @@ export function faultsAt(control: Control): Faults {
     if (!answered.ok) throw new ControlError(answered.message)
     return isObject(answered.value) ? answered.value : {}
   }
-  /** What answers as a gateway does not is none, and says nothing of its breakers. */
+  /** Rejects an answer that has another shape than a gateway's: such an answer says nothing about breakers. */
   async function list<Entry>(path: string, entry: z.ZodType<Entry>): Promise<Entry[]> {
     const answered = await control({ method: 'GET', path })
     if (!answered.ok) throw new ControlError(answered.message)

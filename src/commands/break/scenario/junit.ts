@@ -139,7 +139,7 @@ async function placeOf(path: string): Promise<{ readonly file: string; readonly 
   const link = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (!isMissing(error)) throw error
   })
-  // Of a link that leads nowhere yet, only the system knows where to.
+  // Only the system knows where a link leads whose target does not exist yet.
   return { file: path, isReplaced: link === undefined }
 }
 

@@ -116,7 +116,7 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
   const value = issues.length > 0 ? undefined : readValues(file, source, source.root, [], reading)
   const asPlan = planned(value)
   const checked = plannedSchema.safeParse(asPlan, { error: () => '' })
-  // What is injected is what was written: the gateway reads it with its own defaults.
+  // Faults are injected as written: the gateway applies its own defaults.
   const parsed = schema.safeParse(value, { error: () => '' })
   if (checked.success && parsed.success && issues.length === 0) return { ok: true, scenario: parsed.data }
   const about = { schema: plannedSchema, value: asPlan, origins: reading.origins }
@@ -131,7 +131,7 @@ function planned(value: unknown): unknown {
     if (!isPlainMap(fault)) return fault
     const { match } = fault
     return {
-      // Whatever it says, a run has a time of its own.
+      // A run sets its own time, whatever the `ttl` of a fault says.
       ttl: value.duration,
       ...fault,
       ...(isPlainMap(match) && match.server === SERVER_PLACEHOLDER && { match: { ...match, server: '*' } }),
@@ -148,7 +148,7 @@ export interface Aimed {
 }
 
 export interface Aim {
-  /** Which servers are hit: a glob. */
+  /** Glob of the servers to hit. */
   readonly server: string
   /** Whether it may hit tools that are not known to be read-only, whatever the scenario says. */
   readonly allowWrites: boolean

@@ -15,7 +15,7 @@ export interface Checked extends Judged {
   readonly name: string
 }
 
-/** What came of one scenario. */
+/** The outcome of one scenario. */
 export interface Result {
   readonly scenario: string
   readonly description: string

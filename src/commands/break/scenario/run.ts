@@ -61,7 +61,7 @@ export interface Injected {
 /** The same while its counts still change. */
 type Counting = { -readonly [Key in keyof Injected]: Injected[Key] } & { isCleared?: true }
 
-/** What came of a run. */
+/** The outcome of a run. */
 export interface ScenarioRun {
   readonly faults: readonly Injected[]
   /** Why it proves nothing; empty when it is valid. */
@@ -89,7 +89,7 @@ const MAX_METRICS_AGE_MS: Millis = 10_000
 /** How much longer than an assertion allows for a recovery is looked at, in milliseconds: what comes too late is measured, too. */
 const LATE_MS: Millis = 3_000
 
-/** What a run has collected so far. */
+/** Data collected by a run so far. */
 interface Collected {
   readonly faults: Counting[]
   readonly flaws: string[]
@@ -115,12 +115,12 @@ export async function runScenario(
     )
   const unfit = await settled(parts)
   if (unfit.length > 0) parts.say(leftOut(unfit))
-  // What a run before this one has left in windows and pauses would decide with.
+  // A reset here keeps windows and pauses of an earlier run from deciding this run.
   if (traffic !== undefined && !stop.aborted) await gateway.renewBreakers(traffic.tools)
   const wantsLists = scenario.assert.lists !== undefined
   const listed = wantsLists ? await traffic?.listed() : undefined
   const countedBefore = await counters(scenario, hit, parts)
-  // What is open already is no doing of these faults: calls have just succeeded.
+  // Breakers that are open already are no doing of these faults: calls have just succeeded.
   const openBefore = new Set(await gateway.breakers(hit))
   const look = async () => (await gateway.breakers(hit)).filter((key) => !openBefore.has(key))
 
@@ -245,7 +245,7 @@ async function watch(
   }
 }
 
-/** What the recovery is judged by. */
+/** Input for judging the recovery. */
 interface Recovering {
   readonly scenario: Scenario
   readonly breakers: BreakerLook[]
@@ -308,7 +308,7 @@ function endedCalls(calls: readonly OwnCall[] = []): number {
   return Math.max(1, ended.length)
 }
 
-/** What was counted in between; undefined where that are fewer calls than there were: then other counts are no evidence either. */
+/** Returns the increase of the counts. Undefined when the gateway counted fewer than `calls`: other counts are no evidence then. */
 function increaseOver(before: Counted, after: Counted, calls: number): Counted | undefined {
   const counted = increase(before, after)
   return counted.calls >= calls ? counted : undefined
@@ -339,8 +339,8 @@ function progress(faults: readonly Injected[], leftMs: Millis): string {
 }
 
 /**
- * Takes away what is still there; what was cleared is forgotten. Whoever has stopped the run waits for one try at the most:
- * what a gateway that does not answer keeps ends with its lease.
+ * Clears each fault that is not marked as cleared, and marks the fault. After a stop, a failed clear is not tried again:
+ * a fault that stays at a gateway without an answer ends with its lease.
  */
 async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
   const left = faults.filter(({ isCleared }) => isCleared !== true)
@@ -375,7 +375,7 @@ const summing = (faults: readonly Injected[]) => (count: (counts: FaultCounts) =
 
 function without(faults: readonly Injected[], mode: string): string[] {
   const sum = summing(faults)
-  // What the gateway asks by itself, such as lists, can be hit as well: that is nobody's traffic.
+  // The gateway's own requests, such as lists, can be hit as well: such requests are nobody's traffic.
   const hits = sum((counts) => counts.hits)
   const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
   const ended = sum(({ masked, delayed, surfaced, escaped }) => masked + delayed + surfaced + escaped)

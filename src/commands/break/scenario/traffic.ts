@@ -68,7 +68,7 @@ export interface TrafficOptions {
 
 /** Where calls go. */
 export interface Servers {
-  /** Those that the faults are aimed at. */
+  /** Servers that the faults are aimed at. */
   readonly hit: readonly string[]
   readonly others: readonly string[]
 }
@@ -80,7 +80,7 @@ interface Target {
   readonly args: unknown
 }
 
-/** What became of the calls of a run: how many there were, and how many ended with each word. */
+/** The outcome of the calls of a run: the number of calls, and the number of calls per ending. */
 export interface TrafficReport {
   readonly calls: number
   readonly endings: Readonly<Record<string, number>>
@@ -111,7 +111,7 @@ export class Traffic {
   readonly #lanes: readonly Lane[]
   readonly #endings = new Map<string, number>()
   readonly #calls: OwnCall[] = []
-  /** Those that have not ended, by when they began. */
+  /** Calls that have not ended, in the order in which the calls began. */
   readonly #underWay = new Set<{
     readonly target: Target
     readonly isHit: boolean
@@ -370,7 +370,7 @@ function endingOf(reply: unknown): string {
   return typeof code === 'string' ? code.slice(0, 64) : `error ${String(error.code).slice(0, 16)}`
 }
 
-/** What there is to be called at some servers. */
+/** Tools that can be called at some servers. */
 interface Found {
   readonly targets: readonly Target[]
   /** Why the first of those that cannot be listed cannot. */

@@ -67,14 +67,14 @@ export function demo(args: readonly string[], out: Output, env: Env): Promise<nu
   })
 }
 
-/** What a demo shows. */
+/** The output of a demo. */
 export interface DemoResult {
   /** Share of the tasks of which a call fails if all failures are independent and nobody tries again; null under a plan. */
   readonly predicted: number | null
   readonly rows: readonly ({ readonly policies: string } & Slis)[]
 }
 
-/** What a demo shows, and what is to be said of faults that hit no call. */
+/** The output of a demo, and lines on faults that hit no call. */
 interface Ran {
   readonly result: DemoResult
   readonly idle: readonly string[]

@@ -88,8 +88,8 @@ export async function planOf(file: string, env: Env): Promise<readonly Fault[]> 
 }
 
 /**
- * What is to be said of the faults of a plan that hit no call in any of these runs, a line each. Throws an `UnusableInput` where none
- * of them did: runs without faults say nothing of them.
+ * Returns a line for each fault of a plan that hit no call in any of these runs. Throws an `UnusableInput` where no fault hit a call:
+ * runs without hits say nothing about the faults.
  */
 export function idleIn(file: string, faults: readonly Fault[], runs: readonly IdleFaults[]): string[] {
   const idle = faults.filter(({ name }) => runs.every((run) => run.has(name)))

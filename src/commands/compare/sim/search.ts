@@ -28,7 +28,7 @@ import { showProgress } from '../../shared/progress.ts'
 import { choiceOf, policyOptions } from './inputs.ts'
 import { inJson, inText, planFile } from '../../../sim/search/report.ts'
 
-/** What the agents call: three servers with three tools each, all of which read. */
+/** Tools that the agents call: three servers with three tools each, all read-only. */
 const TOOLS = [
   'search/query',
   'search/suggest',
@@ -207,7 +207,7 @@ function makeOut(folder: string): void {
   }
 }
 
-/** What an earlier run has found would look like a part of what this one has. */
+/** Removes the findings of an earlier run: old findings would look like a part of this run's findings. */
 async function removeFindings(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (/^finding-\d+\.yaml$/.test(name)) await rm(join(folder, name))
 }
@@ -252,7 +252,7 @@ function checkFailures(given: Given, { sli, target }: Slo): void {
     )
 }
 
-/** What decides the search: all but how long it goes on, and what becomes of its result. */
+/** Returns the options that decide the search. The length of the search and the use of its result are left out. */
 function searchOptionsOf(
   given: Given,
   tools: readonly string[],

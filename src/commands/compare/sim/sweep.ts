@@ -76,7 +76,7 @@ async function askedFor(values: Values<typeof options>, env: Env): Promise<Sweep
   const isCount = (count: number) => Number.isInteger(count) && count >= 1 && count <= 1_000
   const fanOuts = numbersOf('fan-outs', values['fan-outs'], isCount, 'whole numbers from 1 to 1000')
   const chosen = await choiceOf(values, env)
-  // What is left out of policies of one's own is for them to say.
+  // Only the default policies get variants without one policy: an author of custom policies decides what to leave out.
   const all = [none, chosen, ...(chosen === byDefault ? inForce.map(without) : [])]
   const wanted = values.only?.split(',').map((name) => name.trim())
   const strange = wanted?.find((name) => !all.some((choice) => choice.name === name))

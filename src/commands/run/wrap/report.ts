@@ -29,7 +29,7 @@ export function faultLine(counted: Counted, width = 0): string {
     `injected ${injected}, masked ${masked}, delayed ${delayed}${by}`,
     `surfaced ${surfaced}, escaped ${escaped}, not reached ${notReached}`,
   ]
-  // What is rare, and no part of the sum.
+  // Rare counts that are no part of the sum.
   if (resent > 0) counts.push(`sent again ${resent}`)
   if (rejections > 0) counts.push(`rejected while open ${rejections}`)
   if (discovery.injected > 0) counts.push(`own questions of the gateway ${discovery.injected}`)

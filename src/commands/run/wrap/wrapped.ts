@@ -17,7 +17,7 @@ export const MAX_MESSAGE = 16 * 1024 ** 2
 /** How long the process may go on when it could not start. */
 const LINGER_MS: Millis = 500
 
-/** What makes it the gateway of a test, whatever it runs on: wrapping a server is an explicit act. */
+/** Marks the gateway as one of a test, whatever machine it runs on: wrapping a server is an explicit act. */
 const ENVIRONMENT = 'test'
 
 export interface WrapOptions {
@@ -52,11 +52,11 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
   let gateway
   try {
     const log = createLog(options.logLevel, process.stderr)
-    // Whoever wraps a server arms the plan by that, each time anew: a kill is over with the process.
+    // Wrapping a server arms the plan, each time anew: a kill is over with the process.
     const source = { config, path: options.plan ?? WRAPPED }
     gateway = await startGateway({ ...source, env, log, keepsKill: false })
   } catch (error) {
-    // Whatever may be left of the parts that were made already.
+    // Parts that were made before the failure may keep the process alive.
     systemClock.after(LINGER_MS, () => process.exit(1))
     return failed(`cannot start: ${(error as Error).message}`)
   }
@@ -73,7 +73,7 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
   const fixed = { control: '127.0.0.1:0', environment: ENVIRONMENT, maxBody: MAX_MESSAGE }
   const parsed = schema.safeParse({
     gateway: { ...fixed, ...gateway },
-    // Whoever wraps a server knows it, so what it says of its tools may be believed.
+    // The user who wraps a server knows the server, so the gateway may believe what the server says of its tools.
     mcpServers: { [WRAPPED]: { trusted: true, ...server } },
   })
   if (!parsed.success) {

@@ -2,7 +2,7 @@
 const DOCS = 'docs'
 const ORDERS = 'orders'
 
-/** What servers do on a bad day: all of it now and then, none of it always. */
+/** Faults of servers on a bad day: each fault hits now and then, no fault hits always. */
 const noise = [
   {
     name: 'slow-search',
@@ -63,7 +63,7 @@ const outage = [
 export interface Act {
   /** Begins its line of the table. */
   readonly name: string
-  /** What an operator would call it. */
+  /** Title in an operator's words. */
   readonly title: string
   /** The faults of its plan, without `ttl`; none: whatever was armed is killed before it. */
   readonly faults: readonly { readonly name: string }[]
@@ -71,7 +71,7 @@ export interface Act {
   readonly share: number
 }
 
-/** What happens one after the other. Faults that stay in the plan go on counting. */
+/** The acts of the demo, in order. Faults that stay in the plan go on counting. */
 export const acts: readonly Act[] = [
   { name: 'before', title: 'no faults', faults: [], share: 0.25 },
   { name: 'during', title: 'errors, delays, lost and wrong answers', faults: noise, share: 0.3 },

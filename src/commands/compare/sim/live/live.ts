@@ -89,7 +89,7 @@ interface RunOptions {
   readonly show: Show
 }
 
-/** What was known when a phase began. */
+/** State at the beginning of a phase. */
 interface Start {
   readonly name: string
   readonly reading: Reading

@@ -17,7 +17,7 @@ export interface OperatorOptions {
 /** How long the control plane may take to write its metrics, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
-/** Whoever runs the gateway, by what its control plane offers to everybody who has the token. All of it rejects with a `DemoError`. */
+/** An operator of the gateway, limited to the control plane and its token. All methods reject with a `DemoError`. */
 export class Operator {
   readonly #options: OperatorOptions
   readonly #control: Control

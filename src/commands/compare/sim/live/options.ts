@@ -1,6 +1,6 @@
 import type { Options } from '../../../shared/arguments.ts'
 
-/** Of `breakwater demo --live`: whoever asks for help need not load what it runs. */
+/** Options of `breakwater demo --live`, kept apart: showing the help need not load the demo itself. */
 export const liveOptions = {
   live: { kind: 'flag', about: 'this one' },
   duration: {

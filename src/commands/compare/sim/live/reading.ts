@@ -20,13 +20,13 @@ interface Availability {
   readonly unchecked: number
 }
 
-/** What the metrics of a gateway said at one moment. */
+/** The metrics of a gateway at one moment. */
 export interface Reading {
   /** Tool calls of agents that are over. */
   readonly calls: number
-  /** Of those, the ones without an error of the protocol or of the tool. */
+  /** Calls without an error of the protocol or of the tool. */
   readonly answered: number
-  /** Those calls, as agents saw them. */
+  /** Availability of all ended calls, as agents saw the calls. */
   readonly ofAgents: Availability
   /** Their tries at the servers. */
   readonly ofServers: Availability
@@ -119,7 +119,7 @@ export const gatesIn = (samples: readonly Sample[]): Gates =>
     ),
   )
 
-/** What happened between two readings; `after` is the later one. */
+/** Returns the changes between two readings; `after` is the later reading. */
 export function between(before: Reading, after: Reading): Reading {
   const less = (later: Availability, earlier: Availability): Availability => ({
     eligible: later.eligible - earlier.eligible,

@@ -10,15 +10,15 @@ interface Sum {
   readonly found: number
 }
 
-/** What is known of a run that is over, from all that counted. */
+/** Everything known of a finished run, from all of its counters. */
 export interface Known {
-  /** Of the metrics, from the beginning to the end. */
+  /** Reading of the metrics, from the beginning to the end. */
   readonly reading: Reading
-  /** Of the same time, act by act. */
+  /** Readings and tallies of the same time, act by act. */
   readonly phases: readonly { readonly name: string; readonly reading: Reading; readonly tally: Tally }[]
-  /** Of the agents, from the beginning to the end. */
+  /** Tally of the agents, from the beginning to the end. */
   readonly tally: Tally
-  /** Of the engine of the faults. */
+  /** Status of the faults, from their engine. */
   readonly faults: readonly FaultStatus[]
   /** Orders that agents know to be placed. */
   readonly acknowledged: readonly string[]
@@ -26,7 +26,7 @@ export interface Known {
   readonly placed: ReadonlyMap<string, number>
 }
 
-/** Which of the sums do not add up, a sentence each, and how many there were. */
+/** Returns a sentence for each sum that does not add up, and the number of sums. */
 export function check(known: Known): { readonly checked: number; readonly wrong: readonly string[] } {
   const sums = [...ofFaults(known), ...ofAgents(known), ...ofPhases(known), ...ofOrders(known)]
   const wrong = sums.filter(({ expected, found }) => expected !== found)
@@ -75,7 +75,7 @@ function compared(
   ]
 }
 
-/** What agents have met is what the gateway says that they have met. */
+/** The agents have counted the same as the gateway. */
 function ofAgents({ reading, tally }: Known): readonly Sum[] {
   const { right, wrong, flagged, errors } = tally
   return [

@@ -13,11 +13,11 @@ export interface PhaseView {
 }
 
 export interface View {
-  /** What happens now. */
+  /** Names of the current phase and its act. */
   readonly title: string
   readonly elapsedMs: Millis
   readonly totalMs: Millis
-  /** Those that have begun. */
+  /** Phases that have begun. */
   readonly phases: readonly PhaseView[]
   readonly reading: Reading
   readonly gates: Gates
@@ -49,7 +49,7 @@ export function table(view: View, paint: Paint): readonly string[] {
   ]
 }
 
-/** What there is in columns: the first to the left, the others to the right. */
+/** Lays cells out in columns: the first cell to the left, the others to the right. */
 function row(first: string, ...others: readonly string[]): string {
   return first.padEnd(7) + others.map((cell) => cell.padStart(12)).join('')
 }
@@ -103,7 +103,7 @@ const keys = ['injected', ...fates] as const
 const faultRow = (name: string, cell: (key: (typeof keys)[number]) => string): string =>
   name.padEnd(15) + keys.map((key) => cell(key).padStart(key.length + 2)).join('')
 
-/** What was injected into agents' calls, and what became of it. */
+/** Returns the table of the faults injected into agents' calls, with their outcomes. */
 export function faultLines(
   { faults, armed, reading }: Pick<View, 'faults' | 'armed' | 'reading'>,
   paint: Paint,
