@@ -19,7 +19,7 @@ export interface Step {
   readonly args: Json
 }
 
-/** What an agent does with the outcome of a call: takes a value, asks again, gives the task up, or goes on without a value. */
+/** An agent's reaction to the outcome of a call: takes a value, asks again, gives the task up, or goes on without a value. */
 export type Reaction = { readonly value: unknown } | 'again' | 'give_up' | 'go_on'
 
 /** A way to deal with replies. */
@@ -75,7 +75,7 @@ function resultIn(outcome: Outcome): Json | undefined {
   return isObject(result) && result.isError !== true ? result : undefined
 }
 
-/** What an agent reads: the structured content, or else the text. */
+/** Returns the value that an agent reads: the structured content, or else the text. */
 const valueOf = ({ structuredContent, content }: Json): unknown => structuredContent ?? content
 
 function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, server: SimulatedServer): boolean {

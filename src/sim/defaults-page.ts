@@ -9,7 +9,7 @@ export const SEEDS = 2
 /** The command that the page shows. */
 export const DEFAULTS = `study defaults --seeds ${SEEDS}`
 
-/** What that command prints. */
+/** Returns the output of the command. */
 export const defaultsText = (findings: Findings): string =>
   textOf({ name: 'defaults', about: defaultsStudy.about, seed: 1, seeds: SEEDS, ...findings })
     .replace(/[ ]+$/gm, '')

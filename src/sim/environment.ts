@@ -6,7 +6,7 @@ import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 import type { SimulatedServer } from './servers.ts'
 
-/** What simulated servers are like to faults. */
+/** The kind of server that simulated servers are to faults. */
 export const serverKind: ServerKind = {
   transport: 'http',
   era: 'modern',
@@ -14,8 +14,8 @@ export const serverKind: ServerKind = {
 }
 
 /**
- * What faults can do to simulated servers besides what they do to a call: these answer like servers of the modern era behind HTTP, and so
- * have no process to end and no session to lose. Faults of those are refused, as they are before such a server.
+ * Returns the means by which faults affect simulated servers besides calls. Simulated servers answer like servers of the modern era
+ * behind HTTP: there is no process to end, and no session to lose. Faults of processes and sessions are refused, as before such a server.
  */
 export function environmentOf(servers: ReadonlyMap<string, SimulatedServer>, clock: Clock): FaultEnvironment {
   return {

@@ -23,12 +23,12 @@ import { type Json, type ServerModel, SimulatedServer } from './servers.ts'
 
 export interface GatewayOptions {
   readonly clock: Clock
-  /** Of servers and policies, by which they draw. */
+  /** Seed by which servers and policies draw. */
   readonly seed: Seed
   readonly servers: Readonly<Record<string, ServerModel>>
   /** As a config has them when it was read. */
   readonly policies: Config['policies']
-  /** Which of them; the ones without a name unless given. */
+  /** Name of the policy set; unless given, the policies without a name. */
   readonly set?: string
   /** Faults that are armed from the beginning, and what they draw by. */
   readonly plan?: { readonly seed: Seed; readonly faults: readonly Fault[] }
@@ -37,11 +37,11 @@ export interface GatewayOptions {
   readonly onEvent?: (event: MeshEvent) => void
   /** Whether the journal keeps decisions that spared a call by chance, which are nearly all of them. Default: false. */
   readonly keepsMisses?: boolean
-  /** What stands between all policies and the servers, such as a client library with retries of its own. */
+  /** A layer between all policies and the servers, such as a client library with retries of its own. */
   readonly library?: Layer
 }
 
-/** What an agent asks for. */
+/** A call that an agent asks for. */
 export interface Asked {
   readonly server: string
   readonly tool: string
@@ -146,7 +146,7 @@ export class SimulatedGateway {
     this.#armed.clear('disarmed')
   }
 
-  /** What became of each fault that is armed, by its name. */
+  /** The armed faults, with the counts of each. */
   get faults() {
     return this.#armed.list()
   }
@@ -226,7 +226,7 @@ class Request implements Message {
   }
 }
 
-/** Who calls where that makes no difference: a client of the modern era, which has no session. */
+/** The caller where the caller makes no difference: a client of the modern era, which has no session. */
 const agent: Caller = {
   id: 'agent',
   initializeParams: {},

@@ -36,7 +36,7 @@ export interface HeatMap {
   readonly title: string
   readonly rows: readonly string[]
   readonly columns: readonly string[]
-  /** What the columns are. */
+  /** Label of the columns. */
   readonly across: string
   /** At least 0. */
   readonly value: (row: number, column: number) => number
@@ -77,7 +77,7 @@ ${label(number.toFixed(2), { x: x + CELL.width / 2 - 1, y: y + CELL.height / 2 +
   return picture(width, top + rows.length * CELL.height + 28, title, markup`${names}${cells}`)
 }
 
-/** Of a line: where it goes, and between which values it may have gone. */
+/** A point of a line, with the bounds of its value. */
 export interface Point {
   readonly x: number
   readonly y: number

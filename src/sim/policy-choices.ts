@@ -24,7 +24,7 @@ export const only = (name: string, defaults: object): PolicyChoice => ({
   policies: policiesOf({ defaults: { ...off, ...defaults } }),
 })
 
-/** Those that are in force by default. */
+/** The policies that are in force by default. */
 export const byDefault: PolicyChoice = { name: 'default', policies: policiesOf({}) }
 
 /** The names of those that are in force by default. */
@@ -32,13 +32,13 @@ export const inForce: readonly string[] = Object.entries(byDefault.policies.defa
   ([name, settings]) => (settings === undefined || settings === false ? [] : [name]),
 )
 
-/** Those that are in force by default, but for one of them. */
+/** The policies that are in force by default, without one of them. */
 export const without = (policy: string): PolicyChoice => ({
   name: `without ${policy}`,
   policies: policiesOf({ defaults: { [policy]: false } }),
 })
 
-/** Those that are in force by default, with some settings in place of theirs. */
+/** The policies that are in force by default, with some settings replaced. */
 export const withSettings = (name: string, defaults: object): PolicyChoice => ({
   name,
   policies: policiesOf({ defaults }),

@@ -16,9 +16,9 @@ import type { Json, ServerModel, ToolModel } from './servers.ts'
  * - Where it is a further try, one that began after an earlier attempt of its call had failed, from further tries, and else from
  *   those that are none, if these are 20 or more: what has failed once fails more often. A hedge that begins while all attempts
  *   before it are under way is no further try.
- * - What the gateway itself ended, by a timeout or because nobody waited any more, is known to have taken longer than that. How
- *   much longer is drawn from those that did (the redistribution to the right of B. Efron, 1967). Where there are none it gives no
- *   answer within a minute more, and then the connection breaks.
+ * - An attempt that the gateway itself ended, by a timeout or because nobody waited any more, is known to have taken longer. How
+ *   much longer is drawn from the attempts that did (the redistribution to the right of B. Efron, 1967). Without such attempts, no
+ *   answer comes within a minute more, and then the connection breaks.
  */
 
 /** How many that are near in time a draw is from. */
@@ -45,12 +45,12 @@ interface Seen {
   readonly isCut: boolean
 }
 
-/** What a call is asked for with: which one it is. Equal calls have equal arguments, and each an object of its own. */
+/** Returns the arguments of a call: its key. Equal calls have equal arguments, each call in an object of its own. */
 export function argumentsOf({ key, invalid }: RecordedCall): Json {
   return invalid === true ? { key, invalid } : { key }
 }
 
-/** What those that broke their tool's schema break here, so that the policy for that finds it. */
+/** Schema that calls recorded as `invalid` break, so that the policy for arguments finds these calls. */
 const INPUT: Json = { type: 'object', properties: { key: {} }, additionalProperties: false }
 
 export interface RecordedServersParts {
@@ -99,7 +99,7 @@ export class RecordedServers {
           tools: Object.fromEntries(
             [...tools].map(([tool, { effect, seen }]) => [
               tool,
-              // Of a tool that was never reached nothing is known but what the others did.
+              // A tool that was never reached has no attempts of its own: the pool of all others stands in.
               this.#model(effect, seen.length > 0 ? new Pool(seen) : rest),
             ]),
           ),
@@ -229,7 +229,7 @@ class Pool {
   }
 }
 
-/** Those that are near a time, of a list in order; all of them where too few are. */
+/** Returns the attempts near a time, from a list in order; the whole list where too few are near. */
 function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
   let above = firstFrom(seen, (one) => one.at >= at)
   let below = above - 1

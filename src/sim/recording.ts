@@ -17,13 +17,13 @@ import { numbered } from '../units/numbered.ts'
 /** Why a file cannot be played again, in words. */
 export class RecordingError extends Error {}
 
-/** What was recorded of a gateway. */
+/** The recorded calls of a gateway. */
 export interface Recording {
-  /** Of its newest file. */
+  /** Header of the newest file. */
   readonly header: RecordingHeader
   /** In the order in which they came. */
   readonly calls: readonly RecordedCall[]
-  /** What is missing in it, in sentences. */
+  /** Sentences on gaps in the recording. */
   readonly notes: readonly string[]
 }
 

@@ -6,9 +6,9 @@ import type { RecordedCall } from '../telemetry/recording/format.ts'
 import type { Play } from './replay.ts'
 
 /**
- * What plays of a recording come to, with intervals by a bootstrap over tasks: each resample draws as many tasks as there are, with
+ * Figures of plays of a recording, with intervals by a bootstrap over tasks: each resample draws as many tasks as there are, with
  * replacement, each with all of its calls, and of several plays under the same policies one. Tasks are drawn in blocks of such as
- * came one after the other (the circular block bootstrap of D. Politis and J. Romano, 1992): those of one time share what their
+ * came one after the other (the circular block bootstrap of D. Politis and J. Romano, 1992): tasks of one time share what their
  * servers went through, so that a bad spell is one event and not as many as there were tasks in it. In each resample all columns are
  * of the same tasks, and all that were replayed of plays with the same seed, which makes their differences paired.
  *
@@ -17,13 +17,13 @@ import type { Play } from './replay.ts'
  */
 
 interface FigureAbout {
-  /** What it is, as a row of a table is named. */
+  /** Name in a row of a table. */
   readonly name: string
   /** `points`: a share, in [0, 1]; `ms`: a duration in milliseconds; `count`: a mean, 0 or more. */
   readonly unit: 'points' | 'ms' | 'count'
 }
 
-/** What is told of calls and tasks. */
+/** The figures of calls and tasks that a report shows. */
 export const figures = {
   tcsr: { name: 'calls that went well (TCSR)', unit: 'points' },
   eta: { name: 'the same without rejected calls (ETA)', unit: 'points' },
@@ -50,7 +50,7 @@ const BLOCKS = 25
 
 export interface Column {
   readonly name: string
-  /** Under the same policies; at least one. Those with the same seed have the same place in all columns. */
+  /** Plays under the same policies; at least one. Plays with the same seed stand at the same place in all columns. */
   readonly plays: readonly Play[]
 }
 
@@ -121,7 +121,7 @@ interface Units {
   readonly count: number
   /** By the index of a call. */
   readonly of: Int32Array
-  /** Those that are tasks, and no calls that belong to none. */
+  /** By unit: true for a task, false for a call that belongs to no task. */
   readonly isTask: readonly boolean[]
 }
 
@@ -143,7 +143,7 @@ export const tasksIn = (calls: readonly RecordedCall[]): number =>
 
 /** One play, added up by unit. */
 class PlaySums {
-  /** Of each unit: calls, valid, eligible and good ones, attempts, retries, and whether a call of it failed. */
+  /** Sums of each unit: calls, valid, eligible and good calls, attempts, retries, and whether a call of the unit failed. */
   readonly #sums: Float64Array
   readonly #units: Units
   /** By reason. */
@@ -211,7 +211,7 @@ class PlaySums {
     ]
   }
 
-  /** Of how many units a share is known: those with a call that counts, for `undefined` with any call. */
+  /** Returns the number of units for which a share is known: units with a call that counts, for `undefined` with any call. */
   unitsOf(figure: Figure | undefined): number {
     const counts = (unit: number) => {
       if (figure === 'blastRadius') return this.#units.isTask[unit] === true
@@ -271,8 +271,8 @@ const allAgree = (values: readonly number[]): boolean => values.every((value) =>
 
 /**
  * The interval of a share that is the same in all resamples, by the tasks that it is of: Wilson's, in which 0 of n may be up to 3.8 in
- * n. What is `predicted` is such a run: that all of k exceptions among 2n tasks
- * are in one half of them has a probability of 2^-k, which is below 2.5 % from 6 on, so that up to 5 of n are to be expected.
+ * n. With `isPredicted`, the interval is that of another run of the same size. All of k exceptions among 2n tasks lie in a given half
+ * with a probability of 2^-k. From 6 exceptions on the probability is below 2.5 %, so that up to 5 of n are to be expected.
  */
 function whereAllAgree(estimate: number, units: number, isPredicted: boolean): Interval {
   const known = Math.min(1, estimate)

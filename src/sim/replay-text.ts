@@ -4,7 +4,7 @@ import type { Interval } from '../experiments/statistics/unit-estimates.ts'
 import { roundedDuration } from '../units/duration.ts'
 import { type Comparison, type Figure, figures, type Told } from './replay-figures.ts'
 
-/** What a replay came to. */
+/** The result of a replay. */
 export interface ReplayReport extends Comparison {
   readonly file: string
   /** ISO 8601. */
@@ -18,13 +18,13 @@ export interface ReplayReport extends Comparison {
   readonly seed: number
   /** Share of the attempts that never took place and were drawn, by the policies. */
   readonly drawn: Readonly<Record<string, number>>
-  /** What has to be known of the recording and of the policies. */
+  /** Facts about the recording and the policies that the reader has to know. */
   readonly notes: readonly string[]
-  /** What a replay cannot know. */
+  /** Questions that a replay cannot answer. */
   readonly limits: readonly string[]
 }
 
-/** What holds for every replay. */
+/** Limits of every replay. */
 export const limits: readonly string[] = [
   'Attempts that did not take place when it was recorded are drawn from those that did; how long they would have taken nobody knows.',
   'Servers would have seen another load under other policies, and answered sooner or later because of it.',

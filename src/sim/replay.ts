@@ -14,7 +14,7 @@ import type { Recording } from './recording.ts'
 import type { Json } from './servers.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
-/** What became of a call: when it was recorded, or when it was played again. */
+/** The outcome of a call, as recorded or as played again. */
 export interface PlayedCall {
   /** When it came, in milliseconds after the recording began. */
   readonly at: Millis
@@ -38,7 +38,7 @@ export interface Play {
   readonly idle: IdleFaults
 }
 
-/** What was recorded, as a play. */
+/** Returns the recorded calls as a play. */
 export function playOf({ calls }: Recording): Play {
   return {
     calls: calls.map((call) => ({
@@ -71,7 +71,7 @@ export interface ReplayOptions {
 /**
  * Plays the calls of a recording again under some policies, on a virtual clock. They come when they came, whatever has become of
  * the ones before; but what an agent asked for after another call of its task had ended comes as long after its end as it did.
- * What the gateway itself took for a call, it takes again. An agent that gave a call up waits for it as long as it did.
+ * The time that the gateway itself took for a call is added again. An agent that gave up a call waits as long as it waited then.
  */
 export async function replay(
   { calls, header }: Recording,

@@ -10,7 +10,7 @@ import { VirtualClock } from './virtual-clock.ts'
 
 /** One run of a simulation. */
 export interface Run {
-  /** Of servers, policies and faults. */
+  /** Seed of servers, policies and faults. */
   readonly seed: Seed
   readonly servers: Readonly<Record<string, ServerModel>>
   readonly choice: PolicyChoice

@@ -3,7 +3,7 @@ import { faultSchema } from '../chaos/plan/schema.ts'
 import type { Step } from './agents.ts'
 import type { Json, ServerModel, ToolModel } from './servers.ts'
 
-/** What the agents of `demo`, `sweep` and most studies call: tools that look things up, and change nothing. */
+/** Tools that the agents of `demo`, `sweep` and most studies call: tools that look things up, and change nothing. */
 const TOOLS = ['get_metrics', 'get_logs', 'get_traces', 'describe_service', 'check_dependency']
 const SERVER = 'demo'
 

@@ -14,11 +14,11 @@ export type Json = Readonly<Record<string, unknown>>
 
 /** A tool of a simulated server. */
 export interface ToolModel {
-  /** What running it again does. Default: `read_only`. */
+  /** The effect of running the tool again. Default: `read_only`. */
   readonly effect?: Effect
   /** How long a run takes, in milliseconds, asked when it begins; `draw` gives numbers in [0, 1) that are the run's own. Default: no time at all. */
   readonly tookMs?: (call: Call, draw: (purpose: string) => number) => Millis
-  /** What it answers: the true value, which depends on nothing but the arguments. */
+  /** Returns the true value, which depends on nothing but the arguments. */
   readonly answer: (args: Json) => Json
   readonly inputSchema?: Json
   readonly outputSchema?: Json
@@ -71,7 +71,7 @@ export class SimulatedServer implements ServerFacts {
   readonly #clock: Clock
   readonly #draw: Draw
   readonly #definitions: ReadonlyMap<string, ToolDefinition>
-  /** Those that wait for a place in the pool, the first to come first. */
+  /** Runs that wait for a place in the pool, in the order of arrival. */
   readonly #line = new Set<() => void>()
   readonly #reachability: Reachability
   /** Ends what is under way, by its replica, as when its connection breaks. */
@@ -121,7 +121,6 @@ export class SimulatedServer implements ServerFacts {
     this.#serve()
   }
 
-  /** What it says of its tools. */
   get definitions(): Iterable<ToolDefinition> {
     return this.#definitions.values()
   }

@@ -5,7 +5,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { WireShape } from '../mesh/wire-shape.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 
-/** What becomes of a reply whose bytes faults have shaped: its time, and its end, without bytes. */
+/** Resolves to the outcome of a reply whose bytes faults have shaped. Time and end are simulated, without bytes. */
 export async function shaped(clock: Clock, call: Call, outcome: Outcome): Promise<Outcome> {
   let came = outcome
   // The innermost one gets the bytes of the server first.
@@ -46,7 +46,7 @@ async function shapedBy(shape: WireShape, clock: Clock, call: Call, outcome: Out
   }
 }
 
-/** What a transport makes of it, in its words. */
+/** Returns the error of a transport for a broken connection, in the transport's words. */
 const ended = (code: string) => transportError({ code, message: '', name: 'Error' }, true)
 const WAS_RESET = ended('ECONNRESET')
 const WAS_CLOSED = ended('UND_ERR_SOCKET')

@@ -1,4 +1,4 @@
-/** What several runs of a simulation come to. */
+/** Statistics over several runs of a simulation. */
 
 export const mean = (values: readonly number[]): number =>
   values.reduce((sum, value) => sum + value, 0) / values.length

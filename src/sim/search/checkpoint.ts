@@ -3,10 +3,10 @@ import { z } from 'zod'
 import { LEAST_RATE, MOST_FAULTS, typeNames } from './plan-space.ts'
 import type { Standstill } from './search.ts'
 
-/** Of the format: what another one wrote is not read. */
+/** Version of the format: a checkpoint of another version is not read. */
 const VERSION = 1
 
-/** What decides a search: with other values there is another one. Texts and numbers that people can compare. */
+/** Options that decide a search: other values make another search. Values are texts and numbers, which people can compare. */
 export type SearchOptions = Readonly<Record<string, string | number>>
 
 /** A search between two generations. */

@@ -6,7 +6,7 @@ import type { Json } from '../servers.ts'
 
 type PolicyName = keyof typeof registry
 
-/** What the change of a policy goes by. */
+/** Facts that the change of a policy depends on. */
 interface Facts {
   /** How long 95 % of the calls take at most when there is no fault. */
   readonly usualMs: Millis
@@ -115,7 +115,7 @@ const isOn = (settings: unknown): settings is Json => typeof settings === 'objec
 /** Makes a change of a policy in each place that says something of it, of what that place has; undefined where it changes nothing. */
 function alternativeOf(choice: PolicyChoice, { policy, to }: Change, facts: Facts): Alternative | undefined {
   const { policies, set } = choice
-  /** What is changed, and in which overrides to something else than in the defaults. */
+  /** Changes in words. An override is named only where its change differs from the change in the defaults. */
   const said: string[] = []
   let isRefused = false
   const changed = <Group extends Settings>(settings: Group, where = ''): Group => {

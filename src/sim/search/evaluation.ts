@@ -9,8 +9,8 @@ import { faultsOf, type Genome, keyOf } from './plan-space.ts'
 import { judge, type Measured, OUTAGE, type Slo, slis } from './slo.ts'
 
 /**
- * What became of an individual. `invalid`: no plan may be like that. `inapplicable`: its faults had nothing to do at the calls that they
- * were drawn for, or were refused. `unreachable`: no call was drawn.
+ * The outcome of an individual. `invalid`: no plan may be like that. `inapplicable`: the faults had nothing to do at the calls
+ * drawn for them, or were refused. `unreachable`: no call was drawn.
  */
 export type Evaluation =
   | { readonly status: 'invalid'; readonly why: string }
@@ -27,7 +27,7 @@ export interface Setting {
   readonly concurrency: number
 }
 
-/** What one run shows. */
+/** Measurements of one run. */
 interface Ran {
   readonly value: number
   readonly p95Ms: Millis
@@ -76,7 +76,7 @@ export async function measure(setting: Setting, genome: Genome, seeds: readonly 
 export interface Baseline extends Measured {
   /** How long the longest run took. */
   readonly spanMs: Millis
-  /** What 95 % of the calls did not take longer than, in the slowest run. */
+  /** The 95th percentile of call durations in the slowest run. */
   readonly usualMs: Millis
 }
 
@@ -142,13 +142,13 @@ export class Evaluator {
     const values: number[] = []
     let [injected, inapplicable] = [0, 0]
     for (const seed of this.seeds) {
-      // Whoever shows progress needs a turn now and then.
+      // Showing progress needs a turn of the event loop now and then.
       await nextTurn()
       const ran = await run(this.setting, faults, seed)
       values.push(ran.value)
       injected += ran.injected
       inapplicable += ran.inapplicable
-      // Of what is so far beyond, one seed says enough.
+      // For a value so far beyond the objective, a single seed says enough.
       if (judge(this.setting.slo, values).excess > 2 * OUTAGE) break
     }
     if (injected > 0) return { status: 'measured', ...judge(this.setting.slo, values) }

@@ -13,7 +13,7 @@ export interface Finding {
   readonly foundWith: Measured
   /** The smallest form of it that still violates. */
   readonly plan: Genome
-  /** Of that form, under the seeds of the search. */
+  /** Measurement of `plan` under the seeds of the search. */
   readonly searched: Measured
   /** The same under other seeds, under which each step of shrinking had to violate as well. */
   readonly checked: Measured
@@ -35,7 +35,7 @@ export interface Findings {
 }
 
 interface FindingParts {
-  /** That of the search, with all that it evaluated. */
+  /** The evaluator of the search, with all of its evaluations. */
   readonly evaluator: Evaluator
   /** The same setting under other seeds. */
   readonly check: Evaluator
@@ -107,7 +107,7 @@ interface Candidate {
   readonly measured: Measured
 }
 
-/** What violated by a little: the fewest faults first, and then the nearest. */
+/** Returns individuals that violated the objective by a little: the fewest faults first, and then the nearest. */
 function candidates({ known }: Evaluator): Candidate[] {
   const found = known.flatMap(({ genome, evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'violating'

@@ -28,7 +28,7 @@ const ELITE = 1 / 2
 /** Most of a population that are outages of the one before, with lower rates: as breeding goes by fitness, they have no children. */
 const MILDER = 1 / 4
 
-/** Of so many that are drawn, the best one becomes a parent. */
+/** Number of individuals drawn for a parent: the best individual drawn becomes the parent. */
 const TOURNAMENT = 2
 
 /** How often a child comes of two parents; otherwise it is one that has changed. */
@@ -42,7 +42,7 @@ const MOST_CHANGES = 3
 
 /**
  * How fit an individual is: the closer to the boundary of the objective the better, and those that violate it by a little before all
- * that meet it, which are before outages. What could not be measured is no good at all.
+ * that meet it, which are before outages. An individual that could not be measured is no good at all.
  */
 export function fitnessOf(evaluation: Evaluation): number {
   if (evaluation.status !== 'measured') return 0
@@ -66,7 +66,7 @@ export function firstState(space: PlanSpace, size: number, seed: Seed): SearchSt
   return { generation: 0, population }
 }
 
-/** Evaluates one generation, and makes the next one of it. What it draws depends on the seed and the generation alone. */
+/** Evaluates one generation, and makes the next one of it. The draws depend on the seed and the generation alone. */
 export async function advance(
   { generation, population }: SearchState,
   space: PlanSpace,

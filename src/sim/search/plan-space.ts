@@ -28,7 +28,7 @@ export type Genome = readonly Gene[]
 
 export const MOST_FAULTS = 4
 
-/** What individuals are made for. */
+/** The tools and the time span that individuals are made for. */
 export interface PlanSpace {
   /** Tools as `server/tool`. */
   readonly tools: readonly string[]
@@ -110,7 +110,7 @@ const keyOfGene = ({ type, match, rate, when, options }: Gene): string =>
     Object.entries(options).sort(),
   ])
 
-/** What kind of plan it is: its types. */
+/** Returns the kind of a plan: its types. */
 export const kindOf = (genome: Genome): string => genome.map(({ type }) => type).join(' + ')
 
 /** Whether a plan has all types of another one, and maybe more. */

@@ -7,14 +7,14 @@ import { type Standing, slis } from './slo.ts'
 /** Where a search is, in words that a checkpoint keeps. */
 export interface Standstill {
   readonly state: SearchState
-  /** What its evaluator knows, and how often it knew something already. */
+  /** Evaluations that the evaluator knows, and how often it knew an individual already. */
   readonly known: readonly Evaluated[]
   readonly hits: number
 }
 
 export interface SearchParts {
   readonly setting: Setting
-  /** What faults may aim at, as `server/tool`. */
+  /** Tools that faults may aim at, as `server/tool`. */
   readonly tools: readonly string[]
   readonly seed: Seed
   /** Runs of each individual, each with draws of its own; at least 2, or there is no standard error. */
@@ -32,7 +32,7 @@ export interface SearchParts {
   readonly onStep?: (words: string) => void
 }
 
-/** What became of the individuals, in individuals. */
+/** Number of individuals by outcome. */
 export type Counts = Readonly<Record<Standing | 'invalid' | 'inapplicable' | 'unreachable', number>>
 
 export interface SearchResult extends Findings {

@@ -1,6 +1,6 @@
 import { type Gene, type Genome, genomeOf, LEAST_RATE, significant, type When } from './plan-space.ts'
 
-/** Of a rate or a window, the shares that are tried, the boldest first. */
+/** Shares of a rate or a window to try, the boldest first. */
 const SHARES = [0.5, 0.8]
 
 /** All forms that are smaller by one step: a fault or an option less, a shorter window, a lower rate. */

@@ -2,7 +2,7 @@ import { deviation, mean } from '../statistics.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { slisOf, type Tally } from '../tasks.ts'
 
-/** What is measured of a run. */
+/** A measure of a run. */
 interface Sli {
   readonly about: string
   /** Whether more of it is better. */
@@ -63,12 +63,12 @@ export const OUTAGE = 4
 export type Standing = 'within' | 'uncertain' | 'violating' | 'outage'
 
 export interface Measured {
-  /** Of each seed. */
+  /** One value for each seed. */
   readonly values: readonly number[]
   readonly mean: number
-  /** Of the mean; 0 of a single value. */
+  /** Standard error of the mean; 0 for a single value. */
   readonly standardError: number
-  /** Of the mean. */
+  /** Excess of the mean. */
   readonly excess: number
   readonly standing: Standing
 }

@@ -74,7 +74,7 @@ const mixes: readonly Mix[] = [
   },
 ]
 
-/** What is not in force by default, added: a breaker as it is by itself, and one that looks sooner whether its tool is back. */
+/** Choices with an addition to the default: a breaker with its own defaults, and a breaker that checks sooner whether its tool is back. */
 const added: readonly PolicyChoice[] = [
   withSettings('with a breaker', { breaker: {} }),
   withSettings('with a breaker, open for 1s', { breaker: { open: '1s' } }),

@@ -15,7 +15,7 @@ const FAN_OUT = 8
 const LEAST_RATE = 0.05
 const MOST_RATE = 0.1
 
-/** What is added to a reply that is too long, in bytes: no server here has a limit of its own, and so no more is needed. */
+/** Bytes added to a reply that is too long. No server here has a limit of its own, so more is not needed. */
 const OVERSIZE = 65_536
 
 /** Faults of results, and one or two of each other family that does something to calls of simulated servers. */
@@ -36,7 +36,7 @@ const types = [
 /** A server with the same tools, which answer something else. No agent means it. */
 const OTHER = 'other'
 
-/** What examples say of servers that there are not. */
+/** Replaces options of examples that mean servers or limits absent here. */
 const adapted: Readonly<Record<string, object>> = {
   'result.oversize': { bytes: OVERSIZE },
   'route.wrong_backend': { server: OTHER },
@@ -53,7 +53,7 @@ function exampleOf(type: string): Fault {
   })
 }
 
-/** What agents call, and the other server beside it. */
+/** Returns the scene that agents call, with the other server beside it. */
 function scene(): Scene {
   const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
   const names = Object.values(servers).flatMap(({ tools }) => Object.keys(tools))
@@ -98,7 +98,7 @@ async function run({ fault, way: { kind, choice } }: Cell, seed: number): Promis
   }
 }
 
-/** What agents make of faults that policies do not keep from them. */
+/** The ends of agents' tasks under faults that policies do not keep from the agents. */
 export const agents: Study = {
   about: 'tasks that fail safely and tasks that fail silently, by fault, agent and policies',
   seeds: 3,
@@ -157,7 +157,7 @@ function tableOf(end: TaskEnd, measured: readonly Measured[]): StudyTable {
   }
 }
 
-/** What was measured of each fault. */
+/** Returns the measurements of each fault. */
 const rowsOf = (measured: readonly Measured[]) =>
   [...new Set(cells.map(({ fault }) => fault))].map((fault) => {
     const ofFault = measured.filter(({ cell }) => cell.fault === fault)

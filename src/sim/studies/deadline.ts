@@ -48,7 +48,7 @@ const choiceOf = ({ total, attempt, isForwarded }: Cell) =>
     ...(attempt !== undefined && { attemptTimeout: { timeout: attempt } }),
   })
 
-/** What the server was told of how long it has, as a time of the clock; it gives up by itself then. */
+/** Returns the clock time at which the server gives up by itself, as the server was told; Infinity without a deadline told. */
 const toldUntil = ({ deadline }: Call): Millis =>
   deadline?.reserveMs === undefined ? Infinity : deadline.at - deadline.reserveMs
 

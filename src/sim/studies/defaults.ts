@@ -247,7 +247,7 @@ const ratio = <Made>(
   whole: (one: Made) => number,
 ): number => sum(made, part) / sum(made, whole)
 
-/** What the runs of one cell have in common. */
+/** Returns the figures of all runs of one cell together. */
 function summary(made: readonly Measured[]) {
   return {
     tasks: sum(made, ({ tasks }) => tasks),

@@ -37,7 +37,7 @@ ${blockMarkup({ table: { head, rows: cells, numbers } }, title)}
 `
 }
 
-/** Of a column, a bar for each row, as long as its share of the longest one in all pictures of the table. */
+/** Returns the bars of a column, one for each row. A bar's length is its share of the longest bar in all pictures of the table. */
 function barsMarkup({ columns, rows, bars }: StudyTable, key: string): Markup {
   const column = columns.find((one) => one.key === key)!
   const named = columns.slice(

@@ -18,12 +18,12 @@ const POOL = 100
 const SHORTEST_MS = 100
 const LONGEST_MS = 300
 
-/** What it can answer. */
+/** Calls per second that the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 80
 
-/** What the gateway sends to a server at most, as its rate limit does by default. */
+/** Calls per second that the gateway sends to a server at most; the default of its rate limit. */
 const LIMIT_PER_S = 100
 
 /** From when to when the pool is cut, and how long a run is watched, in seconds since its beginning. */
@@ -186,7 +186,7 @@ function recoveryS(made: Made): number | undefined {
   return from === undefined ? undefined : from - CUT_TO_S
 }
 
-/** Whose doing it is that most tries fail; nobody's where all is well. */
+/** Returns the cause of most failed tries, or `nobody` when all is well. */
 function causeOf(success: number, { server, limiter }: Failed): string {
   if (success >= WELL) return 'nobody'
   return limiter > server ? 'own rate limiter' : 'pool'
@@ -213,7 +213,7 @@ export const pool: Study = {
         cell,
         cut,
         later,
-        // Who still waits for an answer has waited too long already.
+        // A call that still waits for an answer has waited too long already.
         p95: over((one) =>
           quantile(
             begunIn(one, CUT_FROM_S, LAST_S).map((ms) => ms ?? Infinity),

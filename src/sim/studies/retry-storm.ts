@@ -20,7 +20,7 @@ const POOL = 10
 const SHORTEST_MS = 50
 const LONGEST_MS = 150
 
-/** What it can answer. */
+/** Calls per second that the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 60
@@ -62,7 +62,7 @@ const TERMS = { ...others, ratio: costlyRatio, floor: (floor * costlyRatio) / ra
 interface Arm {
   /** `SDK`: what the gateway sends its calls with. */
   readonly levels: readonly ('agent' | 'gateway' | 'SDK')[]
-  /** Which of them have a retry budget. */
+  /** The levels that have a retry budget. */
   readonly budgets: 'none' | 'gateway' | 'all'
   readonly others?: true
 }
@@ -85,7 +85,7 @@ const budgetsOf = ({ budgets, others }: Arm) =>
   others ? 'gateway, all policies' : budgets === 'all' ? 'every level' : budgets
 const nameOf = (arm: Arm) => `${levelsOf(arm)}, budgets: ${budgetsOf(arm)}`
 
-/** What the gateway has in force; all policies of the default, or its retries alone. */
+/** Returns the policies in force at the gateway: all policies of the default, or retries alone. */
 function choiceOf(arm: Arm): PolicyChoice {
   const maxRetries = arm.levels.includes('gateway') ? TRIES - 1 : 0
   const retry =

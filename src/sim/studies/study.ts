@@ -1,11 +1,11 @@
-/** What a number of a column is; a share is a ratio in [0, 1], and `times` a factor. Columns without one hold text. */
+/** Unit of a column's numbers; a share is a ratio in [0, 1], and `times` a factor. Columns without a unit hold text. */
 export type Unit = 'share' | 'points' | 'ms' | 's' | 'count' | 'perSecond' | 'times'
 
 export interface Column {
   readonly key: string
   readonly label: string
   readonly unit?: Unit
-  /** What stands where there is no number. Default: –. */
+  /** Text in place of an absent number. Default: –. */
   readonly absent?: string
 }
 
@@ -36,18 +36,18 @@ export interface StudySeries {
   readonly lines: readonly { readonly name: string; readonly values: readonly number[] }[]
 }
 
-/** What a study has found: plain data, the same for the same options on every machine. */
+/** Findings of a study: plain data, the same for the same options on every machine. */
 export interface Findings {
   /** The numbers of its model that decide, with units, in one sentence or two. */
   readonly model: string
   readonly tables: readonly StudyTable[]
   readonly series: readonly StudySeries[]
-  /** What is seen, in sentences that follow from the numbers. */
+  /** Conclusions, in sentences that follow from the numbers. */
   readonly seen: readonly string[]
 }
 
 export interface StudyOptions {
-  /** Of the first run; each further one has the next number. */
+  /** Seed of the first run; each further run has the next number. */
   readonly seed: number
   /** Runs of each cell, at least 1. */
   readonly seeds: number

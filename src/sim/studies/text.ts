@@ -1,7 +1,7 @@
 import { inWords } from './figures.ts'
 import type { Column, Findings, Row, StudySeries, StudyTable } from './study.ts'
 
-/** What a study has found, and what was asked. */
+/** Findings of a study, with the question that was asked. */
 export interface Told extends Findings {
   readonly name: string
   readonly about: string

@@ -48,7 +48,7 @@ const HANGS: Condition = { is: 'hangs' }
 const isWithin = (now: Millis, [from, to]: readonly [number, number]) =>
   now >= from * 1_000 && now < to * 1_000
 
-/** Ill in one way for some time. What is under way when a server goes away is lost. */
+/** Ill in one way for some time. Calls under way when a server goes away are lost. */
 function once(
   name: string,
   ill: readonly [number, number],

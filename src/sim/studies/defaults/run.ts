@@ -13,7 +13,7 @@ import { quantile } from '../../statistics.ts'
 import { VirtualClock } from '../../virtual-clock.ts'
 import { isOffence, OFFENCE, type Offenders, type Row } from './rows.ts'
 
-/** Who calls, and what. */
+/** The calling agents, and their calls. */
 export interface Load {
   readonly agents: number
   /** How long a call takes on average, in milliseconds; half of it to half as long again. */
@@ -34,7 +34,7 @@ export interface Measured {
   readonly illCalls: number
   /** From the end of the illness to the end of the last call that failed, in seconds. */
   readonly wellAfterS: number
-  /** Of calls that succeeded, in milliseconds. */
+  /** Percentiles of the durations of successful calls, in milliseconds. */
   readonly p50: Millis
   readonly p95: Millis
   /** Writes that ran more than once. */
