@@ -98,7 +98,7 @@ function containment({ containedBy: { policies: names, how } }: FaultType<unknow
   return `${links.length === 0 ? 'No policy' : links.join(', ')}. ${how}`
 }
 
-/** What moves when the policies that contain it act. */
+/** Returns the metrics that move when the policies that contain the fault act. */
 function metricsOfContainment({ containedBy }: FaultType<unknown>): readonly string[] {
   const items = containedBy.policies.flatMap((name) => {
     const policy = (policies as Policies)[name]

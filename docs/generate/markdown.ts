@@ -2,7 +2,7 @@ import { stringify } from 'yaml'
 import { z } from 'zod'
 import { quantities } from '../../src/units/quantity.ts'
 
-/** What pages of the documentation are made of: Markdown as prettier leaves it, and schemas as tables of it. */
+/** Building blocks of documentation pages: Markdown as prettier leaves it, and schemas as tables. */
 
 /** Pages by their paths in `docs`. */
 export type Pages = Readonly<Record<string, string>>
@@ -43,11 +43,11 @@ export function fieldsOf(schema: z.ZodObject, prefix: string): readonly Field[] 
   })
 }
 
-/** What holds while an optional field is absent: nothing, unless its description names a default that depends on others. */
+/** Returns the preset of an optional field without a default: `see description` when its description names a default, or else `none`. */
 const absent = (about: string): string => (about.includes('Default: ') ? 'see description' : 'none')
 
 interface Unwrapped {
-  /** What the field is, without default, optional and pipe. */
+  /** The schema of the field, without default, optional and pipe. */
   readonly inner: z.core.$ZodType
   /** The default as a config writes it. */
   readonly preset: string | undefined
@@ -100,7 +100,7 @@ function tagOf({ shape }: z.ZodObject): string | undefined {
   return literal === undefined ? undefined : String(literal.value)
 }
 
-/** What a value is, in words. */
+/** Returns the type of a value, in words. */
 function typeOf(schema: z.core.$ZodType): string {
   const quantity = quantities.get(schema)
   if (quantity !== undefined) return quantity.type
