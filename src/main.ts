@@ -14,13 +14,13 @@ const causes: Readonly<Record<string, string>> = {
   ENOTDIR: 'it is in what is no folder',
 }
 
-/** What cannot be said there, on a full disk say, can be said nowhere: no reason to end. */
+/** Errors of standard error, on a full disk for example, can be reported nowhere: no reason to end. */
 process.stderr.on('error', () => undefined)
 
 const out = new Terminal(process.stdout, process.stderr, process.env)
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // Who reads a part of what is printed, as `head` does, has what they wanted: the rest goes nowhere.
+  // A reader of a part, as `head` is, has read enough: the rest goes nowhere.
   if (error.code === 'EPIPE') {
     out.isClosed = true
     return
@@ -55,7 +55,7 @@ async function run([given, ...args]: string[]): Promise<number> {
 }
 
 process.exitCode = await run(process.argv.slice(2)).catch((error: NodeJS.ErrnoException) => {
-  // What the machine refuses is told in words; anything else is a defect, and needs its stack.
+  // Refusals of the machine are reported in words; any other error is a defect, and needs its stack.
   if (error.syscall === undefined) throw error
   const { code = '', message, path } = error
   const cause = causes[code]

@@ -64,3 +64,9 @@ test('a rejection names a policy that there is', () => {
     [],
   )
 })
+
+test('no comment begins with a pronoun, which would leave its subject to the reader', () => {
+  const pronouns = /^ *(?:\/\*\*|\*|\/\/) (What|Who|Those|Of|That|Whose|Which|Whoever|Whatever)\b/gm
+  assert.equal([...'/** What became of it. */'.matchAll(pronouns)].length, 1)
+  assert.deepEqual(found(pronouns), [])
+})

@@ -8,7 +8,7 @@ export const script = String.raw`(() => {
   const root = document.documentElement
   const minus = '\u2212'
   const units = [[86400, 'd'], [3600, 'h'], [60, 'm'], [1, 's']]
-  /** Of treatments in their order; the control has one of its own. */
+  /** Dash patterns of the treatments in their order; the control has a pattern of its own. */
   const dashes = [[], [9, 4], [10, 3, 2, 3], [4, 3], [14, 4], [6, 2, 2, 2, 2, 2], [1, 3]]
   const ofControl = [3, 3]
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 432000, 864000]
