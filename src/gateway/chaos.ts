@@ -187,7 +187,7 @@ interface Counting {
   readonly metrics: Metrics
   /** Handshakes under way. */
   readonly handshakes: Set<Call>
-  /** The servers about which faults have told the gateway something in a handshake that may hold still. */
+  /** The servers whose handshake with the gateway was changed by a fault: the session may still go by the changed answer. */
   readonly misled: Set<string>
 }
 

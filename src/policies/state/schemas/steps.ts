@@ -20,7 +20,7 @@ const LOOK = 16_384
 let left = 0
 let leftForTexts = 0
 let hasAssumed = false
-/** The number of steps left at which the CPU time is looked at next; the end of that time, known from the first look on. */
+/** `nextLook`: the steps left at the next look at the CPU time. `cpuEnd`: the CPU time at which the check is given up, set at the first look. */
 let nextLook = 0
 let cpuEnd: Millis | undefined
 let cpuAllowed: Millis = 0
@@ -29,6 +29,7 @@ let cpuNow: CpuTime = processCpu
 /** Returns the CPU time spent so far, in milliseconds. */
 export type CpuTime = () => Millis
 
+/** Returns the CPU time of all threads of the process so far, in milliseconds. */
 export function processCpu(): Millis {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1_000
