@@ -3,7 +3,7 @@ import type { Signal } from '../mesh/cancel.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
-import { paramsOf } from '../protocol/jsonrpc.ts'
+import { isEmpty, paramsOf } from '../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
@@ -102,7 +102,7 @@ function headersFor(
   names: Readonly<Record<string, string>>,
   { headers, mirrored, caller }: McpRequest,
 ): Call['headers'] {
-  const agent = forwardedWith(names, headers, caller)
+  const agent = isEmpty(names) ? undefined : forwardedWith(names, headers, caller)
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }
 

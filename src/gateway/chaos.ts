@@ -5,11 +5,12 @@ import { injector } from '../chaos/firing/engine.ts'
 import { methodsOf, type PlanTargets } from '../chaos/plan/checks.ts'
 import type { Fault } from '../chaos/plan/common.ts'
 import type { Config, ServerConfig } from '../config/schema/schema.ts'
-import type { Call, FaultFate, Layer, Outcome, Service } from '../mesh/call.ts'
+import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
 import { type Clock, sleepOn } from '../mesh/clock.ts'
 import { gatewayError, type Reason } from '../mesh/errors.ts'
 import { withInjected } from '../mesh/injected.ts'
 import { matcher } from '../mesh/match.ts'
+import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { kinds, type ListKind, listKinds } from '../protocol/lists.ts'
 import { readdress } from '../registry/references.ts'
@@ -17,6 +18,7 @@ import type { Server } from '../registry/server.ts'
 import { noteChaos } from '../telemetry/events.ts'
 import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
+import type { FaultAccount } from '../telemetry/observe.ts'
 import { noteDiscoveryFaults, noteFaults } from '../telemetry/observe-policies.ts'
 import { failToConnect } from '../upstreams/http/failing-connection.ts'
 import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
@@ -40,8 +42,7 @@ export interface Chaos {
   readonly clientFaults: (server: string, method: string) => Layer | undefined
   /** The names of the faults that hold a handshake with a server now. */
   readonly heldBy: (server: string) => readonly string[]
-  /** Says of each fault of a call what became of it. Once per call, at its very end. */
-  readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
+  readonly faults: FaultAccount
   /** Goes by the config that is in force now, at boot and after each reload: its plan, and the servers that are protected. */
   readonly follow: (config: Config) => void
 }
@@ -51,7 +52,7 @@ export interface ChaosParts {
   readonly log: Log
   readonly metrics: Metrics
   /** The generation in force; not asked for before there is one. */
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
   /** As they were at boot. */
   readonly environment: string | undefined
   readonly chaosEnvironments: readonly string[]
@@ -70,7 +71,7 @@ export function createChaos(parts: ChaosParts): Chaos {
     clock,
     log,
     metrics,
-    current,
+    live,
     environment,
     chaosEnvironments,
     variables,
@@ -79,7 +80,7 @@ export function createChaos(parts: ChaosParts): Chaos {
     onLists,
   } = parts
   const note = noteChaos(metrics, log)
-  const isProtected = (server: string) => current().servers.get(server)?.protected === true
+  const isProtected = (server: string) => live.current.servers.get(server)?.protected === true
   let spared = new Set<string>()
   const misled = new Set<string>()
   const controller = new Controller({
@@ -90,16 +91,16 @@ export function createChaos(parts: ChaosParts): Chaos {
     killRecord,
     stateDir,
     onDropped: (count) => metrics.chaosJournalDropped.inc({}, count),
-    faultEnvironment: faultEnvironmentOf(current, clock),
-    effectOf: (call) => current().mesh.effectOf(call),
+    faultEnvironment: faultEnvironmentOf(live, clock),
+    effectOf: (call) => live.current.mesh.effectOf(call),
     isProtected,
     awaitsList(name) {
-      const server = current().servers.get(name)
+      const server = live.current.servers.get(name)
       return server?.config.trusted === true && server.catalog.fetchedAt === undefined
     },
     emit: note,
     onTurned(turned) {
-      for (const server of current().servers.values()) {
+      for (const server of live.current.servers.values()) {
         if (isHitBy(turned.filter(atServers), server.name, LISTEN))
           // One that was refused for good is asked for again, and one that is open when a fault is armed is hit from now on.
           server.upstreamSessions.relisten(controller.engine.aims('upstream', server.name, LISTEN))
@@ -146,7 +147,7 @@ export function createChaos(parts: ChaosParts): Chaos {
         return (call) => faulted(call).then((outcome) => ended(call, outcome))
       }
     },
-    account: (call, outcome) => controller.engine.account(call, outcome),
+    faults: controller.engine,
     follow(config) {
       const before = spared
       const names = Object.keys(config.mcpServers).filter(isProtected)
@@ -223,8 +224,8 @@ function harmless(clock: Clock, log: Log): Clock {
 }
 
 /** The effects that faults may have outside of the call they hit, on the servers of the generation in force. */
-function faultEnvironmentOf(current: () => GatewayGeneration, clock: Clock): FaultEnvironment {
-  const find = (server: string) => current().servers.get(server)
+function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnvironment {
+  const find = (server: string) => live.current.servers.get(server)
   return {
     kindOf({ server, caller, replica }) {
       const found = find(server)

@@ -23,7 +23,6 @@ import { HealthWatch } from '../registry/health/watch.ts'
 import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry/log-lines.ts'
 import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../downstream/http/bodies.ts'
-import type { DirectRoute } from '../routes/mcp.ts'
 import { Intents } from '../telemetry/intents.ts'
 import { TaskCalls } from '../telemetry/task-calls.ts'
 import { noteExperiments } from '../telemetry/events.ts'
@@ -40,14 +39,7 @@ import { keepToken, type KeptToken, newControlToken, openRunFolder } from './con
 import { compileGeneration, type GenerationParts } from './generation.ts'
 import { stopListening } from '../downstream/http/server.ts'
 import { createControlGuards, createGuards } from './guards.ts'
-import {
-  addressOf,
-  createControlPlane,
-  createDataPlane,
-  listenAt,
-  registerControl,
-  registerData,
-} from './planes.ts'
+import { addressOf, createControlPlane, createDataPlane, listenAt, registerControl } from './planes.ts'
 import { createPolicyContext, openDurable } from './policy-context.ts'
 import { applyConfig, prepareConfig, Reloader, withServers } from './reload.ts'
 import { shutDown } from './shutdown.ts'
@@ -89,7 +81,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const clock = systemClock
   const { gateway } = file
   const { environment = PRODUCTION, chaosEnvironments, maxBody, controlToken } = gateway
-  const current = () => live.current
 
   // Servers that were added at run time.
   const dynamic: DynamicServers = new DynamicServers({
@@ -106,8 +97,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       'servers with a "command" that were added earlier stay away: gateway.dynamicCommands is false',
     )
 
+  const live = new Live<GatewayGeneration>(clock, (calls) =>
+    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
+  )
+
   // The parts that outlive all generations.
-  const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, current })
+  const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, live })
   const { store: durable, problem: stateProblem } = await openDurable({
     stateDir: gateway.stateDir,
     clock,
@@ -125,7 +120,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     clock,
     log,
     metrics,
-    current,
+    live,
     environment: gateway.environment,
     chaosEnvironments,
     variables: env,
@@ -139,7 +134,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     },
   })
   const { controller } = chaos
-  const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, current })
+  const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, live })
   const metricsExport = await exportMetrics({ clock, log, metrics, env, config: file.telemetry.metrics })
   const forget = (names: readonly string[]) => names.forEach((arm) => context.state.forgetSet(arm))
   const experiments: Experiments = new Experiments({
@@ -209,9 +204,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     },
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
-  const live = new Live(first, clock, (calls) =>
-    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
-  )
+  live.swap(first)
   const guards = createGuards(gateway, { clock, metrics, log })
   const agents = createAgents(
     live,
@@ -258,7 +251,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     controller,
     arms,
     state: context.state,
-    current,
+    live,
     refresh: () => reloader.refresh(),
     data: () => bound?.data,
     stateDir: gateway.stateDir,
@@ -270,16 +263,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let bound: { readonly data: string; readonly control: string } | undefined
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
-  const allowed = () => live.current.config.gateway
-  let direct: DirectRoute = () => false
-  const dataPlane = createDataPlane({
-    clock,
-    host: data.host,
-    log,
-    guards,
-    allowed,
-    direct: (request, response) => direct(request, response),
-  })
   for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
   const bodies = new Bodies(
     clock,
@@ -287,8 +270,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     gateway.limits.bodies,
     (cause) => metrics.bodiesRefused.inc({ cause }),
   )
-  direct = await registerData(dataPlane, {
+  const dataPlane = await createDataPlane({
     ...common,
+    host: data.host,
     live,
     agents,
     guards,

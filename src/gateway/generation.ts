@@ -43,9 +43,10 @@ export interface GenerationParts
   readonly context: GatewayPolicyContext
   readonly intents: Intents
   readonly taskCalls: TaskCalls
-  readonly tracing: Tracing
-  readonly recorder: Pick<Recorder, 'begin' | 'attempt' | 'end'>
-  readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'account' | 'clientFaults'>
+  /** Undefined: tracing is off. */
+  readonly tracing: Tracing | undefined
+  readonly recorder: Pick<Recorder, 'open' | 'begin' | 'attempt' | 'end'>
+  readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'faults' | 'clientFaults'>
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
   /** Bounds the memory for incomplete replies. Outlives all generations. */
   readonly replies: UnfinishedReplies
@@ -120,14 +121,14 @@ function assemble(
   const held = [...servers.values()]
   const isListed = (server: string, tool: string) => servers.get(server)?.facts(tool) !== undefined
   const accessLog = createAccessLog(config.telemetry.accessLog, parts)
-  const seen = observe({ ...parts, isListed, accessLog, account: parts.chaos.account })
+  const seen = observe({ ...parts, isListed, accessLog, faults: parts.chaos.faults })
   const settings: MeshConfig = { ...inForce, arms: parts.experiments.armsIn(config) }
   const state = parts.context.state.ofGeneration()
   const mesh = compileMesh({
     policies,
     config: settings,
     context: { ...parts.context, state },
-    target: (name) => servers.get(name),
+    servers,
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: seen,
     attempt: observeAttempt({ ...parts, isListed }),

@@ -9,7 +9,6 @@ import { armNames } from '../experiments/schema.ts'
 import type { GuardedExperiments } from '../experiments/guarded/guarded.ts'
 import type { PlanTargets } from '../chaos/plan/checks.ts'
 import { type Address, parseAddress } from '../units/address.ts'
-import type { GatewayConfig } from '../config/schema/schema.ts'
 import { AggregateEndpoint } from '../downstream/endpoints.ts'
 import type { Guards } from '../downstream/limits/limits.ts'
 import type { Sessions } from '../downstream/legacy/sessions.ts'
@@ -139,20 +138,16 @@ function createPlane(
   return app
 }
 
-/** The plane that agents reach. Whom it lets in may change with a reload. */
-export function createDataPlane(
-  parts: PlaneParts & {
-    readonly allowed: () => Pick<GatewayConfig, 'allowedHosts' | 'allowedOrigins'>
-    /** Takes what it likes of the requests that are let in and come from no browser. */
-    readonly direct: DirectRoute
-  },
-): FastifyInstance {
+/** The plane that agents reach. A reload may change whom it lets in. */
+export async function createDataPlane(parts: PlaneParts & DataParts): Promise<FastifyInstance> {
+  const { live } = parts
+  let direct: DirectRoute = () => false
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
 
   /** Why a request is not let in; undefined when it is. */
   function refusalOf(headers: IncomingHttpHeaders): string | undefined {
-    const { allowedHosts, allowedOrigins } = parts.allowed()
+    const { allowedHosts, allowedOrigins } = live.current.config.gateway
     if (allowedHosts !== names) isAllowed = hostGuard(parts.host, (names = allowedHosts))
     const { host, origin } = headers
     if (!isAllowed(host)) return 'Host not allowed; see gateway.allowedHosts'
@@ -165,7 +160,7 @@ export function createDataPlane(
   const app = createPlane(parts, jsonRpcError, (request, response) => {
     const { headers } = request
     const isLetIn = headers.origin === undefined && refusalOf(headers) === undefined
-    return isLetIn && parts.direct(request, response)
+    return isLetIn && direct(request, response)
   })
   app.addHook('onRequest', (request, reply, done) => {
     const { origin } = request.headers
@@ -181,6 +176,7 @@ export function createDataPlane(
       .type('application/json')
       .send(errorText(null, INVALID_REQUEST, `Forbidden: ${refused}`))
   })
+  direct = await registerData(app, parts)
   return app
 }
 
@@ -217,7 +213,7 @@ export function createControlPlane(
   return app
 }
 
-export interface DataParts {
+interface DataParts {
   readonly live: Live<GatewayGeneration>
   readonly agents: Agents
   readonly guards: Guards
@@ -232,7 +228,7 @@ export interface DataParts {
 }
 
 /** Everything that the data plane answers; each part reads bodies in its own way. Resolves to what is taken without Fastify. */
-export async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoute> {
+async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoute> {
   const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
   const { quotas } = guards

@@ -32,7 +32,7 @@ export interface ShutdownParts {
   /** Once servers are ended none begins. */
   readonly reloader: Pick<Reloader, 'close'>
   /** Spans that are left are sent, as far as the collector takes them. */
-  readonly tracing: { close(): Promise<void> }
+  readonly tracing: { close(): Promise<void> } | undefined
   /** The last metrics are sent, as far as the collector takes them. */
   readonly metricsExport: { close(): Promise<void> }
   /** The notes on recorded calls are written down. */
@@ -127,7 +127,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
     parts.intents.closeAll()
     parts.experiments.close()
     return Promise.all([
-      waits.note('the collector of spans', tracing.close()),
+      waits.note('the collector of spans', tracing?.close() ?? Promise.resolve()),
       waits.note('the collector of metrics', parts.metricsExport.close()),
     ])
   })

@@ -1,6 +1,7 @@
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Call } from '../mesh/call.ts'
 import type { Clock } from '../mesh/clock.ts'
+import type { Live } from '../mesh/live.ts'
 import { version } from '../protocol/identity.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
@@ -20,11 +21,18 @@ interface SpansParts {
   /** As it was at boot. */
   readonly config: TraceSettings
   /** The generation in force; not asked for before there is one. */
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
 
 /** Ties tracing to the gateway: what spans say of servers, and what becomes of spans. */
-export function createSpans({ clock, log, metrics, env, config, current }: SpansParts): Promise<Tracing> {
+export function createSpans({
+  clock,
+  log,
+  metrics,
+  env,
+  config,
+  live,
+}: SpansParts): Promise<Tracing | undefined> {
   return createTracing({
     clock,
     log,
@@ -35,9 +43,9 @@ export function createSpans({ clock, log, metrics, env, config, current }: Spans
       exported: (count) => metrics.spansExported.inc({}, count),
       dropped: (count, cause) => metrics.spansDropped.inc({ cause }, count),
     },
-    isListed: (server, tool) => current().servers.get(server)?.facts(tool) !== undefined,
-    peerOf: (call, replica) => peerOf(current().servers, call, replica),
-    conceal: (call, text) => conceal(current().servers, call, text),
+    isListed: (server, tool) => live.current.servers.get(server)?.facts(tool) !== undefined,
+    peerOf: (call, replica) => peerOf(live.current.servers, call, replica),
+    conceal: (call, text) => conceal(live.current.servers, call, text),
   })
 }
 
@@ -45,20 +53,20 @@ interface DurationsParts {
   readonly env: Readonly<Record<string, string | undefined>>
   /** As it was at boot. */
   readonly config: MetricsConfig
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
 
 /** Makes the metrics of a gateway; those of OpenTelemetry's conventions are counted where they are told to anybody. */
-export function createGatewayMetrics({ env, config, current }: DurationsParts): Metrics {
+export function createGatewayMetrics({ env, config, live }: DurationsParts): Metrics {
   const { semanticConventions } = config
   if (!semanticConventions && readMetricsSettings(env, config) === undefined) return createMetrics()
   return createMetrics({
     isPrompt: (server, prompt) =>
-      current()
-        .servers.get(server)
+      live.current.servers
+        .get(server)
         ?.entries('prompts')
         .some(({ key }) => key === prompt) === true,
-    peerOf: (call, replica) => peerOf(current().servers, call, replica),
+    peerOf: (call, replica) => peerOf(live.current.servers, call, replica),
   })
 }
 

@@ -35,12 +35,16 @@ export interface Mesh {
 /** As much of a call as says where it goes. */
 type Target = Pick<Call, 'server' | 'method' | 'tool'>
 
+/** The registry's facts about each server, by name: a map as a rule. */
+export interface Targets {
+  get(server: string): ServerFacts | undefined
+}
+
 interface MeshParts {
   readonly policies: PolicyRegistry
   readonly config: MeshConfig
   readonly context: PolicyContext
-  /** Returns the registry's facts about a server; undefined when there is no such server. */
-  readonly target: (server: string) => ServerFacts | undefined
+  readonly servers: Targets
   /** The call as another server has to get it; undefined when there is no such server. */
   readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
   /** The outermost layer, which sees every outcome. */
@@ -63,7 +67,7 @@ interface Chain {
 
 /** Compiles a config into services. A chain is built when it is first asked for. */
 export function compileMesh(parts: MeshParts): Mesh {
-  const { policies, config, context, target, observe, attempt, transport } = parts
+  const { policies, config, context, servers, observe, attempt, transport } = parts
   const settings = new Settings(config)
   const inOrder = Object.entries(policies)
   const ofCalls = inOrder.filter(([, { perAttempt }]) => perAttempt !== true)
@@ -76,7 +80,7 @@ export function compileMesh(parts: MeshParts): Mesh {
   function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
     const effect = settings.effectOf(applied)
     const overrides = tool === undefined ? settings.namesOf(applied) : undefined
-    const scope = scopeFor({ set, server, tool, overrides, effect, target, fallbackCall })
+    const scope = scopeFor({ set, server, tool, overrides, effect, servers, fallbackCall })
     const described: ChainLayer[] = [{ layer: 'observe' }]
     const layers: Layer[] = [parts.faults.client]
     const share = settings.shareOf(set, server)
@@ -114,7 +118,7 @@ export function compileMesh(parts: MeshParts): Mesh {
   function find(server: string, method: string, tool: string | undefined, set: string): Chain {
     const chains = known.get(set)
     if (chains === undefined) throw new Error(`there is no policy set "${set}"`)
-    if (tool !== undefined && target(server)?.facts(tool) !== undefined)
+    if (tool !== undefined && servers.get(server)?.facts(tool) !== undefined)
       return chains.ofListed(server, tool, () =>
         build(set, server, tool, settings.appliedTo(server, method, tool)),
       )
@@ -217,7 +221,7 @@ export interface ScopeParts {
   readonly overrides: readonly string[] | undefined
   /** The operator's word on the tool's effect. */
   readonly effect: Effect | undefined
-  readonly target: (server: string) => ServerFacts | undefined
+  readonly servers: Targets
   readonly fallbackCall: (set: string, call: Call, server: string, tool: string) => FallbackCall | undefined
 }
 
@@ -256,8 +260,8 @@ export const methods: readonly string[] = [
 const nowhere: readonly string[] = ['']
 
 /** A scope over what the registry knows. */
-export function scopeFor({ set, server, tool, overrides, effect, target, fallbackCall }: ScopeParts): Scope {
-  const endpoints = target(server)?.endpoints ?? nowhere
+export function scopeFor({ set, server, tool, overrides, effect, servers, fallbackCall }: ScopeParts): Scope {
+  const endpoints = servers.get(server)?.endpoints ?? nowhere
   return {
     set,
     server,
@@ -265,20 +269,20 @@ export function scopeFor({ set, server, tool, overrides, effect, target, fallbac
     overrides,
     replicas: endpoints.length,
     endpoints,
-    facts: () => (tool === undefined ? undefined : target(server)?.facts(tool)),
+    facts: () => (tool === undefined ? undefined : servers.get(server)?.facts(tool)),
     effectOf(call) {
       if (call.tool === undefined) return effects.get(call.method) ?? 'unknown'
-      return effect ?? target(server)?.effectOf(call.tool) ?? 'unknown'
+      return effect ?? servers.get(server)?.effectOf(call.tool) ?? 'unknown'
     },
-    home: (caller) => target(server)?.home(caller),
-    homes: (caller) => target(server)?.homes(caller),
-    mayMove: () => target(server)?.mayMove ?? true,
-    leave: (caller, replica) => target(server)?.leave(caller, replica),
-    backAt: (replica) => target(server)?.backAt(replica) ?? -Infinity,
-    isLost: (replica) => target(server)?.isLost(replica) ?? false,
-    reached: (replica) => target(server)?.reached(replica),
-    hold: () => target(server)?.hold() ?? nothing,
-    isOffered: (to, other) => target(to)?.offers(other) ?? false,
+    home: (caller) => servers.get(server)?.home(caller),
+    homes: (caller) => servers.get(server)?.homes(caller),
+    mayMove: () => servers.get(server)?.mayMove ?? true,
+    leave: (caller, replica) => servers.get(server)?.leave(caller, replica),
+    backAt: (replica) => servers.get(server)?.backAt(replica) ?? -Infinity,
+    isLost: (replica) => servers.get(server)?.isLost(replica) ?? false,
+    reached: (replica) => servers.get(server)?.reached(replica),
+    hold: () => servers.get(server)?.hold() ?? nothing,
+    isOffered: (to, other) => servers.get(to)?.offers(other) ?? false,
     fallbackCall: (call, to, other) => fallbackCall(set, call, to, other),
   }
 }

@@ -26,24 +26,24 @@ interface Slot<G extends Generation> {
 
 /**
  * The generation that is in force. A reload is one assignment: calls in flight finish on the generation that they
- * started on, which is closed when the last has ended. Calls have deadlines of their own; the patience of a generation
+ * started on, which is closed when the last has ended. Empty until the first `swap`. Calls have deadlines of their own; the patience of a generation
  * is there for a call that never ends, so that nothing is retained for ever.
  */
 export class Live<G extends Generation> {
   readonly #clock: Clock
   readonly #onOverdue: (calls: number) => void
   readonly #retired = new Set<Slot<G>>()
-  #slot: Slot<G>
+  #slot: Slot<G> | undefined
 
   /** `onOverdue`: told of how many calls a generation loses that was closed because its patience was over. */
-  constructor(first: G, clock: Clock, onOverdue: (calls: number) => void = ignore) {
+  constructor(clock: Clock, onOverdue: (calls: number) => void = ignore) {
     this.#clock = clock
     this.#onOverdue = onOverdue
-    this.#slot = { generation: first, users: 0, cancelPatience: undefined }
   }
 
+  /** The generation in force. Parts that are made before the first one may hold this object, and look later. */
   get current(): G {
-    return this.#slot.generation
+    return this.#slot!.generation
   }
 
   /** All that are not closed: the current one, then those whose last calls are under way, the oldest first. */
@@ -53,7 +53,7 @@ export class Live<G extends Generation> {
 
   /** Holds the current generation open. `release` it exactly once per lease. */
   enter(): GenerationLease<G> {
-    const slot = this.#slot
+    const slot = this.#slot!
     slot.users++
     return { generation: slot.generation, release: () => this.#leave(slot) }
   }
@@ -68,9 +68,11 @@ export class Live<G extends Generation> {
     }
   }
 
+  /** Puts a generation into force. */
   swap(next: G): void {
     const old = this.#slot
     this.#slot = { generation: next, users: 0, cancelPatience: undefined }
+    if (old === undefined) return
     if (old.users === 0) return old.generation.close()
     this.#retired.add(old)
     old.cancelPatience = this.#clock.after(old.generation.patienceMs, () => {

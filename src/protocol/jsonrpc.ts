@@ -1,5 +1,5 @@
 import { parseExactly, sizeFault } from './json-parse.ts'
-import { elements } from './json-span.ts'
+import { elements, type JsonPath } from './json-span.ts'
 
 /** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */
 
@@ -56,6 +56,23 @@ export function parseJson(text: string): unknown {
 
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Whether an object has no members. */
+export function isEmpty(object: object): boolean {
+  for (const _ in object) return false
+  return true
+}
+
+/** The value at a path; undefined when there is none. */
+export function at(value: unknown, path: JsonPath): unknown {
+  let found: unknown = value
+  for (const step of path) {
+    if (Array.isArray(found) && typeof step === 'number') found = found[step]
+    else if (isObject(found) && typeof step === 'string') found = found[step]
+    else return undefined
+  }
+  return found
 }
 
 export function isRequestId(value: unknown): value is RequestId {

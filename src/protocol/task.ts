@@ -50,7 +50,8 @@ export function taskOf({ message, inbound, caller }: TaskClues): Task | undefine
   const meta = isObject(found) ? found : undefined
   const named = nameIn(meta?.[INTENT_KEY])
   if (named !== undefined) return { id: named, source: 'meta' }
-  const baggage = baggageOf({ message, inbound }, TASK_BAGGAGE)
+  const mayCarry = meta !== undefined || inbound.baggage !== undefined
+  const baggage = mayCarry ? baggageOf({ message, inbound }, TASK_BAGGAGE) : undefined
   const carried = baggage?.get(INTENT_BAGGAGE)
   if (carried !== undefined) return { id: carried, source: 'baggage' }
   const conversation = baggage?.get(CONVERSATION_BAGGAGE)

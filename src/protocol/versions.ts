@@ -1,4 +1,5 @@
 import { locate, members, spliceOne } from './json-span.ts'
+import { isObject, paramsOf } from './jsonrpc.ts'
 
 /** Versions of the legacy era, newest first. */
 export const legacyVersions = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const
@@ -96,4 +97,15 @@ export function withoutEnvelope(text: string): string {
     else kept += (kept === '' ? '' : ',') + text.slice(keyStart, end)
   }
   return isWhole ? text : spliceOne(text, meta, `{${kept}}`)
+}
+
+/** Whether a request is of the modern era: its `_meta` or its header says so; never its method, which both may have. */
+export function isModern(
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  value: unknown,
+): boolean {
+  const version = headers['mcp-protocol-version']
+  if (typeof version === 'string' && onceGiven(version) === MODERN_VERSION) return true
+  const meta = isObject(value) ? paramsOf(value)._meta : undefined
+  return isObject(meta) && PROTOCOL_VERSION_KEY in meta
 }

@@ -1,7 +1,7 @@
 import type { Partial } from '../mesh/call.ts'
 import type { Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
-import { at } from '../protocol/json-path.ts'
+import { at } from '../protocol/jsonrpc.ts'
 import { type Edit, locate, splice } from '../protocol/json-span.ts'
 import { FULL_NAME_KEY, listedWithMeta, PARTIAL_KEY } from '../protocol/meta.ts'
 import { MODERN_VERSION, type Era } from '../protocol/versions.ts'

@@ -1,6 +1,5 @@
 import { type Message, type Call, derive } from '../mesh/call.ts'
-import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
-import { at } from '../protocol/json-path.ts'
+import { at, isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import {
   type Edit,
   edit,

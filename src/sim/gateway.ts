@@ -115,7 +115,7 @@ export class SimulatedGateway {
       policies,
       config,
       context,
-      target: (name) => this.servers.get(name),
+      servers: this.servers,
       readdress: () => undefined,
       observe: this.#observe(onCall),
       attempt: (next) => next,

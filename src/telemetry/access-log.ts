@@ -5,7 +5,7 @@ import { facts } from '../policies/descriptions.ts'
 import { LogThrottle } from './log-throttle.ts'
 import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
-import { sessionDigest } from './session-digest.ts'
+import { sessionDigest } from './intents/intent.ts'
 import { keptSpanOf } from './tracing/call-trace.ts'
 
 /** Writes a call that has ended into the log, if it is to be in there. */
@@ -125,7 +125,7 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     intent: intentTold(call),
     intentSource: record.intent?.source,
     traceId: record.traceId,
-    spanId: keptSpanOf(record)?.spanId,
+    spanId: record.span === undefined ? undefined : keptSpanOf(record)?.spanId,
   }
 }
 

@@ -13,32 +13,42 @@ import { acceptedTask, type TaskCalls } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
 
+/** The account of faults. Plain fields say when nobody has to ask. */
+export interface FaultAccount {
+  /** Whether any fault is armed. */
+  readonly live: boolean
+  /** Whether an answer may show the work of an earlier fault. */
+  readonly corruptions: { readonly any: boolean }
+  /** Says what became of each fault that was aimed at a call. Asked once per call, at its very end. */
+  account(call: Call, outcome: Outcome): readonly FaultFate[]
+}
+
 export interface ObserveParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly log: Log
   /** Whether a tool is in its server's catalog: only then does it get series of its own. */
   readonly isListed: IsListed
-  /** Says what became of each fault that was aimed at a call. Asked once per call, at its very end. */
-  readonly account: (call: Call, outcome: Outcome) => readonly FaultFate[]
+  readonly faults: FaultAccount
   /** The tasks of agents that calls belong to. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
-  /** Hears of tool calls that have ended. */
+  /** Hears of tool calls in an arm that have ended. */
   readonly experiments: { end(record: CallRecord, outcome: Outcome): void }
   /** Tool calls that go on as MCP tasks. */
   readonly taskCalls: Pick<TaskCalls, 'hold' | 'told'>
-  readonly tracing: Pick<Tracing, 'begin' | 'end'>
+  /** Undefined: tracing is off. */
+  readonly tracing: Pick<Tracing, 'begin' | 'end'> | undefined
   readonly accessLog: AccessLog
-  readonly recorder: Pick<Recorder, 'begin' | 'end'>
+  readonly recorder: Pick<Recorder, 'open' | 'begin' | 'end'>
 }
 
 /**
  * The outermost layer: sees every outcome, and turns a defect of ours into one. Spans, metrics and the access log are
  * told of a call in this order, from the same record: first what became of its faults is written there, then in which
- * trace it is found.
+ * trace it is found. A part that is off is not called.
  */
 export function observe(parts: ObserveParts): Layer {
-  const { clock, metrics, log, isListed, account, intents, experiments, taskCalls } = parts
+  const { clock, metrics, log, isListed, faults, intents, experiments, taskCalls } = parts
   const { tracing, accessLog, recorder } = parts
   const { inFlight, operations } = metrics
   const overhead = metrics.overhead.series({})
@@ -47,9 +57,11 @@ export function observe(parts: ObserveParts): Layer {
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
     record.isOver = true
-    const fates = account(call, outcome)
-    if (fates.length > 0) record.fates = fates
-    tracing.end(call, outcome)
+    if (record.faults !== undefined || faults.live || faults.corruptions.any) {
+      const fates = faults.account(call, outcome)
+      if (fates.length > 0) record.fates = fates
+    }
+    tracing?.end(call, outcome)
     const result = resultOfCall(outcome, record)
     const now = clock.now()
     const tookMs = now - record.startedAt
@@ -85,7 +97,7 @@ export function observe(parts: ObserveParts): Layer {
     const verdict = verdictIn(outcome) ?? ''
     series.countCall(resultOfCall(outcome, record), verdict, arm, (now - startedAt) / 1_000, traceId, wallMs)
     intents.end(record, outcome)
-    experiments.end(record, outcome)
+    if (arm !== '' || record.unit !== undefined) experiments.end(record, outcome)
   }
 
   /** Counts a call that became a task when that is over. Holds on to nothing else of the call. */
@@ -106,9 +118,9 @@ export function observe(parts: ObserveParts): Layer {
     inFlight.set(call.server, (inFlight.get(call.server) ?? 0) + 1)
     if (call.tool !== undefined) {
       intents.begin(call)
-      recorder.begin(call)
+      if (recorder.open !== undefined) recorder.begin(call)
     }
-    tracing.begin(call)
+    tracing?.begin(call)
     const ended = (outcome: Outcome) => {
       note(call, outcome)
       return outcome
@@ -143,7 +155,8 @@ export interface ObserveAttemptParts {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'tools' | 'operations'>
   readonly isListed: IsListed
-  readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'>
+  /** Undefined: tracing is off. */
+  readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'> | undefined
   readonly recorder: Pick<Recorder, 'attempt'>
 }
 
@@ -156,7 +169,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
 
   function over(outgoing: Call, outcome: Outcome): void {
     const { record } = outgoing
-    tracing.endAttempt(outgoing, outcome)
+    tracing?.endAttempt(outgoing, outcome)
     if (--record.upstream === 0) record.upstreamMs += clock.now() - record.upstreamSince
   }
 
@@ -180,7 +193,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
     const { tool, record } = call
     const startedAt = operations === undefined && record.upstream > 0 ? 0 : clock.now()
     if (record.upstream++ === 0) record.upstreamSince = startedAt
-    const outgoing = tracing.beginAttempt(call)
+    const outgoing = tracing === undefined ? call : tracing.beginAttempt(call)
     const recorded = record.recording === undefined ? undefined : recorder.attempt(call)
     const ended = (outcome: Outcome) => {
       over(outgoing, outcome)

@@ -6,26 +6,14 @@ import type { Tracing, TracingParts } from './tracing/contract.ts'
 export type { LossCause, SpanCounts, Tracing, TracingParts } from './tracing/contract.ts'
 export type { TracesConfig } from './tracing/settings.ts'
 
-const nothing = (): void => undefined
-
-/** No tracing, at no cost. */
-export const untraced: Tracing = {
-  enabled: false,
-  begin: nothing,
-  end: nothing,
-  beginAttempt: (call) => call,
-  endAttempt: nothing,
-  close: () => Promise.resolve(),
-}
-
 /**
- * Tracing as environment and config say. Without an endpoint it is off, and the OpenTelemetry SDK is not even loaded.
+ * Tracing as environment and config say. Undefined without an endpoint: tracing is off, and the OpenTelemetry SDK is not even loaded.
  * `readSettings` says which variables count, and which of them win. Settings that the exporter does not take are told in the
  * log, and tracing is off: no call suffers for it.
  */
-export async function createTracing(parts: TracingParts): Promise<Tracing> {
+export async function createTracing(parts: TracingParts): Promise<Tracing | undefined> {
   const settings = readSettings(parts.env, parts.config)
-  if (settings === undefined) return untraced
+  if (settings === undefined) return undefined
   tellIgnored(settings, parts.env, parts.log)
   const { startTracing } = await import('./tracing/traced.ts')
   try {
@@ -37,7 +25,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing> {
       { error: name, protocol: settings.protocol, variables: exporterVariables(parts.env, 'TRACES') },
       'no spans: the exporter does not take its settings',
     )
-    return untraced
+    return undefined
   }
 }
 

@@ -4,6 +4,7 @@ import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
 import { withoutBaggage } from '../protocol/baggage.ts'
 import { isDeeperThan, replaceAt } from '../protocol/json-span.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
 import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
 import { stamped } from '../telemetry/tracing/call-trace.ts'
 import { abortError, failure, orAborted } from './failure.ts'
@@ -105,7 +106,10 @@ export class UpstreamSessions {
 
   /** A message of a caller as the server is to get it. */
   outgoing<M extends Pick<Message, 'text' | 'value'>>(message: M): M {
-    return this.#options.passesBaggage === true ? message : withoutBaggage(message)
+    const { params } = message.value
+    if (!isObject(params) || params._meta === undefined || this.#options.passesBaggage === true)
+      return message
+    return withoutBaggage(message)
   }
 
   /** Has the streams for what belongs to no call asked for that are not there; with `anew` also those that are. */
@@ -499,7 +503,7 @@ let resent = 0
 
 /** Sends a call as its server has to see it: with the time that is left, and under an id that is new. */
 export function exchangeOver(upstreamSession: UpstreamSession, call: Call, clock: Clock): Promise<Outcome> {
-  const traced = stamped(call)
+  const traced = call.record.span === undefined ? call : stamped(call)
   if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return upstreamSession.exchange(traced)
   const outgoing = withNewId(withTimeLeft(traced, clock))
   const exchanged = upstreamSession.exchange(outgoing)

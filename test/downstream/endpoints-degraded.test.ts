@@ -20,7 +20,7 @@ async function answers(outcome: (id: unknown) => Outcome, settings: Json = {}, p
     policies: {},
     config: { defaults: {}, overrides: [] },
     context: testPolicyContext(clock),
-    target: (name) => generation.servers.get(name),
+    servers: generation.servers,
     readdress: () => undefined,
     observe: (next) => next,
     attempt: (next) => next,

@@ -6,7 +6,7 @@ import type { RequestRates } from '../../src/downstream/limits/limits.ts'
 import type { Response } from '../../src/downstream/respond.ts'
 import { type SessionLimits, Sessions } from '../../src/downstream/legacy/sessions.ts'
 import type { Message } from '../../src/mesh/call.ts'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { holdResponses } from '../support/held-responses.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -34,7 +34,7 @@ export async function testEndpoint(
   const clock = new ManualClock()
   const servers = new Map<string, Server>()
   let closed = false
-  const live = new Live(
+  const live = liveWith(
     generationOf(servers, clock, () => (closed = true)),
     clock,
   )

@@ -42,7 +42,7 @@ export function generationOf(
     policies: {},
     config: settings,
     context,
-    target: (name) => servers.get(name),
+    servers,
     readdress: (call, name, tool) => readdress(call, servers.get(name), tool),
     observe: (next) => next,
     attempt: (next) => next,

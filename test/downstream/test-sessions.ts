@@ -1,6 +1,6 @@
 import { Sessions } from '../../src/downstream/legacy/sessions.ts'
 import type { Session } from '../../src/downstream/legacy/session.ts'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { capableClient } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -18,7 +18,7 @@ export function testSessions(max = 3, perClient = max) {
   const { server, upstream } = testServer({}, undefined, { clock })
   const generation = (...servers: Server[]) =>
     generationOf(new Map(servers.map((each) => [each.name, each])), clock)
-  const live = new Live(generation(server), clock)
+  const live = liveWith(generation(server), clock)
   const limits = {
     max,
     perClient,

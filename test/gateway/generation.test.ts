@@ -2,13 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { compileGeneration } from '../../src/gateway/generation.ts'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { Intents } from '../../src/telemetry/intents.ts'
 import { TaskCalls } from '../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { untraced } from '../../src/telemetry/tracing.ts'
 import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { toolCall } from '../support/caller.ts'
 import { testPolicyContext } from '../support/policy-context.ts'
@@ -47,7 +46,7 @@ function setUp() {
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     taskCalls: new TaskCalls(clock),
-    tracing: untraced,
+    tracing: undefined,
     recorder: noRecorder,
     context,
     onChanged: () => undefined,
@@ -107,7 +106,7 @@ test('a server that is switched off is not there', () => {
 
 test('a server that was removed ends with the last generation that used it', () => {
   const { clock, compile } = setUp()
-  const live = new Live(compile({ a: { url }, b: { url } }), clock)
+  const live = liveWith(compile({ a: { url }, b: { url } }), clock)
   const [a, b] = [closes(live.current.servers.get('a')), closes(live.current.servers.get('b'))]
   const call = live.enter()
   live.swap(compile({ a: { url }, b: { url } }, live.current))
@@ -119,7 +118,7 @@ test('a server that was removed ends with the last generation that used it', () 
 
 test('a server that comes back while its last call is under way is a new one', () => {
   const { clock, compile } = setUp()
-  const live = new Live(compile({ a: { url } }), clock)
+  const live = liveWith(compile({ a: { url } }), clock)
   const old = live.current.servers.get('a')
   const closed = closes(old)
   const call = live.enter()

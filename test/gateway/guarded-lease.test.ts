@@ -26,7 +26,7 @@ test('faults of a run that has died of a defect, and renews nothing, end by them
   const world = worldOf(recordOf(specOf()), new Meter(clock), {
     clock,
     log: recordedLog().log,
-    current: () => live.current,
+    live,
     controller: gateway.chaos,
     state: new States(clock),
     arms: new GuardedArms(noExperiments, clock),

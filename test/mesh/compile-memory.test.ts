@@ -16,7 +16,7 @@ function meshOf(globs: readonly string[]) {
     policies: { retry: { build: () => (next) => (call) => next(call) } },
     config: { defaults: {}, overrides: globs.map((tool, n) => ({ match: { tool }, retry: n + 1 })) },
     context: testPolicyContext(),
-    target: () => undefined,
+    servers: new Map(),
     readdress: () => undefined,
     faults: { client: (next) => next, upstream: (next) => next },
     attempt: (next) => next,

@@ -43,7 +43,7 @@ function recordedMesh(
     policies,
     config: { defaults: {}, overrides: [], ...config },
     context: testPolicyContext(),
-    target: () => testTarget({ facts: (tool) => (listed.includes(tool) ? facts : undefined) }),
+    servers: { get: () => testTarget({ facts: (tool) => (listed.includes(tool) ? facts : undefined) }) },
     readdress: () => undefined,
     faults: { client: (next) => next, upstream: (next) => next },
     attempt: noteAttempts ? noting('attempt') : (next) => next,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 const PATIENCE_MS = 900_000
@@ -19,7 +19,7 @@ function setUp() {
   const clock = new ManualClock()
   const [first, second, third] = [new Counted(), new Counted(), new Counted()]
   const overdue: number[] = []
-  const live = new Live<Counted>(first, clock, (calls) => overdue.push(calls))
+  const live = liveWith<Counted>(first, clock, (calls) => overdue.push(calls))
   return { clock, first, second, third, overdue, live }
 }
 

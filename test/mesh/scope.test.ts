@@ -20,17 +20,19 @@ function scope(
     tool,
     overrides: undefined,
     effect,
-    target: (name) =>
-      name === 's'
-        ? testTarget({
-            endpoints: ['a', 'b', 'c'],
-            facts: () => facts,
-            effectOf: () => said,
-            home: () => 2,
-            isLost: (replica) => replica === 1,
-            reached: (replica) => (replica === 1 ? back : undefined),
-          })
-        : undefined,
+    servers: new Map([
+      [
+        's',
+        testTarget({
+          endpoints: ['a', 'b', 'c'],
+          facts: () => facts,
+          effectOf: () => said,
+          home: () => 2,
+          isLost: (replica) => replica === 1,
+          reached: (replica) => (replica === 1 ? back : undefined),
+        }),
+      ],
+    ]),
     fallbackCall: () => undefined,
   })
 }

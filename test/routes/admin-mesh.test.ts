@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import type { ArmSettings } from '../../src/mesh/settings.ts'
 import { policies } from '../../src/policies/index.ts'
 import { Names } from '../../src/registry/names.ts'
@@ -44,7 +44,7 @@ async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms
       policies,
       config: settings,
       context,
-      target: (name) => servers.get(name),
+      servers,
       readdress: () => undefined,
       observe: (next) => next,
       attempt: (next) => next,
@@ -66,7 +66,7 @@ async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms
       close: () => undefined,
     }
   }
-  const live = new Live(generationOf(first, firstArms), clock)
+  const live = liveWith(generationOf(first, firstArms), clock)
   /** Puts other policies or arms into force, as a reload does. */
   const reconfigure = (configured: object, arms: Arms) => {
     const next = generationOf(configured, arms)

@@ -4,7 +4,7 @@ import { test, type TestContext } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
 import { States } from '../../src/mesh/state.ts'
 import type { Mesh } from '../../src/mesh/compile.ts'
-import { Live } from '../../src/mesh/live.ts'
+import { liveWith } from '../support/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
 import { Names } from '../../src/registry/names.ts'
 import { registerMetrics } from '../../src/routes/metrics.ts'
@@ -32,7 +32,7 @@ async function scraped(t: TestContext) {
     follow: () => undefined,
     close: () => undefined,
   })
-  const live = new Live(generation(new Map([['s', server]])), clock)
+  const live = liveWith(generation(new Map([['s', server]])), clock)
   const sessions = { size: 2 }
   const { state } = testPolicyContext(clock)
   const chaos = { engine: { live: true } }

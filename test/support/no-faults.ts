@@ -7,6 +7,6 @@ export const noFaults = { client: pass, upstream: pass, discovery: pass }
 export const noChaos = {
   layers: noFaults,
   heldBy: () => [],
-  account: () => [],
+  faults: { live: false, corruptions: { any: false }, account: () => [] },
   clientFaults: () => undefined,
 }

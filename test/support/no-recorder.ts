@@ -1,5 +1,6 @@
 /** A recorder that is off. */
 export const noRecorder = {
+  open: undefined,
   begin: () => undefined,
   attempt: () => () => undefined,
   end: () => undefined,

@@ -3,7 +3,6 @@ import { test } from 'node:test'
 import type { Outcome } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
-import { untraced } from '../../src/telemetry/tracing.ts'
 import { observeAttempt, upstreamMsOf } from '../../src/telemetry/observe.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -19,7 +18,7 @@ function observed(outcomes: readonly Outcome[]) {
   const left = [...outcomes]
   const clock = new ManualClock()
   const isListed = (_: string, tool: string) => tool === 'known'
-  const layer = observeAttempt({ clock, metrics, isListed, tracing: untraced, recorder: noRecorder })
+  const layer = observeAttempt({ clock, metrics, isListed, tracing: undefined, recorder: noRecorder })
   const service = layer(() => Promise.resolve(left.shift() as Outcome))
   const all = async () => {
     const text = await metrics.registry.metrics()
@@ -107,7 +106,7 @@ test('the time of tries is added up in the record, and tries at the same time co
     clock,
     metrics: createMetrics(),
     isListed: () => true,
-    tracing: untraced,
+    tracing: undefined,
     recorder: noRecorder,
   })
   const service = layer(() => new Promise((resolve) => ends.push(() => resolve(answered()))))

@@ -1,4 +1,4 @@
-import type { Service } from '../../src/mesh/call.ts'
+import type { Call, Service } from '../../src/mesh/call.ts'
 import { createAccessLog } from '../../src/telemetry/access-log.ts'
 import { Intents } from '../../src/telemetry/intents.ts'
 import { TaskCalls } from '../../src/telemetry/task-calls.ts'
@@ -12,7 +12,7 @@ import {
   type ObserveParts,
 } from '../../src/telemetry/observe.ts'
 import { telemetry } from '../../src/telemetry/schema.ts'
-import { type Tracing, untraced } from '../../src/telemetry/tracing.ts'
+import type { Tracing } from '../../src/telemetry/tracing.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { noExperiments } from '../support/no-experiments.ts'
@@ -36,8 +36,8 @@ export function observed(
   next: Service,
   isListed: IsListed = () => true,
   accessLog: object = {},
-  account: ObserveParts['account'] = () => [],
-  tracing: Partial<Tracing> = {},
+  account: ObserveParts['faults']['account'] = () => [],
+  tracing: Pick<Tracing, 'begin' | 'end'> | undefined = undefined,
   { clock = new ManualClock(), recorder = noRecorder, experiments = noExperiments }: Partial<Recorded> = {},
 ) {
   const metrics = createMetrics()
@@ -49,10 +49,10 @@ export function observed(
     metrics,
     log,
     isListed,
-    account,
+    faults: { live: true, corruptions: { any: false }, account },
     intents,
     taskCalls: new TaskCalls(clock),
-    tracing: { ...untraced, ...tracing },
+    tracing: tracing && { ...tracing, beginAttempt: (call: Call) => call, endAttempt: () => undefined },
     recorder,
     experiments,
     accessLog: createAccessLog(settings, { log, clock }),

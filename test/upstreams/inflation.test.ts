@@ -28,5 +28,5 @@ test('a small reply that holds a huge one is read no further than it is taken', 
 
 test('the codings that are read have their names in any case', () => {
   assert.deepEqual(['gzip', 'X-GZIP', ' Deflate ', 'BR'].map(codingOf), ['gzip', 'gzip', 'deflate', 'br'])
-  for (const other of [undefined, 'identity', 'zstd', 'gzip, gzip']) assert.equal(codingOf(other), undefined)
+  for (const other of ['identity', 'zstd', 'gzip, gzip']) assert.equal(codingOf(other), undefined)
 })

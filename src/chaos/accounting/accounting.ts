@@ -53,7 +53,8 @@ export class Accounting {
    * at its very end. A corrupted reply that was kept and served again counts for the call that got it.
    */
   account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
-    const culprits = this.#parts.corruptions.of(outcome)
+    const { corruptions } = this.#parts
+    const culprits = corruptions.any ? corruptions.of(outcome) : undefined
     if (record.faults === undefined && culprits === undefined) return NOTHING
     const isTold = isWarned(outcome)
     const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])

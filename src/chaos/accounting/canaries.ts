@@ -22,16 +22,18 @@ const LONGEST = 4_096
  */
 export class Canaries {
   readonly #planted = new Recent<DecisionEntry>(MAX_CANARIES)
+  /** Whether any value was ever planted: a plain field. */
+  any = false
 
   /** Takes note of the values in `changed` that `original` does not have. */
   plant(entry: DecisionEntry, original: unknown, changed: unknown): void {
     const said = new Set(leaves(original))
     for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(ownText(leaf), entry)
+    this.any = true
   }
 
   /** The decisions whose values a call's arguments hold. */
   in({ message }: Call): DecisionEntry[] {
-    if (this.#planted.size === 0) return []
     const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.peek(leaf))
     return [...new Set(found)].filter((entry) => entry !== undefined)
   }
@@ -63,7 +65,8 @@ const words = (text: string): string[] =>
  */
 export class Corruptions<Culprit> {
   readonly #by = new WeakMap<object, ReadonlySet<Culprit>>()
-  #any = false
+  /** Whether any result was ever changed: a plain field, so that calls pay nothing before. */
+  any = false
 
   /** Notes that `culprit` made `changed`, out of `original` where there was one. */
   mark(culprit: Culprit, changed: CallResult, original?: CallResult): void {
@@ -71,12 +74,12 @@ export class Corruptions<Culprit> {
     culprits.add(culprit)
     const kept = new Set(original === undefined ? [] : partsOf(original))
     for (const part of partsOf(changed)) if (!kept.has(part)) this.#by.set(part, culprits)
-    this.#any = true
+    this.any = true
   }
 
   /** Returns the culprits whose work an outcome still shows; undefined when there is none. */
   of(outcome: Outcome): ReadonlySet<Culprit> | undefined {
-    if (!this.#any || outcome.kind !== 'answered') return undefined
+    if (outcome.kind !== 'answered') return undefined
     const { value } = outcome.result
     const { result } = value
     let found = this.#by.get(value)

@@ -102,6 +102,7 @@ export class Engine {
   strict = false
   /** Defects since the run began. */
   errors = 0
+  readonly corruptions = new Corruptions<AppliedInjection>()
   readonly accounting: Accounting
   readonly #parts: EngineParts
   readonly #decider: InjectionDecider
@@ -111,7 +112,7 @@ export class Engine {
   constructor(parts: EngineParts) {
     this.#parts = parts
     const { clock, faultEnvironment, journal } = parts
-    const corruptions = new Corruptions<AppliedInjection>()
+    const { corruptions } = this
     this.accounting = new Accounting({ clock, journal, corruptions })
     this.#decider = new InjectionDecider(parts, {
       clock,
@@ -205,7 +206,7 @@ export class Engine {
 
   #injectionsAt(side: Side, call: Call, asker: Asker): AppliedInjection[] | undefined {
     if (side === 'client') {
-      this.#lookForCanaries(call)
+      if (this.#canaries.any) this.#lookForCanaries(call)
       this.#hear(call)
     }
     const aimed = this.#aimedAt(call)

@@ -1,7 +1,7 @@
 import { type Message, newRecord, type Outcome } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
-import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
+import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
 import { ownTurn } from '../../mesh/turns.ts'
 import { during } from '../../mesh/work.ts'
@@ -354,7 +354,9 @@ class Dialogue {
     { reply, now }: Pick<Taken, 'reply' | 'now'>,
     responses: readonly Response[],
   ): Promise<void> | void {
-    const pause = this.#guards.tarpit.hold(session.id, now, retryAfterOf(responses))
+    const retryAfterMs = retryAfterOf(responses)
+    if (retryAfterMs === undefined) return this.#finish(session, reply, responses)
+    const pause = this.#guards.tarpit.hold(session.id, now, retryAfterMs)
     if (pause === undefined) return this.#finish(session, reply, responses)
     return pause.then(() => this.#finish(session, reply, responses))
   }
@@ -419,7 +421,7 @@ class Dialogue {
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
     // Never held: it would take one of the places that are kept free.
-    if (isGatewayError(counted))
+    if (typeof counted === 'object')
       return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
     const signal = new Cancellation()
     const lease = this.#live.enter()

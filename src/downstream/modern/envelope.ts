@@ -45,14 +45,6 @@ const named: Readonly<Record<string, string>> = {
   'tasks/cancel': 'taskId',
 }
 
-/** Whether a request is of the modern era: its `_meta` or its header says so; never its method, which both may have. */
-export function isModern(headers: IncomingHttpHeaders, value: unknown): boolean {
-  const version = headers['mcp-protocol-version']
-  if (typeof version === 'string' && onceGiven(version) === MODERN_VERSION) return true
-  const meta = isObject(value) ? paramsOf(value)._meta : undefined
-  return isObject(meta) && PROTOCOL_VERSION_KEY in meta
-}
-
 /** Reads what a request says of itself, in the order in which the specification has it checked. */
 export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): Envelope | Refusal {
   const id = isRequestId(value.id) ? value.id : null

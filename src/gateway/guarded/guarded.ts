@@ -9,6 +9,7 @@ import { type OpenedJournal, RunJournal } from '../../experiments/guarded/journa
 import type { Clock } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import type { MeshEvent, PolicyContext, StateStore } from '../../mesh/policy.ts'
+import type { Live } from '../../mesh/live.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { KnownServer } from '../../registry/known-server.ts'
 import type { Log } from '../../telemetry/log.ts'
@@ -24,7 +25,7 @@ export interface GuardedGatewayParts {
   readonly arms: GuardedArms
   readonly state: StateStore
   /** The generation in force. */
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly refresh: () => void
   readonly data: () => string | undefined
   /** `gateway.stateDir` and `gateway.environment`, as they were at boot. */

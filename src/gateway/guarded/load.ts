@@ -2,12 +2,13 @@ import type { Agent } from '../../load/twins.ts'
 import { exposedName, type KnownTools, type Step, type Workload } from '../../load/workload.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
+import type { Live } from '../../mesh/live.ts'
 import type { Spec } from '../../experiments/guarded/spec.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 
 export interface LoadParts {
   readonly clock: Clock
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
   /** Base URL of the data plane; undefined before it listens. */
   readonly data: () => string | undefined
 }
@@ -27,9 +28,9 @@ export function toolsOf({ servers }: Pick<GatewayGeneration, 'servers'>): KnownT
 }
 
 /** Why a workload cannot be played here; empty when it can. */
-export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'current'>): string[] {
+export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'live'>): string[] {
   if (load === undefined) return []
-  const tools = toolsOf(parts.current())
+  const tools = toolsOf(parts.live.current)
   const workload = load.workload as Workload
   return workload.tasks.flatMap(({ steps }, at) =>
     steps.flatMap((step, index) => {
@@ -46,13 +47,13 @@ export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'current'>):
 export function playLoad(
   load: NonNullable<Spec['load']>,
   onEnd: (why: string) => void,
-  { clock, current, data }: LoadParts,
+  { clock, live, data }: LoadParts,
   onReady: () => void,
 ): () => void {
   const stop = new Cancellation()
   const base = data()
   if (base === undefined) throw new Error('the gateway does not listen yet')
-  void play(load, `${base}/mcp`, toolsOf(current()), { clock, stop, onReady }).catch((error: unknown) => {
+  void play(load, `${base}/mcp`, toolsOf(live.current), { clock, stop, onReady }).catch((error: unknown) => {
     if (!stop.aborted) onEnd((error as Error).message)
   })
   return () => stop.abort('over')

@@ -16,6 +16,7 @@ import { armName, experiment as experimentSchema } from '../../experiments/schem
 import { glob, matcher } from '../../mesh/match.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { DEFAULT_SET, type MeshConfig, Settings } from '../../mesh/settings.ts'
+import type { Live } from '../../mesh/live.ts'
 import { longestOf } from '../../policies/deadline.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
@@ -24,7 +25,7 @@ import { formatDuration } from '../../units/duration.ts'
 import { serverTargets } from '../chaos.ts'
 
 export interface SurveyParts {
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly controller: Controller
   readonly experiments: Pick<Experiments, 'runs'>
   /** As it was at boot. */
@@ -44,8 +45,8 @@ export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
 
 /** Returns the gateway's view of a spec as of now: the targets that a run would hit, and the reasons not to run the spec. */
 export function survey(spec: Spec, parts: SurveyParts): Survey {
-  const { current, controller, environment } = parts
-  const { config, hash, servers } = current()
+  const { live, controller, environment } = parts
+  const { config, hash, servers } = live.current
   const targets = targetsOf(spec, [...servers.values()], environment)
   return {
     refusals: [
@@ -64,8 +65,8 @@ export function survey(spec: Spec, parts: SurveyParts): Survey {
 }
 
 /** A hash of all that a run rests upon while it goes on. */
-export function groundOf({ targets, faults, name }: Spec, { current }: Pick<SurveyParts, 'current'>): string {
-  const { config } = current()
+export function groundOf({ targets, faults, name }: Spec, { live }: Pick<SurveyParts, 'live'>): string {
+  const { config } = live.current
   const isTarget = glob(targets.server)
   return hashOf({
     policies: config.policies,
@@ -135,8 +136,8 @@ function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
   return faults.every(({ rate }) => rate === 0) ? ['faults: the rate of all of them is 0'] : []
 }
 
-function settingRefusals(spec: Spec, { current, controller }: SurveyParts): string[] {
-  const { config, servers } = current()
+function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[] {
+  const { config, servers } = live.current
   const refusals: string[] = []
   const sets = [DEFAULT_SET, ...Object.keys(config.policies.sets)]
   for (const [arm, set] of Object.entries(spec.arms))
@@ -201,18 +202,14 @@ export function longestMs(set: string, { servers }: Targets, policies: MeshConfi
 }
 
 /** Names the experiments and faults that already run at the targets. */
-function occupiedBy(
-  spec: Spec,
-  targets: Targets,
-  { current, controller, experiments }: SurveyParts,
-): string[] {
+function occupiedBy(spec: Spec, targets: Targets, { live, controller, experiments }: SurveyParts): string[] {
   const names = targets.servers.map(({ name }) => name)
   const own = experimentSchema.parse({
     name: spec.name,
     arms: { a: 'a', b: 'b' },
     match: { server: spec.targets.server },
   })
-  const all = Object.keys(current().config.mcpServers)
+  const all = Object.keys(live.current.config.mcpServers)
   const comparisons = experiments
     .runs()
     .filter(({ experiment, run }) => run !== undefined && run.end === undefined && meet(experiment, own, all))

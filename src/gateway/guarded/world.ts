@@ -9,6 +9,7 @@ import { armName } from '../../experiments/schema.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { StateKey, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
+import type { Live } from '../../mesh/live.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { armedAt, aimed, longestMs } from './survey.ts'
@@ -16,7 +17,7 @@ import { armedAt, aimed, longestMs } from './survey.ts'
 export interface WorldParts {
   readonly clock: Clock
   readonly log: Log
-  readonly current: () => GatewayGeneration
+  readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly controller: Controller
   readonly state: StateStore
   readonly arms: GuardedArms
@@ -44,7 +45,7 @@ const MARGIN_MS: Millis = 30_000
 
 /** The actions of a run on this gateway, and the run's view of the gateway. */
 export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts: WorldParts): World {
-  const { clock, log, current, controller, state, arms, refresh, play } = parts
+  const { clock, log, live, controller, state, arms, refresh, play } = parts
   const by = `experiment ${name}`
   const servers = targets.servers.map((server) => server.name)
   const sets = new Set([DEFAULT_SET, ...ARMS.map((arm) => armName(name, arm))])
@@ -112,14 +113,14 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
     },
     servers() {
       return servers.map((server) => {
-        const found = current().servers.get(server)
+        const found = live.current.servers.get(server)
         const isUp = found?.state === 'up'
         const probeFailures = found?.health.state === 'unknown' ? undefined : found?.health.failures
         return { name: server, isUp, uptimeMs: isUp ? clock.wall() - found.since : 0, probeFailures }
       })
     },
-    longestMs: () => longestMs(spec.arms.treatment, targets, current().config.policies),
-    layers: () => layersOf(servers, sets, { clock, state, current }),
+    longestMs: () => longestMs(spec.arms.treatment, targets, live.current.config.policies),
+    layers: () => layersOf(servers, sets, { clock, state, live }),
     faults() {
       const faults = [...ids.values()].map(({ name, type, counts: { decided, injected } }): FaultRecord => {
         return { name, type, decided, injected }
@@ -132,7 +133,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
 /** Returns which faults of a run are armed now, and which arms of the run exist. */
 export function proofOf(
   name: string,
-  { controller, current, arms }: Pick<WorldParts, 'controller' | 'current' | 'arms'>,
+  { controller, live, arms }: Pick<WorldParts, 'controller' | 'live' | 'arms'>,
 ): Omit<Proof, 'atMs' | 'tookMs' | 'troubled'> {
   const { state, faults: known } = controller.status()
   const treatment = armName(name, 'treatment')
@@ -142,7 +143,7 @@ export function proofOf(
     armed: known
       .filter(({ armed, config }) => armed && config.match?.arm === treatment)
       .map((fault) => fault.name),
-    arms: own.filter((arm) => assigned.has(arm) || current().mesh.hasSet(arm)),
+    arms: own.filter((arm) => assigned.has(arm) || live.current.mesh.hasSet(arm)),
     chaos: state,
   }
 }
@@ -159,7 +160,7 @@ interface LoadState {
 function layersOf(
   servers: readonly string[],
   sets: ReadonlySet<string>,
-  { clock, state, current }: Pick<WorldParts, 'clock' | 'state' | 'current'>,
+  { clock, state, live }: Pick<WorldParts, 'clock' | 'state' | 'live'>,
 ): LayerState[] {
   const isOwn = (key: { readonly server: string; readonly set: string }) =>
     servers.includes(key.server) && sets.has(key.set)
@@ -186,7 +187,7 @@ function layersOf(
       }
     })
   const registry = servers.map((name) => {
-    const is = current().servers.get(name)?.state ?? 'gone'
+    const is = live.current.servers.get(name)?.state ?? 'gone'
     return { name: `server ${name}`, state: is, isWell: is === 'up' }
   })
   return [...registry, ...gates, ...breakers, ...replicas]

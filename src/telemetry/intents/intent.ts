@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+import type { Caller } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CallIntent } from '../../mesh/record.ts'
 
@@ -165,4 +167,15 @@ export class KnownIntents {
       if (alike.size === 0) this.#named.delete(id)
     }
   }
+}
+
+const digests = new WeakMap<Caller, string>()
+
+/** Stands for the id of a session wherever people read: it tells sessions apart, and opens none. Made once: a caller has one session. */
+export function sessionDigest(caller: Caller, session: string): string {
+  const known = digests.get(caller)
+  if (known !== undefined) return known
+  const digest = createHash('sha256').update(session).digest('hex').slice(0, 16)
+  digests.set(caller, digest)
+  return digest
 }

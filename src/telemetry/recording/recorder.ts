@@ -40,7 +40,8 @@ export interface RecorderParts {
  */
 export class Recorder {
   readonly #parts: RecorderParts
-  #open: OpenRecording | undefined
+  /** Undefined while recording is off. A plain field: all that a call pays for then. */
+  open: OpenRecording | undefined
   /** The one that was closed last, whose file may have the path of the next. */
   #last: RecordingFile | undefined
   /** The settings and the hash of the policies that the latest recording was begun with; empty when recording is off. */
@@ -60,14 +61,14 @@ export class Recorder {
     const begunWith = file === undefined ? '' : JSON.stringify([settings, policiesHash])
     if (begunWith === this.#begunWith) return
     this.#begunWith = begunWith
-    const before = this.#open?.file ?? this.#last
-    this.#open = undefined
+    const before = this.open?.file ?? this.#last
+    this.open = undefined
     this.#last = before
     if (file === undefined) {
       log.info('the recording of tool calls is over')
       return void before?.close()
     }
-    this.#open = this.#begin({ ...settings, file }, policiesHash, before)
+    this.open = this.#begin({ ...settings, file }, policiesHash, before)
     log.info({ file, sample }, 'tool calls are recorded')
   }
 
@@ -103,10 +104,10 @@ export class Recorder {
 
   /** A tool call begins, and its task is known. */
   begin(call: Call): void {
-    if (this.#open === undefined) return
-    const { sample, draw } = this.#open
+    if (this.open === undefined) return
+    const { sample, draw } = this.open
     if (sample < 1 && draw(unitOf(call), 'recording') >= sample) return
-    call.record.recording = { of: this.#open, attempts: [], more: 0 } satisfies Notes
+    call.record.recording = { of: this.open, attempts: [], more: 0 } satisfies Notes
   }
 
   /** An attempt of a call that is recorded begins. Gives what is to hear how it ended. */
@@ -161,8 +162,8 @@ export class Recorder {
 
   /** Resolves when all that was recorded is written, or could not be. Calls that end later are dropped. */
   async close(): Promise<void> {
-    const file = this.#open?.file ?? this.#last
-    this.#open = undefined
+    const file = this.open?.file ?? this.#last
+    this.open = undefined
     await file?.close()
   }
 }

@@ -2,7 +2,7 @@ import { type Call, type CallRecord, derive, type Message, type Outcome } from '
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { locate } from '../../protocol/json-span.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
+import { isEmpty, isObject } from '../../protocol/jsonrpc.ts'
 import { withMeta, withEntry } from '../../protocol/meta.ts'
 import type { Parent } from '../../protocol/task.ts'
 import { type Head, parentOf, type RandomIds } from './context.ts'
@@ -154,7 +154,7 @@ export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId:
 }
 
 /** Returns the stamp for the server of an attempt; undefined for calls that are not traced. */
-export function stampOf({ record, headers }: Call): Stamp | undefined {
+function stampOf({ record, headers }: Call): Stamp | undefined {
   if (!(record.span instanceof CallTrace) || headers?.traceparent === undefined) return undefined
   return { traceparent: headers.traceparent, tracestate: headers.tracestate }
 }
@@ -181,9 +181,4 @@ function withTraceparent(message: Message, traceparent: string): Message {
     text: `${text.slice(0, inside)}"_meta":{"traceparent":"${traceparent}"}${comma}${text.slice(inside)}`,
     value: withEntry(value, 'params', withEntry(params, '_meta', { traceparent })),
   }
-}
-
-function isEmpty(object: object): boolean {
-  for (const _ in object) return false
-  return true
 }

@@ -7,8 +7,6 @@ import type { TracesConfig, Variables } from './settings.ts'
 
 /** Spans of calls and of their attempts, sent to a collector. */
 export interface Tracing {
-  /** Whether an endpoint is configured. */
-  readonly enabled: boolean
   /** A request of an agent begins: it is to become a SERVER span. */
   begin(call: Call): void
   /**

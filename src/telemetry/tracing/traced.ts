@@ -75,7 +75,6 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
   const callsParts = { ids, head: createHead(settings.sample) }
   let closing: Promise<void> | undefined
   return {
-    enabled: true,
     begin: (call) => beginTrace(callsParts, call),
     end: (call, outcome) => endTrace(call, outcome, over),
     beginAttempt: (call) => beginAttempt(attemptsParts, call),

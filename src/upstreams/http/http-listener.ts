@@ -52,21 +52,17 @@ export class HttpListener implements ReplySink {
   #closed = false
   /** Counts the tries to connect: one that takes its time may be out of date. */
   #tries = 0
-  #opening: Promise<void> | undefined
+  /**
+   * Set while the stream is being opened; resolves when the stream is open, or when it is known that there is none for now. The
+   * gateway does not hear what the server says outside of calls until then. A plain field: each call looks at it.
+   */
+  opening: Promise<void> | undefined
   #settle = ignore
 
   constructor(options: ListenerOptions) {
     this.#options = options
     this.#wire = options.wire()
     this.#connect()
-  }
-
-  /**
-   * Set while the stream is being opened; resolves when it is open, or when it is known that there is none
-   * for now. What the server says outside of calls until then is lost.
-   */
-  get opening(): Promise<void> | undefined {
-    return this.#opening
   }
 
   close(): void {
@@ -157,11 +153,11 @@ export class HttpListener implements ReplySink {
   }
 
   #expect(): void {
-    this.#opening ??= new Promise((resolve) => {
+    this.opening ??= new Promise((resolve) => {
       const cancel = this.#options.clock.after(PATIENCE_MS, () => this.#settle())
       this.#settle = () => {
         cancel()
-        this.#opening = undefined
+        this.opening = undefined
         this.#settle = ignore
         resolve()
       }

@@ -175,7 +175,8 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     }
     // It holds the request, of which nothing is needed any more: the reply may stay open for long.
     this.#redirected = undefined
-    const coding = codingOf(this.#headers.get('content-encoding'))
+    const encoding = this.#headers.get('content-encoding')
+    const coding = encoding === undefined ? undefined : codingOf(encoding)
     if (coding !== undefined) this.#inflate(coding)
     if (status !== 200 || !this.#headers.mediaType.startsWith('text/event-stream')) return true
     const turns = new TurnBudget()

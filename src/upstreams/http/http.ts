@@ -200,7 +200,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const refused = this.keepsState ? undefined : this.#options.tasks.refusal(call)
     if (refused !== undefined) return Promise.resolve(refused)
     const session = this.#session
-    this.state.note(call)
+    if (call.tool === undefined) this.state.note(call)
     if (session.lost) return this.#sendAgain(call, 1)
     return this.#send(call, 0)
   }

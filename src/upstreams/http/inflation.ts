@@ -15,8 +15,8 @@ const DEFLATE_METHOD = 8
 /** How a reply is compressed, as `Content-Encoding` names it. */
 export type Coding = 'gzip' | 'deflate' | 'br'
 
-export function codingOf(header: string | undefined): Coding | undefined {
-  switch (header?.trim().toLowerCase()) {
+export function codingOf(header: string): Coding | undefined {
+  switch (header.trim().toLowerCase()) {
     case 'gzip':
     case 'x-gzip':
       return 'gzip'

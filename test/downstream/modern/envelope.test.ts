@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict'
 import type { IncomingHttpHeaders } from 'node:http'
 import { test } from 'node:test'
-import { isModern, mirroredHeaders, readEnvelope } from '../../../src/downstream/modern/envelope.ts'
+import { mirroredHeaders, readEnvelope } from '../../../src/downstream/modern/envelope.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
   CLIENT_INFO_KEY,
   LOG_LEVEL_KEY,
   MODERN_VERSION,
   PROTOCOL_VERSION_KEY,
+  isModern,
 } from '../../../src/protocol/versions.ts'
 import type { Json } from '../../support/memory-pipe.ts'
 import { headersFor, meta, modern } from './test-modern.ts'

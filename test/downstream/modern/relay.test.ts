@@ -4,7 +4,7 @@ import type { Exchange } from '../../../src/downstream/modern/call.ts'
 import { Relay } from '../../../src/downstream/modern/relay.ts'
 import type { Tenancy } from '../../../src/downstream/limits/tenancy.ts'
 import type { InboundRequest } from '../../../src/downstream/endpoint.ts'
-import { Live } from '../../../src/mesh/live.ts'
+import { liveWith } from '../../support/live.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { generationOf } from '../test-generation.ts'
 import { testGuards } from '../test-guards.ts'
@@ -13,7 +13,7 @@ test('a request that cannot be renamed holds neither its caller nor its generati
   const clock = new ManualClock()
   let closed = 0
   const generation = () => generationOf(new Map(), clock, () => closed++)
-  const live = new Live(generation(), clock)
+  const live = liveWith(generation(), clock)
   const relay = new Relay(live, clock, testGuards(clock))
   const caller = { calls: 0, mintId: () => 'breakwater-1' }
   const exchange = { caller, envelope: {}, signal: {} } as unknown as Exchange

@@ -5,7 +5,7 @@ import { ModernHandler } from '../../../src/downstream/modern/handler.ts'
 import type { RequestRates } from '../../../src/downstream/limits/limits.ts'
 import type { Response } from '../../../src/downstream/respond.ts'
 import type { Message } from '../../../src/mesh/call.ts'
-import { Live } from '../../../src/mesh/live.ts'
+import { liveWith } from '../../support/live.ts'
 import type { Server } from '../../../src/registry/server.ts'
 import {
   CLIENT_CAPABILITIES_KEY,
@@ -62,7 +62,7 @@ const capabilities = { tools: { listChanged: true }, resources: { listChanged: t
 /** The modern handler over an endpoint that a test plays, spoken to over real connections. */
 export async function testModern(t: TestContext, answer: Answer = () => '{}', rates: RequestRates = {}) {
   const clock = new ManualClock()
-  const live = new Live(generationOf(new Map(), clock), clock)
+  const live = liveWith(generationOf(new Map(), clock), clock)
   const handler = new ModernHandler(live, clock, testGuards(clock, rates))
   const requests: McpRequest[] = []
   let welcome: Promise<Welcome> = Promise.resolve({

@@ -37,7 +37,7 @@ function slowMesh(degraded: object | false) {
       overrides: [],
     },
     context: testPolicyContext(clock),
-    target: () => undefined,
+    servers: new Map(),
     readdress: () => undefined,
     observe: (next) => next,
     attempt: (next) => next,

@@ -5,12 +5,11 @@ import { AggregateEndpoint } from '../../../src/downstream/endpoints.ts'
 import type { Agents } from '../../../src/gateway/agents.ts'
 import { compileGeneration } from '../../../src/gateway/generation.ts'
 import { applyConfig } from '../../../src/gateway/reload.ts'
-import { Live } from '../../../src/mesh/live.ts'
+import { liveWith } from '../../support/live.ts'
 import { faultOfName, Names } from '../../../src/registry/names.ts'
 import { Intents } from '../../../src/telemetry/intents.ts'
 import { TaskCalls } from '../../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
-import { untraced } from '../../../src/telemetry/tracing.ts'
 import { UnfinishedReplies } from '../../../src/upstreams/unfinished-replies.ts'
 import { mcpRequest, read } from '../../downstream/test-generation.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -99,7 +98,7 @@ function setUp() {
     replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
     intents: new Intents({ clock, metrics }),
     taskCalls: new TaskCalls(clock),
-    tracing: untraced,
+    tracing: undefined,
     recorder: noRecorder,
     context,
     onChanged: () => undefined,
@@ -125,7 +124,7 @@ function setUp() {
       return [known]
     },
   }
-  const live = new Live(compileGeneration(schema.parse({}), undefined, parts), clock)
+  const live = liveWith(compileGeneration(schema.parse({}), undefined, parts), clock)
   const told = { changes: 0 }
   const endpoint = new AggregateEndpoint(clock)
   async function ask(method: string, params: Record<string, unknown> = {}) {

@@ -39,7 +39,7 @@ async function setUp(t: TestContext) {
       .split('\n')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
   const calls = async (path = file) => (await lines(path)).slice(1) as unknown as RecordedCall[]
-  const around = (next: Service) => observed(next, undefined, {}, () => [], {}, { clock, recorder })
+  const around = (next: Service) => observed(next, undefined, {}, () => [], undefined, { clock, recorder })
   const service = (next: Service) => around(next).service
   const attemptAt = (next: Service) => around(next).attempt
   return { file, clock, said, recorder, follow, lines, calls, service, attemptAt, dropped: () => dropped }

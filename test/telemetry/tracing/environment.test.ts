@@ -32,7 +32,7 @@ test('the SDK reads endpoint, headers, service and attributes', async (t) => {
     OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT: '5',
   })
   await mesh.run()
-  await mesh.tracing.close()
+  await mesh.tracing?.close()
   const [span] = receiver.spans
   assert.deepEqual(receiver.paths, ['/base/v1/traces'])
   assert.equal(receiver.headers[0]?.authorization, 'Bearer token')
@@ -53,7 +53,7 @@ test('what is said of traces alone wins, and its endpoint is taken as it is', as
     OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'http/protobuf',
   })
   await mesh.run()
-  await mesh.tracing.close()
+  await mesh.tracing?.close()
   assert.deepEqual(receiver.paths, ['/as/it/is'])
   assert.equal(receiver.headers[0]?.['x-tenant'], 'acme')
   assert.equal(receiver.spans.length, 2)
@@ -93,7 +93,7 @@ test('metrics and logs are never sent, whatever other programs here send', async
     OTEL_BLRP_SCHEDULE_DELAY: '10',
   })
   await mesh.run()
-  await mesh.tracing.close()
+  await mesh.tracing?.close()
   assert.deepEqual(mesh.receiver.paths, ['/v1/traces'])
 })
 
@@ -102,7 +102,7 @@ test('what the SDK says is said in our log, and never on the standard output', a
   const { log, lines } = recordedLog()
   const mesh = await meshIn(t, { OTEL_LOG_LEVEL: 'all' }, { log })
   await mesh.run()
-  await mesh.tracing.close()
+  await mesh.tracing?.close()
   assert.ok(lines.some(({ msg }) => String(msg).includes('OTLPExportDelegate items to be sent')))
   const texts = written.mock.calls.map((call) => String(call.arguments[0]))
   assert.deepEqual(
@@ -121,7 +121,7 @@ test('settings that no exporter takes are told without what they hold, and traci
     const { log, lines } = recordedLog()
     const mesh = await meshIn(t, env, { log })
     for (const name in env) Reflect.deleteProperty(process.env, name)
-    assert.equal(mesh.tracing.enabled, false)
+    assert.equal(mesh.tracing, undefined)
     assert.equal((await mesh.run()).outcome.kind, 'answered')
     assert.deepEqual(
       lines.map(({ level }) => level),
@@ -167,7 +167,7 @@ test('a collector over TLS is trusted by the certificate that a variable names, 
   ] as const) {
     const mesh = await meshIn(t, { ...endpoint, ...variables })
     await mesh.run()
-    await mesh.tracing.close()
+    await mesh.tracing?.close()
     assert.deepEqual([mesh.exported, mesh.dropped], [[2], []])
     assert.equal(clients.at(-1), authorized)
   }

@@ -47,7 +47,7 @@ export interface MeshSetUp {
   readonly upstream?: (call: Call, clock: ManualClock) => Promise<Outcome> | Outcome
   readonly fault?: OneFault
   /** What became of the faults of a call. */
-  readonly account?: ObserveParts['account']
+  readonly account?: ObserveParts['faults']['account']
   readonly peer?: ReturnType<TracingParts['peerOf']>
   /** In place of a collector of our own. */
   readonly endpoint?: string
@@ -85,7 +85,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     peerOf: () => setUp.peer,
     conceal: (_, text) => text.replaceAll('hush', '…'),
   })
-  t.after(() => tracing.close())
+  t.after(() => tracing?.close())
   const seen: Call[] = []
   const accessLog = () => undefined
   const watching = {
@@ -93,7 +93,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     metrics: createMetrics(),
     log: silent,
     isListed,
-    account,
+    faults: { live: true, corruptions: { any: false }, account },
     tracing,
     accessLog,
     recorder: noRecorder,
@@ -102,11 +102,13 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     policies,
     config: { defaults: settings, overrides: [] },
     context: testPolicyContext(clock),
-    target: () =>
-      testTarget({
-        facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
-        effectOf: () => 'read_only',
-      }),
+    servers: {
+      get: () =>
+        testTarget({
+          facts: () => ({ inputSchema: {}, outputSchema: undefined, fingerprint: '' }),
+          effectOf: () => 'read_only',
+        }),
+    },
     readdress: () => undefined,
     observe: observe({
       ...watching,
@@ -147,7 +149,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     },
     /** Everything that is sent at all. */
     async spans() {
-      await tracing.close()
+      await tracing?.close()
       return receiver.spans
     },
   }
