@@ -183,15 +183,20 @@ function replayOf(kept: StoredOutcome, call: Call): Outcome {
 }
 
 function withoutAnswer(bytes: number, why: string): Outcome {
-  const words = `the call with this idempotency key has run; its answer of ${bytes} bytes ${why}`
-  return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
+  return notRunAgain(`the call with this idempotency key has run; its answer of ${bytes} bytes ${why}`)
+}
+
+/** A call that is not sent because an earlier call with its key was: a rejection, which says nothing of the server. */
+function notRunAgain(words: string): Outcome {
+  const error = gatewayError(idempotencyConflict, words, { sent: true })
+  return { kind: 'rejected', error, by: 'idempotency' }
 }
 
 /** A call that was sent under another `Authorization` is not run again, and its answer is for that one. */
 export function ofAnother(): Outcome {
-  const words =
-    'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer'
-  return { kind: 'failed', error: gatewayError(idempotencyConflict, words, { sent: true }) }
+  return notRunAgain(
+    'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer',
+  )
 }
 
 /** The outcome of one call as that of another, which waited for it. */

@@ -175,7 +175,7 @@ test('answers that are kept take no more room in the store than they may', async
   await after.clock.advance(0)
   assert.deepEqual([after.snapshot().over, after.snapshot().bytes], [5, snapshot().bytes])
   assert.ok(read(kept))
-  assert.ok(dropped.outcome?.kind === 'failed' && dropped.outcome.error.reason === 'idempotency_conflict')
+  assert.ok(dropped.outcome?.kind === 'rejected' && dropped.outcome.error.reason === 'idempotency_conflict')
   assert.equal(after.server.calls.length, 0)
 })
 

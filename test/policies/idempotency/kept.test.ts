@@ -161,7 +161,7 @@ test('of an answer that is too large to keep it is known that it came, so that t
   const again = send(keyed('k'))
   await clock.advance(0)
   assert.equal(server.calls.length, 1)
-  assert.ok(again.outcome?.kind === 'failed')
+  assert.ok(again.outcome?.kind === 'rejected')
   assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
   assert.match(again.outcome.error.message, /has run; its answer of 12000\d\d bytes was too large to keep/)
 })
@@ -303,7 +303,7 @@ for (const effect of ['write', 'idempotent'] as const)
     await clock.advance(0)
     assert.equal(server.calls.length, effect === 'write' ? 6 : 8)
     if (effect === 'idempotent') return
-    assert.ok(again.outcome?.kind === 'failed' && lost.outcome?.kind === 'failed')
+    assert.ok(again.outcome?.kind === 'rejected' && lost.outcome?.kind === 'failed')
     assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
     assert.match(
       again.outcome.error.message,

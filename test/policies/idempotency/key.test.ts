@@ -109,6 +109,8 @@ for (const [title, scope, isNamed, gets] of [
     for (const sent of [during, afterwards]) {
       assert.equal(read(sent) !== undefined, gets)
       if (gets) continue
+      // A rejection: nothing of it counts against the server.
+      assert.equal(sent.outcome?.kind, 'rejected')
       assert.deepEqual([errorOf(sent)?.reason, errorOf(sent)?.sent], ['idempotency_conflict', true])
       assert.match(
         String(errorOf(sent)?.message),
