@@ -16,7 +16,9 @@ const layers = {
   sim: ['upstreams', 'config', 'policies', 'chaos', 'experiments', 'telemetry', 'mesh', 'protocol', 'units'],
   downstream: ['registry', 'upstreams', 'wire', 'telemetry', 'policies', 'mesh', 'protocol', 'units'],
   load: ['config', 'policies', 'mesh', 'protocol', 'units'],
+  control: ['registry', 'policies', 'mesh'],
   routes: [
+    'control',
     'downstream',
     'registry',
     'telemetry',

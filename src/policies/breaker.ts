@@ -89,8 +89,8 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
           ['server', 'tool', 'state', 'arm'],
           'tools × 3 states × arms',
         ),
-        samples(breaker: Breaker) {
-          const now = breaker.snapshot().state
+        // Also asked of an order that holds without a breaker, as the admin API shows the order.
+        samples({ state: now }: { readonly state: string }) {
           return states.map((state) => ({ labels: { state }, value: now === state ? 1 : 0 }))
         },
       },
@@ -157,6 +157,10 @@ export class Breaker {
     this.#owner = { ...owner }
     this.#window = new HealthWindow(config)
     this.#machine = new Machine(config, context, this.#owner, () => this.#window.reset())
+  }
+
+  get state(): string {
+    return this.#machine.state
   }
 
   /** Passes a call on, or rejects it. */

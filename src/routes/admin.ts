@@ -6,6 +6,7 @@ import type { ReloadReport } from '../config/boot-keys.ts'
 import type { ServerConfig } from '../config/schema/schema.ts'
 import { redact } from '../config/secrets/redact.ts'
 import type { Sessions } from '../downstream/legacy/sessions.ts'
+import { heldOf, type Ordered, setsWith, statesOf } from '../control/orders.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { DEFAULT_SET, type Place } from '../mesh/settings.ts'
 import type { Live } from '../mesh/live.ts'
@@ -139,47 +140,22 @@ export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: 
 }
 
 /** Registers the routes by which an operator sees the states of a policy, and changes them by hand. */
-function registerOperator(
-  app: FastifyInstance,
-  [policy, operator]: (typeof operators)[number],
-  { live, state, clock }: AdminMeshParts,
-): void {
+function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMeshParts): void {
+  const [, operator] = ordered
+  const { state, clock } = parts
   const { path, kind, noun, actions } = operator
   const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
   /** Kinds of states that are shown too, and obey nobody. */
   const alsoShown = policyStates.flatMap((one) => (one.shownAt === path ? one.kind : []))
   const others = () => [...new Set(alsoShown)].flatMap((one) => state.list<Observable>(one).flatMap(rowsOf))
-  const setsWith = (server: string, tool: string | undefined) => {
-    const { mesh, servers } = live.current
-    if (!servers.has(server)) return []
-    return mesh.setsOf(server).filter((set) => mesh.has(policy, { set, server, tool }))
-  }
-
-  /** A row for each state whose set has the policy, and one for each set in which an order holds without a state. */
-  function rows(): readonly Row[] {
-    const { servers, mesh } = live.current
-    const states = state.list<Observable>(kind).filter(([key]) => mesh.has(policy, key))
-    const placeOf = ({ set, server, tool }: Row) => JSON.stringify([set, server, tool])
-    for (const [key, one] of states) operator.catchUp(key, one, state)
-    const kept: Row[] = states.flatMap(rowsOf)
-    const places = new Set(kept.map(placeOf))
-    const held = [...servers.keys()].flatMap((server) => {
-      const isInForce = (tool: string | undefined) => setsWith(server, tool).length > 0
-      return mesh
-        .setsOf(server)
-        .flatMap((set) =>
-          operator.held(set, server, state, isInForce).map((row): Row => ({ set, server, ...row })),
-        )
-    })
-    return [...kept, ...held.filter((row) => !places.has(placeOf(row)))]
-  }
+  const rows = (): readonly Row[] => [...statesOf(ordered, parts).flatMap(rowsOf), ...heldOf(ordered, parts)]
 
   /** Why there is nothing to be changed by hand. */
   function missing(server: string, tool: string, set: string | undefined): string {
     const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
     if (others().some((row) => row.server === server && row.tool === tool))
       return `${named} is no ${noun}: nobody opens or closes it by hand`
-    const sets = setsWith(server, tool === OTHER ? undefined : tool)
+    const sets = setsWith(ordered, { server, tool: tool === OTHER ? undefined : tool }, parts)
     if (sets.length === 0) return `no ${noun} is configured for ${named}`
     if (set === undefined || sets.includes(set))
       return `no ${noun} of ${named} yet: it begins with the first call`

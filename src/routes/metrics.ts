@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { metStates } from '../control/orders.ts'
 import type { Guards } from '../downstream/limits/limits.ts'
 import type { Clock } from '../mesh/clock.ts'
 import type { Live } from '../mesh/live.ts'
@@ -62,7 +63,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
 
 /** Reads the values that are states rather than events, when they are asked for. */
 function collect(parts: MetricsParts): void {
-  const { live, metrics, sessions, guards, bodies, replies, intents, experiments, state, chaos } = parts
+  const { live, metrics, sessions, guards, bodies, replies, intents, experiments, chaos } = parts
   metrics.sessions.set(sessions.size)
   metrics.unreadBytes.set(guards.unread.bytes)
   metrics.replayBytes.set(guards.replay.bytes)
@@ -74,7 +75,7 @@ function collect(parts: MetricsParts): void {
   metrics.intentsOpen.set(intents.size)
   metrics.chaosArmed.set(chaos.engine.live ? 1 : 0)
   collectInFlight(metrics)
-  collectStates(metrics, state)
+  collectStates(metrics, (kind) => metStates(kind, parts))
   collectExperiments(metrics, experiments.runs())
   beginArms(metrics, experiments.runs())
   collectHealth(parts)

@@ -1,6 +1,5 @@
 import { matcher } from '../mesh/match.ts'
-import { DEFAULT_SET } from '../mesh/settings.ts'
-import type { StateStore } from '../mesh/policy.ts'
+import { DEFAULT_SET, type Place } from '../mesh/settings.ts'
 import { states } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
 import { OTHER } from './metrics/label-value.ts'
@@ -13,7 +12,7 @@ import { systemClock } from '../mesh/clock.ts'
  */
 export function collectStates(
   metrics: Pick<Metrics, 'ofPolicies' | 'tools' | 'arms'>,
-  store: StateStore,
+  statesOf: (kind: string) => readonly (readonly [Place, object])[],
 ): void {
   for (const { gauge } of states) if (gauge !== undefined) metrics.ofPolicies.gauge(gauge.metric).reset()
   for (const { kind, gauge } of states) {
@@ -22,7 +21,7 @@ export function collectStates(
     const read = metrics.ofPolicies.gauge(metric)
     const names = new Set(metric.labels)
     for (const labels of always) read.inc(labels, 0)
-    for (const [{ server, tool, set }, state] of store.list(kind)) {
+    for (const [{ server, tool, set }, state] of statesOf(kind)) {
       const isArm = set !== DEFAULT_SET
       if (isArm && !(names.has('arm') && metrics.arms.has(set))) continue
       const owner: Record<string, string> = {}

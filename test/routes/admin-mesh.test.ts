@@ -2,12 +2,15 @@ import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
+import { metStates } from '../../src/control/orders.ts'
 import { compileMesh } from '../../src/mesh/compile.ts'
 import { liveWith } from '../support/live.ts'
 import type { ArmSettings } from '../../src/mesh/settings.ts'
 import { policies } from '../../src/policies/index.ts'
 import { Names } from '../../src/registry/names.ts'
 import { registerAdminMesh } from '../../src/routes/admin.ts'
+import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { collectStates } from '../../src/telemetry/scrape.ts'
 import { failed } from '../policies/breaker/rig.ts'
 import { testServer } from '../registry/test-server.ts'
 import { newCall, toolCall } from '../support/caller.ts'
@@ -96,6 +99,16 @@ async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms
       'resources/read',
       undefined,
     )(newCall({ method: 'resources/read', server: 's' }))
+  /** Returns the arms whose breaker is open, by the metrics. */
+  const openByMetrics = async () => {
+    const metrics = createMetrics()
+    metrics.arms.follow(Object.keys(live.current.policies.arms ?? {}))
+    collectStates(metrics, (kind) => metStates(kind, { live, state: context.state }))
+    const text = await metrics.registry.metrics()
+    return [...text.matchAll(/^breakwater_breaker_state\{.*state="open"(?:,arm="(.*)")?\} 1$/gm)].map(
+      ([, arm = 'default']) => arm,
+    )
+  }
   /** Without gates, which are listed there too. */
   const breakers = async () => (await get<Json[]>('/admin/breakers')).body.filter(({ tool }) => tool !== '*')
   return {
@@ -105,6 +118,7 @@ async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms
     call,
     list,
     read,
+    openByMetrics,
     reconfigure,
     forgetSet: (set: string) => context.state.forgetSet(set),
   }
@@ -273,8 +287,8 @@ for (const action of ['close', 'reset'])
     for (const set of allOfE1) assert.equal((await call(set)).kind, 'failed', set)
   })
 
-test('a breaker that is held open when its experiment starts again is listed for each set that refuses', async (t) => {
-  const { breakers, order, call, reconfigure, forgetSet } = await admin(t, onlyInArm, armsOfE1)
+test('a breaker that is held open when its experiment starts again is listed for each set that refuses, in metrics too', async (t) => {
+  const { breakers, order, call, reconfigure, forgetSet, openByMetrics } = await admin(t, onlyInArm, armsOfE1)
   await call('e1/treatment')
   await order('s/a')
   reconfigure(onlyInArm, {})
@@ -285,6 +299,7 @@ test('a breaker that is held open when its experiment starts again is listed for
     (await breakers()).map(({ set, state, why }) => [set, state, why]),
     ['default', 'e1/control', 'e1/treatment'].map((set) => [set, 'open', 'opened by hand']),
   )
+  assert.deepEqual(await openByMetrics(), ['default', 'e1/control', 'e1/treatment'])
   assert.equal((await order('s/a?set=e1/control', { action: 'close' })).status, 200)
   assert.equal((await call('e1/control')).kind, 'failed')
   assert.equal((await call()).kind, 'rejected')
@@ -305,7 +320,7 @@ test('a breaker that was closed while its experiment was stopped stays closed wh
 })
 
 test('a breaker that a reload has taken out of the config is listed only while somebody holds it open', async (t) => {
-  const { breakers, order, call, reconfigure } = await admin(t)
+  const { breakers, order, call, reconfigure, openByMetrics } = await admin(t)
   await call()
   reconfigure({}, {})
   assert.deepEqual(await breakers(), [])
@@ -314,7 +329,9 @@ test('a breaker that a reload has taken out of the config is listed only while s
   reconfigure({}, {})
   assert.equal((await call()).kind, 'failed')
   assert.match(JSON.stringify(await breakers()), /calls pass, since no policy set has a breaker/)
+  assert.deepEqual(await openByMetrics(), [])
   reconfigure(meshConfig, {})
+  assert.deepEqual(await openByMetrics(), ['default'])
   assert.equal((await call()).kind, 'rejected')
   assert.doesNotMatch(JSON.stringify(await breakers()), /calls pass/)
 })

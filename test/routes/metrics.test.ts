@@ -1,14 +1,12 @@
 import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import { config as schema } from '../../src/config/schema/schema.ts'
-import { States } from '../../src/mesh/state.ts'
 import type { Mesh } from '../../src/mesh/compile.ts'
 import { liveWith } from '../support/live.ts'
-import type { GatewayGeneration } from '../../src/registry/generation.ts'
-import { Names } from '../../src/registry/names.ts'
+import type { Server } from '../../src/registry/server.ts'
 import { registerMetrics } from '../../src/routes/metrics.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
+import { generationOf } from '../downstream/test-generation.ts'
 import { testGuards } from '../downstream/test-guards.ts'
 import { testServer } from '../registry/test-server.ts'
 import { testPolicyContext } from '../support/policy-context.ts'
@@ -18,20 +16,7 @@ async function scraped(t: TestContext) {
   const { server, clock, start } = testServer()
   await start()
   const metrics = createMetrics()
-  const generation = (servers: GatewayGeneration['servers']): GatewayGeneration => ({
-    config: schema.parse({}),
-    hash: '',
-    patienceMs: 0,
-    servers,
-    names: new Names('__'),
-    mesh: {} as Mesh,
-    policies: { defaults: {}, overrides: [] },
-    state: new States(clock),
-    serviceFor: () => assert.fail('no call'),
-    clientFaults: () => undefined,
-    follow: () => undefined,
-    close: () => undefined,
-  })
+  const generation = (servers: ReadonlyMap<string, Server>) => generationOf(servers, clock)
   const live = liveWith(generation(new Map([['s', server]])), clock)
   const sessions = { size: 2 }
   const { state } = testPolicyContext(clock)

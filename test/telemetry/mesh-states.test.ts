@@ -11,9 +11,9 @@ function scraped() {
   const state = new States(new ManualClock())
   const metrics = createMetrics()
   const put = (key: Partial<StateKey> & { kind: string }, snapshot: object) =>
-    state.get({ set: 'default', server: 's', ...key }, () => ({ snapshot: () => snapshot }))
+    state.get({ set: 'default', server: 's', ...key }, () => ({ ...snapshot, snapshot: () => snapshot }))
   async function scrape(name: string): Promise<string[]> {
-    collectStates(metrics, state)
+    collectStates(metrics, (kind) => state.list(kind))
     const text = await metrics.registry.metrics()
     return text.split('\n').filter((line) => /^breakwater_(\w+)/.exec(line)?.[1] === name)
   }
