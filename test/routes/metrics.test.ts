@@ -1,7 +1,6 @@
 import fastify from 'fastify'
 import assert from 'node:assert/strict'
 import { test, type TestContext } from 'node:test'
-import type { Mesh } from '../../src/mesh/compile.ts'
 import { liveWith } from '../support/live.ts'
 import type { Server } from '../../src/registry/server.ts'
 import { registerMetrics } from '../../src/routes/metrics.ts'
