@@ -41,10 +41,10 @@ const READY_WITHIN_MS = 120_000
 /** Guards that are there against crowds from one address, which is where all of the load comes from. */
 const noCrowd = {
   maxInFlight: 50_000,
-  sessions: { max: 100_000, perClient: 100_000, unused: '1h', idle: '1h', maxInFlight: 10_000 },
+  sessions: { max: 100_000, unused: '1h', idle: '1h', maxInFlight: 10_000 },
   limits: {
     connections: 100_000,
-    perClient: { calls: 50_000, connections: 100_000, initializeParams: '128MiB' },
+    perClient: 1,
     perSession: false,
     perTenant: false,
   },

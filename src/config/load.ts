@@ -19,6 +19,7 @@ import { clientFindings } from './issues/client-findings.ts'
 import { explain } from './issues/explain.ts'
 import { type ConfigFinding, type ConfigIssue, sortIssues } from './issues/issues.ts'
 import type { KnownTools } from './issues/idle.ts'
+import { oldKeys } from './issues/old-keys.ts'
 import { brokenRules, warningsOf } from './issues/rules.ts'
 import { coerce } from './schema/schema-walk.ts'
 import { isPlainMap, slugOf } from './schema/server-names.ts'
@@ -156,6 +157,9 @@ function loaded(path: string, sources: Sources, tools?: KnownTools): Loaded {
   const { value: withoutSettings, settings } = withoutClientSettings(value)
   const { value: own, problem } = withOwnPlan(withoutSettings)
   if (problem !== undefined) return failed([report('error', { ...problem, at: 'value' }, origins, {})])
+  const old = oldKeys(isPlainMap(own) ? own.gateway : undefined)
+  if (old.length > 0)
+    return failed([...issues, ...old.map((finding) => report('error', finding, origins, {}))])
   const typed = coerce(own, schema, origins)
   // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
   const parsed = schema.safeParse(typed, { error: () => '' })

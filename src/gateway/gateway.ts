@@ -6,6 +6,7 @@ import { keepBootKeys, type ReloadReport } from '../config/boot-keys.ts'
 import { configHash } from '../config/hash.ts'
 import type { FilesRead } from '../config/load.ts'
 import { loadApart } from '../config/load-apart.ts'
+import { limitsOf } from '../config/limits.ts'
 import { isLoopback } from '../units/address.ts'
 import type { Config } from '../config/schema/schema.ts'
 import { watchFiles } from '../config/watch/watch.ts'
@@ -81,6 +82,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const clock = systemClock
   const { gateway } = file
   const { environment = PRODUCTION, chaosEnvironments, maxBody, controlToken } = gateway
+  const bounds = limitsOf(gateway)
 
   // Servers that were added at run time.
   const dynamic: DynamicServers = new DynamicServers({
@@ -153,9 +155,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       experiments.report({ source, tenant, id, arm }, outcome),
   })
   for (const limit of unfinishedCauses) metrics.repliesEnded.series({ limit })
-  const replies = new UnfinishedReplies(gateway.limits.replies, (limit) =>
-    metrics.repliesEnded.inc({ limit }),
-  )
+  const replies = new UnfinishedReplies(bounds.replies, (limit) => metrics.repliesEnded.inc({ limit }))
   const recorder = new Recorder({
     clock,
     log,
@@ -205,6 +205,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
   live.swap(first)
+  const controlGuards = createControlGuards(gateway, clock)
   const guards = createGuards(gateway, { clock, metrics, log })
   const agents = createAgents(
     live,
@@ -227,9 +228,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     health.follow(config)
     guards.limits.tune(config.gateway.limits)
     guards.tarpit.tune(config.gateway.limits.rejectionPause)
-    guards.quotas.tune(config.gateway)
-    replies.tune(config.gateway.limits.replies)
-    for (const reading of [bodies, ownBodies]) reading.tune(config.gateway.limits.bodies)
+    const bounds = limitsOf(config.gateway)
+    guards.quotas.tune(bounds.shares)
+    guards.replay.limits = bounds.replay
+    replies.limits = bounds.replies
+    for (const { unread } of [guards, controlGuards]) unread.limits = bounds.unread
+    for (const reading of [bodies, ownBodies]) reading.limits = bounds.bodies
     tune(config)
     guarded.follow()
   }
@@ -267,7 +271,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const bodies = new Bodies(
     clock,
     { maxBody, maxFirst: MAX_FIRST_BODY, agentOf: agents.nameOf },
-    gateway.limits.bodies,
+    bounds.bodies,
     (cause) => metrics.bodiesRefused.inc({ cause }),
   )
   const dataPlane = await createDataPlane({
@@ -282,14 +286,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   })
   const control = addressOf(gateway.control)
   // Operators are not kept out by what agents send.
-  const ownBodies = new Bodies(clock, { maxBody }, gateway.limits.bodies, () => undefined)
+  const ownBodies = new Bodies(clock, { maxBody }, bounds.bodies, () => undefined)
   const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
   const controlPlane = createControlPlane({
     clock,
     host: control.host,
     bodies: ownBodies,
     log,
-    guards: createControlGuards(gateway, clock),
+    guards: controlGuards,
     access,
   })
   registerControl(controlPlane, {

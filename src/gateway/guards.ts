@@ -1,6 +1,6 @@
-import type { Config } from '../config/schema/schema.ts'
+import { limitsOf } from '../config/limits.ts'
+import type { GatewayConfig } from '../config/schema/schema.ts'
 import { ReplayBudget } from '../downstream/http/event-stream.ts'
-import type { ServerGuards } from '../downstream/http/server.ts'
 import { unreadCauses, UnreadReplies } from '../downstream/http/unread-replies.ts'
 import { KeepAlive } from '../downstream/keep-alive.ts'
 import { type Guards, requestLimitNames, RequestLimits } from '../downstream/limits/limits.ts'
@@ -21,15 +21,16 @@ interface GuardsParts {
 }
 
 /** Makes what keeps one agent from taking what is for all. It outlives generations. */
-export function createGuards(gateway: Config['gateway'], { clock, metrics, log }: GuardsParts): Guards {
-  const { limits, unread, sessions } = gateway
+export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: GuardsParts): Guards {
+  const { limits } = gateway
+  const { shares, unread, replay } = limitsOf(gateway)
   metrics.rejectionsHeld.series()
   // `rate` does not see the first event of a series that begins with it.
   metrics.replayDropped.series()
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
   for (const limit of [...quotaLimits, ...processLimits]) metrics.quotaRefused.series({ limit })
-  const quotas = new Quotas(gateway, (limit) => metrics.quotaRefused.inc({ limit }))
+  const quotas = new Quotas(shares, (limit) => metrics.quotaRefused.inc({ limit }))
   return {
     quotas,
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
@@ -38,7 +39,7 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
       log.error({ err: cause }, 'a request met a defect of the gateway')
       return gatewayErrorText(id, gatewayError('internal', 'internal error'), {})
     },
-    replay: new ReplayBudget(sessions.replayTotal, () => metrics.replayDropped.inc()),
+    replay: new ReplayBudget(replay, () => metrics.replayDropped.inc()),
     tenancies: new Tenancies(),
     unread: new UnreadReplies(clock, unread, (cause) => metrics.unreadClosed.inc({ cause })),
     keepAlive: new KeepAlive(clock),
@@ -49,11 +50,11 @@ export function createGuards(gateway: Config['gateway'], { clock, metrics, log }
 const MAX_CONTROL_CONNECTIONS = 1_000
 
 /** The limits on connections of operators; agents use up none of these connections. */
-export function createControlGuards({ maxInFlight, unread }: Config['gateway'], clock: Clock): ServerGuards {
-  const connections = MAX_CONTROL_CONNECTIONS
-  const limits = { connections, perClient: { connections } }
+export function createControlGuards(gateway: GatewayConfig, clock: Clock) {
+  const { shares, unread } = limitsOf(gateway)
+  const connections = { max: MAX_CONTROL_CONNECTIONS, perClient: MAX_CONTROL_CONNECTIONS }
   return {
-    quotas: new Quotas({ maxInFlight, limits }, () => undefined),
+    quotas: new Quotas({ ...shares, connections }, () => undefined),
     unread: new UnreadReplies(clock, unread, () => undefined),
   }
 }

@@ -63,7 +63,7 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
 
   app.get('/admin/sessions', () => ({
     open: sessions.size,
-    max: sessions.limits.max,
+    max: live.current.config.gateway.sessions.max,
     // The newest.
     sessions: [...sessions.values()].slice(-1_000).map((session) => ({
       // Anybody who knows a session's id can speak in its name: only the beginning of the id is shown.

@@ -8,24 +8,23 @@ const MIN_BYTES = units.KiB
 /** V8 holds no string of more than about 512 MiB; no body or message may come near it. */
 const MAX_BYTES = 256 * units.MiB
 
-const expected = 'expected a size from 1KiB to 256MiB, such as 512KiB or 4MiB'
-
 /** Writes bytes as a config does: 524288 is `512KiB`. */
 export const formatSize = (bytes: number): string => formatQuantity(bytes, units)
 
-/** A size in a config: `512KiB`, `4MiB`, or a bare number of bytes; from 1 KiB to 256 MiB. */
-export function size() {
+/** A size in a config: `512KiB`, `4MiB`, or a bare number of bytes; from 1 KiB to `max`, by default 256 MiB. */
+export function size(max = MAX_BYTES) {
+  const expected = `expected a size from 1KiB to ${formatSize(max)}, such as 512KiB or 4MiB`
   return z
     .union(
       [
-        z.number().min(MIN_BYTES, expected).max(MAX_BYTES, expected),
+        z.number().min(MIN_BYTES, expected).max(max, expected),
         z.string().regex(quantityPattern(units), expected),
       ],
       expected,
     )
     .transform((value, context) => {
       const bytes = typeof value === 'number' ? value : parseQuantity(value, units)
-      if (bytes !== undefined && bytes >= MIN_BYTES && bytes <= MAX_BYTES) return Math.round(bytes)
+      if (bytes !== undefined && bytes >= MIN_BYTES && bytes <= max) return Math.round(bytes)
       context.addIssue({ code: 'custom', message: expected })
       return z.NEVER
     })

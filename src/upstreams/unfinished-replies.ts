@@ -3,8 +3,8 @@ import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 export interface UnfinishedLimits {
   /** Most that may have come of all incomplete replies, in bytes; never less than one largest reply. */
   readonly total: number
-  /** The same for one server; half of `total` unless given. */
-  readonly perServer?: number | undefined
+  /** The same for one server. */
+  readonly perServer: number
 }
 
 /** The limits that may end a reply, as the metric names them. */
@@ -28,23 +28,18 @@ export class UnfinishedReplies {
   /** The servers whose replies hold something. */
   readonly #servers = new Set<ServerReplies>()
   readonly #refused: (cause: UnfinishedCause) => void
-  #limits: UnfinishedLimits
+  limits: UnfinishedLimits
   #bytes = 0
 
   /** `refused` is told of each reply that is ended here. */
   constructor(limits: UnfinishedLimits, refused: (cause: UnfinishedCause) => void) {
-    this.#limits = limits
+    this.limits = limits
     this.#refused = refused
   }
 
   /** Size of all that is held, in bytes. */
   get bytes(): number {
     return this.#bytes
-  }
-
-  /** Other limits are in force. */
-  tune(limits: UnfinishedLimits): void {
-    this.#limits = limits
   }
 
   /** The part of one server, no reply of which is larger than `maxReply`, in bytes. */
@@ -61,8 +56,8 @@ export class UnfinishedReplies {
   }
 
   #keepLimits(server: ServerReplies): void {
-    const total = Math.max(this.#limits.total, server.maxReply)
-    const perServer = Math.max(this.#limits.perServer ?? this.#limits.total / 2, server.maxReply)
+    const total = Math.max(this.limits.total, server.maxReply)
+    const perServer = Math.max(this.limits.perServer, server.maxReply)
     while (server.bytes > perServer && this.#endOne(server, 'per_server', perServer));
     while (this.#bytes > total) {
       const most = this.#most()
@@ -122,12 +117,12 @@ export class ServerReplies {
 
 /** The limit of one server was met: that says nothing of it, as many calls at a time may be what is too much. */
 function overShare(bytes: number, limit: number): GatewayError {
-  const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.replies.perServer), and this one has waited the longest for more`
+  const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }
 
 /** The total limit was met, not that of one server. */
 function overTotal(bytes: number, limit: number): GatewayError {
-  const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.replies.total), and this one has waited the longest for more`
+  const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }

@@ -28,6 +28,7 @@ const live = {
     listTimeout: '1s',
     allowedHosts: ['h'],
     allowedOrigins: ['http://h'],
+    limits: { memory: '1GiB', perClient: 1, stalled: '5s' },
   },
   telemetry: { metrics: { maxAge: 0 }, intents: { idle: '5s' }, accessLog: { sample: 0.5 } },
   mcpServers: { a: { url: 'http://127.0.0.1:1' } },

@@ -9,7 +9,7 @@ import { until } from '../support/until.ts'
 
 const newStream = () => {
   const { replay, keepAlive } = testGuards(new ManualClock())
-  return new EventStream(1, new ReplayLog({ events: 10, bytes: 10 }, replay), {
+  return new EventStream(1, new ReplayLog(replay), {
     unread: () => undefined,
     keepAlive,
   })

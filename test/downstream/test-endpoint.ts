@@ -28,7 +28,7 @@ export type Answer = (request: McpRequest) => Promise<Response> | string
 export async function testEndpoint(
   t: TestContext,
   answer: Answer = () => '{}',
-  limits: Partial<SessionLimits> = {},
+  { max = 10, ...limits }: Partial<SessionLimits & { max: number }> = {},
   rates: RequestRates = {},
 ) {
   const clock = new ManualClock()
@@ -39,15 +39,12 @@ export async function testEndpoint(
     clock,
   )
   const defaults = {
-    max: 10,
-    perClient: 10,
     idle: 60_000,
     unused: 60_000,
     maxInFlight: 10,
-    replayEvents: 100,
-    replayBytes: 100_000,
   }
   const guards = testGuards(clock, rates)
+  guards.quotas.sessions.share = { max, perClient: max }
   const sessions = new Sessions(live, clock, { ...defaults, ...limits }, guards)
   const handler = new LegacyHandler(live, sessions, clock, guards)
   const notified: Message[] = []

@@ -5,21 +5,17 @@ import { ReplayBudget } from '../../src/downstream/http/event-stream.ts'
 import { Tarpit } from '../../src/downstream/limits/tarpit.ts'
 import { Tenancies } from '../../src/downstream/limits/tenancy.ts'
 import { UnreadReplies } from '../../src/downstream/http/unread-replies.ts'
+import { defaultLimits } from '../support/default-limits.ts'
 import { errorText } from '../../src/protocol/jsonrpc.ts'
 import type { Clock } from '../../src/mesh/clock.ts'
 
-const MIB = 1024 ** 2
-
 /** Guards with the defaults of a gateway, and with these rates. */
 export function testGuards(clock: Clock, rates: RequestRates = {}): Guards {
-  const unread = { total: 64 * MIB, perSession: 16 * MIB, stalled: 30_000 }
-  const quotas = new Quotas(
-    { maxInFlight: 2_000, limits: { connections: 20_000, perClient: {} } },
-    () => undefined,
-  )
+  const { shares, unread, replay } = defaultLimits
+  const quotas = new Quotas(shares, () => undefined)
   return {
     defect: (id) => errorText(id, 1500, 'internal error'),
-    replay: new ReplayBudget(64 * MIB, () => undefined),
+    replay: new ReplayBudget(replay, () => undefined),
     quotas,
     limits: new RequestLimits(clock, rates, () => undefined),
     tarpit: new Tarpit(clock, 1_000, quotas.calls, () => undefined),

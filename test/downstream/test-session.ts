@@ -32,7 +32,6 @@ export function testSession(parts: Partial<SessionParts> = {}) {
     client: '',
     version: '2025-11-25',
     clock,
-    replay: { events: 100, bytes: 100_000 },
     unread: guards.unread,
     keepAlive: guards.keepAlive,
     replayBudget: guards.replay,

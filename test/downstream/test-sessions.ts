@@ -20,15 +20,12 @@ export function testSessions(max = 3, perClient = max) {
     generationOf(new Map(servers.map((each) => [each.name, each])), clock)
   const live = liveWith(generation(server), clock)
   const limits = {
-    max,
-    perClient,
     idle: IDLE_MS,
     unused: UNUSED_MS,
     maxInFlight: 10,
-    replayEvents: 100,
-    replayBytes: 10_000,
   }
   const guards = testGuards(clock)
+  guards.quotas.sessions.share = { max, perClient }
   const sessions = new Sessions(live, clock, limits, guards)
   const draft = (
     endpoint: string | undefined,

@@ -131,7 +131,7 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
     {
       servers: { large: { url: server.url }, quiet: stdioToolbox() },
       // Not so little that clients are cut off for others, and not so long that the test takes half a minute.
-      gateway: { unread: { total: '256MiB', perSession: '256MiB', stalled: '5s' } },
+      gateway: { limits: { memory: '2560MiB', stalled: '5s' } },
     },
     { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
   )

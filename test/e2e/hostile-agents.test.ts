@@ -30,11 +30,7 @@ before(async () => {
     {
       gateway: {
         maxBody: '4MiB',
-        limits: {
-          connections: 600,
-          perClient: { connections: 400 },
-          bodies: { total: '16MiB', perAddress: '16MiB', stalled: '5s' },
-        },
+        limits: { connections: 800, memory: '320MiB', stalled: '15s' },
       },
       servers: { local: stdioToolbox() },
     },

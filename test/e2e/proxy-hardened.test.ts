@@ -105,7 +105,7 @@ before(async () => {
   const limited = { passthrough: true, maxReply: MAX_REPLY }
   gateway = await Gateway.start(
     {
-      gateway: { maxBody: MAX_BODY, maxInFlight: 4, limits: { perClient: { calls: 5 } } },
+      gateway: { maxBody: MAX_BODY, maxInFlight: 4, limits: { perClient: 1 } },
       servers: {
         open: { url, ...limited, headers: { 'X-Api-Key': 'configured', 'X-TENANT': 'ours' } },
         basic: { url: url.replace('127.0.0.1', 'user:word@127.0.0.1'), passthrough: true },

@@ -20,7 +20,7 @@ const initializeRequest = {
 }
 
 test('sessions that were never used make room for the next ones of their client', async () => {
-  const sessions = { max: 20, perClient: 10 }
+  const sessions = { max: 20 }
   const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { sessions } })
   await gateway.waitFor('up', 'box')
   const used = await RawClient.open(gateway.mcp('box'))
@@ -31,7 +31,7 @@ test('sessions that were never used make room for the next ones of their client'
 })
 
 test('who hoards sessions loses the longest idle ones to others at the same address', async () => {
-  const sessions = { max: 20, perClient: 10 }
+  const sessions = { max: 20 }
   const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { sessions } })
   await gateway.waitFor('up', 'box')
   const greedy = await RawClient.open(gateway.mcp('box'), { headers: { authorization: 'Bearer greedy' } })
@@ -48,7 +48,7 @@ test('who hoards sessions loses the longest idle ones to others at the same addr
   assert.equal(statuses.filter((status) => status === 200).length, 9)
   assert.match(
     texts.at(-1) ?? '',
-    /too many sessions of this client \(limit 10, gateway\.sessions\.perClient\)/,
+    /too many sessions of this client \(limit 10, gateway\.limits\.perClient\)/,
   )
   assert.equal(await gateway.metric('breakwater_quota_refused_total', 'limit="sessions_per_client"'), 41)
   const bystander = await RawClient.open(gateway.mcp('box'), { headers: { authorization: 'Bearer other' } })
@@ -74,7 +74,7 @@ test('who says very much of itself in many sessions keeps nobody out, at its own
   const { text } = await greedy.post({ ...initializeRequest, params })
   assert.match(
     text,
-    /too many bytes of clientInfo and capabilities of this client \(limit 67108864, gateway\.limits\.perClient\.initializeParams\)/,
+    /too many bytes of clientInfo and capabilities of this client \(limit 67108864, gateway\.limits\.perClient\)/,
   )
   for (const authorization of ['Bearer other', 'Bearer greedy']) {
     const bystander = await RawClient.open(gateway.mcp(), { headers: { authorization } })
@@ -85,10 +85,11 @@ test('who says very much of itself in many sessions keeps nobody out, at its own
 })
 
 test('who listens under many names ends no call of others, and is told what there is too much of', async () => {
-  const limits = { perClient: { callers: 3, listens: 3 } }
+  // Three of 1,024 kinds of clients, and of 1,000 subscriptions.
+  const settings = { sessions: { max: 1_000 }, limits: { perClient: 0.003 } }
   const held = await heldServer('held')
   const servers = { box: stdioToolbox(), held: { url: held.url } }
-  const gateway = await Gateway.start({ servers, gateway: { limits } })
+  const gateway = await Gateway.start({ servers, gateway: settings })
   await gateway.waitFor('up', 'box', 'held')
   const bystander = new ModernClient(gateway.mcp('held'))
   const slow = bystander.call('hold')
@@ -101,13 +102,10 @@ test('who listens under many names ends no call of others, and is told what ther
   const listening = [await kinds[0]!.listen(notifications), await kinds[1]!.listen(notifications)]
   listening.push(await kinds[1]!.listen(notifications))
   const listens = errorOf(await kinds[0]!.ask('subscriptions/listen', { notifications }))
-  assert.match(
-    listens.message,
-    /subscriptions of this client \(limit 3, gateway\.limits\.perClient\.listens\)/,
-  )
+  assert.match(listens.message, /subscriptions of this client \(limit 3, gateway\.limits\.perClient\)/)
   assert.equal(listens.data.reason, 'overloaded')
   const callers = errorOf(await kinds[2]!.call('echo', { text: 'x' }))
-  assert.match(callers.message, /of this client \(limit 3, gateway\.limits\.perClient\.callers\)/)
+  assert.match(callers.message, /of this client \(limit 3, gateway\.limits\.perClient\)/)
   // Another token is no part of that: whoever has the most kinds loses the one that listened for longest.
   const other = kinds[3]!.request('tools/call', { name: 'echo', arguments: { text: 'x' } })
   const { messages: said } = await kinds[3]!.post(other, { authorization: 'Bearer other' })
@@ -138,8 +136,7 @@ test('who begins many sessions with a process each is refused, and the server go
 })
 
 test('bodies that are completed together begin no more calls than one client may have', async () => {
-  const limits = { perClient: { calls: 2 } }
-  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { maxInFlight: 8 } })
   await gateway.waitFor('up', 'box')
   const { url, headers } = await RawClient.open(gateway.mcp('box'))
   const { hostname, port, pathname } = new URL(url)
@@ -164,13 +161,12 @@ test('bodies that are completed together begin no more calls than one client may
   })
   for (const { finish } of posts) finish()
   const statuses = (await Promise.all(posts.map(({ status }) => status))).sort()
-  assert.deepEqual(statuses, ['200', '200', '429', '429', '429', '429'])
+  assert.deepEqual(statuses, ['200', '200', '200', '200', '429', '429'])
   for (const { socket } of posts) socket.destroy()
 })
 
 test('a call that is refused because its client has too many is counted once', async () => {
-  const limits = { perClient: { calls: 1 } }
-  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { limits } })
+  const gateway = await Gateway.start({ servers: { box: stdioToolbox() }, gateway: { maxInFlight: 2 } })
   await gateway.waitFor('up', 'box')
   const client = await RawClient.open(gateway.mcp('box'))
   const slow = client.call('sleep', { ms: 1_500 })
@@ -226,12 +222,12 @@ async function asked(agent: RawClient, id: string) {
 
 test('calls that wait for their agent keep no call out, and a full gateway takes answers, pings and cancellations', async () => {
   const { url } = await askingServer()
-  const limits = { perClient: { calls: 2 } }
-  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  const limits = { perClient: 1 }
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { maxInFlight: 7, limits } })
   await gateway.waitFor('up', 'raw')
   const patient = await RawClient.open(gateway.mcp('raw'), canAnswer)
   const modern = new ModernClient(gateway.mcp('raw'), canAnswer.capabilities)
-  const waiting = [await asked(patient, 'a'), await asked(patient, 'b'), await asked(patient, 'c')]
+  const waiting = [await asked(patient, 'a')]
   const pending = (await modern.call('ask')).messages[0]?.result as Json
   assert.equal(pending.resultType, 'input_required')
   const inputResponses = { [String(Object.keys(pending.inputRequests as Json)[0])]: answer }
@@ -246,10 +242,10 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
   const hang = (id: string) =>
     busy.post({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'hang', arguments: {} } })
   const isFull = async () => {
-    const { status } = await busy.post({ jsonrpc: '2.0', id: 'third', method: 'tools/list' })
-    return status === 429
+    const { status } = await busy.post({ jsonrpc: '2.0', id: 'one-more', method: 'tools/list' })
+    return status === 503
   }
-  const ids = ['first', 'second']
+  const ids = Array.from({ length: 7 }, (_, n) => `call-${n}`)
   const fill = async (others: number) => {
     const hanging = ids.map(hang)
     await gateway.waitForCalls(others + hanging.length)
@@ -269,7 +265,7 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
 
   const hanging = await fill(waiting.length)
   const forged = await modern.call('ask', {}, { requestState: 'breakwater.forged', inputResponses })
-  assert.equal(forged.status, 429)
+  assert.equal(forged.status, 503)
   const resumed = await modern.call('ask', {}, { requestState: pending.requestState, inputResponses })
   assert.match(JSON.stringify(resumed.messages[0]?.result), /accept/)
   for (const { reader, answer } of waiting) {
@@ -285,14 +281,13 @@ test('calls that wait for their agent keep no call out, and a full gateway takes
 
 test('a session that never answers leaves room for the questions to others at its address', async () => {
   const { url } = await askingServer()
-  const limits = { perClient: { pendingInputs: 8 } }
-  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { maxInFlight: 32 } })
   await gateway.waitFor('up', 'raw')
   const silent = await RawClient.open(gateway.mcp('raw'), canAnswer)
   for (const id of ['a', 'b']) await asked(silent, id)
   assert.match(
     await silent.say('ask'),
-    /too many calls that wait for answers of this session \(limit 2, a quarter of gateway\.limits\.perClient\.pendingInputs\)/,
+    /too many calls that wait for answers of this session \(limit 2, a quarter of the share that gateway\.limits\.perClient gives\)/,
   )
   const limit = 'limit="pendingInputs_per_session"'
   assert.equal(await gateway.metric('breakwater_quota_refused_total', limit), 1)
@@ -304,8 +299,7 @@ test('a session that never answers leaves room for the questions to others at it
 
 test('hundreds of calls that wait for their agents leave their server sockets for the calls of others', async () => {
   const { url } = await askingServer()
-  const limits = { perClient: { pendingInputs: 1_000 } }
-  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { maxInFlight: 4_000 } })
   await gateway.waitFor('up', 'raw')
   for (let session = 0; session < 2; session++) {
     const silent = await RawClient.open(gateway.mcp('raw'), canAnswer)
@@ -320,14 +314,13 @@ test('hundreds of calls that wait for their agents leave their server sockets fo
 
 test('a tenant with many calls leaves the last places of its address to tenants with few', async () => {
   const { url } = await askingServer()
-  const limits = { perClient: { calls: 16 } }
-  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { limits } })
+  const gateway = await Gateway.start({ servers: { raw: { url } }, gateway: { maxInFlight: 32 } })
   await gateway.waitFor('up', 'raw')
   const busy = await RawClient.open(gateway.mcp('raw'))
   const hang = { method: 'tools/call', params: { name: 'hang', arguments: {} } }
   const hanging = Array.from({ length: 14 }, (_, id) => busy.post({ jsonrpc: '2.0', id, ...hang }))
   await gateway.waitForCalls(hanging.length)
-  const refusal = /nearly too many calls of this client \(limit \d+, gateway\.limits\.perClient\.calls\)/
+  const refusal = /nearly too many calls of this client \(limit \d+, gateway\.limits\.perClient\)/
   assert.match((await busy.post({ jsonrpc: '2.0', id: 'more', ...hang })).text, refusal)
   // New names count as one tenant, in both eras; who gives no name is another one.
   assert.match((await new ModernClient(gateway.mcp('raw')).call('hang')).text, refusal)
@@ -343,7 +336,7 @@ test('a tenant with many calls leaves the last places of its address to tenants 
 test('a tenant with many subscriptions leaves the last ones of its address to tenants with few', async () => {
   const gateway = await Gateway.start({
     servers: { box: stdioToolbox() },
-    gateway: { limits: { perClient: { listens: 16 } } },
+    gateway: { sessions: { max: 32 } },
   })
   await gateway.waitFor('up', 'box')
   const notifications = { toolsListChanged: true }
@@ -352,7 +345,7 @@ test('a tenant with many subscriptions leaves the last ones of its address to te
   const { message } = errorOf(await many.ask('subscriptions/listen', { notifications }))
   assert.match(
     message,
-    /nearly too many subscriptions of this client \(limit \d+, gateway\.limits\.perClient\.listens\)/,
+    /nearly too many subscriptions of this client \(limit \d+, gateway\.limits\.perClient\)/,
   )
   // New names count as one tenant; who gives no name is another one.
   const other = new ModernClient(gateway.mcp('box'))

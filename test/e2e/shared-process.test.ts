@@ -96,7 +96,7 @@ test('the log and a metric tell that an open task holds back what the process as
 })
 
 test('an agent without a session keeps its task, however many other kinds of clients come', async () => {
-  const { gateway } = await stage({ limits: { perClient: { callers: 3 } } })
+  const { gateway } = await stage({ limits: { perClient: 0.003 } })
   const owner = new ModernClient(gateway.mcp('box'), { tasks: {} })
   const begun = resultOf(await owner.call('begin_task'))
   const { taskId } = begun.task as { taskId: string }

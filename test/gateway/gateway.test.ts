@@ -29,17 +29,17 @@ test('a reload that changes the limits of bodies changes those of the control pl
   t.after(() => rm(folder, { recursive: true }))
   const path = join(folder, 'gateway.yaml')
   const controlToken = 'x'.repeat(32)
-  const written = async (bodies: object) => {
+  const written = async (maxInFlight: number) => {
     const listen = '127.0.0.1:0'
-    const gateway = { listen, control: listen, controlToken, limits: { bodies } }
+    const gateway = { listen, control: listen, controlToken, maxInFlight }
     await writeFile(path, JSON.stringify({ gateway }))
   }
-  await written({})
+  await written(2_000)
   const loaded = await loadConfig(path, {})
   assert.ok(loaded.ok)
   const gateway = await startGateway({ config: loaded.config, path, env: {}, log: silent })
   t.after(() => gateway.close())
-  await written({ count: 1, countPerAddress: 1 })
+  await written(1)
   assert.equal((await gateway.reload('test')).ok, true)
 
   const headers = { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }

@@ -10,6 +10,7 @@ import { TaskCalls } from '../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
 import { toolCall } from '../support/caller.ts'
+import { defaultLimits } from '../support/default-limits.ts'
 import { testPolicyContext } from '../support/policy-context.ts'
 import { silent } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
@@ -43,7 +44,7 @@ function setUp() {
     metrics,
     chaos: noChaos,
     experiments: noExperiments,
-    replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
+    replies: new UnfinishedReplies(defaultLimits.replies, () => undefined),
     intents: new Intents({ clock, metrics }),
     taskCalls: new TaskCalls(clock),
     tracing: undefined,

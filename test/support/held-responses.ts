@@ -11,6 +11,7 @@ import type { TestContext } from 'node:test'
 import { Quotas } from '../../src/downstream/limits/quotas.ts'
 import { createGuardedServer } from '../../src/downstream/http/server.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
+import { defaultLimits } from './default-limits.ts'
 
 /** A request that a test answers over a real connection, and what its client has got so far. */
 export interface Held {
@@ -88,7 +89,7 @@ export async function holdResponses(t: TestContext) {
 export async function holdPipelined(t: TestContext, count: number) {
   const responses: ServerResponse[] = []
   const sockets: Socket[] = []
-  const quotas = new Quotas({ maxInFlight: 1, limits: { connections: 1, perClient: {} } }, () => undefined)
+  const quotas = new Quotas(defaultLimits.shares, () => undefined)
   const guards = { quotas, unread: { wrote: () => undefined } }
   let take: RequestListener = () => undefined
   const server = createGuardedServer((request, response) => take(request, response), guards)

@@ -12,6 +12,7 @@ import { UnfinishedReplies } from '../../src/upstreams/unfinished-replies.ts'
 import type { Upstream } from '../../src/upstreams/upstream.ts'
 import { TaskBinding } from '../../src/upstreams/shared/task-binding.ts'
 import { TestCaller, toolCall } from '../support/caller.ts'
+import { defaultLimits } from '../support/default-limits.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { type Came, discovered, json, type Play, rawHttp } from '../support/modern.ts'
@@ -30,7 +31,7 @@ function upstreamOf(t: TestContext, entry: Record<string, unknown>, clock: Clock
     clock,
     log,
     initializeParams: ownInitializeParams,
-    replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
+    replies: new UnfinishedReplies(defaultLimits.replies, () => undefined),
     tasks: new TaskBinding(clock),
   })
   t.after(() => upstream.close())

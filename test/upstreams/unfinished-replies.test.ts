@@ -40,7 +40,7 @@ function setUp(limits: UnfinishedLimits) {
 }
 
 test('what has come of a reply is held until it is complete, breaks off or is given up, and not longer', async (t) => {
-  const { all, server } = setUp({ total: 1024 * KIB })
+  const { all, server } = setUp({ total: 1024 * KIB, perServer: 512 * KIB })
   const { share } = server()
   for (const kind of ['body', 'event'] as const)
     for (const end of ['complete', 'broken', 'aborted', 'too large'] as const) {
@@ -72,7 +72,7 @@ test('what has come of a reply is held until it is complete, breaks off or is gi
 })
 
 test('a large reply that is complete is held until it is read, its text as well as its bytes', async () => {
-  const { all, server } = setUp({ total: 1024 * KIB })
+  const { all, server } = setUp({ total: 1024 * KIB, perServer: 512 * KIB })
   const { share } = server()
   const { sink, told } = recorder()
   const reply = new HttpReply(sink, { maxReply: MAX, unfinished: share })
@@ -89,7 +89,7 @@ test('a large reply that is complete is held until it is read, its text as well 
 })
 
 test('an event that is complete is held no longer, while its stream goes on', async (t) => {
-  const { all, server } = setUp({ total: 1024 * KIB })
+  const { all, server } = setUp({ total: 1024 * KIB, perServer: 512 * KIB })
   const { share } = server()
   const { told } = await post(
     t,
@@ -105,7 +105,7 @@ test('an event that is complete is held no longer, while its stream goes on', as
 })
 
 test('a reply that comes at once, and a small one, cost nothing', async (t) => {
-  const { all, server } = setUp({ total: 1024 * KIB })
+  const { all, server } = setUp({ total: 1024 * KIB, perServer: 512 * KIB })
   const { share } = server()
   let changes = 0
   const { changed } = all
@@ -138,7 +138,7 @@ for (const kind of ['body', 'event'] as const)
     const third = await hang(t, kind, 100 * KIB)
     await first.end
     assert.deepEqual([first.last.error?.reason, first.last.error?.sent], ['overloaded', true])
-    assert.match(first.last.error?.message ?? '', /at most 256000; gateway\.limits\.replies\.perServer/)
+    assert.match(first.last.error?.message ?? '', /at most 256000; gateway\.limits\.memory/)
     await until('the third is there', () => share.bytes >= 200 * KIB)
     assert.deepEqual([second.last.error, third.last.error, causes], [undefined, undefined, ['per_server']])
     for (const { reply } of [second, third]) reply.abort(gatewayError('cancelled', 'not needed'))
@@ -156,18 +156,18 @@ test('when all servers together have too much, the one with the most pays, and i
   await hung[0]?.end
   await innocent.arrived()
   assert.equal(hung[0]?.last.error?.reason, 'overloaded')
-  assert.match(hung[0]?.last.error?.message ?? '', /at most 409600; gateway\.limits\.replies\.total/)
+  assert.match(hung[0]?.last.error?.message ?? '', /at most 409600; gateway\.limits\.memory/)
   assert.deepEqual([innocent.last.error, hung[1]?.last.error, causes], [undefined, undefined, ['total']])
   for (const { reply } of [innocent, ...hung]) reply.abort(gatewayError('cancelled', 'not needed'))
   assert.equal(all.bytes, 0)
 })
 
 test('the limits are never less than one largest reply, and others can be put into force', async (t) => {
-  const { all, server, causes } = setUp({ total: KIB })
+  const { all, server, causes } = setUp({ total: KIB, perServer: KIB / 2 })
   const one = await server().hang(t, 'body', 150 * KIB)
   await one.arrived()
   assert.deepEqual(causes, [])
-  all.tune({ total: 1024 * KIB })
+  all.limits = { total: 1024 * KIB, perServer: 512 * KIB }
   const another = await server().hang(t, 'body', 150 * KIB)
   await another.arrived()
   assert.deepEqual(causes, [])

@@ -80,7 +80,7 @@ before(async () => {
     sides.map((side) => [`${era}_${side}`, { url: servers[index]!.url, era }] as const),
   )
   gateway = await Gateway.start({
-    gateway: { environment: 'test', unread: { stalled: '1s' } },
+    gateway: { environment: 'test', limits: { stalled: '3s' } },
     servers: Object.fromEntries(entries),
     policies: {
       defaults: { retry: false, gate: false, overdue: false, verdict: false, deadline: { total: '5s' } },

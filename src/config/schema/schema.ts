@@ -37,11 +37,6 @@ const origin = z
 const sessions = z
   .strictObject({
     max: count(1_000_000).default(10_000).describe('Sessions open at once.'),
-    perClient: count(1_000_000)
-      .optional()
-      .describe(
-        'Of them for one client, told apart by its address (IPv6: its first 64 bits). Default: half of `max`, for behind a proxy all clients may have one address. When there is no room, a client with fewer sessions gets that of the longest idle one of the client with the most; where nobody has more, that of one which had no request yet.',
-      ),
     unused: duration({ min: 1_000 })
       .default(5 * 60_000)
       .describe('A session without any request since its `initialize` is closed after so long.'),
@@ -49,13 +44,6 @@ const sessions = z
       .default(30 * 60_000)
       .describe('A session unused for so long is closed.'),
     maxInFlight: count(10_000).default(256).describe('Calls under way at once in one session.'),
-    replayEvents: count(100_000).default(256).describe('Events kept per session for a client that resumes.'),
-    replayBytes: size()
-      .default(512 * 1024)
-      .describe('Bytes of such events kept per session.'),
-    replayTotal: size()
-      .default(64 * 1024 ** 2)
-      .describe('Bytes of such events kept for all sessions together; the oldest go first.'),
   })
   .prefault({})
   .describe('Sessions of agents that speak a protocol with sessions.')
@@ -69,92 +57,26 @@ const requestRate = z.strictObject({
     ),
 })
 
-const bodies = z
-  .strictObject({
-    total: size()
-      .default(64 * 1024 ** 2)
-      .describe(
-        'What may have come of all of them together, those of 16 KiB and more until their request is answered; never less than twice `maxBody`.',
-      ),
-    perAddress: size()
-      .default(32 * 1024 ** 2)
-      .describe('The same for one address of clients.'),
-    count: count(100_000).default(4_000).describe('How many may be on their way at once.'),
-    countPerAddress: count(100_000).default(2_000).describe('The same for one address of clients.'),
-    stalled: duration({ min: 1_000 })
-      .default(10_000)
-      .describe('A body of which nothing comes for so long is not waited for.'),
-    whole: duration({ min: 1_000 }).default(60_000).describe('How long a body may take as a whole.'),
-  })
-  .prefault({})
-  .describe(
-    'Bodies of requests that are on their way. Beyond these limits the gateway refuses a body: HTTP 503, or 408 for a body that takes too long. An agent may have four times the free part of `perAddress`, and an address four times the free part of `total`: four fifths where it is alone. Beyond, the gateway refuses an unfinished body: the slowest below 4 KiB a second whose agent has at least half of the most (in bytes: half of the average), or else the slowest of the agents with the most, or else the newcomer. A body that comes whole in its first chunk needs no place among `count` and `countPerAddress`; one of which nothing comes has to have one within about a second. Sessions tell agents at one address apart; without sessions, settled tenants in a header do. The limits in bytes refuse no body up to 16 KiB, so small requests pass.',
-  )
-
-const replies = z
-  .strictObject({
-    total: size()
-      .default(256 * 1024 ** 2)
-      .describe('What may have come of all of them together; never less than `maxReply` of the server.'),
-    perServer: size()
-      .optional()
-      .describe('The same for one server, over all its replicas. Default: half of `total`.'),
-  })
-  .prefault({})
-  .describe(
-    'Replies of HTTP servers that are not complete. Over a limit, the one of which nothing has come for the longest is ended with an error: one of the server that exceeds its share, or else of the server that has the most.',
-  )
-
-/** Half of what there is for all, unless given. */
-const perClient = z
-  .strictObject({
-    calls: count(100_000)
-      .optional()
-      .describe(
-        'Calls under way at once. Default: half of `maxInFlight`. The last eighth is for tenants with few calls, which get as many as are still free.',
-      ),
-    callers: count(1_024)
-      .optional()
-      .describe(
-        'Kinds of clients without sessions (protocol 2026-07-28), which differ in what they say of themselves or in credentials. Of 1,024 for all. Where there is no room, whoever has the most of them, told apart by credentials as well, makes it: with one that is idle, that only listens, or that waits for a task, in this order. The last eighth is for tenants with few, which get as many as are still free. Default: 512.',
-      ),
-    connections: count(1_000_000)
-      .optional()
-      .describe('Connections open at once; further ones are closed at once. Default: half of `connections`.'),
-    initializeParams: size()
-      .optional()
-      .describe(
-        'Bytes of memory for what clients say of themselves, in sessions or as kinds of clients. Of 128 MiB for all. Default: 64 MiB. Beyond it the longest idle session, or kind of clients, ends of who keeps the most.',
-      ),
-    listens: count(10_000)
-      .optional()
-      .describe(
-        'Open streams of `subscriptions/listen`; one whose URIs take more than 4,096 characters counts as several. Of 10,000 for all. The last eighth is for tenants with few, which get as many as are still free. Default: 5,000.',
-      ),
-    pendingInputs: count(1_000)
-      .optional()
-      .describe(
-        'Calls that wait for answers of their agent. Of 1,000 for all. Default: 500. One tenant may have half of them, one session a quarter; the last eighth is for tenants with few, which get as many as are still free. While a call waits it is no call under way.',
-      ),
-    answers: size()
-      .optional()
-      .describe(
-        'Bytes of what such calls are asked by their servers, and of their answers that wait for their client to come back. Of 64 MiB for all. Default: 32 MiB. A question that is too much is not put to the client: its server is told so. An answer that is too much is not kept: its client is told so, and that the call has run.',
-      ),
-    pipelined: count(4_096)
-      .optional()
-      .describe(
-        'Requests that were sent before the reply to an earlier one of their connection had come, over all its connections; at most 64 on each. Of 4,096 for all. Default: 2,048. The connection of what is too much is closed.',
-      ),
-  })
-  .prefault({})
-  .describe(
-    'What one client may have at once of what is for all. Clients are told apart by their address (IPv6: its first 64 bits); behind a proxy all of them may have one, so the defaults are generous. What is too much is refused with an error that names the limit.',
-  )
-
 const limits = z
   .strictObject({
-    perClient,
+    memory: size(64 * 1024 ** 3)
+      .default(640 * 1024 ** 2)
+      .describe(
+        'Bytes that wait in the gateway. Unfinished replies get 40 %, and those of one server half of that. The words of clients about themselves get 20 %. Request bodies, unread replies, events for clients that resume, and questions with their answers get 10 % each. One session gets a quarter of the unread replies.',
+      ),
+    perClient: z
+      .number()
+      .positive()
+      .max(1)
+      .default(0.5)
+      .describe(
+        'The share of one client in all that the gateway counts by client: calls, connections, sessions, subscriptions, request bodies, and the like. Clients differ by address (IPv6: its first 64 bits). Set 1 behind a proxy that hides addresses.',
+      ),
+    stalled: duration({ min: 3_000 })
+      .default(30_000)
+      .describe(
+        'The gateway closes a connection that takes nothing of a waiting reply for so long. A request body may pause for a third of the time, and may take twice the time as a whole.',
+      ),
     perSession: z
       .union([requestRate, z.literal(false)])
       .prefault({ rate: '1000/s', burst: 2_000 })
@@ -175,29 +97,10 @@ const limits = z
     connections: count(1_000_000)
       .default(20_000)
       .describe('Connections of agents open at once; further ones are closed at once.'),
-    bodies,
-    replies,
   })
   .prefault({})
   .describe(
     'How fast requests of agents may come, whatever they are for, and how much at once, of all clients and of one. What is too much is refused before anything else is done for it.',
-  )
-
-const unread = z
-  .strictObject({
-    total: size()
-      .default(64 * 1024 ** 2)
-      .describe('What waits for all clients together.'),
-    perSession: size()
-      .default(16 * 1024 ** 2)
-      .describe('What waits for one session, over all its connections.'),
-    stalled: duration({ min: 1_000 })
-      .default(30_000)
-      .describe('A connection that takes nothing for so long, while something waits for it, is closed.'),
-  })
-  .prefault({})
-  .describe(
-    'Replies that clients have not read yet. Over a limit, the connections that have read the least lately are closed.',
   )
 
 const environmentName = z.string().regex(/^[\w.-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ . -')
@@ -265,7 +168,6 @@ const gateway = z
       .describe('Which servers must be up for /readyz: none of them, one, or all.'),
     sessions,
     limits,
-    unread,
   })
   .prefault({})
   .describe('The gateway itself.')

@@ -198,7 +198,7 @@ export class Bodies {
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
-  #limits: BodyLimits
+  limits: BodyLimits
   #count = 0
   #bytes = 0
   #looking = false
@@ -215,7 +215,7 @@ export class Bodies {
     this.#maxFirst = Math.min(maxFirst, maxBody)
     this.#agentOf = agentOf
     this.#smallest = Math.min(HELD_FROM, maxBody / 4)
-    this.#limits = limits
+    this.limits = limits
     this.#refused = refused
   }
 
@@ -227,11 +227,6 @@ export class Bodies {
   /** How many have a place. */
   get count(): number {
     return this.#count
-  }
-
-  /** Other limits are in force. */
-  tune(limits: BodyLimits): void {
-    this.#limits = limits
   }
 
   /** Gives the body of a request as the text that it is in UTF-8; `done` hears a `BodyRefusal` where there is none to be had. */
@@ -261,7 +256,7 @@ export class Bodies {
     // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
     if (body.share === undefined) this.#share(body)
-    const { total, perAddress } = this.#limits
+    const { total, perAddress } = this.limits
     this.#bound(body, 'bytes', Math.max(perAddress, 2 * this.#maxBody), Math.max(total, 2 * this.#maxBody))
   }
 
@@ -358,7 +353,7 @@ export class Bodies {
   /** Gives a body a place, and applies the limits in number. */
   #place(body: Body): void {
     const { sender } = body
-    const { count, countPerAddress } = this.#limits
+    const { count, countPerAddress } = this.limits
     this.#arriving.delete(body)
     this.#enter(body)
     if (body.share === undefined && sender.count > countPerAddress * TOLD_APART_FROM) this.#share(body)
@@ -462,7 +457,7 @@ export class Bodies {
   /** Gives a place to each body without one, and ends bodies over their time. `passed`: milliseconds since the last look. */
   #look(passed: Millis): void {
     for (const body of this.#arriving) this.#place(body)
-    const { stalled, whole } = this.#limits
+    const { stalled, whole } = this.limits
     for (let body = this.#newest, older; body !== undefined; body = older) {
       older = body.older
       const why = body.age(passed, stalled, whole)

@@ -187,7 +187,9 @@ export interface LoggedEvent {
   readonly data: string
 }
 
+/** Most bytes of all logs together, and most events and bytes of each. */
 export interface ReplayLimits {
+  readonly total: number
   readonly events: number
   readonly bytes: number
 }
@@ -240,8 +242,7 @@ class Queue {
 
 /** The budget of the logs of all sessions together. Bounded; the oldest events go first, whichever session they belong to. */
 export class ReplayBudget {
-  /** Most bytes of all logs. */
-  readonly limit: number
+  limits: ReplayLimits
   readonly #dropped: () => void
   readonly #queue = new Queue()
   /** Events of the queue that their logs have dropped by themselves. */
@@ -249,8 +250,8 @@ export class ReplayBudget {
   #bytes = 0
 
   /** `dropped` is told of each event that has to go because of this limit. */
-  constructor(limit: number, dropped: () => void) {
-    this.limit = limit
+  constructor(limits: ReplayLimits, dropped: () => void) {
+    this.limits = limits
     this.#dropped = dropped
   }
 
@@ -261,7 +262,7 @@ export class ReplayBudget {
   add(event: ReplayableEvent): void {
     this.#queue.push(event)
     this.#bytes += event.bytes
-    while (this.#bytes > this.limit) {
+    while (this.#bytes > this.limits.total) {
       const { first } = this.#queue
       if (first === undefined) return
       if (first.log === undefined) {
@@ -287,22 +288,20 @@ export class ReplayBudget {
 
 /** The last events of a session, over all its streams: what a client may ask for again. Bounded; the oldest go first. */
 export class ReplayLog {
-  readonly limits: ReplayLimits
   readonly #budget: ReplayBudget
   readonly #events = new Queue()
   #bytes = 0
   #isClosed = false
 
-  constructor(limits: ReplayLimits, budget: ReplayBudget) {
-    this.limits = limits
+  constructor(budget: ReplayBudget) {
     this.#budget = budget
   }
 
   add({ stream, sequence, data }: LoggedEvent): void {
     if (this.#isClosed) return
     const bytes = Buffer.byteLength(data)
-    const { events, bytes: own } = this.limits
-    const most = Math.min(own, this.#budget.limit)
+    const { events, bytes: own, total } = this.#budget.limits
+    const most = Math.min(own, total)
     // Room is made among its own first: what is too large to be kept must not cost other sessions theirs.
     while (this.#events.size > 0 && (this.#events.size >= events || this.#bytes + bytes > most))
       this.dropOldest()

@@ -76,7 +76,7 @@ interface Waiting {
  */
 export class UnreadReplies {
   readonly #clock: Clock
-  readonly #limits: UnreadLimits
+  limits: UnreadLimits
   readonly #closed: (cause: UnreadCause) => void
   readonly #open = new Map<Socket, Waiting>()
   readonly #byClient = new Map<object, number>()
@@ -88,7 +88,7 @@ export class UnreadReplies {
   /** `closed` is told of each connection that is closed here. */
   constructor(clock: Clock, limits: UnreadLimits, closed: (cause: UnreadCause) => void) {
     this.#clock = clock
-    this.#limits = limits
+    this.limits = limits
     this.#closed = closed
   }
 
@@ -138,8 +138,8 @@ export class UnreadReplies {
 
   /** Returns the limit that is exceeded, if any: the limit of a client before the limit of all. */
   #excess(client: object): 'per_session' | 'total' | undefined {
-    if (this.#of(client) > this.#limits.perSession) return 'per_session'
-    return this.#total > this.#limits.total ? 'total' : undefined
+    if (this.#of(client) > this.limits.perSession) return 'per_session'
+    return this.#total > this.limits.total ? 'total' : undefined
   }
 
   #count(unread: Unread, bytes: number): void {
@@ -178,7 +178,7 @@ export class UnreadReplies {
   /** Closes what has taken the least lately, but not the newest, until both limits are kept with some room. */
   #makeRoom(newest: Socket, newestWaiting: Waiting, client: object): void {
     this.#look()
-    const { total, perSession } = this.#limits
+    const { total, perSession } = this.limits
     const least = { total: this.#total > total ? LOW * total : total, client: perSession }
     if (this.#of(client) > perSession) least.client = LOW * perSession
     const slowest = [...this.#open].sort(
@@ -221,7 +221,7 @@ export class UnreadReplies {
     this.#clock.after(LOOK_MS, () => {
       this.#looking = false
       this.#look()
-      const oldest = this.#clock.now() - this.#limits.stalled
+      const oldest = this.#clock.now() - this.limits.stalled
       for (const [socket, waiting] of this.#open) {
         if (waiting.progressAt <= oldest && hasToTake(socket)) this.#close(socket, waiting, 'stalled')
         waiting.marks.shift()

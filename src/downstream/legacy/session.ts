@@ -23,7 +23,6 @@ import {
   readEventId,
   type StreamCare,
   type ReplayBudget,
-  type ReplayLimits,
   ReplayLog,
 } from '../http/event-stream.ts'
 import type { KeepAlive } from '../keep-alive.ts'
@@ -45,7 +44,6 @@ export interface SessionParts {
   /** The client that it was opened by, as its address tells. */
   readonly client: string
   readonly clock: Clock
-  readonly replay: ReplayLimits
   readonly unread: UnreadReplies
   readonly keepAlive: KeepAlive
   readonly replayBudget: ReplayBudget
@@ -92,7 +90,7 @@ export class Session implements Caller {
     this.#parts = parts
     this.asked = new PendingServerRequests(parts.outbound)
     this.tenants = new SessionTenants(parts.id)
-    this.streams = new SessionStreams(parts.replay, parts.replayBudget, this, {
+    this.streams = new SessionStreams(parts.replayBudget, this, {
       unread: (response) => this.wrote(response),
       keepAlive: parts.keepAlive,
     })
@@ -241,13 +239,8 @@ class SessionStreams {
   #count = STANDALONE
 
   /** A session that primes gives its client an id to resume from before the first event of a stream. */
-  constructor(
-    limits: ReplayLimits,
-    budget: ReplayBudget,
-    session: Pick<Session, 'primes'>,
-    care: StreamCare,
-  ) {
-    this.#log = new ReplayLog(limits, budget)
+  constructor(budget: ReplayBudget, session: Pick<Session, 'primes'>, care: StreamCare) {
+    this.#log = new ReplayLog(budget)
     this.#session = session
     this.#care = care
     this.standalone = this.#stream(STANDALONE)

@@ -11,24 +11,18 @@ import { notificationText } from '../../protocol/jsonrpc.ts'
 import { bearsCredentialsOf, principalOf, withoutAuthorization } from '../limits/tenancy.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { KeepAlive } from '../keep-alive.ts'
-import { EvictingQuota, halfOf, type Holding } from '../limits/quotas.ts'
+import type { EvictingQuota, Holding } from '../limits/quotas.ts'
 import type { ReplayBudget } from '../http/event-stream.ts'
 import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 export interface SessionLimits {
-  /** Sessions open at once. */
-  readonly max: number
-  /** Sessions open at once for one client; half of `max` unless given. */
-  readonly perClient?: number | undefined
   /** A session that had no request yet is closed after so long. */
   readonly unused: Millis
   /** A session unused for so long is closed. */
   readonly idle: Millis
   /** Calls under way at once in one session. */
   readonly maxInFlight: number
-  readonly replayEvents: number
-  readonly replayBytes: number
 }
 
 /** One timer for all sessions: an idle one lives at most this much longer than it should. */
@@ -71,10 +65,9 @@ export class Sessions {
     { unread, keepAlive, replay, quotas }: Pick<Guards, 'unread' | 'keepAlive' | 'replay' | 'quotas'>,
     onEnd: (session: Session, error: GatewayError | undefined) => void = () => undefined,
   ) {
-    const { max, perClient = halfOf(max) } = limits
     this.limits = limits
     this.#onEnd = onEnd
-    this.#quota = new EvictingQuota('sessions', 'sessions', { max, perClient }, quotas.refused)
+    this.#quota = quotas.sessions
     this.#quotas = quotas
     this.#initializeParamsQuota = quotas.initializeParams
     this.#unread = unread
@@ -155,7 +148,6 @@ export class Sessions {
       keepAlive: this.#keepAlive,
       replayBudget: this.#replay,
       quotas: this.#quotas,
-      replay: { events: this.limits.replayEvents, bytes: this.limits.replayBytes },
       inbound: (server, message) => parts.endpoint.inbound(this.#live.current, server, message),
       outbound: (server, message) => parts.endpoint.outbound(this.#live.current, server, message),
     })

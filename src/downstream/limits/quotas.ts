@@ -8,27 +8,24 @@ export interface Share {
   readonly perClient: number
 }
 
-/** Where the config has the share of one client of what is counted; metrics name what is counted by the keys. */
+/** The setting that a limit for all clients follows, if any; metrics name the limits by the keys. */
 const keys = {
-  calls: 'gateway.limits.perClient.calls',
-  callers: 'gateway.limits.perClient.callers',
-  connections: 'gateway.limits.perClient.connections',
-  initializeParams: 'gateway.limits.perClient.initializeParams',
-  listens: 'gateway.limits.perClient.listens',
-  pendingInputs: 'gateway.limits.perClient.pendingInputs',
-  answers: 'gateway.limits.perClient.answers',
-  pipelined: 'gateway.limits.perClient.pipelined',
-  sessions: 'gateway.sessions.perClient',
+  calls: 'gateway.maxInFlight',
+  callers: undefined,
+  connections: 'gateway.limits.connections',
+  initializeParams: 'gateway.limits.memory',
+  listens: 'gateway.sessions.max',
+  pendingInputs: 'gateway.maxInFlight',
+  answers: 'gateway.limits.memory',
+  pipelined: undefined,
+  sessions: 'gateway.sessions.max',
 } as const
 
-/** The same for all clients, where it can be set. */
-const keysForAll: Partial<Record<QuotaName, string>> = {
-  calls: 'gateway.maxInFlight',
-  connections: 'gateway.limits.connections',
-  sessions: 'gateway.sessions.max',
-}
+/** The setting that the share of one client follows. */
+const PER_CLIENT = 'gateway.limits.perClient'
 
 export type QuotaName = keyof typeof keys
+export type Shares = Readonly<Record<QuotaName, Share>>
 
 /** A limit that was met, as the metric of refusals names it. */
 export type QuotaLimit =
@@ -48,27 +45,10 @@ export const quotaLimits: readonly QuotaLimit[] = [
   'pipelined_per_connection',
 ]
 
-/** Most streams of `subscriptions/listen`, kinds of clients without sessions, and calls that wait for their clients. */
-const MAX_LISTENS = 10_000
-const MAX_CALLERS = 1_024
-const MAX_PENDING_INPUTS = 1_000
-
-/** Most bytes of memory for what clients say of themselves. */
-const MAX_INITIALIZE_PARAMS = 128 * 1024 ** 2
-
-/** Most bytes of questions and answers that are kept for clients that were asked something in mid-call. */
-const MAX_ANSWERS = 64 * 1024 ** 2
-
-/** Most requests that wait for the reply to an earlier one of their connection: each takes up to 10 KB. */
-const MAX_PIPELINED = 4_096
-
 /** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
 const RETRY_MS = 5_000
 
-/** Half, so that no single client can take all; behind a proxy that hides addresses all clients are one. */
-export function halfOf(max: number): number {
-  return Math.max(1, Math.floor(max / 2))
-}
+const halfOf = (max: number) => Math.max(1, Math.floor(max / 2))
 
 /** The part of a client's places that is kept for tenants with few places. */
 const KEPT_FREE = 1 / 8
@@ -119,7 +99,7 @@ export class Quota {
     const total = this.#total + amount
     // As long as all together have less than one may have, nobody has to be looked at.
     if (total <= perClient && total <= max) return undefined
-    if (this.of(client) + amount > perClient) return 'perClient'
+    if (this.of(client) + amount > perClient && perClient < max) return 'perClient'
     return total > max ? 'max' : undefined
   }
 
@@ -134,7 +114,7 @@ export class Quota {
     const ofClient = limit === 'perClient'
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
     const whose = ofClient ? ' of this client' : ''
-    const key = (ofClient ? keys : keysForAll)[this.#name]
+    const key = ofClient ? PER_CLIENT : keys[this.#name]
     const where = key === undefined ? '' : `, ${key}`
     const message = `too many ${this.#what}${whose} (limit ${this.share[limit]}${where})`
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
@@ -150,7 +130,7 @@ export class Quota {
   /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
-    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${keys[this.#name]}): this tenant has as many as are left. All new tenants count as one for their first second`
+    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant has as many as are left. All new tenants count as one for their first second`
     return gatewayError('overloaded', message, { retryAfterMs: SETTLED_MS })
   }
 
@@ -231,7 +211,7 @@ export class PendingInputQuota {
   #refuse(whose: 'tenant' | 'session', limit: number, part: string): GatewayError {
     this.#refused(`pendingInputs_per_${whose}`)
     const names = whose === 'tenant' ? '; all new names count as one tenant' : ''
-    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of ${keys.pendingInputs}${names})`
+    const message = `too many ${WAITING} of this ${whose} (limit ${limit}, ${part} of the share that ${PER_CLIENT} gives${names})`
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 }
@@ -309,9 +289,7 @@ export class EvictingQuota extends Quota {
       const limit = this.exceeds(client, amount)
       if (limit === undefined) return undefined
       const idlest =
-        amount > this.share[limit]
-          ? undefined
-          : (this.#evictable(limit, client, principal, amount) ?? spare(limit))
+        amount > this.share[limit] ? undefined : (this.#evictable(client, principal, amount) ?? spare(limit))
       if (idlest === undefined) return this.refuse(limit)
       this.drop(idlest)
       idlest.end()
@@ -341,14 +319,9 @@ export class EvictingQuota extends Quota {
     this.release(client, amount)
   }
 
-  #evictable(
-    limit: 'max' | 'perClient',
-    client: string,
-    principal: string,
-    amount: number,
-  ): Holding | undefined {
-    const hoard =
-      limit === 'max' ? this.#hoardOf(client, amount) : this.#hoardWithin(client, principal, amount)
+  #evictable(client: string, principal: string, amount: number): Holding | undefined {
+    const isOwn = this.of(client) + amount > this.share.perClient
+    const hoard = isOwn ? this.#hoardWithin(client, principal, amount) : this.#hoardOf(client, amount)
     return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
   }
 
@@ -389,18 +362,6 @@ function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
   return idlest
 }
 
-/** The settings that quotas follow. */
-export interface QuotaSettings {
-  readonly maxInFlight: number
-  readonly limits: {
-    readonly connections: number
-    readonly perClient: Readonly<Partial<Record<SharedName, number | undefined>>>
-  }
-}
-
-/** The quotas with a share in `gateway.limits.perClient`. */
-type SharedName = Exclude<QuotaName, 'sessions'>
-
 /** The limits on one client's share of what all clients use. Clients are told apart by the address that they come from. */
 export class Quotas {
   /** Calls under way. */
@@ -420,12 +381,12 @@ export class Quotas {
   readonly answers: Quota
   /** Requests that wait for the reply to an earlier one of their connection. */
   readonly pipelined: Quota
+  readonly sessions: EvictingQuota
   /** Told of each refusal. */
   readonly refused: (limit: QuotaLimit) => void
 
-  constructor(settings: QuotaSettings, refused: (limit: QuotaLimit) => void) {
-    const shares = sharesOf(settings)
-    const quota = (name: SharedName, what: string) => new Quota(name, what, shares[name], refused)
+  constructor(shares: Shares, refused: (limit: QuotaLimit) => void) {
+    const quota = (name: QuotaName, what: string) => new Quota(name, what, shares[name], refused)
     this.refused = refused
     this.calls = quota('calls', 'calls')
     this.tenantCalls = new TenantPlaces(this.calls)
@@ -438,29 +399,12 @@ export class Quotas {
     this.pipelined = quota('pipelined', 'requests behind others of their connections')
     const kept = 'bytes of clientInfo and capabilities'
     this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)
+    this.sessions = new EvictingQuota('sessions', 'sessions', shares.sessions, refused)
   }
 
-  /** Other settings are in force. Everything that is open already stays. */
-  tune(settings: QuotaSettings): void {
-    const shares = sharesOf(settings)
-    for (const name of Object.keys(shares) as SharedName[]) this[name].share = shares[name]
-  }
-}
-
-function sharesOf({
-  maxInFlight,
-  limits: { connections, perClient },
-}: QuotaSettings): Record<SharedName, Share> {
-  const share = (max: number, own: number | undefined): Share => ({ max, perClient: own ?? halfOf(max) })
-  return {
-    calls: share(maxInFlight, perClient.calls),
-    callers: share(MAX_CALLERS, perClient.callers),
-    connections: share(connections, perClient.connections),
-    initializeParams: share(MAX_INITIALIZE_PARAMS, perClient.initializeParams),
-    listens: share(MAX_LISTENS, perClient.listens),
-    pendingInputs: share(MAX_PENDING_INPUTS, perClient.pendingInputs),
-    answers: share(MAX_ANSWERS, perClient.answers),
-    pipelined: share(MAX_PIPELINED, perClient.pipelined),
+  /** Other limits are in force. Everything that is open already stays. */
+  tune(shares: Shares): void {
+    for (const name of Object.keys(shares) as QuotaName[]) this[name].share = shares[name]
   }
 }
 

@@ -8,7 +8,7 @@ import { until } from '../../support/until.ts'
 
 const { replay, keepAlive } = testGuards(new ManualClock())
 
-const newStream = (number = 3, log = new ReplayLog({ events: 100, bytes: 10_000 }, replay)) =>
+const newStream = (number = 3, log = new ReplayLog(replay)) =>
   new EventStream(number, log, { unread: () => undefined, keepAlive })
 
 test('what is sent arrives as events, each with an id', async (t) => {
@@ -76,7 +76,7 @@ test('a primed client that leaves before the messages that waited has missed non
 
 test('a client that comes back gets what it has not seen, and only of this stream', async (t) => {
   const hold = await holdResponses(t)
-  const log = new ReplayLog({ events: 100, bytes: 10_000 }, testGuards(new ManualClock()).replay)
+  const log = new ReplayLog(testGuards(new ManualClock()).replay)
   const [stream, other] = [newStream(3, log), newStream(4, log)]
   const first = await hold()
   stream.attach(first.response, { priming: false })

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ReplayBudget, ReplayLog, type ReplayLimits } from '../../../src/downstream/http/event-stream.ts'
 
-const unbounded = () => new ReplayBudget(Infinity, () => undefined)
-const newLog = (limits: ReplayLimits, budget = unbounded()) => new ReplayLog(limits, budget)
+const newLog = (limits: Omit<ReplayLimits, 'total'>) =>
+  new ReplayLog(new ReplayBudget({ ...limits, total: Infinity }, () => undefined))
 
 /** What a log holds of a stream behind a place. */
 const held = (log: ReplayLog, stream: number, after: number) =>
@@ -46,8 +46,8 @@ test('bytes are counted, not characters', () => {
 
 test('all logs together keep no more than their budget, and the oldest events go first, whosever they are', () => {
   let dropped = 0
-  const budget = new ReplayBudget(10, () => void dropped++)
-  const [a, b] = [newLog({ events: 100, bytes: 100 }, budget), newLog({ events: 100, bytes: 100 }, budget)]
+  const budget = new ReplayBudget({ total: 10, events: 100, bytes: 100 }, () => void dropped++)
+  const [a, b] = [new ReplayLog(budget), new ReplayLog(budget)]
   a.add({ stream: 0, sequence: 1, data: 'aaaa' })
   b.add({ stream: 0, sequence: 1, data: 'bbbb' })
   a.add({ stream: 0, sequence: 2, data: 'cc' })
@@ -59,9 +59,8 @@ test('all logs together keep no more than their budget, and the oldest events go
 
 test('an event that is too large to be kept takes nothing away from other logs', () => {
   for (const own of [6, 100]) {
-    const budget = new ReplayBudget(10, () => assert.fail('dropped'))
-    const a = newLog({ events: 100, bytes: own }, budget)
-    const b = newLog({ events: 100, bytes: 100 }, budget)
+    const budget = new ReplayBudget({ total: 10, events: 100, bytes: own }, () => assert.fail('dropped'))
+    const [a, b] = [new ReplayLog(budget), new ReplayLog(budget)]
     b.add({ stream: 0, sequence: 1, data: 'bbbb' })
     a.add({ stream: 0, sequence: 1, data: 'aa' })
     a.add({ stream: 0, sequence: 2, data: 'x'.repeat(11) })
@@ -70,11 +69,11 @@ test('an event that is too large to be kept takes nothing away from other logs',
 })
 
 test('a log that is closed keeps nothing and takes nothing, and its share of the budget is free again', () => {
-  const budget = new ReplayBudget(1_000, () => undefined)
-  const [a, b] = [newLog({ events: 100, bytes: 1_000 }, budget), newLog({ events: 3, bytes: 1_000 }, budget)]
+  const budget = new ReplayBudget({ total: 1_000, events: 3, bytes: 1_000 }, () => undefined)
+  const [a, b] = [new ReplayLog(budget), new ReplayLog(budget)]
   for (let sequence = 1; sequence <= 50; sequence++)
     for (const log of [a, b]) log.add({ stream: 0, sequence, data: 'x' })
-  assert.equal(budget.bytes, 53)
+  assert.equal(budget.bytes, 6)
   a.close()
   a.add({ stream: 0, sequence: 51, data: 'late' })
   assert.deepEqual([held(a, 0, 0).length, held(b, 0, 0).length, budget.bytes], [0, 3, 3])

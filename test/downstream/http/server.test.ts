@@ -6,9 +6,10 @@ import { connect, type AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import Fastify from 'fastify'
 import { drained } from '../../../src/downstream/http/event-stream.ts'
-import { Quotas, type QuotaLimit } from '../../../src/downstream/limits/quotas.ts'
+import { Quotas, type QuotaLimit, type Shares } from '../../../src/downstream/limits/quotas.ts'
 import { createGuardedServer, MAX_PIPELINED } from '../../../src/downstream/http/server.ts'
 import { listenAt } from '../../../src/gateway/planes.ts'
+import { defaultLimits } from '../../support/default-limits.ts'
 import { holdPipelined } from '../../support/held-responses.ts'
 import { until } from '../../support/until.ts'
 
@@ -44,14 +45,9 @@ test('each response of a connection hears once that it is over', async (t) => {
 const request = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n'
 
 /** A server with these limits, and connections to it that count what they read. */
-async function setUp(
-  t: TestContext,
-  listener: RequestListener,
-  limits: { connections?: number; perClient?: object } = {},
-) {
+async function setUp(t: TestContext, listener: RequestListener, shares: Partial<Shares> = {}) {
   const refused: QuotaLimit[] = []
-  const settings = { maxInFlight: 1, limits: { connections: 1_000, perClient: {}, ...limits } }
-  const quotas = new Quotas(settings, (limit) => refused.push(limit))
+  const quotas = new Quotas({ ...defaultLimits.shares, ...shares }, (limit) => refused.push(limit))
   const wrote: ServerResponse[] = []
   const unread = { wrote: (response: ServerResponse) => void wrote.push(response) }
   const server = createGuardedServer(listener, { quotas, unread })
@@ -137,7 +133,9 @@ for (const [what, status, text] of [
 
 test('the requests that wait on all connections of a client are bounded, and those of others have room', async (t) => {
   let taken = 0
-  const { quotas, refused, open } = await setUp(t, () => taken++, { perClient: { pipelined: 10 } })
+  const { quotas, refused, open } = await setUp(t, () => taken++, {
+    pipelined: { max: 4_096, perClient: 10 },
+  })
   open().socket.write(request.repeat(9))
   await until('all are taken', () => taken === 9)
   const more = open()
@@ -151,7 +149,9 @@ test('the requests that wait on all connections of a client are bounded, and tho
 })
 
 test('a client that has all its connections open is closed at once, others are not, and a new share holds at once', async (t) => {
-  const { quotas, refused, open } = await setUp(t, (_, response) => response.end('x'), { connections: 6 })
+  const { quotas, refused, open } = await setUp(t, (_, response) => response.end('x'), {
+    connections: { max: 6, perClient: 3 },
+  })
   const isServed = async (address: string) => {
     const peer = open(address)
     peer.socket.write(request)
@@ -164,7 +164,7 @@ test('a client that has all its connections open is closed at once, others are n
   for (let n = 0; n < 3; n++) assert.ok(await isServed('127.0.0.2'))
   assert.equal(await isServed('127.0.0.3'), false)
   assert.deepEqual(refused, ['connections_per_client', 'connections_per_client', 'connections'])
-  quotas.tune({ maxInFlight: 1, limits: { connections: 20, perClient: { connections: 4 } } })
+  quotas.tune({ ...defaultLimits.shares, connections: { max: 20, perClient: 4 } })
   assert.deepEqual([await isServed('127.0.0.1'), await isServed('127.0.0.1')], [true, false])
 })
 
@@ -177,8 +177,7 @@ test('whatever answers a request, a reply that is not read is seen', async (t) =
 })
 
 test('a server on localhost has one limit for all addresses of it', async (t) => {
-  const settings = { maxInFlight: 1, limits: { connections: 10, perClient: {} } }
-  const quotas = new Quotas(settings, () => undefined)
+  const quotas = new Quotas(defaultLimits.shares, () => undefined)
   const guards = { quotas, unread: { wrote: () => undefined } }
   const app = Fastify({
     serverFactory: (listener) => createGuardedServer(listener, guards),

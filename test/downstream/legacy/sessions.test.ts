@@ -50,7 +50,7 @@ test('a client that hoards sessions is refused with the limit, and others are no
   for (let n = 0; n < 5; n++) add(undefined, 'greedy')
   const error = sessions.refusal('greedy', '')
   assert.equal(error?.reason, 'overloaded')
-  assert.match(error.message, /too many sessions of this client \(limit 5, gateway\.sessions\.perClient\)/)
+  assert.match(error.message, /too many sessions of this client \(limit 5, gateway\.limits\.perClient\)/)
   assert.equal(sessions.refusal('bystander', ''), undefined)
   assert.equal(sessions.size, 5)
 })

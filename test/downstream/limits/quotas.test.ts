@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { clientOf, Quota, quotaLimits, Quotas } from '../../../src/downstream/limits/quotas.ts'
+import { defaultLimits } from '../../support/default-limits.ts'
 
 test('clients are told apart by address, those of IPv6 by its first 64 bits', () => {
   for (const [address, client] of [
@@ -25,11 +26,14 @@ test('one client gets its share, all together get what there is, and each error 
   quota.take('a')
   assert.match(
     quota.refusal('a')?.message ?? '',
-    /subscriptions of this client \(limit 2, gateway\.limits\.perClient\.listens\)/,
+    /subscriptions of this client \(limit 2, gateway\.limits\.perClient\)/,
   )
   assert.equal(quota.refusal('b'), undefined)
   quota.take('b')
-  assert.match(quota.refusal('b')?.message ?? '', /too many subscriptions \(limit 3\)/)
+  assert.match(
+    quota.refusal('b')?.message ?? '',
+    /too many subscriptions \(limit 3, gateway\.sessions\.max\)/,
+  )
   assert.deepEqual(refused, ['listens_per_client', 'listens'])
   assert.ok(refused.every((limit) => quotaLimits.includes(limit as (typeof quotaLimits)[number])))
   quota.release('a')
@@ -49,22 +53,16 @@ test('what counts as more than one is refused when that much is not left', () =>
   assert.deepEqual([quota.of('a'), quota.of('b'), quota.total], [0, 0, 0])
 })
 
-test('shares are halves unless they are given, and follow the config', () => {
-  const settings = (maxInFlight: number, perClient = {}) => ({
-    maxInFlight,
-    limits: { connections: 20_000, perClient },
-  })
-  const quotas = new Quotas(settings(1), () => undefined)
-  assert.deepEqual(quotas.calls.share, { max: 1, perClient: 1 })
-  quotas.tune(settings(100, { pendingInputs: 7 }))
-  assert.deepEqual(quotas.calls.share, { max: 100, perClient: 50 })
-  assert.deepEqual(quotas.pendingInputs.share, { max: 1_000, perClient: 7 })
+test('a client that may have all meets the limit of all', () => {
+  const quota = new Quota('calls', 'calls', { max: 1, perClient: 1 }, () => undefined)
+  quota.take('a')
+  assert.match(quota.refusal('a')?.message ?? '', /too many calls \(limit 1, gateway\.maxInFlight\)/)
 })
 
 test('a tenant has half of the calls of its client that may wait for answers, a session a quarter, and one with few the last', () => {
   const refused: string[] = []
-  const settings = { maxInFlight: 100, limits: { connections: 100, perClient: { pendingInputs: 8 } } }
-  const { pendingInputs } = new Quotas(settings, (limit) => refused.push(limit))
+  const shares = { ...defaultLimits.shares, pendingInputs: { max: 1_000, perClient: 8 } }
+  const { pendingInputs } = new Quotas(shares, (limit) => refused.push(limit))
   const asked = (client: string, tenant: string, session?: string) => ({ client, tenant, session })
   const takeAll = (call: ReturnType<typeof asked>) => {
     let taken = 0
@@ -95,10 +93,8 @@ test('a tenant has half of the calls of its client that may wait for answers, a 
 })
 
 test('of the last eighth of its places a client gives a tenant as many as are free, and no count outlives its call', () => {
-  const { calls, tenantCalls } = new Quotas(
-    { maxInFlight: 64, limits: { connections: 1, perClient: { calls: 32 } } },
-    () => undefined,
-  )
+  const shares = { ...defaultLimits.shares, calls: { max: 64, perClient: 32 } }
+  const { calls, tenantCalls } = new Quotas(shares, () => undefined)
   const begin = (tenant: string) => {
     const counted = tenantCalls.begin({ client: 'a', tenant })
     const isRefused = counted !== undefined && 'reason' in counted

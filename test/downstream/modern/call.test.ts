@@ -313,7 +313,7 @@ test('an answer that is too much to be kept is gone when its client comes, which
   assert.equal(((answers[0]?.result as Json).text as string).length, 20 * 1024 ** 2)
   const { id, error } = answers[1] as { id: unknown; error: { message: string; data: Json } }
   assert.equal(id, 'again 1')
-  assert.match(error.message, /the call has run, .*\(limit 33554432, gateway\.limits\.perClient\.answers\)/)
+  assert.match(error.message, /the call has run, .*\(limit 33554432, gateway\.limits\.perClient\)/)
   assert.deepEqual([error.data.reason, error.data.sent, error.data.attempts], ['overloaded', true, 1])
 })
 

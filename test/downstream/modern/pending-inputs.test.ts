@@ -113,7 +113,7 @@ test('a client that fills its places leaves those of others, and each way out gi
   const second = store.enter(call('greedy', 'two'))
   const error = store.enter(call('greedy', 'three'))
   assert.ok(isGatewayError(error))
-  assert.match(error.message, /of this client \(limit 2, gateway\.limits\.perClient\.pendingInputs\)/)
+  assert.match(error.message, /of this client \(limit 2, gateway\.limits\.perClient\)/)
   const other = store.enter(call('bystander'))
   assert.ok(store.isOurs(other))
   assert.ok(store.take(String(first), any))
@@ -137,12 +137,15 @@ test('answers that wait for their clients are bounded in bytes, of one client an
   const { state, error } = kept('greedy', 15_000)
   assert.match(
     error?.message ?? '',
-    /the call has run, and its answer of 15000 bytes was not kept .*of this client \(limit 20000, gateway\.limits\.perClient\.answers\)/,
+    /the call has run, and its answer of 15000 bytes was not kept .*of this client \(limit 20000, gateway\.limits\.perClient\)/,
   )
   assert.deepEqual([error?.reason, error?.sent], ['overloaded', true])
   assert.equal(kept('greedy', 1_000).error, undefined)
   assert.equal(kept('other', 15_000).error, undefined)
-  assert.match(kept('third', 15_000).error?.message ?? '', /too many bytes of answers \(limit 30000\)/)
+  assert.match(
+    kept('third', 15_000).error?.message ?? '',
+    /too many bytes of answers \(limit 30000, gateway\.limits\.memory\)/,
+  )
   assert.deepEqual([answers.of('greedy'), answers.total], [15_000, 30_000])
   // Its client may still come for the error.
   assert.ok(store.take(state, any))

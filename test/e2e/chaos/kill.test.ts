@@ -59,7 +59,7 @@ async function holdingGateway({ url }: FlakyServer, journal: string, calls: numb
     gateway: {
       environment: 'test',
       sessions: { maxInFlight: calls },
-      limits: { perClient: { calls: 2 * calls } },
+      limits: { perClient: 1 },
     },
     servers: { flaky: { url, trusted: true } },
     policies: { defaults: { bulkhead: false, retry: false, overdue: false } },

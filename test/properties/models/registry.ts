@@ -12,6 +12,7 @@ import { TaskCalls } from '../../../src/telemetry/task-calls.ts'
 import { createMetrics } from '../../../src/telemetry/metrics.ts'
 import { UnfinishedReplies } from '../../../src/upstreams/unfinished-replies.ts'
 import { mcpRequest, read } from '../../downstream/test-generation.ts'
+import { defaultLimits } from '../../support/default-limits.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { noExperiments } from '../../support/no-experiments.ts'
 import { noChaos } from '../../support/no-faults.ts'
@@ -95,7 +96,7 @@ function setUp() {
     metrics,
     chaos: noChaos,
     experiments: noExperiments,
-    replies: new UnfinishedReplies({ total: 1024 ** 2 }, () => undefined),
+    replies: new UnfinishedReplies(defaultLimits.replies, () => undefined),
     intents: new Intents({ clock, metrics }),
     taskCalls: new TaskCalls(clock),
     tracing: undefined,

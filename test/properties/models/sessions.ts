@@ -2,14 +2,13 @@ import fc from 'fast-check'
 import assert from 'node:assert/strict'
 import type { Post } from '../../../src/downstream/modern/post.ts'
 import { readFilter, Subscription } from '../../../src/downstream/modern/subscriptions.ts'
-import { ReplayLog } from '../../../src/downstream/http/event-stream.ts'
+import { ReplayBudget, ReplayLog } from '../../../src/downstream/http/event-stream.ts'
 import type { Session } from '../../../src/downstream/legacy/session.ts'
 import type { Caller } from '../../../src/mesh/call.ts'
 import { Cancellation, type Signal } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { SharedAttempts } from '../../../src/upstreams/shared-attempts.ts'
 import { Subscriptions } from '../../../src/upstreams/shared/shared-connection.ts'
-import { testGuards } from '../../downstream/test-guards.ts'
 import { IDLE_MS, testSessions, UNUSED_MS } from '../../downstream/test-sessions.ts'
 import { TestCaller } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
@@ -135,7 +134,7 @@ const log = target(
     fc.nat({ max: 30 }),
   ),
   ([limits, added, stream, behind]) => {
-    const log = new ReplayLog(limits, testGuards(new ManualClock()).replay)
+    const log = new ReplayLog(new ReplayBudget({ ...limits, total: Infinity }, () => undefined))
     const events = added.map(([stream, data], at) => ({ stream, sequence: at + 1, data }))
     for (const event of events) log.add(event)
     const kept: typeof events = []

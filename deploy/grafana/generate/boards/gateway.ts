@@ -68,14 +68,15 @@ const agents = [
   lines({
     title: 'Clients that do not read',
     about:
-      'Connections closed for what waited for their clients, by which bound of `gateway.unread` was exceeded.',
+      'Connections closed for what waited for their clients, by the bound that was exceeded: `gateway.limits.stalled`, or a part of `gateway.limits.memory`.',
     unit: 'cps',
     width: 12,
     queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
   }),
   lines({
     title: 'Bodies and replies that were not read to their end',
-    about: 'By which bound of `gateway.limits.bodies` or `gateway.limits.replies` was exceeded.',
+    about:
+      'By the bound that was exceeded. Each is a part of `gateway.limits.memory`, or follows from `stalled` or `maxInFlight`.',
     unit: 'cps',
     width: 12,
     queries: [
@@ -104,7 +105,7 @@ const agents = [
   lines({
     title: 'Bodies on their way, events dropped',
     about:
-      'Many bodies that stay are clients that send slowly. Events are dropped for `gateway.sessions.replayTotal`.',
+      'Many bodies that stay are clients that send slowly. Events are dropped where they exceed a tenth of `gateway.limits.memory`.',
     width: 12,
     queries: [
       query(`sum(breakwater_request_bodies${ME})`, 'bodies'),
