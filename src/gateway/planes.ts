@@ -49,7 +49,7 @@ import {
   allowsHost,
   allowsOrigin,
   type ControlAccess,
-  createGuardedServer,
+  createBoundedServer,
   demandToken,
   hostGuard,
   isCrossOrigin,
@@ -100,7 +100,7 @@ function createPlane(
       const answer: RequestListener = (request, response) => {
         if (!direct(request, response)) listener(request, response)
       }
-      const server = createGuardedServer(answer, guards)
+      const server = createBoundedServer(answer, guards)
       server.keepAliveTimeout = KEEP_ALIVE_MS
       server.headersTimeout = HEADERS_MS
       server.requestTimeout = REQUEST_MS

@@ -112,7 +112,7 @@ export function registerMcp(
   }
 
   /** Everything that is done for a request whose reply is ours to write goes through here. `size`: of its body, in characters. */
-  function guarded(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
+  function contained(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void
     try {
       ending = take()
@@ -186,7 +186,7 @@ export function registerMcp(
     const whenFull = isFull(client)
     if (whenFull && !mayNeedNoPlace(headers)) return refuseBody(incoming.response, fullness(client), clock)
     const take = body.length < LARGE_TEXT && !isBatch(body) ? post : postInTurn
-    guarded(incoming, () => take(incoming, body, whenFull), body.length)
+    contained(incoming, () => take(incoming, body, whenFull), body.length)
   }
 
   const arrived = new TurnBatch(take)
@@ -212,7 +212,7 @@ export function registerMcp(
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = acceptsEvents(request, reply) ? inboundRequestOf(request, reply) : undefined
-      if (incoming !== undefined) guarded(incoming, () => legacy.listen(incoming))
+      if (incoming !== undefined) contained(incoming, () => legacy.listen(incoming))
     })
     app.delete(url, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
@@ -220,7 +220,7 @@ export function registerMcp(
       if (incoming === undefined) return
       // Earlier messages of the client must not meet a session that is unknown by then.
       arrived.flush()
-      guarded(incoming, () => legacy.leave(incoming))
+      contained(incoming, () => legacy.leave(incoming))
     })
   }
 

@@ -24,11 +24,11 @@ export interface PassthroughParts {
   readonly quotas: Pick<Quotas, 'calls'>
 }
 
-/** The exchange of a request on its way through reply-from, which hands over headers and nothing else of ours. */
-const EXCHANGE = Symbol('exchange')
+/** The key under which a request keeps its `ProxiedRequest` on its way through reply-from, which hands over headers only. */
+const PROXIED = Symbol('proxied')
 
-type WithExchange = Dispatcher.RequestOptions & {
-  readonly headers: Record<string, string | string[] | undefined> & { [EXCHANGE]?: Exchange }
+type WithProxied = Dispatcher.RequestOptions & {
+  readonly headers: Record<string, string | string[] | undefined> & { [PROXIED]?: ProxiedRequest }
 }
 
 /** Statuses by reason, where a client of a proxy expects another one than 502. */
@@ -47,7 +47,7 @@ const statuses: Readonly<Record<string, number>> = {
 export async function registerPassthrough(app: FastifyInstance, parts: PassthroughParts): Promise<void> {
   const { live, clock, log, load } = parts
   const { calls } = parts.quotas
-  const exchanges = new WeakMap<FastifyRequest, Exchange>()
+  const letIn = new WeakMap<FastifyRequest, ProxiedRequest>()
 
   /** Before the body is read; the refusal is sent, if there is one. */
   function admit(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
@@ -75,28 +75,28 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     const { maxReply } = server.config
     const chain = mesh.chainFor(name, 'proxy', undefined)
     const limits = { maxBody, maxReply, deadlineMs: deadlineIn(chain) }
-    const exchange = new Exchange({ way, server: name, path: path.path, limits, clock })
-    exchanges.set(request, exchange)
+    const proxied = new ProxiedRequest({ way, server: name, path: path.path, limits, clock })
+    letIn.set(request, proxied)
     load.inFlight++
     calls.take(client)
     server.retain()
     reply.raw.once('close', () => {
       load.inFlight--
       calls.release(client)
-      exchange.end()
+      proxied.end()
       server.release()
     })
     done()
   }
 
-  const exchangeOf = (request: FastifyRequest): Exchange => {
-    const exchange = exchanges.get(request)
-    if (exchange === undefined) throw new Error('a request that was not let in')
-    return exchange
+  const proxiedOf = (request: FastifyRequest): ProxiedRequest => {
+    const proxied = letIn.get(request)
+    if (proxied === undefined) throw new Error('a request that was not let in')
+    return proxied
   }
 
   function failed(reply: FastifyReply, error: Error & { readonly statusCode?: number }): void {
-    const failure = exchanges.get(reply.request)?.failure
+    const failure = letIn.get(reply.request)?.failure
     if (failure !== undefined) return answer(reply, failure)
     const status = error.statusCode ?? 500
     if (status < 500) return refuse(reply, status, error.message)
@@ -106,7 +106,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
 
   app.addHook('onRequest', admit)
   app.addHook('preHandler', (request, _, done) => {
-    if (request.body !== undefined) request.body = exchangeOf(request).limitedBody(request.raw)
+    if (request.body !== undefined) request.body = proxiedOf(request).limitedBody(request.raw)
     done()
   })
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => failed(reply, error))
@@ -126,20 +126,20 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
       getUpstream: () => 'http://unused.invalid',
       onError: (reply, { error }) => failed(reply as FastifyReply, error),
       rewriteRequestHeaders: (request, headers) => {
-        const exchange = exchangeOf(request as FastifyRequest)
-        const { host: _, ...rest } = headers as WithExchange['headers']
-        return { ...exchange.requestHeaders(rest), [EXCHANGE]: exchange } as typeof headers
+        const proxied = proxiedOf(request as FastifyRequest)
+        const { host: _, ...rest } = headers as WithProxied['headers']
+        return { ...proxied.requestHeaders(rest), [PROXIED]: proxied } as typeof headers
       },
     },
   })
 }
 
-function send(options: WithExchange, done: (error: Error | null, reply?: object) => void): void {
+function send(options: WithProxied, done: (error: Error | null, reply?: object) => void): void {
   const { method, path, body, headers } = options
-  const exchange = headers[EXCHANGE]
-  if (exchange === undefined) throw new Error('a request that was not let in')
+  const proxied = headers[PROXIED]
+  if (proxied === undefined) throw new Error('a request that was not let in')
   const query = path.indexOf('?')
-  exchange.send({ method, body: body ?? null, headers }, query === -1 ? '' : path.slice(query), done)
+  proxied.send({ method, body: body ?? null, headers }, query === -1 ? '' : path.slice(query), done)
 }
 
 /** The deadline among the policies of a chain, in milliseconds. */
@@ -176,7 +176,7 @@ function answer(reply: FastifyReply, { reason, message, sent, status }: Failure)
     .send({ error: message, code: stableCode(reason), sent })
 }
 
-export interface ExchangeLimits {
+export interface ProxiedRequestLimits {
   /** Largest request body, in bytes. */
   readonly maxBody: number
   /** Largest reply body, in bytes. */
@@ -185,17 +185,17 @@ export interface ExchangeLimits {
   readonly deadlineMs: Millis | undefined
 }
 
-export interface ExchangeParts {
+export interface ProxiedRequestParts {
   readonly way: PlainHttp
   /** The server's name in the registry. */
   readonly server: string
   /** Behind the server's folder; without a query. */
   readonly path: string
-  readonly limits: ExchangeLimits
+  readonly limits: ProxiedRequestLimits
   readonly clock: Clock
 }
 
-/** Why an exchange failed; `status`: if that does not follow from the reason. */
+/** Why a proxied request failed; `status`: if that does not follow from the reason. */
 type Failure = GatewayError & { readonly status?: number }
 
 const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
@@ -216,14 +216,14 @@ type Done = (error: Error | null, reply?: object) => void
 const ours = new Set(['authorization', 'cookie', 'mcp-session-id', 'origin'])
 
 /** One request to a server by plain HTTP, and its reply, within their limits. */
-class Exchange {
-  readonly #parts: ExchangeParts
+class ProxiedRequest {
+  readonly #parts: ProxiedRequestParts
   readonly #abort = new AbortController()
   readonly #cancel: () => void
   #failure: Failure | undefined
 
   /** Its time begins now, and ends with `end`. */
-  constructor(parts: ExchangeParts) {
+  constructor(parts: ProxiedRequestParts) {
     this.#parts = parts
     const { deadlineMs } = parts.limits
     this.#cancel =

@@ -9,7 +9,7 @@ import {
 import { connect, type AddressInfo, type Socket } from 'node:net'
 import type { TestContext } from 'node:test'
 import { Quotas } from '../../src/downstream/limits/quotas.ts'
-import { createGuardedServer } from '../../src/downstream/http/server.ts'
+import { createBoundedServer } from '../../src/downstream/http/server.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
 import { defaultLimits } from './default-limits.ts'
 
@@ -92,7 +92,7 @@ export async function holdPipelined(t: TestContext, count: number) {
   const quotas = new Quotas(defaultLimits.shares, () => undefined)
   const guards = { quotas, unread: { wrote: () => undefined } }
   let take: RequestListener = () => undefined
-  const server = createGuardedServer((request, response) => take(request, response), guards)
+  const server = createBoundedServer((request, response) => take(request, response), guards)
   const all = new Promise<void>((resolve) => {
     take = (request, response) => {
       sockets.push(request.socket)

@@ -33,7 +33,7 @@ export function fire(
 
   const layerOf = (injection: AppliedInjection): Layer => {
     const { type, fault } = injection.armed
-    const layer = guarded(
+    const layer = contained(
       () => type.layer(fault, injection),
       (cause) => {
         injection.notReached('the fault broke down')
@@ -101,7 +101,7 @@ function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | un
  * on as if there were no fault. A request that was sent already is not sent again; the outcome of that request is taken.
  * `broke` hears of the defect, and may give an outcome to end the call with.
  */
-function guarded(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
+function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
   return (next) => (call) => {
     let sent: Promise<Outcome> | undefined
 

@@ -137,13 +137,13 @@ export function targetFindings(
       const known = arms.length === 0 ? 'there is no experiment' : `there are ${arms.join(', ')}`
       return at(index, [error(['match', 'arm'], `"${arm}" matches no arm of an experiment: ${known}`)])
     }
-    const guarded = new Set(servers.filter((server) => server.protected === true).map(({ name }) => name))
-    const refused = protectedFindings(fault, (name) => guarded.has(name), registry)
+    const spared = new Set(servers.filter((server) => server.protected === true).map(({ name }) => name))
+    const refused = protectedFindings(fault, (name) => spared.has(name), registry)
     if (refused.length > 0) return at(index, refused)
     const aim = fault.match?.server
     const holds = matcher({ server: aim })
     const matched = servers.filter(({ name }) => holds(name, '', undefined))
-    const hit = matched.filter(({ name }) => !guarded.has(name))
+    const hit = matched.filter(({ name }) => !spared.has(name))
     if (hit.length === 0) {
       if (matched.length > 0) return at(index, [onlyProtected(aim)])
       return aim === undefined

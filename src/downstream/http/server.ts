@@ -30,7 +30,7 @@ export interface ServerGuards {
 export const MAX_PIPELINED = 64
 
 /** The HTTP server of a plane, which neither keeps more connections nor more of their requests and replies than it may. */
-export function createGuardedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
+export function createBoundedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
   class Reply extends ServerResponse {
     /**
      * From the first sign of the end on each reply is the last one of its connection, unless others wait behind it, whose calls may have
@@ -52,7 +52,7 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
     }
   }
   const queues = new Queues(quotas)
-  const guarded =
+  const bounded =
     (answer: RequestListener): RequestListener =>
     (request, response) => {
       // Node goes on with what came together, also when the connection was closed because of a part of it.
@@ -64,14 +64,14 @@ export function createGuardedServer(listener: RequestListener, { quotas, unread 
   // A request that Node would answer by itself waits behind other requests, too, and is counted with them.
   const server = createServer(
     { ServerResponse: Reply, requireHostHeader: false },
-    guarded((request, response) => {
+    bounded((request, response) => {
       if (!namesHost(request)) response.writeHead(400, { connection: 'close' }).end()
       else listener(request, response)
     }),
   )
   server.on(
     'checkExpectation',
-    guarded((_, response) => void response.writeHead(417).end()),
+    bounded((_, response) => void response.writeHead(417).end()),
   )
   server.prependListener('connection', (socket: Socket) => limitConnection(socket, quotas.connections))
   return server

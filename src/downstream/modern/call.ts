@@ -37,7 +37,7 @@ import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
 
 /** One POST that waits for this call: its own id and progress token, and the way back. */
-interface Turn {
+interface Round {
   readonly id: RequestId
   readonly progressToken: unknown
   readonly post: Post
@@ -49,8 +49,8 @@ interface KeptAnswer {
   readonly wire: WireReply | undefined
 }
 
-interface ExchangeParts {
-  readonly pendingInputs: PendingInputStore<Exchange>
+interface ModernCallParts {
+  readonly pendingInputs: PendingInputStore<ModernCall>
   /** Calls under way. */
   readonly calls: Quota
 }
@@ -59,7 +59,7 @@ interface ExchangeParts {
  * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
  * answered with `input_required`, the call waits, and the POST that brings the answers takes it up again.
  */
-export class Exchange {
+export class ModernCall {
   readonly signal = new Cancellation()
   /**
    * The envelope of the first POST of the call. Its id, which may be of any length, is kept only until the answer waits
@@ -76,8 +76,8 @@ export class Exchange {
   readonly tenant: string
   readonly session = undefined
   readonly #calls: Quota
-  readonly #pendingInputs: PendingInputStore<Exchange>
-  #turn: Turn | undefined
+  readonly #pendingInputs: PendingInputStore<ModernCall>
+  #round: Round | undefined
   /** Most servers ask nothing. */
   #questions: Questions | undefined
   #place: CallPlace | undefined
@@ -91,9 +91,9 @@ export class Exchange {
     envelope: Envelope,
     caller: PooledCaller,
     servers: Servers,
-    { client, tenant }: Pick<Exchange, 'client' | 'tenant'>,
+    { client, tenant }: Pick<ModernCall, 'client' | 'tenant'>,
     target: string,
-    { pendingInputs, calls }: ExchangeParts,
+    { pendingInputs, calls }: ModernCallParts,
   ) {
     this.envelope = envelope
     this.caller = caller
@@ -106,20 +106,20 @@ export class Exchange {
   }
 
   /** A POST begins to wait for the call. */
-  begin(turn: Turn): void {
-    this.#turn = turn
-    if (this.#kept !== undefined) this.#finish(read(this.#kept), turn)
-    else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, turn)
+  begin(round: Round): void {
+    this.#round = round
+    if (this.#kept !== undefined) this.#finish(read(this.#kept), round)
+    else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, round)
   }
 
   /** The POST that waits has lost its client: nobody wants the answer any more. */
-  abandon(turn: Turn): void {
-    if (this.#turn === turn) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
+  abandon(round: Round): void {
+    if (this.#round === round) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
   }
 
   /** Whether it takes long to pass on a response, or to keep it. */
   takesLong(response: Response): boolean {
-    const post = this.#turn?.post
+    const post = this.#round?.post
     if (post === undefined) return isLarge(response)
     return post.takesLong(response) || (LargeMessage.is(response) && spansOf(response) === undefined)
   }
@@ -131,7 +131,7 @@ export class Exchange {
     // Nobody answers them any more.
     this.#questions?.end()
     this.#questions = undefined
-    if (this.#turn !== undefined) return this.#finish(response, this.#turn)
+    if (this.#round !== undefined) return this.#finish(response, this.#round)
     const { text, status, wire } = response
     const bytes = Buffer.byteLength(text) + Buffer.byteLength(wire?.body ?? '')
     const full = this.#state === undefined ? undefined : this.#pendingInputs.keep(this.#state, bytes)
@@ -161,21 +161,21 @@ export class Exchange {
         }
         if (message.value.method === 'notifications/cancelled') return void this.#questions?.withdraw(message)
         const text = this.#notification(message)
-        if (text === undefined || this.#turn === undefined) return undefined
+        if (text === undefined || this.#round === undefined) return undefined
         record.firstByteAt ??= clock.now()
-        return this.#turn.post.send(text)
+        return this.#round.post.send(text)
       },
-      shape: (shape) => this.#turn?.post.shape(shape) ?? true,
-      framing: () => this.#turn?.post.framing ?? 0,
+      shape: (shape) => this.#round?.post.shape(shape) ?? true,
+      framing: () => this.#round?.post.framing ?? 0,
     }
   }
 
   #notification(message: Message): string | undefined {
     switch (message.value.method) {
       case 'notifications/progress':
-        return this.#turn?.progressToken === undefined
+        return this.#round?.progressToken === undefined
           ? undefined
-          : replaceAt(message.text, ['params', 'progressToken'], this.#turn.progressToken)
+          : replaceAt(message.text, ['params', 'progressToken'], this.#round.progressToken)
       case 'notifications/message':
         return admits(this.envelope.logLevel, paramsOf(message.value).level) ? message.text : undefined
       default:
@@ -190,25 +190,25 @@ export class Exchange {
       release: (bytes) => this.#pendingInputs.releaseQuestion(this.client, bytes),
     })
     const isKept = this.#questions.ask(request, asking)
-    if (isKept && this.#turn !== undefined) this.#ask(this.#questions, this.#turn)
+    if (isKept && this.#round !== undefined) this.#ask(this.#questions, this.#round)
     return isKept
   }
 
   /** Answers the POST that waits with the open questions, and keeps the call until they are answered. */
-  #ask(questions: Questions, turn: Turn): void {
+  #ask(questions: Questions, round: Round): void {
     const state = this.#pendingInputs.enter(this)
     if (typeof state !== 'string') return this.signal.abort({ ...state, sent: true })
     this.#state = state
-    this.#turn = undefined
-    turn.post.finish({ text: resultText(turn.id, questions.put(state)), status: 200 })
+    this.#round = undefined
+    round.post.finish({ text: resultText(round.id, questions.put(state)), status: 200 })
   }
 
-  #finish(response: Response, turn: Turn): void {
-    this.#kept = this.#turn = undefined
-    const modern = modernise(this.envelope.method, turn.id, response)
+  #finish(response: Response, round: Round): void {
+    this.#kept = this.#round = undefined
+    const modern = modernise(this.envelope.method, round.id, response)
     const { headers, wire } = response
-    const own = wire?.body === undefined ? modern : { ...modern, wire: underId(wire, this.#callId, turn.id) }
-    turn.post.finish(headers === undefined ? own : { ...own, headers })
+    const own = wire?.body === undefined ? modern : { ...modern, wire: underId(wire, this.#callId, round.id) }
+    round.post.finish(headers === undefined ? own : { ...own, headers })
   }
 }
 

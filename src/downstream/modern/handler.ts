@@ -32,7 +32,7 @@ import { gatewayErrorText, refusedFor } from '../respond.ts'
 import { listenFaulted, ownAnswer, sendOutcome, faultedAnswer, whileThere } from '../faulted-answer.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
-import { Exchange } from './call.ts'
+import { ModernCall } from './call.ts'
 import { Listening } from './listening.ts'
 import { PendingInputStore } from './pending-inputs.ts'
 import { CallerPool, type PooledCaller } from './pool.ts'
@@ -66,7 +66,7 @@ export class ModernHandler {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #pool: CallerPool
-  readonly #pendingInputs: PendingInputStore<Exchange>
+  readonly #pendingInputs: PendingInputStore<ModernCall>
   readonly #relay: Relay
   readonly #guards: Guards
 
@@ -284,7 +284,7 @@ export class ModernHandler {
     // Never held: it would take one of the places that are kept free.
     if (isGatewayError(counted))
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, counted, {}) })
-    const exchange = new Exchange(
+    const modernCall = new ModernCall(
       envelope,
       caller,
       this.#live.current.servers,
@@ -292,16 +292,21 @@ export class ModernHandler {
       target,
       { pendingInputs: this.#pendingInputs, calls },
     )
-    this.#wait(incoming, exchange, envelope, progressToken)
-    const ending = this.#relay.run(incoming, exchange, tenancy, message)
+    this.#wait(incoming, modernCall, envelope, progressToken)
+    const ending = this.#relay.run(incoming, modernCall, tenancy, message)
     return counted === undefined ? ending : ending.finally(counted)
   }
 
-  #wait({ response }: InboundRequest, exchange: Exchange, { id }: Envelope, progressToken: unknown): void {
-    const onGone = () => exchange.abandon(turn)
+  #wait(
+    { response }: InboundRequest,
+    modernCall: ModernCall,
+    { id }: Envelope,
+    progressToken: unknown,
+  ): void {
+    const onGone = () => modernCall.abandon(turn)
     const post = new Post(response, { guards: this.#guards, onGone })
     const turn = { id, progressToken, post }
-    exchange.begin(turn)
+    modernCall.begin(turn)
   }
 }
 

@@ -14,24 +14,24 @@ const PREFIX = 'breakwater.'
 /** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
 const COUNTED_FROM = 1_024
 
-/** A call that waits for input: an `Exchange`. */
+/** A call that waits for input: a `ModernCall`. */
 export interface PendingInputCall extends Asked {
   readonly signal: Cancellation
 }
 
-interface PendingInput<Exchange> {
-  readonly exchange: Exchange
+interface PendingInput<Waiting> {
+  readonly modernCall: Waiting
   readonly cancel: Cancel
   /** The bytes that the answer to a call that has ended counts as. */
   readonly bytes: number
 }
 
 /** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
-export class PendingInputStore<Exchange extends PendingInputCall> {
+export class PendingInputStore<Waiting extends PendingInputCall> {
   readonly #clock: Clock
   readonly #quota: PendingInputQuota
   readonly #answers: Quota
-  readonly #byState = new Map<string, PendingInput<Exchange>>()
+  readonly #byState = new Map<string, PendingInput<Waiting>>()
 
   /** How many calls may wait for input at once, and how many bytes of their questions and answers, of all clients and of one. */
   constructor(clock: Clock, { pendingInputs, answers }: Pick<Quotas, 'pendingInputs' | 'answers'>) {
@@ -55,30 +55,30 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
   }
 
   /** Keeps a call that waits for input; gives the state that takes it up again, once. An error when there is no room. */
-  enter(exchange: Exchange): string | GatewayError {
-    const full = this.#quota.refusal(exchange)
+  enter(modernCall: Waiting): string | GatewayError {
+    const full = this.#quota.refusal(modernCall)
     if (full !== undefined) return full
-    this.#quota.take(exchange)
+    this.#quota.take(modernCall)
     const state = `${PREFIX}${randomUUID()}`
     const cancel = this.#clock.after(INPUT_WAIT_MS, () => {
       this.#leave(state)
-      exchange.signal.abort(
+      modernCall.signal.abort(
         gatewayError('cancelled', `the client did not answer within ${formatDuration(INPUT_WAIT_MS)}`, {
           sent: true,
         }),
       )
     })
-    this.#byState.set(state, { exchange, cancel, bytes: 0 })
+    this.#byState.set(state, { modernCall: modernCall, cancel, bytes: 0 })
     return state
   }
 
   /** The call behind a state, which is used up by this; a request that the call does not fit leaves it where it is. */
-  take(state: string, fits: (exchange: Exchange) => boolean): Exchange | undefined {
+  take(state: string, fits: (modernCall: Waiting) => boolean): Waiting | undefined {
     const pending = this.#byState.get(state)
-    if (pending === undefined || !fits(pending.exchange)) return undefined
+    if (pending === undefined || !fits(pending.modernCall)) return undefined
     pending.cancel()
     this.#leave(state)
-    return pending.exchange
+    return pending.modernCall
   }
 
   /**
@@ -89,12 +89,12 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
     const pending = this.#byState.get(state)
     if (pending === undefined) return undefined
     pending.cancel()
-    const { exchange } = pending
-    const full = bytes < COUNTED_FROM ? undefined : this.#answers.refusal(exchange.client, bytes)
+    const { modernCall: modernCall } = pending
+    const full = bytes < COUNTED_FROM ? undefined : this.#answers.refusal(modernCall.client, bytes)
     const counted = bytes < COUNTED_FROM || full !== undefined ? 0 : bytes
-    if (counted > 0) this.#answers.take(exchange.client, counted)
+    if (counted > 0) this.#answers.take(modernCall.client, counted)
     const cancel = this.#clock.after(INPUT_WAIT_MS, () => this.#leave(state))
-    this.#byState.set(state, { exchange, cancel, bytes: counted })
+    this.#byState.set(state, { modernCall: modernCall, cancel, bytes: counted })
     if (full === undefined) return undefined
     const message = `the call has run, and its answer of ${bytes} bytes was not kept until its client came for it: ${full.message}`
     return gatewayError('overloaded', message, { sent: true })
@@ -112,19 +112,19 @@ export class PendingInputStore<Exchange extends PendingInputCall> {
   }
 
   closeAll(): void {
-    for (const [state, { exchange, cancel }] of this.#byState) {
+    for (const [state, { modernCall: modernCall, cancel }] of this.#byState) {
       cancel()
       this.#leave(state)
-      exchange.signal.abort(gatewayError('shutting_down', 'the gateway is stopping', { sent: true }))
+      modernCall.signal.abort(gatewayError('shutting_down', 'the gateway is stopping', { sent: true }))
     }
   }
 
   #leave(state: string): void {
     const pending = this.#byState.get(state)
     if (pending === undefined) return
-    const { exchange, bytes } = pending
+    const { modernCall: modernCall, bytes } = pending
     this.#byState.delete(state)
-    this.#quota.release(exchange)
-    if (bytes > 0) this.#answers.release(exchange.client, bytes)
+    this.#quota.release(modernCall)
+    if (bytes > 0) this.#answers.release(modernCall.client, bytes)
   }
 }

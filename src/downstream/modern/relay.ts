@@ -23,17 +23,17 @@ import type { Response } from '../respond.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import type { Tenancy } from '../limits/tenancy.ts'
 import { mirroredHeaders } from './envelope.ts'
-import { type Exchange, isMoreVerbose } from './call.ts'
+import { type ModernCall, isMoreVerbose } from './call.ts'
 import type { PooledCaller } from './pool.ts'
 
-/** Takes the requests of modern clients to their servers, and the answers back to the exchanges that wait for them. */
+/** Takes the requests of modern clients to their servers, and the answers back to the calls that wait for the answers. */
 export class Relay {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
   readonly #lists: ListCache
   readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
   /** Calls that are under way. */
-  readonly #running = new Set<Exchange>()
+  readonly #running = new Set<ModernCall>()
   /** Ends what is asked for several at once, when the gateway ends. */
   readonly #closing = new Cancellation()
 
@@ -47,27 +47,27 @@ export class Relay {
   /** Sends the request on under ids of ours: the upstream session with the server is not this client's alone. */
   run(
     { endpoint, headers }: InboundRequest,
-    exchange: Exchange,
+    modernCall: ModernCall,
     tenancy: Tenancy,
     message: Message,
   ): Promise<void> {
-    const { caller, signal } = exchange
-    const { logLevel } = exchange.envelope
+    const { caller, signal } = modernCall
+    const { logLevel } = modernCall.envelope
     const id = caller.mintId()
     const record = newRecord(this.#clock.now())
-    record.requestId = exchange.envelope.id
+    record.requestId = modernCall.envelope.id
     const mirrored = mirroredHeaders(headers)
     const own = renamed(message, id)
     const lease = this.#live.enter()
     caller.calls++
-    this.#running.add(exchange)
+    this.#running.add(modernCall)
     const plain: McpRequest = {
       id,
       message: own,
       headers,
       caller,
       tenancy,
-      channelFor: () => exchange.channel(record, this.#clock),
+      channelFor: () => modernCall.channel(record, this.#clock),
       signal,
       record,
     }
@@ -75,16 +75,18 @@ export class Relay {
     const done = (response: Response) => {
       caller.calls--
       if (response.value !== undefined)
-        caller.answered(endpoint.server, exchange.envelope.method, response.value)
-      this.#running.delete(exchange)
+        caller.answered(endpoint.server, modernCall.envelope.method, response.value)
+      this.#running.delete(modernCall)
       lease.release()
       if (response.retryAfterMs !== undefined) {
-        const sender = senderOf(exchange.client, tenancy)
+        const sender = senderOf(modernCall.client, tenancy)
         const pause = this.#guards.tarpit.hold(sender, record.startedAt, response.retryAfterMs)
-        if (pause !== undefined) return pause.then(() => exchange.end(response, record, id))
+        if (pause !== undefined) return pause.then(() => modernCall.end(response, record, id))
       }
-      if (!exchange.takesLong(response)) return void exchange.end(response, record, id)
-      return ownTurn(exchange.client).then(() => during('reply', () => exchange.end(response, record, id)))
+      if (!modernCall.takesLong(response)) return void modernCall.end(response, record, id)
+      return ownTurn(modernCall.client).then(() =>
+        during('reply', () => modernCall.end(response, record, id)),
+      )
     }
     // A defect of ours has an answer, too, also where the call waits for input.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })

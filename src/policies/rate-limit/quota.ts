@@ -21,8 +21,8 @@ interface LineSettings {
 
 export type QuotaSettings = WindowSettings & LineSettings
 
-/** Turns come no faster than that, in milliseconds: a job of bottleneck takes a few. One turn serves several then. */
-const FASTEST_TURN_MS = 20
+/** Beats come no faster than that, in milliseconds: a job of bottleneck takes a few. One beat serves several then. */
+const FASTEST_BEAT_MS = 20
 
 /** How often the first in line looks whether calls that were let go have been sent, in milliseconds. */
 const LOOK_MS: Millis = 50
@@ -79,13 +79,13 @@ export class Quota implements Observable {
   readonly #window: SlidingWindow
   readonly #expiries: ExpiryQueue
   /** The calls that wait, in the order in which they came: each function lets its call go. */
-  readonly #line = new Set<(turn: Turn) => void>()
+  readonly #line = new Set<(ticket: Ticket) => void>()
   readonly #paceMs: Millis
-  readonly #perTurn: number
+  readonly #perBeat: number
   #pacer: Pacer | undefined
-  /** When the last turn began, and whether it goes on: the first in line waits for the window in it. */
-  #turnSince: Millis = -Infinity
-  #isInTurn = false
+  /** When the last beat began, and whether it goes on: the first in line waits for the window in it. */
+  #beatSince: Millis = -Infinity
+  #isInBeat = false
 
   constructor(server: string, settings: QuotaSettings, clock: Clock, window: SlidingWindow) {
     const { calls, per, minTime, maxWait } = settings
@@ -95,8 +95,8 @@ export class Quota implements Observable {
     this.#clock = clock
     this.#window = window
     this.#expiries = new ExpiryQueue(clock, maxWait)
-    this.#perTurn = minTime > 0 ? 1 : Math.max(1, Math.round(FASTEST_TURN_MS / intervalMs))
-    this.#paceMs = this.#perTurn * intervalMs
+    this.#perBeat = minTime > 0 ? 1 : Math.max(1, Math.round(FASTEST_BEAT_MS / intervalMs))
+    this.#paceMs = this.#perBeat * intervalMs
   }
 
   get waiting(): number {
@@ -105,8 +105,8 @@ export class Quota implements Observable {
 
   run(call: Call, next: Service): Promise<Outcome> {
     const now = this.#clock.now()
-    const turn = this.#line.size === 0 ? this.#window.take(now) : undefined
-    if (turn !== undefined) return this.#letGo(call, next, turn)
+    const ticket = this.#line.size === 0 ? this.#window.take(now) : undefined
+    if (ticket !== undefined) return this.#letGo(call, next, ticket)
     if (call.signal.aborted) return Promise.resolve(givenUp(call, CANCELLED))
     const waitMs = this.#leastWait(now)
     if (this.#line.size >= this.settings.queue) return Promise.resolve(queueFull(this, waitMs))
@@ -117,10 +117,10 @@ export class Quota implements Observable {
   }
 
   /** It may wait for other things, such as a slot or a connection: in the window it stands from when it is sent. */
-  #letGo(call: Call, next: Service, turn: Turn): Promise<Outcome> {
-    const onSent = () => turn.sent(this.#clock.now())
+  #letGo(call: Call, next: Service, ticket: Ticket): Promise<Outcome> {
+    const onSent = () => ticket.sent(this.#clock.now())
     const passed = new Promise<Outcome>((settle) => settle(next(derive(call, { onSent }))))
-    return passed.finally(() => turn.end())
+    return passed.finally(() => ticket.end())
   }
 
   snapshot() {
@@ -131,17 +131,17 @@ export class Quota implements Observable {
   /** Returns how long one more call would have to wait at least, in milliseconds. */
   #leastWait(now: Millis): Millis {
     const ahead = this.#line.size
-    const turns = Math.floor(ahead / this.#perTurn)
+    const beats = Math.floor(ahead / this.#perBeat)
     const byWindow = this.#window.wait(now, ahead)
-    return turns === 0 ? byWindow : Math.max(byWindow, this.#turnAfter(turns, now) - now)
+    return beats === 0 ? byWindow : Math.max(byWindow, this.#beatAfter(beats, now) - now)
   }
 
-  /** When that turn comes at the earliest after the first one that is to come or goes on: that waits for the window, and those after it keep apart. */
-  #turnAfter(turns: number, now: Millis): Millis {
+  /** When that beat comes at the earliest after the first one that is to come or goes on: that waits for the window, and those after it keep apart. */
+  #beatAfter(beats: number, now: Millis): Millis {
     const paceMs = this.#paceMs
-    const first = this.#isInTurn ? this.#turnSince : Math.max(now, this.#turnSince + paceMs)
+    const first = this.#isInBeat ? this.#beatSince : Math.max(now, this.#beatSince + paceMs)
     const served = Math.max(first, now + this.#window.wait(now, 0))
-    return Math.max(served, first + paceMs) + (turns - 1) * paceMs
+    return Math.max(served, first + paceMs) + (beats - 1) * paceMs
   }
 
   #wait(call: Call, next: Service): Promise<Outcome> {
@@ -158,10 +158,10 @@ export class Quota implements Observable {
         resolve(outcome)
       }
       const aborted = () => end(givenUp(call, CANCELLED))
-      const go = (turn: Turn) => {
+      const go = (ticket: Ticket) => {
         leave()
         call.record.waitedMs += this.#clock.now() - since
-        resolve(this.#letGo(call, next, turn))
+        resolve(this.#letGo(call, next, ticket))
       }
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))
       call.signal.addEventListener('abort', aborted)
@@ -171,22 +171,22 @@ export class Quota implements Observable {
     })
   }
 
-  /** One turn: waits until the quota lets the first in line go, and with it those who share the turn. */
+  /** One beat: waits until the quota lets the first in line go, and with it those who share the beat. */
   async #serve(ended: Signal): Promise<void> {
-    this.#turnSince = this.#clock.now()
-    this.#isInTurn = true
+    this.#beatSince = this.#clock.now()
+    this.#isInBeat = true
     await this.#serveSome(ended)
-    if (!ended.aborted) this.#isInTurn = false
+    if (!ended.aborted) this.#isInBeat = false
   }
 
   async #serveSome(ended: Signal): Promise<void> {
-    for (let served = 0; served < this.#perTurn && !ended.aborted;) {
+    for (let served = 0; served < this.#perBeat && !ended.aborted;) {
       const [go] = this.#line
       if (go === undefined) return
       const now = this.#clock.now()
-      const turn = this.#window.take(now)
-      if (turn !== undefined) {
-        go(turn)
+      const ticket = this.#window.take(now)
+      if (ticket !== undefined) {
+        go(ticket)
         served++
       } else if (served > 0) return
       else {
@@ -201,8 +201,8 @@ export class Quota implements Observable {
   #rest(): void {
     this.#pacer?.end()
     this.#pacer = undefined
-    this.#turnSince = -Infinity
-    this.#isInTurn = false
+    this.#beatSince = -Infinity
+    this.#isInBeat = false
   }
 }
 
@@ -251,7 +251,7 @@ export class SlidingWindow {
   /** When a call was let go or sent last. */
   #last: Millis = -Infinity
   #sent = 0
-  readonly #underWay = new Set<Turn>()
+  readonly #underWay = new Set<Ticket>()
 
   /** `others`: windows of the same server, whose calls until now are this one's, too, also those that are not sent yet. */
   constructor(settings: WindowSettings, others: readonly SlidingWindow[] = []) {
@@ -262,7 +262,7 @@ export class SlidingWindow {
     this.#times.set(latest)
     this.#oldest = latest.length % settings.calls
     this.#last = latest.at(-1) ?? -Infinity
-    for (const other of others) for (const turn of other.#underWay) turn.countIn(this)
+    for (const other of others) for (const ticket of other.#underWay) ticket.countIn(this)
   }
 
   /** Calls that were let go and are not sent yet. */
@@ -278,17 +278,17 @@ export class SlidingWindow {
   }
 
   /** Lets one call go; undefined where it has to wait. */
-  take(now: Millis): Turn | undefined {
+  take(now: Millis): Ticket | undefined {
     if (this.wait(now, 0) > 0) return undefined
     this.#last = now
-    const turn = new Turn()
-    turn.countIn(this)
-    return turn
+    const ticket = new Ticket()
+    ticket.countIn(this)
+    return ticket
   }
 
   /** A call that was let go, here or elsewhere, is not sent yet. */
-  begin(turn: Turn): void {
-    this.#underWay.add(turn)
+  begin(ticket: Ticket): void {
+    this.#underWay.add(ticket)
   }
 
   /** A call is sent. */
@@ -300,8 +300,8 @@ export class SlidingWindow {
   }
 
   /** A call is sent, or never will be. */
-  end(turn: Turn): void {
-    this.#underWay.delete(turn)
+  end(ticket: Ticket): void {
+    this.#underWay.delete(ticket)
   }
 
   /** The least that a call has to wait with `inLine` others before it, in milliseconds. */
@@ -326,7 +326,7 @@ export class SlidingWindow {
 }
 
 /** A call that was let go, until it is sent or over: it counts in its window, and in those that have taken over from that. */
-export class Turn {
+export class Ticket {
   readonly #windows: SlidingWindow[] = []
 
   countIn(window: SlidingWindow): void {
@@ -346,30 +346,30 @@ export class Turn {
 }
 
 /**
- * Gives out turns, one at a time and `paceMs` apart. bottleneck does the pacing, and nothing else: its jobs cannot
- * be cancelled, so a turn belongs to no call, but to whoever is first in line when it comes.
+ * Gives out beats, one at a time and `paceMs` apart. bottleneck does the pacing, and nothing else: its jobs cannot
+ * be cancelled, so a beat belongs to no call, but to whoever is first in line when it comes.
  */
 class Pacer {
   readonly #limiter: Bottleneck
   readonly #ended = new Cancellation()
-  readonly #turn: () => Promise<void>
-  #turns = 0
+  readonly #beat: () => Promise<void>
+  #beats = 0
 
-  /** `serve` uses one turn; the next one comes when its promise has resolved. It is told when the pacer ends. */
+  /** `serve` uses one beat; the next one comes when its promise has resolved. It is told when the pacer ends. */
   constructor(clock: Clock, paceMs: Millis, serve: (ended: Signal) => Promise<void>) {
     this.#limiter = new (bottleneckOn(clock))({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
-    this.#turn = () => serve(this.#ended).finally(() => this.#turns--)
+    this.#beat = () => serve(this.#ended).finally(() => this.#beats--)
   }
 
-  /** Sees to it that `wanted` turns are to come; turns that were meant for somebody who has left count too. */
+  /** Sees to it that `wanted` beats are to come; beats that were meant for somebody who has left count too. */
   provide(wanted: number): void {
-    while (this.#turns < wanted) {
-      this.#turns++
-      void this.#limiter.schedule(this.#turn)
+    while (this.#beats < wanted) {
+      this.#beats++
+      void this.#limiter.schedule(this.#beat)
     }
   }
 
-  /** Gives no more turns, and lets go of all timers. */
+  /** Gives no more beats, and lets go of all timers. */
   end(): void {
     this.#ended.abort(undefined)
     void this.#limiter.stop({ dropWaitingJobs: true })

@@ -1,4 +1,4 @@
-import type { Call, Message, Outcome } from '../../mesh/call.ts'
+import type { Message, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
@@ -12,11 +12,11 @@ import type { Terms } from './pipe.ts'
 
 /** Sends `initialize`; resolves to its result. Rejects with a `GatewayError`. */
 async function handshake(
-  exchange: (call: Call) => Promise<Outcome>,
+  send: Service,
   { server, initializeParams, conceal }: Terms,
   signal: Signal,
 ): Promise<Message> {
-  const outcome = await exchange(ownCall(server, 'initialize', initializeParams, signal))
+  const outcome = await send(ownCall(server, 'initialize', initializeParams, signal))
   if (outcome.kind !== 'answered') throw outcome.error
   const { text, value } = outcome.result
   if (isObject(value.error)) throw refusedBy('the server refused to initialize', value.error, conceal)
@@ -49,31 +49,29 @@ export interface Initialized {
   readonly discover: Discover | undefined
 }
 
-type Exchange = (call: Call) => Promise<Outcome>
-
 /** Begins an upstream session over a pipe in the era of the server. Rejects with a `GatewayError`. */
-export async function greet(exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
+export async function greet(send: Service, terms: Terms, signal: Signal): Promise<Initialized> {
   const { era = 'legacy' } = terms
   if (era === 'legacy') {
     return {
-      initializeResult: await handshake(exchange, terms, signal),
+      initializeResult: await handshake(send, terms, signal),
       discover: undefined,
     }
   }
-  const probe = new Probe(exchange, terms, signal)
+  const probe = new Probe(send, terms, signal)
   try {
-    return await (era === 'modern' ? probe.initialized : findOut(probe, exchange, terms, signal))
+    return await (era === 'modern' ? probe.initialized : findOut(probe, send, terms, signal))
   } finally {
     probe.end()
   }
 }
 
 /** Asks for the modern era first. A server that is silent may be slow, so its answer still counts later. */
-async function findOut(probe: Probe, exchange: Exchange, terms: Terms, signal: Signal): Promise<Initialized> {
+async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal): Promise<Initialized> {
   const early = await probe.within(SILENCE_MS)
   if (early !== undefined) return early
   try {
-    return await greet(exchange, { ...terms, era: 'legacy' }, signal)
+    return await greet(send, { ...terms, era: 'legacy' }, signal)
   } catch (error) {
     if (!isGatewayError(error) || !isOtherEra(error)) throw error
     // One that takes long to start reads both questions then, and its two answers come at once, in any order.
@@ -93,13 +91,13 @@ class Probe {
   readonly #over = new AbortController()
   readonly #aborted = () => this.#over.abort(this.#signal.reason)
 
-  constructor(exchange: Exchange, terms: Terms, signal: Signal) {
+  constructor(send: Service, terms: Terms, signal: Signal) {
     this.#terms = terms
     this.#signal = signal
     signal.addEventListener('abort', this.#aborted)
     const { clock, conceal } = terms
     const options = { clock, conceal, answerMs: LONGEST_ANSWER_MS, patienceMs: Infinity }
-    this.#discover = new Discover((asking) => ask(exchange, terms, asking), options)
+    this.#discover = new Discover((asking) => ask(send, terms, asking), options)
     const discover = this.#discover
     this.initialized = discover
       .initializeResult(this.#over.signal)
@@ -127,14 +125,10 @@ class Probe {
   }
 }
 
-async function ask(
-  exchange: Exchange,
-  { server, initializeParams }: Terms,
-  signal: Signal,
-): Promise<Message> {
+async function ask(send: Service, { server, initializeParams }: Terms, signal: Signal): Promise<Message> {
   const call = ownCall(server, 'server/discover', {}, signal)
   const text = withMeta(call.message.text, metaOf(initializeParams))
-  const outcome = await exchange({ ...call, message: { ...call.message, text } })
+  const outcome = await send({ ...call, message: { ...call.message, text } })
   if (outcome.kind !== 'answered') throw outcome.error
   return outcome.result
 }

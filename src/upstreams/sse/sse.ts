@@ -20,7 +20,7 @@ import { HttpWire } from '../http/http-wire.ts'
 import { OneWayPosts } from '../http/one-way-posts.ts'
 import { StreamConnections } from '../http/stream-connections.ts'
 import { AnswerShaper } from '../../wire/shaped-answers.ts'
-import { InTurn } from '../pipe/in-turn.ts'
+import { Sequence } from '../pipe/sequence.ts'
 import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect, Pipe, PipeEvents, Posting } from '../pipe/pipe.ts'
 import { type Conceal, concealing } from '../server-words.ts'
@@ -180,7 +180,7 @@ class SsePipe implements Pipe, ReplySink {
   #posts: HttpWire | undefined
   readonly #unread = new Unread(LIMITS)
   /** One after another: the events of a chunk come all at once, whether or not the first was taken yet. */
-  readonly #messages = new InTurn<string>((data) => this.#parts.events.message(data))
+  readonly #messages = new Sequence<string>((data) => this.#parts.events.message(data))
   readonly #answers = new AnswerShaper({
     pass: (data) => this.#messages.pass(data),
     instead: ({ texts }) => this.#passAll(texts),

@@ -7,7 +7,7 @@ import { type Overlong, repliedId, wholeWords } from '../../protocol/overlong.ts
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { AnswerShaper } from '../../wire/shaped-answers.ts'
-import { InTurn } from '../pipe/in-turn.ts'
+import { Sequence } from '../pipe/sequence.ts'
 import type { PipeEvents, Posting } from '../pipe/pipe.ts'
 import { type Conceal, excerptOf } from '../server-words.ts'
 import { Complaints, type SpeakingPipe, type StartProcess } from './start.ts'
@@ -186,7 +186,7 @@ class Child implements SpeakingPipe {
   readonly #parts: ChildParts
   readonly #outbox: Outbox
   /** One after another: what a fault has the process write stands between two lines of its own. */
-  readonly #output: InTurn<string | Overlong | Written>
+  readonly #output: Sequence<string | Overlong | Written>
   readonly #answers: AnswerShaper
   readonly #complaints = new Complaints()
   /** Whether it has been stopped, and reacts to nothing. */
@@ -202,7 +202,7 @@ class Child implements SpeakingPipe {
     this.#leader = leader
     this.#parts = parts
     this.#outbox = new Outbox(leader.stdin)
-    this.#output = new InTurn((output) =>
+    this.#output = new Sequence((output) =>
       typeof output !== 'string' && 'bytes' in output ? this.#read(output) : this.#take(output),
     )
     this.#answers = new AnswerShaper({

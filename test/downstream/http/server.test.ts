@@ -7,7 +7,7 @@ import { test, type TestContext } from 'node:test'
 import Fastify from 'fastify'
 import { drained } from '../../../src/downstream/http/event-stream.ts'
 import { Quotas, type QuotaLimit, type Shares } from '../../../src/downstream/limits/quotas.ts'
-import { createGuardedServer, MAX_PIPELINED } from '../../../src/downstream/http/server.ts'
+import { createBoundedServer, MAX_PIPELINED } from '../../../src/downstream/http/server.ts'
 import { listenAt } from '../../../src/gateway/planes.ts'
 import { defaultLimits } from '../../support/default-limits.ts'
 import { holdPipelined } from '../../support/held-responses.ts'
@@ -50,7 +50,7 @@ async function setUp(t: TestContext, listener: RequestListener, shares: Partial<
   const quotas = new Quotas({ ...defaultLimits.shares, ...shares }, (limit) => refused.push(limit))
   const wrote: ServerResponse[] = []
   const unread = { wrote: (response: ServerResponse) => void wrote.push(response) }
-  const server = createGuardedServer(listener, { quotas, unread })
+  const server = createBoundedServer(listener, { quotas, unread })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.after(() => {
@@ -180,7 +180,7 @@ test('a server on localhost has one limit for all addresses of it', async (t) =>
   const quotas = new Quotas(defaultLimits.shares, () => undefined)
   const guards = { quotas, unread: { wrote: () => undefined } }
   const app = Fastify({
-    serverFactory: (listener) => createGuardedServer(listener, guards),
+    serverFactory: (listener) => createBoundedServer(listener, guards),
     forceCloseConnections: true,
   })
   t.after(() => app.close())

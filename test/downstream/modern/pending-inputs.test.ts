@@ -35,10 +35,10 @@ const call = (client = 'client', tenant = client): PendingInputCall => ({
 
 test('a state takes its call up once', () => {
   const { store, clock } = pendingInputs()
-  const exchange = call()
-  const state = String(store.enter(exchange))
+  const waiting = call()
+  const state = String(store.enter(waiting))
   assert.ok(store.isOurs(state))
-  assert.equal(store.take(state, any), exchange)
+  assert.equal(store.take(state, any), waiting)
   assert.equal(store.take(state, any), undefined)
   assert.equal(clock.pending, 0)
 })
@@ -52,13 +52,13 @@ test('a state that was not given out takes nothing up', () => {
 
 test('a request that the call does not fit leaves it waiting', () => {
   const { store } = pendingInputs()
-  const exchange = call()
-  const state = String(store.enter(exchange))
+  const waiting = call()
+  const state = String(store.enter(waiting))
   assert.equal(
     store.take(state, () => false),
     undefined,
   )
-  assert.equal(store.take(state, any), exchange)
+  assert.equal(store.take(state, any), waiting)
 })
 
 test('states of servers, and what is no text, are not ours', () => {
@@ -68,26 +68,26 @@ test('states of servers, and what is no text, are not ours', () => {
 
 test('a call whose client does not come back in time is cancelled', async () => {
   const { store, clock } = pendingInputs()
-  const exchange = call()
-  const state = String(store.enter(exchange))
+  const waiting = call()
+  const state = String(store.enter(waiting))
   await clock.advance(PARK_MS - 1)
-  assert.equal(exchange.signal.aborted, false)
+  assert.equal(waiting.signal.aborted, false)
   await clock.advance(1)
-  assert.equal((exchange.signal.reason as GatewayError).reason, 'cancelled')
+  assert.equal((waiting.signal.reason as GatewayError).reason, 'cancelled')
   assert.equal(store.take(state, any), undefined)
 })
 
 test('a call that has ended is kept for its client, and forgotten later', async () => {
   const { store, clock } = pendingInputs()
-  const exchange = call()
-  const state = String(store.enter(exchange))
+  const waiting = call()
+  const state = String(store.enter(waiting))
   await clock.advance(PARK_MS - 1)
   assert.equal(store.keep(state, 100), undefined)
   await clock.advance(PARK_MS - 1)
   assert.equal(store.size, 1)
   await clock.advance(1)
   assert.equal(store.size, 0)
-  assert.equal(exchange.signal.aborted, false)
+  assert.equal(waiting.signal.aborted, false)
 })
 
 test('no more calls wait than all clients together may have', () => {
@@ -100,10 +100,10 @@ test('no more calls wait than all clients together may have', () => {
 
 test('closing cancels all that waits, and leaves no timer', () => {
   const { store, clock } = pendingInputs()
-  const exchange = call()
-  store.enter(exchange)
+  const waiting = call()
+  store.enter(waiting)
   store.closeAll()
-  assert.equal((exchange.signal.reason as GatewayError).reason, 'shutting_down')
+  assert.equal((waiting.signal.reason as GatewayError).reason, 'shutting_down')
   assert.equal(clock.pending, 0)
 })
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Exchange } from '../../../src/downstream/modern/call.ts'
+import type { ModernCall } from '../../../src/downstream/modern/call.ts'
 import { Relay } from '../../../src/downstream/modern/relay.ts'
 import type { Tenancy } from '../../../src/downstream/limits/tenancy.ts'
 import type { InboundRequest } from '../../../src/downstream/endpoint.ts'
@@ -16,7 +16,7 @@ test('a request that cannot be renamed holds neither its caller nor its generati
   const live = liveWith(generation(), clock)
   const relay = new Relay(live, clock, testGuards(clock))
   const caller = { calls: 0, mintId: () => 'breakwater-1' }
-  const exchange = { caller, envelope: {}, signal: {} } as unknown as Exchange
+  const exchange = { caller, envelope: {}, signal: {} } as unknown as ModernCall
   const broken = { text: '{}', value: Object.defineProperty({}, 'params', { get: () => assert.fail() }) }
   assert.throws(() => relay.run({ headers: {} } as InboundRequest, exchange, {} as Tenancy, broken))
   assert.equal(caller.calls, 0)

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
-import { SlidingWindow, type Turn } from '../../../src/policies/rate-limit/quota.ts'
+import { SlidingWindow, type Ticket } from '../../../src/policies/rate-limit/quota.ts'
 
 /** Lets a call go that reaches the server at once. */
 function pass(window: SlidingWindow, now: number): number {
@@ -49,7 +49,7 @@ test('however long calls are under way, no span at the server holds more than th
   const random = createKeyedRandom(4)
   const arrived: number[] = []
   let window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 })
-  let underWay: { readonly turn: Turn; readonly at: number }[] = []
+  let underWay: { readonly turn: Ticket; readonly at: number }[] = []
   for (let now = 0; now < 50_000; now++) {
     // A config that grants the same under another name takes over, in the midst of it.
     if (now % 730 === 0) window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 }, [window])

@@ -58,7 +58,7 @@ export function compileSchema(
     multipleOfPrecision: 6,
     logger: false,
     // Optimised code is no faster once V8 has seen to it, and takes four times as long to make.
-    code: { regExp: guardedRegExp, optimize: false },
+    code: { regExp: boundedRegExp, optimize: false },
   })
   prepare(ajv)
   const validate = ajv.compile(rest)
@@ -252,7 +252,7 @@ const harmless: ReadonlySet<string> = new Set(
  * A pattern that a server sent. Before each match it charges what that could cost at most, so that a pattern which takes
  * exponential time is never tried, and one of polynomial time on short texts only; a text that is not tried is taken to match.
  */
-class GuardedRegExp {
+class BoundedRegExp {
   readonly #pattern: string
   /** Undefined for one that is not tried: to make it may take seconds. */
   readonly #regexp: RegExp | undefined
@@ -288,7 +288,7 @@ function tolerant(pattern: string, flags: string): RegExp {
 }
 
 /** The regular expressions with which schemas are checked. */
-const guardedRegExp = Object.assign(
-  (pattern: string, flags: string): GuardedRegExp => new GuardedRegExp(pattern, flags),
-  { code: 'guardedRegExp' },
+const boundedRegExp = Object.assign(
+  (pattern: string, flags: string): BoundedRegExp => new BoundedRegExp(pattern, flags),
+  { code: 'boundedRegExp' },
 )
