@@ -82,6 +82,22 @@ test('once the process has answered a call that was given up, it can ask again',
   ])
 })
 
+test('a call that was given up and is never answered keeps questions from others for moments only', async () => {
+  const scene = await stage()
+  const { gateway, leaver, bystander } = scene
+  await hold(scene, 'mine')
+  await leaver.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 'mine' } })
+  await leaver.leave()
+  let tries = 0
+  await until(
+    'the bystander is asked',
+    async () => (await overheard(bystander, [question(`q${++tries}`)])).length > 0,
+  )
+  assert.equal(await gateway.metric('breakwater_server_requests_withheld_total', 'server="box"'), tries - 1)
+  const line = gateway.log.find(({ msg }) => String(msg).startsWith('nobody gets what the server asks'))
+  assert.match(String(line?.msg), /while a call that .+ gave up may go on/)
+})
+
 test('the log and a metric tell that an open task holds back what the process asks', async () => {
   const { gateway, leaver: owner, bystander } = await stage()
   await owner.request('tools/call', { name: 'begin_task', arguments: {}, task: {} })

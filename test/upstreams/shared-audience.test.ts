@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call } from '../../src/mesh/call.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { MAX_ABANDONED } from '../../src/upstreams/pipe/in-flight.ts'
+import { MAX_ABANDONED } from '../../src/upstreams/pipe/abandoned.ts'
 import { newCall, TestCaller, TestChannel, toolCall } from '../support/caller.ts'
 import { lastId } from '../support/linked.ts'
 import type { Json } from '../support/memory-pipe.ts'
@@ -172,8 +172,65 @@ test('a question for a caller that has left goes to nobody, now and later', asyn
   assert.equal((pipe.answers()[0]?.error as Json).code, -32603)
 })
 
-test('with more calls given up than are remembered, questions are for nobody', async () => {
-  const { pipe, join } = await shared()
+/** Two callers, of which one has given up a call that the server never answers, and the other has one under way. */
+async function givenUp() {
+  const scene = await shared()
+  const [leaving, staying] = [scene.join(), scene.join()]
+  const channel = new TestChannel({ 'sampling/createMessage': '{}' })
+  const giveUp = async () => {
+    const cancelled = new AbortController()
+    const { signal } = cancelled
+    void leaving.upstreamSession.exchange(toolCall('t', {}, { caller: leaving.caller, signal }))
+    const id = lastId(scene.pipe)
+    cancelled.abort(gatewayError('cancelled', 'cancelled'))
+    await scene.clock.advance(0)
+    return id
+  }
+  const first = await giveUp()
+  void staying.upstreamSession.exchange(toolCall('t', {}, { caller: staying.caller, channel }))
+  const pong = () => void scene.pipe.say({ id: lastId(scene.pipe, 'ping'), result: {} })
+  const isAsked = () => {
+    const before = channel.received.length
+    void scene.pipe.say(sampling)
+    return channel.received.length > before
+  }
+  return { ...scene, leaving, giveUp, first, pong, isAsked }
+}
+
+test('a call that was given up counts until the server has read so and has had time to stop', async () => {
+  const { pipe, clock, lines, withheld, leaving, pong, isAsked } = await givenUp()
+  assert.equal(isAsked(), false)
+  assert.deepEqual([withheld.count, lines.length], [1, 1])
+  assert.match(String(lines[0]?.msg), /while a call that .+ gave up may go on: .+ for 10m at most; .*sharing/)
+  await leaving.upstreamSession.close()
+  await clock.advance(60_000)
+  assert.deepEqual([isAsked(), pipe.sent('ping').length], [false, 1])
+  pong()
+  await clock.advance(4_999)
+  assert.equal(isAsked(), false)
+  await clock.advance(1)
+  assert.equal(isAsked(), true)
+})
+
+test('a server that answers late what was given up is waited for from then on, for ten minutes at most', async () => {
+  const { pipe, clock, giveUp, first, pong, isAsked } = await givenUp()
+  pong()
+  await clock.advance(5_000)
+  assert.equal(isAsked(), true)
+  void pipe.say({ id: first, result: {} })
+  const second = await giveUp()
+  await giveUp()
+  pong()
+  await clock.advance(9 * 60_000)
+  assert.equal(isAsked(), false)
+  void pipe.say({ id: second, result: {} })
+  assert.equal(isAsked(), false)
+  await clock.advance(60_000)
+  assert.equal(isAsked(), true)
+})
+
+test('with more calls given up than are remembered, questions are for nobody until all of them are over', async () => {
+  const { pipe, join, clock } = await shared()
   const { upstreamSession, caller } = join()
   const giveUp = () => {
     const cancelled = new AbortController()
@@ -188,6 +245,9 @@ test('with more calls given up than are remembered, questions are for nobody', a
   giveUp()
   void pipe.say({ ...sampling, id: 's2' })
   assert.equal(channel.received.length, 1)
+  await clock.advance(10 * 60_000)
+  void pipe.say({ ...sampling, id: 's3' })
+  assert.equal(channel.received.length, 2)
 })
 
 test("a task is its caller's alone, and looks to others as if there were none", async () => {

@@ -16,7 +16,7 @@ export const gateway = {
   ),
   requestsWithheld: counter(
     'server_requests_withheld_total',
-    'Requests of shared stdio servers, such as for sampling, that no client got because a task of one was open.',
+    'Requests of shared stdio servers, such as for sampling, that no client got because a task was open, or a call that was given up might go on.',
     ['server'],
     'stdio servers',
   ),

@@ -1,4 +1,6 @@
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+import { Abandoned, type AbandonedCall } from './abandoned.ts'
 import { Backlog } from './backlog.ts'
 
 /** Takes one message of a server; `answer` is given when it is a request. */
@@ -11,6 +13,7 @@ export interface InFlightCall {
   readonly call: Call
   readonly resolve: (outcome: Outcome) => void
   readonly onAbort: () => void
+  readonly begunAt: Millis
   /** Whether the server may have got it. */
   written: boolean
   /** Has its answer come as the server gives it again; undefined where no fault wants another. */
@@ -26,6 +29,7 @@ export interface InFlightParts {
   readonly server: string
   /** Whether callers share the upstream session. Then none of them may hold it up: what is too much for one waits apart. */
   readonly shared: boolean
+  readonly clock: Pick<Clock, 'now'>
   /** Told of a call whose caller reads so slowly that no more may wait for it. */
   readonly overflow: (entry: InFlightCall) => void
 }
@@ -45,19 +49,6 @@ const quiet = new Set([
   'resources/templates/list',
 ])
 
-/**
- * Most calls that were given up and not answered since, in one upstream session. When there are more, it cannot be told any
- * more on whose behalf the server speaks: from then on, until the upstream session ends, what names no call is nobody's.
- */
-export const MAX_ABANDONED = 1_000
-
-/** A call that nobody waits for, and that the server may still be at work on. */
-interface Abandoned {
-  /** Undefined when it has left. */
-  caller: Caller | undefined
-  readonly method: string
-}
-
 /** Reads an id or token that the gateway gave out as a number. Some servers send it back as text. Undefined for anything else. */
 function ourNumber(id: unknown): number | undefined {
   if (typeof id === 'number') return id
@@ -68,8 +59,7 @@ function ourNumber(id: unknown): number | undefined {
 export class InFlight {
   readonly #parts: InFlightParts
   readonly #entries = new Map<number, InFlightCall>()
-  readonly #abandoned = new Map<number, Abandoned>()
-  #untold = false
+  readonly abandoned: Abandoned
   /** The only caller that ever called, as long as there is only one. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** The calls whose answer waits until their caller has got all earlier messages. */
@@ -80,6 +70,7 @@ export class InFlight {
 
   constructor(parts: InFlightParts) {
     this.#parts = parts
+    this.abandoned = new Abandoned(parts.clock)
   }
 
   get size(): number {
@@ -95,6 +86,7 @@ export class InFlight {
       call,
       resolve,
       onAbort,
+      begunAt: this.#parts.clock.now(),
       written: false,
       unshape: undefined,
       release: undefined,
@@ -116,12 +108,13 @@ export class InFlight {
   /** The only call that the server can be answering, as far as anybody can tell; undefined when there are none, or several. */
   get only(): InFlightCall | undefined {
     const [entry] = this.#entries.size === 1 ? this.#entries.values() : []
-    return this.#untold || this.#abandoned.size > 0 ? undefined : entry
+    return this.abandoned.leftMs > 0 ? undefined : entry
   }
 
   /** The server has answered. The answer overtakes nothing that came before it. */
   answer(entry: InFlightCall, outcome: Outcome): void {
     const { backlog, call } = entry
+    this.abandoned.heard(entry.id)
     if (call.tool !== undefined) this.hasWorked = true
     if (backlog === undefined || backlog.isEmpty) return this.settle(entry, outcome)
     this.#entries.delete(entry.id)
@@ -143,25 +136,33 @@ export class InFlight {
     entry.resolve(outcome)
   }
 
-  /** A call that the server has got was given up: until it is answered, the server may speak on its behalf. */
-  abandon({ id, call: { caller, method } }: InFlightCall): void {
-    if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return
-    if (this.#abandoned.size >= MAX_ABANDONED) this.#untold = true
-    else this.#abandoned.set(id, { caller, method })
+  /** A call that the server has got was given up: until it is over, the server may speak on its behalf. False where that does not matter. */
+  abandon({ id, begunAt, call: { caller, method } }: InFlightCall): boolean {
+    if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return false
+    this.abandoned.add(id, { caller, method, ranMs: this.#parts.clock.now() - begunAt })
+    return true
+  }
+
+  /** The cancellation of a call that was given up has been sent. */
+  cancellationSent({ id }: InFlightCall): void {
+    this.abandoned.sent(id, this.#lastId)
   }
 
   /** The call that was given up under this id, which the server has answered all the same. */
-  finished(id: unknown): Abandoned | undefined {
+  finished(id: unknown): AbandonedCall | undefined {
     const number = ourNumber(id)
-    if (number === undefined) return undefined
-    const call = this.#abandoned.get(number)
-    this.#abandoned.delete(number)
-    return call
+    return number === undefined ? undefined : this.abandoned.answered(number)
   }
 
-  /** A caller is gone for good. What it gave up goes on, on nobody's behalf. */
+  /** The server speaks of what is no call in flight. */
+  goesOn(id: unknown): void {
+    const number = ourNumber(id)
+    if (number !== undefined) this.abandoned.goesOn(number)
+  }
+
+  /** A caller is gone for good. */
   left(caller: Caller): void {
-    for (const call of this.#abandoned.values()) if (call.caller === caller) call.caller = undefined
+    this.abandoned.left(caller)
     if (this.#sole === caller) this.#sole = 'several'
   }
 
@@ -172,19 +173,18 @@ export class InFlight {
   }
 
   /**
-   * The one caller for whom the server may be at work: whose calls are in flight, or were given up and not answered.
+   * The one caller for whom the server may be at work: whose calls are in flight, or were given up and may go on.
    * Undefined when there is none, or more than one. Two calls of the modern era count as two callers': without
    * sessions, nobody can tell whether they are one client's.
    */
   onlyCaller(): Caller | undefined {
-    if (this.#untold) return undefined
     let only: Caller | undefined
     for (const { call } of this.#entries.values()) {
       if (quiet.has(call.method) || (call.caller === only && only.era === 'legacy')) continue
       if (only !== undefined) return undefined
       only = call.caller
     }
-    for (const { caller } of this.#abandoned.values()) {
+    for (const caller of this.abandoned.callers()) {
       if (caller !== undefined && caller === only && only.era === 'legacy') continue
       if (caller === undefined || only !== undefined) return undefined
       only = caller
@@ -194,7 +194,7 @@ export class InFlight {
 
   /** Whether the server is at work on no call at all, as far as anybody can tell. */
   get isQuiet(): boolean {
-    if (this.#untold || this.#abandoned.size > 0) return false
+    if (this.abandoned.leftMs > 0) return false
     for (const { call } of this.#entries.values()) if (!quiet.has(call.method)) return false
     return true
   }

@@ -1,5 +1,5 @@
 import type { Answer, Call, Caller, Message, Outcome, Service } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import { never, type Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { ownTurn, TurnBudget } from '../../mesh/turns.ts'
@@ -23,6 +23,7 @@ import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
 import { beginningOf } from '../server-words.ts'
+import { ownCall } from '../own-call.ts'
 import type { Refusal, Respondent } from '../shared/audience.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
@@ -67,6 +68,7 @@ export class MessageSession implements UpstreamSession {
   #pipe: Pipe | undefined
   #initialized!: Initialized
   #unread = 0
+  #isConfirming = false
 
   /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
   static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageSession> {
@@ -87,9 +89,9 @@ export class MessageSession implements UpstreamSession {
 
   private constructor(terms: Terms) {
     this.#terms = terms
-    const { server, shared = false } = terms
+    const { server, shared = false, clock } = terms
     const overflow = (entry: InFlightCall) => this.#giveUp(entry, readsTooSlowly)
-    this.#calls = new InFlight({ server, shared, overflow })
+    this.#calls = new InFlight({ server, shared, clock, overflow })
   }
 
   async #greet(signal: Signal): Promise<void> {
@@ -185,12 +187,36 @@ export class MessageSession implements UpstreamSession {
     const isDone = this.#calls.isAnswered(entry)
     this.#calls.settle(entry, failure(entry.call, error))
     if (isDone || !entry.written || handshakeMethods.has(entry.call.method)) return
-    this.#calls.abandon(entry)
+    const matters = this.#calls.abandon(entry)
     const params = { requestId: entry.id, reason: error.message }
     const text = notificationText('notifications/cancelled', params)
-    this.#send(text, { oneWay: 'cancellation' }).catch((cause: GatewayError) => {
+    const sent = () => {
+      if (!matters) return
+      this.#calls.cancellationSent(entry)
+      void this.#confirm()
+    }
+    this.#send(text, { oneWay: 'cancellation' }).then(sent, (cause: GatewayError) => {
       this.#terms.log.debug({ reason: cause.reason }, 'could not tell the server of a cancellation')
     })
+  }
+
+  /** Asks for a sign that the server has read the cancellations, until it has. A server that hangs is asked once. */
+  async #confirm(): Promise<void> {
+    if (this.#isConfirming) return
+    this.#isConfirming = true
+    let isAnswered = true
+    while (isAnswered && this.#calls.abandoned.isUnread) isAnswered = await this.#isThere()
+    this.#isConfirming = false
+  }
+
+  /** Whether the server answers a request that asks for nothing. */
+  async #isThere(): Promise<boolean> {
+    if (this.discover !== undefined)
+      return this.discover.renew(never).then(
+        () => true,
+        () => false,
+      )
+    return (await this.exchange(ownCall(this.#terms.server, 'ping', {}, never))).kind === 'answered'
   }
 
   #send(text: string, posting?: Posting): Promise<void> {
@@ -346,7 +372,10 @@ class Inbox implements PipeEvents {
   #progress(message: Message): Promise<void> | undefined {
     const entry = this.#calls.get(paramsOf(message.value).progressToken)
     const progress = entry && progressToCaller(entry.call, message)
-    if (progress === undefined) return this.#discard('progress that nobody asked for', message)
+    if (progress === undefined) {
+      this.#calls.goesOn(paramsOf(message.value).progressToken)
+      return this.#discard('progress that nobody asked for', message)
+    }
     return this.#calls.through(entry as InFlightCall, progress)
   }
 

@@ -22,13 +22,14 @@ import { fanOut } from '../fan-out.ts'
 import type { ModernSession } from '../modern/modern-session.ts'
 import { modernSharedSession, type SharedSessionTerms } from '../modern/shared-session.ts'
 import { ownCall } from '../own-call.ts'
+import type { Abandoned } from '../pipe/abandoned.ts'
 import type { InFlight } from '../pipe/in-flight.ts'
 import { MessageSession } from '../pipe/message-session.ts'
 import type { Connect, Terms } from '../pipe/pipe.ts'
 import { replyToCaller } from '../../protocol/renumber.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import type { Audience, Refusal, Respondent } from './audience.ts'
-import { Owners } from './owners.ts'
+import { Owners, type Work } from './owners.ts'
 import { Tasks } from './tasks.ts'
 
 /**
@@ -39,7 +40,7 @@ const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
 type SharedTerms = Omit<Terms, 'audience' | 'shared'> &
   SharedSessionTerms & {
-    /** Told of each request of the process that nobody gets because of an open task; nobody is told unless given. */
+    /** Told of each request of the process that nobody gets because of an open task or a call that was given up; nobody is told unless given. */
     readonly withheld?: (() => void) | undefined
   }
 
@@ -285,7 +286,7 @@ class SharedAudience implements Audience {
     }
     const caller = this.#concerned(request, calls)
     if (caller === undefined) {
-      if (this.#tasks.working() !== 'nobody') this.#withhold(request)
+      this.#withhold(request, calls)
       return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
     }
     const capability = needed.get(request.value.method)
@@ -343,18 +344,23 @@ class SharedAudience implements Audience {
     return working === only || calls.isQuiet ? working : undefined
   }
 
-  /** A request goes to nobody because a task is open. */
-  #withhold({ value: { method } }: Message): void {
+  /** A request goes to nobody: counted and logged where a task or a call that was given up may be why. */
+  #withhold({ value: { method } }: Message, { abandoned }: InFlight): void {
+    const isTask = this.#tasks.working() !== 'nobody'
+    if (!isTask && abandoned.leftMs === 0) return
     this.#withheld()
     const now = this.#clock.now()
     if (now < this.#quietUntil) return
     this.#quietUntil = now + QUIET_MS
-    const { owners, leftMs } = this.#tasks.work()
+    const { owners, leftMs } = isTask ? this.#tasks.work() : workOf(abandoned)
     const names = owners.slice(0, MOST_NAMED).map(nameOf)
     const whose = owners.length === 0 ? 'a client that has left' : names.join(', ')
+    const why = isTask
+      ? `asks without a task's name while a task of ${whose} is open: until that ends, or its client has left,`
+      : `asks while a call that ${whose} gave up may go on: until the server answers that call, or has had time to stop,`
     this.#log.warn(
       { method, owners: names, leftMs: Math.round(leftMs) },
-      `nobody gets what the server asks without a task's name while a task of ${whose} is open: until that ends, or its client has left, for ${roundedDuration(leftMs)} at most; ${remedy}`,
+      `nobody gets what the server ${why} for ${roundedDuration(leftMs)} at most; ${remedy}`,
     )
   }
 
@@ -369,6 +375,13 @@ class SharedAudience implements Audience {
   #tell(callers: ReadonlySet<Caller>, notification: Message): undefined {
     fanOut(callers, notification, (caller, message) => caller.receive(this.#server, message))
   }
+}
+
+/** For whom the server may be at work on calls that were given up. */
+function workOf(abandoned: Abandoned): Work<Caller> {
+  const callers = new Set(abandoned.callers())
+  callers.delete(undefined)
+  return { owners: [...callers] as Caller[], leftMs: abandoned.leftMs }
 }
 
 /** A client by its own word and its address. */

@@ -33,7 +33,7 @@ export interface StdioOptions {
   readonly log: Log
   /** Told of each process that a limit refuses; nobody is unless given. */
   readonly refused?: (limit: ProcessLimit) => void
-  /** Told of each request of a shared process that nobody gets because of an open task; nobody is unless given. */
+  /** Told of each request of a shared process that nobody gets because of an open task or a call that was given up; nobody is unless given. */
   readonly withheld?: () => void
   /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
   readonly faults?: Layer | undefined

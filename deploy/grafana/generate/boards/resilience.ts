@@ -96,7 +96,7 @@ const retries = [
   lines({
     title: 'Messages that nobody took',
     about:
-      'Notifications of agents that a server has not taken, by reason. Questions of a shared server (withheld) that nobody got, because an agent has a task open.',
+      'Notifications of agents that a server has not taken, by reason. Questions of a shared server (withheld) that nobody got, because an agent has a task open or has given up a call.',
     unit: 'cps',
     queries: [
       perSecond('breakwater_notifications_lost_total', SERVER, ['server', 'reason']),
