@@ -38,13 +38,34 @@ export function replyToCaller<Reply extends Envelope>(call: Request, reply: Repl
   return edited(reply, (text) => editAt(text, ID, id), withEntry(reply.value, 'id', call.id))
 }
 
+/** The progress token of a caller's request: the exact text of the token, and the token itself. */
+export interface ProgressToken {
+  readonly text: string
+  readonly value: unknown
+}
+
 /** The server's progress as the caller gets it; undefined for a caller that asked for none. */
-export function progressToCaller(call: Request, { text, value }: Envelope): Envelope | undefined {
-  const request = call.message
-  if (!hasProgressToken(request.value)) return undefined
-  const progressToken = tokenOf(request.value)
-  const edits = editAt(text, TOLD_TOKEN, rawAt(request.text, ASKED_TOKEN))
-  return { text: splice(text, edits), value: { ...value, params: { ...paramsOf(value), progressToken } } }
+export function progressToCaller({ message }: Request, progress: Envelope): Envelope | undefined {
+  if (!hasProgressToken(message.value)) return undefined
+  return progressUnder({ text: rawAt(message.text, ASKED_TOKEN), value: tokenOf(message.value) }, progress)
+}
+
+/** The progress token of a request, to be kept; undefined without a token, and for one that is too long for that. */
+export function progressTokenOf({ message }: Request): ProgressToken | undefined {
+  if (!hasProgressToken(message.value)) return undefined
+  const text = rawAt(message.text, ASKED_TOKEN)
+  if (text.length > MAX_ID) return undefined
+  const value = tokenOf(message.value)
+  return { text: ownText(text), value: typeof value === 'string' ? ownText(value) : value }
+}
+
+/** The server's progress under a token of the caller. */
+export function progressUnder(token: ProgressToken, { text, value }: Envelope): Envelope {
+  const edits = editAt(text, TOLD_TOKEN, token.text)
+  return {
+    text: splice(text, edits),
+    value: { ...value, params: { ...paramsOf(value), progressToken: token.value } },
+  }
 }
 
 function hasProgressToken(request: Envelope['value']): boolean {
@@ -61,7 +82,7 @@ function editAt(text: string, path: JsonPath, value: string): Edit[] {
   return span === undefined ? [] : [edit(span, value)]
 }
 
-/** Longest id and progress token of a server's request, in characters of JSON: they are kept until it is answered. */
+/** Longest id and progress token that are kept, in characters of JSON: those of a server's request until it is answered, a caller's token as long as a task. */
 const MAX_ID = 1_024
 
 /** The exact text of the id of a server's request; undefined for one that is too long to keep, and so not answered. */

@@ -273,6 +273,41 @@ test("a task is its caller's alone, and looks to others as if there were none", 
   }
 })
 
+test("a task's progress reaches its caller under the caller's own token, until the task is over", async () => {
+  const { pipe, join } = await shared()
+  const [owner, other] = [join(), join()]
+  const begin = async (taskId: string, { caller, upstreamSession } = owner) => {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":"${taskId}!"}}}`
+    const call = newCall({ method: 'tools/call', text, caller })
+    await answered(pipe, upstreamSession, call, { result: { task: { taskId, status: 'working' } } })
+    return lastId(pipe)
+  }
+  const told = () => owner.caller.of('notifications/progress').map(({ value }) => value.params)
+  const progress = (progressToken: unknown) =>
+    void pipe.say({ method: 'notifications/progress', params: { progressToken, progress: 1 } })
+  const tokens = [await begin('a'), await begin('b'), await begin('c')]
+  void other.upstreamSession.exchange(toolCall('t', {}, { caller: other.caller }))
+  tokens.forEach(progress)
+  assert.deepEqual(
+    told(),
+    ['a!', 'b!', 'c!'].map((progressToken) => ({ progressToken, progress: 1 })),
+  )
+  void pipe.say({ method: 'notifications/tasks/status', params: { taskId: 'a', status: 'completed' } })
+  const get = newCall({ method: 'tasks/get', params: { taskId: 'b' }, caller: owner.caller })
+  await answered(pipe, owner.upstreamSession, get, { result: { taskId: 'b', status: 'failed' } })
+  tokens.forEach(progress)
+  assert.equal(told().length, 4)
+  await owner.upstreamSession.close()
+  tokens.forEach(progress)
+  assert.deepEqual([told().length, other.caller.received], [4, []])
+  // One caller has the tokens of its latest thousand tasks.
+  const first = await begin('first', other)
+  for (let n = 1; n <= 1_000; n++) await begin(`task-${n}`, other)
+  progress(first)
+  progress(lastId(pipe))
+  assert.equal(other.caller.received.length, 1)
+})
+
 test('a list of tasks holds those of its caller', async () => {
   const { pipe, join } = await shared()
   const [owner, other] = [join(), join()]

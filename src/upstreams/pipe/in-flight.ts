@@ -1,7 +1,9 @@
 import type { Answer, Call, Caller, Message, Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
+import { progressUnder } from '../../protocol/renumber.ts'
 import { Abandoned, type AbandonedCall } from './abandoned.ts'
 import { Backlog } from './backlog.ts'
+import { TaskProgress } from './task-progress.ts'
 
 /** Takes one message of a server; `answer` is given when it is a request. */
 export type Deliver = (message: Message, answer?: Answer) => Promise<void> | undefined
@@ -60,6 +62,7 @@ export class InFlight {
   readonly #parts: InFlightParts
   readonly #entries = new Map<number, InFlightCall>()
   readonly abandoned: Abandoned
+  readonly #taskProgress = new TaskProgress()
   /** The only caller that ever called, as long as there is only one. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
   /** The calls whose answer waits until their caller has got all earlier messages. */
@@ -99,6 +102,25 @@ export class InFlight {
     return entry
   }
 
+  /** Takes the server's answer to a call, in the server's words. */
+  heard({ id, call }: InFlightCall, answer: Message): void {
+    this.abandoned.heard(id)
+    this.#taskProgress.answered(id, call, answer.value)
+  }
+
+  /** Takes what the server tells of no call in flight. */
+  told(notification: Message): void {
+    this.#taskProgress.told(notification)
+  }
+
+  /** Tells a caller of the progress of a call that became a task. False for a token of no such call. */
+  progressOfTask(token: unknown, progress: Message): boolean {
+    const number = ourNumber(token)
+    const begun = number === undefined ? undefined : this.#taskProgress.get(number)
+    begun?.caller.receive(this.#parts.server, progressUnder(begun.token, progress))
+    return begun !== undefined
+  }
+
   /** The call behind an id or progress token, whatever the server sent as such. */
   get(id: unknown): InFlightCall | undefined {
     const number = ourNumber(id)
@@ -114,7 +136,6 @@ export class InFlight {
   /** The server has answered. The answer overtakes nothing that came before it. */
   answer(entry: InFlightCall, outcome: Outcome): void {
     const { backlog, call } = entry
-    this.abandoned.heard(entry.id)
     if (call.tool !== undefined) this.hasWorked = true
     if (backlog === undefined || backlog.isEmpty) return this.settle(entry, outcome)
     this.#entries.delete(entry.id)
@@ -163,6 +184,7 @@ export class InFlight {
   /** A caller is gone for good. */
   left(caller: Caller): void {
     this.abandoned.left(caller)
+    this.#taskProgress.left(caller)
     if (this.#sole === caller) this.#sole = 'several'
   }
 

@@ -335,6 +335,7 @@ class Inbox implements PipeEvents {
   #answered(entry: InFlightCall, message: Message): void {
     const { audience } = this.#terms
     const { method, caller } = entry.call
+    this.#calls.heard(entry, message)
     const { text, value } =
       audience.answered === undefined ? message : audience.answered(method, caller, message)
     const result = replyToCaller(entry.call, { text, value, status: 200 })
@@ -366,17 +367,18 @@ class Inbox implements PipeEvents {
     const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
     const entry = id === undefined ? undefined : this.#calls.get(id)
     if (entry !== undefined) return this.#calls.through(entry, message)
+    this.#calls.told(message)
     return this.#terms.audience.notify(message, this.#calls)
   }
 
   #progress(message: Message): Promise<void> | undefined {
-    const entry = this.#calls.get(paramsOf(message.value).progressToken)
+    const { progressToken } = paramsOf(message.value)
+    const entry = this.#calls.get(progressToken)
     const progress = entry && progressToCaller(entry.call, message)
-    if (progress === undefined) {
-      this.#calls.goesOn(paramsOf(message.value).progressToken)
-      return this.#discard('progress that nobody asked for', message)
-    }
-    return this.#calls.through(entry as InFlightCall, progress)
+    if (progress !== undefined) return this.#calls.through(entry as InFlightCall, progress)
+    if (this.#calls.progressOfTask(progressToken, message)) return undefined
+    this.#calls.goesOn(progressToken)
+    return this.#discard('progress that nobody asked for', message)
   }
 
   /** JSON, but no JSON-RPC: when it is meant as an answer, its caller need not wait any longer. */

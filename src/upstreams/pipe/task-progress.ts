@@ -1,0 +1,80 @@
+import type { Call, Caller, Message } from '../../mesh/call.ts'
+import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
+import { TASK_STATUS, terminal, toldTask } from '../../protocol/mcp-task.ts'
+import { type ProgressToken, progressTokenOf } from '../../protocol/renumber.ts'
+import { shortId } from '../../units/short-id.ts'
+
+/** Most tasks whose progress tokens are kept: of all callers, and of one of them. */
+const MAX_TOKENS = 10_000
+const MAX_OF_CALLER = 1_000
+
+/** A call that goes on as a task. */
+interface Begun {
+  readonly caller: Caller
+  readonly token: ProgressToken
+  readonly task: string
+}
+
+/**
+ * The progress tokens of calls that became tasks, of callers with sessions: a token is valid until its task is over. Where too many are
+ * open, the caller with the most loses its oldest.
+ */
+export class TaskProgress {
+  /** By our own ids of the calls, which are the tokens that the server has. */
+  readonly #begun = new Map<number, Begun>()
+  readonly #ids = new Map<string, number>()
+  /** Our own ids, oldest first. */
+  readonly #shares = new Map<Caller, Set<number>>()
+
+  /** Takes the answer to a call: it may tell of a task that begins, or of one that is over. */
+  answered(id: number, call: Call, { result }: Message['value']): void {
+    const told = isObject(result) ? toldTask(call.method, result) : undefined
+    if (told === undefined) return
+    const task = shortId(told.id)
+    this.#over(this.#ids.get(task))
+    const token = progressTokenOf(call)
+    if (!told.isNew || !told.isOpen || token === undefined || call.caller.era === 'modern') return
+    const share = this.#shares.get(call.caller) ?? new Set()
+    this.#makeRoom(share)
+    this.#shares.set(call.caller, share.add(id))
+    this.#begun.set(id, { caller: call.caller, token, task })
+    this.#ids.set(task, id)
+  }
+
+  /** Takes what the server tells: a task may be over. */
+  told({ value }: Message): void {
+    const { status, taskId } = paramsOf(value)
+    if (value.method === TASK_STATUS && terminal.has(status) && typeof taskId === 'string')
+      this.#over(this.#ids.get(shortId(taskId)))
+  }
+
+  /** The call with this id of ours that goes on as a task. */
+  get(id: number): Begun | undefined {
+    return this.#begun.get(id)
+  }
+
+  /** A caller is gone for good. */
+  left(caller: Caller): void {
+    for (const id of this.#shares.get(caller) ?? []) this.#over(id)
+  }
+
+  #makeRoom(share: ReadonlySet<number>): void {
+    let largest = share
+    if (share.size < MAX_OF_CALLER) {
+      if (this.#begun.size < MAX_TOKENS) return
+      for (const other of this.#shares.values()) if (other.size > largest.size) largest = other
+    }
+    const [oldest] = largest
+    this.#over(oldest)
+  }
+
+  #over(id: number | undefined): void {
+    const begun = id === undefined ? undefined : this.#begun.get(id)
+    if (id === undefined || begun === undefined) return
+    this.#begun.delete(id)
+    this.#ids.delete(begun.task)
+    const share = this.#shares.get(begun.caller)
+    share?.delete(id)
+    if (share?.size === 0) this.#shares.delete(begun.caller)
+  }
+}
