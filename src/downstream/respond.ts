@@ -39,6 +39,8 @@ export interface Response {
   readonly wire?: WireReply
   /** For how long an error of ours tells its caller to stay away, in milliseconds. */
   readonly retryAfterMs?: Millis | undefined
+  /** Whether its request was taken back: the client gets no answer then. */
+  readonly isTakenBack?: boolean
   /** More headers; a reply whose stream has begun has none. */
   readonly headers?: Readonly<Record<string, string>>
 }
@@ -93,6 +95,11 @@ function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manne
 function deliverable(result: CallResult): Response {
   const isMisleading = result.status === 404 || (result.status !== 200 && !('error' in result.value))
   return isMisleading ? { ...result, status: 200 } : result
+}
+
+/** The response to a request that its client has taken back, whatever the answer is; a fault may break the connection all the same. */
+export function takenBack({ wire, status }: Response): Response {
+  return { text: '', status, isTakenBack: true, ...(wire?.end === 'reset' && { wire }) }
 }
 
 /** The response to a request that got no further than its limits. */

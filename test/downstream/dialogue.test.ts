@@ -107,8 +107,8 @@ test('an initialize among other messages goes no further', async (t) => {
   assert.equal(sessions.size, 1)
 })
 
-test('a call is cancelled by the id that its client gave it, and only in that session', async (t) => {
-  const { answer, begun } = waiting()
+test('a call is cancelled by the id that its client gave it, only in that session, and gets no answer', async (t) => {
+  const { answer, begun, requests } = waiting()
   const { post, begin } = await testEndpoint(t, answer)
   const [session, other] = [await begin(), await begin()]
   const reply = post(request(7), session)
@@ -116,7 +116,9 @@ test('a call is cancelled by the id that its client gave it, and only in that se
   await post(cancelled(7), other)
   await post(cancelled('7'), session)
   await post(cancelled(7, 'not needed'), session)
-  assert.deepEqual([errorOf(await reply).code, errorOf(await reply).message], [1499, 'cancelled: not needed'])
+  const { status, text } = await reply
+  assert.deepEqual([status, text], [200, ''])
+  assert.equal((requests[0]?.signal.reason as GatewayError).message, 'cancelled: not needed')
   assert.equal((await post(cancelled(7), session)).status, 202)
 })
 
@@ -132,7 +134,17 @@ test('an id that is still in use is refused, and free again afterwards', async (
   const again = post(request(7), session)
   await begun(2)
   await post(cancelled(7), session)
-  assert.equal(errorOf(await again).code, 1499)
+  assert.equal((await again).status, 200)
+})
+
+test('a batch answers all its requests but those that were cancelled', async (t) => {
+  const { answer, begun } = waiting()
+  const { post, begin } = await testEndpoint(t, answer)
+  const session = await begin('2025-03-26')
+  const reply = post([request(1), request('ping', 'ping')], session)
+  await begun(1)
+  await post(cancelled(1), session)
+  assert.deepEqual((await reply).json, [{ jsonrpc: '2.0', id: 'ping', result: {} }])
 })
 
 test('a session has only so many calls under way', async (t) => {

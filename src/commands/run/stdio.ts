@@ -222,6 +222,7 @@ class Bridge {
     const [first] = said.messages
     if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
       return undefined
+    if (!isModern) for (const message of said.messages) this.#expectsNoMore(message)
     const exchange = this.#post(line, said)
     // Lines behind may build upon a line that asks for no reply: the client waits until its exchange is over.
     return exchange.ids.size > 0 ? this.#parts.room() : exchange.over
@@ -280,13 +281,16 @@ class Bridge {
    */
   #takesBack(message: Said['messages'][number]): boolean {
     if (kindOf(message) !== 'notification') return false
-    const { requestId } = paramsOf(message)
-    if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return true
-    for (const [exchange, reply] of this.#underWay) {
-      if (!exchange.ids.delete(requestId)) continue
+    for (const reply of this.#expectsNoMore(message))
       reply.abort(gatewayError('cancelled', 'the client took it back'))
-    }
     return true
+  }
+
+  /** Has a request that a message takes back get no error in place of an answer. Returns the replies to that request. */
+  #expectsNoMore(message: Said['messages'][number]): HttpReply[] {
+    const { requestId } = paramsOf(message)
+    if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return []
+    return [...this.#underWay].filter(([{ ids }]) => ids.delete(requestId)).map(([, reply]) => reply)
   }
 
   /** Resolves when what the server says on its own would arrive. */

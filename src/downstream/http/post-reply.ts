@@ -105,9 +105,13 @@ export class PostReply implements OpenReply {
     })
   }
 
-  /** Ends the POST with the answers to its requests: one as it is, several of a batch in order. A promise where that takes several turns. */
-  finish(responses: readonly Response[]): Promise<void> | void {
+  /**
+   * Ends the POST with the answers to its requests, except to those that were taken back: one as it is, several of a batch in order. A
+   * promise where that takes several turns.
+   */
+  finish(all: readonly Response[]): Promise<void> | void {
     this.#session.keepAlive.delete(this)
+    const responses = all.filter(({ isTakenBack, wire }) => isTakenBack !== true || wire !== undefined)
     const wire = responses.find(({ wire }) => wire !== undefined && wire.end !== 'shape')?.wire
     if (wire !== undefined && (this.#stream === undefined || wire.end === 'reset')) {
       putOnWire(this.#response, wire)
@@ -116,8 +120,9 @@ export class PostReply implements OpenReply {
     }
     if (this.#stream !== undefined) return this.#sendOver(this.#stream, responses)
     const [first] = responses
-    if (this.#isBatch) sendBatch(this.#response, responses)
-    else if (first !== undefined) sendResponse(this.#response, first)
+    if (first === undefined) sendNothing(this.#response)
+    else if (this.#isBatch) sendBatch(this.#response, responses)
+    else sendResponse(this.#response, first)
     this.#session.wrote(this.#response)
   }
 
@@ -125,7 +130,7 @@ export class PostReply implements OpenReply {
   #sendOver(stream: EventStream, responses: readonly Response[]): Promise<void> | void {
     if (responses.length > 1 && responses.some(isLarge)) return this.#sendInTurns(stream, responses)
     for (const response of responses) sendMessages(stream, response)
-    this.#session.streams.close(stream)
+    this.#session.streams.close(stream, responses.length > 0)
   }
 
   async #sendInTurns(stream: EventStream, responses: readonly Response[]): Promise<void> {
@@ -186,6 +191,15 @@ export function sendJson(
     ...headers,
   })
   response.end(body)
+}
+
+/** Ends a reply without an answer: with a stream that has no events, or for a client that takes none without a body. */
+function sendNothing(response: ServerResponse): void {
+  if (response.destroyed || response.headersSent) return
+  if (acceptedBy(response.req.headers.accept).events)
+    response.writeHead(200, { 'content-type': EVENT_STREAM })
+  else response.writeHead(202)
+  response.end()
 }
 
 /** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */

@@ -1,5 +1,5 @@
 import { type Message, newRecord, type Outcome } from '../../mesh/call.ts'
-import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import type { Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -36,8 +36,8 @@ import { isRounded, keyOf, underIdOf } from '../exact-id.ts'
 import type { Guards } from '../limits/limits.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { PostReply, refusal, type Refusal, refuse, sendJson } from '../http/post-reply.ts'
-import { gatewayErrorText, refusedFor, respond, type Response } from '../respond.ts'
-import type { Session } from './session.ts'
+import { gatewayErrorText, refusedFor, respond, type Response, takenBack } from '../respond.ts'
+import { CallUnderWay, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import {
@@ -134,9 +134,15 @@ export class LegacyHandler {
   #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
     const { 'last-event-id': id } = incoming.headers
     const lastEventId = typeof id === 'string' ? id : undefined
-    if (!session.listen(incoming.response, lastEventId, shift)) {
+    const outcome = session.listen(incoming.response, lastEventId, shift)
+    if (outcome === 'unknown')
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Last-Event-ID'))
-    }
+    // Official clients come back for ever to a stream that ends without an answer, and by this status they do not.
+    if (outcome === 'over')
+      return refuse(
+        incoming,
+        refusal(405, null, INVALID_REQUEST, 'The stream is over: its request was cancelled'),
+      )
     const { servers } = this.#live.current
     for (const server of servers.values())
       for (const upstreamSession of server.upstreamSessions.all(session)) upstreamSession.listen()
@@ -388,7 +394,7 @@ class Dialogue {
       const why =
         typeof params.reason === 'string' ? `cancelled: ${params.reason.slice(0, 200)}` : 'cancelled'
       const cancelled = keyOf(params.requestId as RequestId, message, ['params', 'requestId'])
-      return void session.inFlight.get(cancelled)?.abort(gatewayError('cancelled', why))
+      return void session.inFlight.get(cancelled)?.takeBack(gatewayError('cancelled', why))
     }
     const { limits, tenancies } = this.#guards
     const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
@@ -423,7 +429,7 @@ class Dialogue {
     // Never held: it would take one of the places that are kept free.
     if (typeof counted === 'object')
       return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
-    const signal = new Cancellation()
+    const signal = new CallUnderWay()
     const lease = this.#live.enter()
     const record = newRecord(now)
     reply.watch(record)
@@ -435,7 +441,8 @@ class Dialogue {
       session.inFlight.delete(key)
       return response
     }
-    const done = (response: Response) => {
+    const done = (answer: Response) => {
+      const response = signal.isTakenBack ? takenBack(answer) : answer
       counted?.()
       session.ended(record)
       lease.release()
@@ -459,12 +466,13 @@ class Dialogue {
     const faulted = faultedAnswer(this.#live.current, server, 'ping')
     const key = keyOf(id, message)
     if (faulted === undefined || session.inFlight.has(key)) return undefined
-    const signal = new Cancellation()
+    const signal = new CallUnderWay()
     session.inFlight.set(key, signal)
     const answered = faulted({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
     return answered.then((outcome) => {
       session.inFlight.delete(key)
-      return respond(id, outcome, { server })
+      const response = respond(id, outcome, { server })
+      return signal.isTakenBack ? takenBack(response) : response
     })
   }
 

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../../mesh/call.ts'
-import type { Cancellation } from '../../mesh/cancel.ts'
+import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
@@ -54,6 +54,17 @@ export interface SessionParts {
   readonly outbound: (server: string, message: Message) => Message
 }
 
+/** Ends a call of a session early. */
+export class CallUnderWay extends Cancellation {
+  /** Whether the client has taken the call back. */
+  isTakenBack = false
+
+  takeBack(why: GatewayError): void {
+    this.isTakenBack = true
+    this.abort(why)
+  }
+}
+
 /** A client of the legacy era between its `initialize` and its end. */
 export class Session implements Caller {
   readonly id: string
@@ -67,7 +78,7 @@ export class Session implements Caller {
   /** Whether it has had any request since its `initialize`. */
   used = false
   /** Calls under way, by the client's ids. */
-  readonly inFlight = new Map<RequestId, Cancellation>()
+  readonly inFlight = new Map<RequestId, CallUnderWay>()
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
@@ -140,16 +151,21 @@ export class Session implements Caller {
   }
 
   /**
-   * The client listens: for everything outside of calls, or to a stream that it lost. False for an id that is none of ours.
-   * `shift`: how many events later than it should the stream begins.
+   * The client listens: for everything outside of calls, or to a stream that it lost. `unknown` for an id that is none of ours, `over` for
+   * a stream that ended without an answer. `shift`: how many events later than it should the stream begins.
    */
-  listen(response: ServerResponse, lastEventId: string | undefined, shift = 0): boolean {
+  listen(
+    response: ServerResponse,
+    lastEventId: string | undefined,
+    shift = 0,
+  ): 'listening' | 'over' | 'unknown' {
     const stream = this.streams.attach(response, lastEventId, shift)
+    if (stream === 'over') return stream
     if (stream === this.streams.standalone) {
       this.#listening = true
       response.once('close', () => this.touch())
     }
-    return stream !== undefined
+    return stream === undefined ? 'unknown' : 'listening'
   }
 
   receive(server: string, message: Message, answer?: Answer): void {
@@ -229,6 +245,9 @@ function ignore(): void {}
 /** The number of the stream for what belongs to no call. */
 const STANDALONE = 0
 
+/** Most streams of a session that are remembered for having ended without an answer. */
+const MAX_UNANSWERED = 100
+
 /** The streams of events of one session: one for what belongs to no call, and one for each POST that needs it. */
 class SessionStreams {
   readonly standalone: EventStream
@@ -236,6 +255,8 @@ class SessionStreams {
   readonly #session: Pick<Session, 'primes'>
   readonly #care: StreamCare
   readonly #open = new Map<number, EventStream>()
+  /** Streams that ended without an answer, oldest first. */
+  readonly #unanswered = new Set<number>()
   #count = STANDALONE
 
   /** A session that primes gives its client an id to resume from before the first event of a stream. */
@@ -254,20 +275,33 @@ class SessionStreams {
     return stream
   }
 
-  close(stream: EventStream): void {
+  /** `isAnswered`: false for the stream of requests that were all taken back. */
+  close(stream: EventStream, isAnswered = true): void {
     stream.end()
     this.#open.delete(stream.number)
+    if (isAnswered) return
+    this.#unanswered.add(stream.number)
+    const [oldest] = this.#unanswered
+    if (this.#unanswered.size > MAX_UNANSWERED && oldest !== undefined) this.#unanswered.delete(oldest)
   }
 
   /**
    * Sends a client the stream that it lost, or without an event id what belongs to no call. Gives that stream;
-   * undefined for an id that is none of ours. `shift`: how many events later than it should it begins.
+   * undefined for an id that is none of ours, and `over` for a stream that ended without an answer. `shift`: how many events later than
+   * it should it begins.
    */
-  attach(response: ServerResponse, lastEventId: string | undefined, shift: number): EventStream | undefined {
+  attach(
+    response: ServerResponse,
+    lastEventId: string | undefined,
+    shift: number,
+  ): EventStream | 'over' | undefined {
     const place =
       lastEventId === undefined ? { stream: STANDALONE, sequence: undefined } : readEventId(lastEventId)
     if (place === undefined || place.stream > this.#count) return undefined
     const live = place.stream === STANDALONE ? this.standalone : this.#open.get(place.stream)
+    const isOver =
+      this.#unanswered.has(place.stream) && this.#log.after(place.stream, place.sequence ?? 0).length === 0
+    if (isOver) return 'over'
     const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
     // The events of a stream that is over are repeated as far as they are kept.

@@ -207,7 +207,7 @@ test('a pause sends away a client that will come back, and no other', async (t) 
     )
     if (paused) await reply.finish([answer])
     const back = await (await holdResponses(t))()
-    assert.equal(session.listen(back.response, '1-0'), true)
+    assert.equal(session.listen(back.response, '1-0'), 'listening')
     await back.client.ended
     assert.deepEqual(back.client.data, [answer.text], version)
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { CallUnderWay } from '../../../src/downstream/legacy/session.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { holdResponses } from '../../support/held-responses.ts'
 import { until } from '../../support/until.ts'
@@ -13,7 +13,7 @@ test('what comes outside of calls waits until the client listens', async (t) => 
   session.receive('s', message({ method: 'notifications/message', params: { data: 1 } }))
   session.tell('{"told":2}')
   const { response, client } = await hold()
-  assert.equal(session.listen(response, undefined), true)
+  assert.equal(session.listen(response, undefined), 'listening')
   assert.equal(session.listening, true)
   await until('both have come', () => client.data.length === 2)
   assert.deepEqual(client.data, [
@@ -35,7 +35,7 @@ test('a client that resumes goes on where it was, on the stream that it lost', a
   await until('the stream knows', () => !stream.attached)
   void stream.send('c')
   const resumed = await hold()
-  assert.equal(session.listen(resumed.response, '1-1'), true)
+  assert.equal(session.listen(resumed.response, '1-1'), 'listening')
   void stream.send('d')
   session.streams.close(stream)
   await resumed.client.ended
@@ -52,16 +52,27 @@ test('a stream that is over is repeated as far as it is kept, and ends', async (
   session.streams.close(stream)
   await post.client.ended
   const resumed = await hold()
-  assert.equal(session.listen(resumed.response, '1-0'), true)
+  assert.equal(session.listen(resumed.response, '1-0'), 'listening')
   await resumed.client.ended
   assert.deepEqual(resumed.client.data, ['answer'])
+})
+
+test('a client does not come back to a stream that ended without an answer, once it has read all of the stream', async (t) => {
+  const hold = await holdResponses(t)
+  const { session } = testSession()
+  const stream = session.streams.open((await hold()).response)
+  void stream.send('progress')
+  session.streams.close(stream, false)
+  const { response } = await hold()
+  assert.equal(session.listen(response, '1-1'), 'over')
+  assert.equal(response.headersSent, false)
 })
 
 test('an event id that this session never gave is refused', async (t) => {
   const hold = await holdResponses(t)
   const { session } = testSession()
   const { response } = await hold()
-  for (const id of ['', 'x', '1-0', '7-1', '-1-1']) assert.equal(session.listen(response, id), false, id)
+  for (const id of ['', 'x', '1-0', '7-1', '-1-1']) assert.equal(session.listen(response, id), 'unknown', id)
   assert.equal(response.headersSent, false)
 })
 
@@ -86,7 +97,7 @@ test('a session is idle from the end of the last thing on, whatever that was', a
   const { session, clock } = testSession()
   await clock.advance(1_000)
   assert.equal(session.idleMs, 1_000)
-  session.inFlight.set(1, new Cancellation())
+  session.inFlight.set(1, new CallUnderWay())
   assert.equal(session.idleMs, 0)
   session.inFlight.delete(1)
   session.touch()
@@ -105,7 +116,7 @@ test('a session is idle from the end of the last thing on, whatever that was', a
 test('the end of a session ends its calls and streams', async (t) => {
   const hold = await holdResponses(t)
   const { session, clock } = testSession()
-  const call = new Cancellation()
+  const call = new CallUnderWay()
   session.inFlight.set(1, call)
   const [listening, posting] = [await hold(), await hold()]
   session.listen(listening.response, undefined)

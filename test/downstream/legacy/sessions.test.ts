@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Session } from '../../../src/downstream/legacy/session.ts'
-import { Cancellation } from '../../../src/mesh/cancel.ts'
+import { CallUnderWay, type Session } from '../../../src/downstream/legacy/session.ts'
 import { IDLE_MS, testSessions, UNUSED_MS } from '../test-sessions.ts'
 
 test('a session can be found from the moment on that it is added, under an id that cannot be guessed', () => {
@@ -36,7 +35,7 @@ test('when all sessions are closed, so are drafts, and none of them can be added
   const { sessions, add, draft } = testSessions()
   add()
   const late = draft(undefined)
-  const call = new Cancellation()
+  const call = new CallUnderWay()
   late.inFlight.set(1, call)
   await sessions.closeAll()
   assert.equal(call.aborted, true)
@@ -58,7 +57,7 @@ test('a client that hoards sessions is refused with the limit, and others are no
 test('when there is no room at all, the longest idle session of the client with the most makes it', async () => {
   const { clock, sessions, add } = testSessions(4, 3)
   const busy = add(undefined, 'greedy')
-  busy.inFlight.set(1, new Cancellation())
+  busy.inFlight.set(1, new CallUnderWay())
   const idlest = add(undefined, 'greedy')
   await clock.advance(1_000)
   const hoard = [add(undefined, 'greedy'), add(undefined, 'other')]
@@ -111,7 +110,7 @@ test('sessions that had no request make room before anybody is refused, those of
   assert.ok(sessions.refusal('proxy', own.principal), 'sessions in use made room')
   const elsewhere = unused('elsewhere', '')
   await clock.advance(1_000)
-  for (const session of used) session.inFlight.set(1, new Cancellation())
+  for (const session of used) session.inFlight.set(1, new CallUnderWay())
   assert.equal(sessions.refusal('third', ''), undefined)
   assert.deepEqual([isThere(elsewhere), ...used.map(isThere)], [false, true, true, true, true])
 })
@@ -128,7 +127,7 @@ test('a session that is closed ends its calls and its conversations', async () =
   const { sessions, server, upstream, add } = testSessions()
   const session = add()
   await server.upstreamSessions.of(session)
-  const call = new Cancellation()
+  const call = new CallUnderWay()
   session.inFlight.set(1, call)
   await sessions.close(session)
   assert.equal(sessions.find(session.id), undefined)
@@ -141,7 +140,7 @@ test('a session that is closed ends its calls and its conversations', async () =
 test('a session that nobody uses is closed, and one that is used is not', async () => {
   const { clock, sessions, add } = testSessions()
   const [idle, used, busy] = [add(), add(), add()]
-  busy.inFlight.set(1, new Cancellation())
+  busy.inFlight.set(1, new CallUnderWay())
   for (let minute = 0; minute < 5; minute++) {
     await clock.advance(IDLE_MS / 2)
     used.touch()
@@ -161,7 +160,7 @@ test('a session that nobody uses is closed, and one that is used is not', async 
 test('a session whose server left the config ends with its last call, and is found until then', () => {
   const { sessions, live, generation, add } = testSessions()
   const [orphan, aggregate] = [add('s'), add()]
-  const call = new Cancellation()
+  const call = new CallUnderWay()
   orphan.inFlight.set(1, call)
   live.swap(generation())
   sessions.closeOrphans()
@@ -209,7 +208,7 @@ test('a storm of changes is told once to each session on the aggregate, and to n
 test('at the end all sessions are closed, and no timer is left', async () => {
   const { clock, sessions, live, generation, add } = testSessions()
   const calls = [add(), add('s')].map((session) => {
-    const call = new Cancellation()
+    const call = new CallUnderWay()
     session.inFlight.set(1, call)
     return call
   })
