@@ -10,6 +10,7 @@ import { isWider } from '../protocol/output-schema.ts'
 import { ClientSchemas } from './client-schema.ts'
 import { wellFormed } from './entry-shape.ts'
 import { kinds, type ListKind, listKinds, uiPaths } from '../protocol/lists.ts'
+import type { Era } from '../protocol/versions.ts'
 
 /** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
 export interface CatalogEntry {
@@ -70,10 +71,10 @@ export interface Fetched {
 
 /**
  * Fetches the pages of one list, up to `limit` bytes of text: what is beyond it, or any other limit, is left out, and the
- * rest serves. Rejects with a `GatewayError`.
+ * rest serves. `era`: in which the server is asked. Rejects with a `GatewayError`.
  */
-export async function fetchList(kind: ListKind, ask: Ask, limit: number): Promise<Fetched> {
-  const kept = new CollectedPages(kind, limit)
+export async function fetchList(kind: ListKind, ask: Ask, limit: number, era: Era): Promise<Fetched> {
+  const kept = new CollectedPages(kind, limit, era)
   const followed = new Set<string>()
   let cursor: string | undefined
   for (;;) {
@@ -96,6 +97,7 @@ class CollectedPages {
   end: string | undefined
   readonly #kind: ListKind
   readonly #limit: number
+  readonly #era: Era
   readonly #schemas = new ClientSchemas()
   /** Names the faults that made the latest page, in the words of messages; empty for none. */
   blame = ''
@@ -107,9 +109,10 @@ class CollectedPages {
   /** The size of the pages as they came, in bytes: white space and everything that is no entry count as well. */
   #bytes = 0
 
-  constructor(kind: ListKind, limit: number) {
+  constructor(kind: ListKind, limit: number, era: Era) {
     this.#kind = kind
     this.#limit = limit
+    this.#era = era
   }
 
   /** Why the list is not all that the server offers. */
@@ -160,7 +163,7 @@ class CollectedPages {
     const text = bytes.toString()
     if (isDeeperThan(MAX_DEPTH, text)) return void (this.#tooDeep = true)
     const value = parseExactly(text)
-    const shaped = wellFormed(this.#kind, text, value, this.#schemas)
+    const shaped = wellFormed(this.#kind, text, value, this.#schemas, this.#era)
     const named = isObject(value) ? value[kinds[this.#kind].key] : undefined
     if (typeof shaped === 'string') return this.#leftOut.add(named, shaped)
     if (shaped.mended !== undefined) this.#mended.add(named, shaped.mended)

@@ -56,7 +56,11 @@ function hasId(node: unknown): boolean {
 function compiles(schema: Readonly<Record<string, unknown>>): boolean {
   if (compiler === undefined || used++ % USES === 0) compiler = newCompiler()
   try {
-    compiler.compile(schema)
+    const validate = compiler.compile(schema)
+    // Clients take the promise of an asynchronous schema for a yes, and die of its rejection.
+    if ('$async' in validate) return false
+    // A schema may refer to itself without end: then the first object exhausts the stack.
+    validate({})
     return true
   } catch {
     return false

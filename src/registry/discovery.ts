@@ -453,12 +453,13 @@ class Lists {
     const before = { touched: faults.touched, isUntouched: this.#catalog === this.#untouched }
     const stale = this.#takeStale()
     const hasTools = isOffered('tools', initializeResult)
+    const era = initializeResult.value.protocolVersion === MODERN_VERSION ? 'modern' : 'legacy'
     const lists: Record<ListKind, readonly CatalogEntry[]> = { ...this.#catalog.lists }
     const cuts: Partial<Record<ListKind, string>> = { ...this.#catalog.cut }
     await Promise.all(
       stale.map(async (kind) => {
         const { entries, cut } = isOffered(kind, initializeResult)
-          ? await fetchList(kind, ask, this.#limit()).catch(this.#lastKnown(kind, hasTools))
+          ? await fetchList(kind, ask, this.#limit(), era).catch(this.#lastKnown(kind, hasTools))
           : nothing
         lists[kind] = entries
         if (cut === undefined) Reflect.deleteProperty(cuts, kind)

@@ -12,6 +12,7 @@ import {
 import { parseExactly } from '../protocol/json-parse.ts'
 import type { ClientSchemas } from './client-schema.ts'
 import { kinds, type ListKind } from '../protocol/lists.ts'
+import type { Era } from '../protocol/versions.ts'
 
 const text = z.string()
 const hint = z.boolean().optional()
@@ -45,13 +46,14 @@ const members = {
   required: z.array(text).optional(),
 }
 
-/** The shapes that the clients of official SDKs accept. One entry of another shape, and they refuse the whole list. */
-const shapes: Readonly<Record<ListKind, z.ZodType>> = {
-  tools: z.looseObject({
+const objectSchema = z.looseObject({ ...members, type: z.literal('object') })
+
+const toolShape = (outputSchema: z.ZodType) =>
+  z.looseObject({
     ...common,
     name: text,
-    inputSchema: z.looseObject({ ...members, type: z.literal('object') }),
-    outputSchema: z.looseObject(members).optional(),
+    inputSchema: objectSchema,
+    outputSchema: outputSchema.optional(),
     annotations: z
       .looseObject({
         title: text.optional(),
@@ -64,7 +66,11 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
     execution: z
       .looseObject({ taskSupport: z.enum(['required', 'optional', 'forbidden']).optional() })
       .optional(),
-  }),
+  })
+
+/** The shapes that the clients of official SDKs accept. One entry of another shape, and they refuse the whole list. */
+const shapes: Readonly<Record<ListKind, z.ZodType>> = {
+  tools: toolShape(z.looseObject(members)),
   prompts: z.looseObject({
     ...common,
     name: text,
@@ -75,6 +81,9 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
   resources: z.looseObject({ ...content, uri: text, size: z.number().optional() }),
   resourceTemplates: z.looseObject({ ...content, uriTemplate: text }),
 }
+
+/** The shape of tools of the legacy era, in which every result is an object. */
+const legacyTools = toolShape(objectSchema)
 
 /** Members without which an entry is none. */
 const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inputSchema'])
@@ -92,38 +101,42 @@ export interface Shaped {
 
 /**
  * An entry that the clients of official SDKs accept; or in words why there is none. Members that are null or malformed and need not be
- * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`; `schemas`: those of its list.
+ * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`; `schemas`: those of its list;
+ * `era`: in which the server was asked.
  */
 export function wellFormed(
   kind: ListKind,
   text: string,
   value: unknown,
   schemas: ClientSchemas,
+  era: Era,
 ): Shaped | string {
   if (!isObject(value)) return 'it is no object'
-  const wrong = faultsOf(kind, value, schemas)
+  const wrong = faultsOf(kind, value, schemas, era)
   const [first] = wrong
   if (first === undefined) return { text, value }
   let mended = text
   for (const path of wrong) {
     if (at(value, path) === null || dispensable.has(path[1])) mended = withoutMember(mended, path)
-    else if (!needed.has(path[0])) mended = withoutMember(mended, path.slice(0, 1))
+    else if (!needed.has(path[0]) && !isMissingType(value, path))
+      mended = withoutMember(mended, path.slice(0, 1))
   }
-  mended = completed(kind, mended)
+  mended = completed(kind, mended, era)
   let now = parseExactly(mended) as Shaped['value']
-  let [left] = faultsOf(kind, now, schemas)
+  let [left] = faultsOf(kind, now, schemas, era)
   // Without its nulls a member may show another fault.
   if (left !== undefined && !needed.has(left[0])) {
     mended = withoutMember(mended, left.slice(0, 1))
     now = parseExactly(mended) as Shaped['value']
-    left = faultsOf(kind, now, schemas)[0]
+    left = faultsOf(kind, now, schemas, era)[0]
   }
   return left === undefined ? { text: mended, value: now, mended: inWords(value, first) } : inWords(now, left)
 }
 
 /** The paths of what is not as it should be. */
-function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas): JsonPath[] {
-  const { error } = shapes[kind].safeParse(value)
+function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas, era: Era): JsonPath[] {
+  const shape = kind === 'tools' && era === 'legacy' ? legacyTools : shapes[kind]
+  const { error } = shape.safeParse(value)
   const wrong = error === undefined ? [] : error.issues.map(({ path }) => path as JsonPath)
   const { outputSchema } = value
   if (kind !== 'tools' || !isObject(outputSchema) || wrong.some(([member]) => member === 'outputSchema'))
@@ -132,17 +145,30 @@ function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas
   return fault === undefined ? wrong : [...wrong, ['outputSchema', ...fault]]
 }
 
-/** An entry without a name is named by its key, and a tool that says nothing of its arguments takes any. */
-function completed(kind: ListKind, text: string): string {
-  const { name, inputSchema, [kinds[kind].key]: key } = parseExactly(text) as Shaped['value']
+/** Whether a schema of a tool does not say its type, which can be but one. */
+function isMissingType(value: unknown, path: JsonPath): boolean {
+  return path.length === 2 && path[1] === 'type' && at(value, path) === undefined
+}
+
+/**
+ * An entry without a name is named by its key, and a tool that says nothing of its arguments takes any. Arguments are objects, and so
+ * are results in the legacy era: a schema without a type gets this one.
+ */
+function completed(kind: ListKind, text: string, era: Era): string {
+  const entry = parseExactly(text) as Shaped['value']
+  const { name, [kinds[kind].key]: key } = entry
   if (kind !== 'tools')
     return name === undefined && typeof key === 'string'
       ? prependMember(text, 'name', JSON.stringify(key))
       : text
-  if (inputSchema === undefined) return prependMember(text, 'inputSchema', '{"type":"object"}')
-  const schema =
-    isObject(inputSchema) && inputSchema.type === undefined ? locate(text, ['inputSchema']) : undefined
-  return schema === undefined ? text : splice(text, [prepending(text, schema.start, 'type', '"object"')])
+  if (entry.inputSchema === undefined) return completed(kind, prependMember(text, 'inputSchema', '{}'), era)
+  const members = era === 'legacy' ? ['inputSchema', 'outputSchema'] : ['inputSchema']
+  const edits = members.flatMap((member) => {
+    const schema = entry[member]
+    const span = isObject(schema) && schema.type === undefined ? locate(text, [member]) : undefined
+    return span === undefined ? [] : [prepending(text, span.start, 'type', '"object"')]
+  })
+  return splice(text, edits)
 }
 
 function inWords(value: unknown, path: JsonPath): string {

@@ -4,7 +4,7 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { at } from '../protocol/jsonrpc.ts'
 import { type Edit, locate, splice } from '../protocol/json-span.ts'
 import { FULL_NAME_KEY, listedWithMeta, PARTIAL_KEY } from '../protocol/meta.ts'
-import { MODERN_VERSION, type Era } from '../protocol/versions.ts'
+import type { Era } from '../protocol/versions.ts'
 import { legacyTool } from '../protocol/output-schema.ts'
 import type { CatalogEntry } from './catalog.ts'
 import { kinds, type ListKind, uiPaths } from '../protocol/lists.ts'
@@ -115,15 +115,13 @@ export function listSlices(
       .filter(({ key }) => names.faultOf(kind, server.name, key) === undefined)
       .filter(({ key }) => kind !== 'tools' || !server.isShadowed(key))
     const first = server.name === start.server ? start.index : 0
-    const said = server.initializeResultFor(legacy ? 'legacy' : 'modern')?.value.protocolVersion
-    const translate = legacy && kind === 'tools' && said === MODERN_VERSION
     const shown = entries.slice(first, first + room)
     const isCut = entries.length - first > room
     const nextCursor = isCut ? writeCursor({ server: server.name, index: first + room }) : undefined
     slices.push({
       server: server.name,
       cursor: writeCursor({ server: server.name, index: first }),
-      entries: translate ? shown.map(inLegacyWords) : shown,
+      entries: legacy ? shown.map(inLegacyWords) : shown,
       nextCursor,
     })
     if (isCut) break

@@ -164,6 +164,7 @@ test('a storm of changes reaches clients as a few', async () => {
 
 test('malformed entries of one server keep official clients from nothing that others offer', async () => {
   const inputSchema = { type: 'object' }
+  const tree = { $defs: { node: { type: 'object', required: ['v'] } }, $ref: '#/$defs/node' }
   const lists: Json = {
     tools: [
       { name: 'bare' },
@@ -179,6 +180,10 @@ test('malformed entries of one server keep official clients from nothing that ot
       { name: 'loop', inputSchema, outputSchema: { $ref: '#' } },
       { name: 'void', inputSchema, outputSchema: { $ref: '#/$defs/a', required: null } },
       { name: 'same', inputSchema, outputSchema: { $id: 'urn:same', type: 'object' } },
+      { name: 'promised', inputSchema, outputSchema: { $async: true, type: 'object' } },
+      // Results of this era are objects, so the SDK refuses a list with a schema of any other type, or of none.
+      { name: 'tree', inputSchema, outputSchema: tree },
+      { name: 'array', inputSchema, outputSchema: { type: 'array' } },
       7,
     ],
     prompts: [{ name: 'asks', arguments: null }, { name: null }],
@@ -188,8 +193,13 @@ test('malformed entries of one server keep official clients from nothing that ot
   const malformed = await RawServer.start(({ message: { id, method } }, response) => {
     const capabilities = { tools: {}, prompts: {}, resources: {} }
     const serverInfo = { name: 'malformed', version: '1.0.0' }
-    const isAsked = method === 'initialize' || String(method).endsWith('list')
+    const isAsked = method === 'initialize' || method === 'tools/call' || String(method).endsWith('list')
     if (!isAsked) return false
+    if (method === 'tools/call') {
+      const result = { content: [], structuredContent: { v: 1 } }
+      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+      return true
+    }
     const result = { protocolVersion: '2025-11-25', capabilities, serverInfo, ...lists }
     sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
     return true
@@ -201,13 +211,20 @@ test('malformed entries of one server keep official clients from nothing that ot
   const theirs = tools.flatMap(({ name }) => (name.startsWith('malformed__') ? name : []))
   assert.deepEqual(
     theirs,
-    ['bare', 'good', 'lost', 'odder', 'loop', 'void', 'same'].map((name) => `malformed__${name}`),
+    ['bare', 'good', 'lost', 'odder', 'loop', 'void', 'same', 'promised', 'tree', 'array'].map(
+      (name) => `malformed__${name}`,
+    ),
   )
   const output = (name: string) => tools.find((tool) => tool.name === `malformed__${name}`)?.outputSchema
   const good = tools.find(({ name }) => name === 'malformed__good')
   assert.deepEqual(good?.inputSchema, inputSchema)
-  const outputs = ['lost', 'odder', 'loop', 'void', 'same'].map(output)
-  assert.deepEqual(outputs, [undefined, undefined, undefined, undefined, { type: 'object' }])
+  for (const name of ['lost', 'odder', 'loop', 'void', 'promised', 'array'])
+    assert.equal(output(name), undefined, name)
+  assert.deepEqual(output('same'), { type: 'object' })
+  assert.deepEqual(output('tree'), { type: 'object', ...tree })
+  // The SDK checks structured content by the schema that it was shown.
+  const called = await client.callTool({ name: 'malformed__tree', arguments: {} })
+  assert.deepEqual(called.structuredContent, { v: 1 })
   assert.ok(tools.some(({ name }) => name === 'good__echo'))
   const { prompts } = await client.listPrompts()
   const { resources } = await client.listResources()
@@ -215,7 +232,7 @@ test('malformed entries of one server keep official clients from nothing that ot
   assert.deepEqual([prompts.length, resources.length, resourceTemplates.length], [1, 1, 2])
 
   const why =
-    '2 malformed entries are left out: of "odd", inputSchema is malformed; 7 malformed entries are mended: of "bare", inputSchema is missing'
+    '2 malformed entries are left out: of "odd", inputSchema is malformed; 10 malformed entries are mended: of "bare", inputSchema is missing'
   const partial = _meta?.['dev.breakwater/partial'] as Json | undefined
   assert.equal(partial?.reason, `not as the server has it: malformed (${why})`)
   const { body } = await own.admin<Json[]>('/admin/servers')

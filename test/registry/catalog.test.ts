@@ -10,6 +10,7 @@ import {
 } from '../../src/registry/catalog.ts'
 import { withInjected } from '../../src/mesh/injected.ts'
 import type { ListKind } from '../../src/protocol/lists.ts'
+import type { Era } from '../../src/protocol/versions.ts'
 
 /** Answers one list request after the other with these results, as JSON text, and writes down what was asked. */
 function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
@@ -29,7 +30,7 @@ const LIMIT = 1024 ** 2
 
 /** Fetches a list that is all there. */
 async function fetchList(kind: ListKind, ask: Ask): Promise<readonly CatalogEntry[]> {
-  const { entries, cut } = await fetchUpTo(kind, ask, LIMIT)
+  const { entries, cut } = await fetchUpTo(kind, ask, LIMIT, 'modern')
   assert.equal(cut, undefined)
   return entries
 }
@@ -38,7 +39,7 @@ const keys = (entries: readonly CatalogEntry[]) => entries.map(({ key }) => key)
 
 /** The names of what is kept of a list of tools, and why it is not all. */
 async function partly(ask: Ask): Promise<[string[], string | undefined]> {
-  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT)
+  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT, 'modern')
   return [keys(entries), cut]
 }
 
@@ -94,15 +95,15 @@ test('entries without a name are left out and counted, and lists that are none a
 
 test('of two entries with one name the later one counts, and that is said', async () => {
   const { ask } = pages(`{"tools":[${tool('a')},${tool('b')},${tool('a', ',"v":2')}]}`)
-  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT)
+  const { entries, cut } = await fetchUpTo('tools', ask, LIMIT, 'modern')
   assert.deepEqual(keys(entries), ['a', 'b'])
   assert.equal(entries[0]?.text, tool('a', ',"v":2'))
   assert.equal(cut, '"a" is the name of two entries: the last one counts')
 })
 
 /** A list of one entry: its text as it is kept, or undefined, and what is said of it. */
-async function kept(kind: ListKind, entry: string) {
-  const { entries, cut } = await fetchUpTo(kind, pages(`{"${kind}":[${entry}]}`).ask, LIMIT)
+async function kept(kind: ListKind, entry: string, era: Era = 'modern') {
+  const { entries, cut } = await fetchUpTo(kind, pages(`{"${kind}":[${entry}]}`).ask, LIMIT, era)
   return [entries[0]?.text, cut]
 }
 
@@ -152,6 +153,25 @@ test('a member that is missing comes where there is one thing to say', async () 
     ['resources', '{"uri":"u"}', '{"name":"u","uri":"u"}', '"u", name is missing'],
   ] as const)
     assert.deepEqual(await kept(kind, entry), [left, `1 malformed entry is mended: of ${why}`], entry)
+})
+
+test('a tool of the legacy era keeps no output schema but that of an object', async () => {
+  const tree = '"$defs":{"N":{"type":"object"}},"$ref":"#/$defs/N"'
+  const typed = tool('t', `,"outputSchema":{"type":"object",${tree}}`)
+  for (const [outputSchema, left, why] of [
+    [`{${tree}}`, typed, 'outputSchema.type is missing'],
+    [`{"type":null,${tree}}`, typed, 'outputSchema.type is null'],
+    ['{}', tool('t', ',"outputSchema":{"type":"object"}'), 'outputSchema.type is missing'],
+    ['{"type":"array","items":{"type":"string"}}', tool('t'), 'outputSchema.type is malformed'],
+    ['{"type":["object","null"]}', tool('t'), 'outputSchema.type is malformed'],
+    ['{"$ref":"#/$defs/none"}', tool('t'), 'outputSchema.type is missing'],
+  ] as const) {
+    const entry = tool('t', `,"outputSchema":${outputSchema}`)
+    const said = `1 malformed entry is mended: of "t", ${why}`
+    assert.deepEqual(await kept('tools', entry, 'legacy'), [left, said], entry)
+  }
+  const wide = tool('t', ',"outputSchema":{"type":"array"}')
+  assert.deepEqual(await kept('tools', wide, 'modern'), [wide, undefined])
 })
 
 test('an entry that nobody can read is left out', async () => {

@@ -11,6 +11,7 @@ async function catalogOf(tools: readonly Json[]): Promise<Catalog> {
     'tools',
     () => Promise.resolve({ text: JSON.stringify(value), value }),
     1024 ** 2,
+    'modern',
   )
   return { ...emptyCatalog, lists: { ...emptyCatalog.lists, tools: list.entries } }
 }

@@ -165,7 +165,7 @@ test('invalid_cursor gives all pages of a list one cursor, however it is drawn, 
     assert.ok(outcome.kind === 'answered')
     return outcome.result
   }
-  const { entries, cut } = await fetchList('prompts', ask, 1024 ** 2)
+  const { entries, cut } = await fetchList('prompts', ask, 1024 ** 2, 'modern')
   assert.deepEqual([entries.length, cut, drawn], [1, 'the pages go in circles', 32])
 })
 
