@@ -127,7 +127,13 @@ export class Quota {
     return free <= Math.floor(perClient * KEPT_FREE) && own >= free
   }
 
-  /** Counts and returns the refusal of a tenant that `isKeptFrom` applies to. */
+  /** Whether so many places are all that one client may have, but for the last eighth. */
+  isNearlyAll(own: number): boolean {
+    const { perClient } = this.share
+    return own >= perClient - Math.ceil(perClient * KEPT_FREE)
+  }
+
+  /** Counts and returns the refusal of a tenant that has all but the last places of its client. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
     const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant has as many as are left. All new tenants count as one for their first second`

@@ -222,10 +222,16 @@ export class CallerPool {
     if (limit === undefined && !this.#quota.isKeptFrom(newcomer.client, this.#busyOf(newcomer)))
       return undefined
     const replaceable = this.#replaceable(limit ?? 'perClient', newcomer)
-    if (replaceable === undefined)
-      return limit === undefined ? this.#quota.refuseTenant() : this.#quota.refuse(limit)
+    if (replaceable === undefined) {
+      const isKept = limit === undefined || (limit === 'perClient' && this.#hasIdle(newcomer))
+      return isKept ? this.#quota.refuseTenant() : this.#quota.refuse(limit)
+    }
     this.#end(...replaceable)
     return undefined
+  }
+
+  #hasIdle({ client }: Newcomer): boolean {
+    return [...this.#callers.values()].some((caller) => caller.client === client && caller.use === Use.None)
   }
 
   /** Counts the callers of a tenant that are in use; idle callers make room when a newcomer finds none. */
@@ -238,7 +244,8 @@ export class CallerPool {
 
   /**
    * Returns the caller that makes room for a newcomer; undefined when there is none. A caller that is not in use goes
-   * first, of the newcomer's own or of a client that has more. Where there is none, a client that has more even then
+   * first, whoever has it: its clients lose a handshake. Only credentials with all but the last eighth of an address's
+   * callers end no idle caller of others there. Where there is none, a client that has more even then
    * loses a caller that only listens, or else a caller with an open task. So nobody keeps others out by many kinds, and
    * nobody loses a caller in use to its own next one. Calls under way are never ended. Among several, the caller that
    * is missed least goes, of the client that has the most, unused for longest.
@@ -258,7 +265,8 @@ export class CallerPool {
       const ofPrincipal = counts.get(shareOf(caller)) ?? 0
       const more = isNeighbour ? ofPrincipal - own.principal : all - own.all
       const isOwn = isNeighbour && caller.principal === newcomer.principal
-      if (use === Use.None ? !isOwn && more < 1 : more < 2) continue
+      const isKept = isNeighbour && !isOwn && more < 1 && this.#quota.isNearlyAll(own.principal)
+      if (use === Use.None ? isKept : more < 2) continue
       const isLess = use < least[0] || all > least[1] || (all === least[1] && ofPrincipal > least[2])
       if (isLess)
         [found, least] = [

@@ -204,6 +204,37 @@ test('kinds with calls under way never make room, nor do idle ones for who has m
   )
 })
 
+test('idle kinds of many others keep no tenant from as many kinds as it would have alone', () => {
+  const { callers, dropped } = pool({ max: 64, perClient: 32 })
+  const from = (client: string, tenant: string, name: string) =>
+    callers.of(client, { name }, {}, {}, tenant, tenant)
+  const listen = (client: string, tenant: string, name: string) => {
+    const caller = from(client, tenant, name)
+    if (!isGatewayError(caller)) caller.listeners.add(() => undefined)
+    return caller
+  }
+  const others = Array.from({ length: 32 }, (_, n) => from('proxy', `other ${n}`, 'once') as PooledCaller)
+  const busy = others.at(-1)!
+  busy.calls = 1
+  for (let n = 0; n < 28; n++) assert.ok(!isGatewayError(listen('proxy', 'team', `${n}`)), `kind ${n}`)
+  assert.deepEqual(dropped, others.slice(0, 28))
+  const refused = listen('proxy', 'team', 'one more')
+  assert.ok(isGatewayError(refused))
+  assert.match(refused.message, /^nearly too many kinds/)
+  assert.ok(!isGatewayError(listen('proxy', 'other 0', 'once')))
+  // The idle callers of another address make room as well.
+  for (let n = 0; n < 32; n++) from('second', `other ${n}`, 'once')
+  for (let n = 0; n < 28; n++) assert.ok(!isGatewayError(listen('third', 'team', `${n}`)), `kind ${n}`)
+  assert.ok(!dropped.includes(busy) && dropped.every(({ listening }) => !listening))
+})
+
+test('finished calls of ever new kinds of one tenant end its own idle kinds', () => {
+  const { callers, dropped } = pool({ max: 8, perClient: 8 })
+  for (let n = 0; n < 8; n++) callers.of('proxy', { name: 'once' }, {}, {}, `other ${n}`)
+  for (let n = 0; n < 100; n++) callers.of('proxy', { name: `${n}` }, {}, {}, 'flood')
+  assert.equal(dropped.filter(({ principal }) => principal !== 'flood').length, 2)
+})
+
 test('closing the pool drops all', () => {
   const { dropped, callers, of } = pool()
   of('a')
