@@ -9,6 +9,7 @@ import { SessionStates } from './shared/session-state.ts'
 import { type ModernHttpOptions, ModernHttpUpstream } from './modern/modern-http.ts'
 import type { TaskBinding } from './shared/task-binding.ts'
 import { ToolCallRules } from './modern/tool-call-rules.ts'
+import { Skipped } from './skipped.ts'
 import { SseUpstream } from './sse/sse.ts'
 import { type StdioOptions, StdioUpstream } from './stdio/stdio.ts'
 import type { UnfinishedReplies } from './unfinished-replies.ts'
@@ -52,8 +53,9 @@ function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts):
     case 'http': {
       const tools = new ToolCallRules()
       const states = new SessionStates()
+      const skipped = new Skipped(parts.clock, parts.log.child({ server }))
       return config.urls.map((url) => {
-        const options = { ...config, ...parts, server, url, tools, states, unfinished }
+        const options = { ...config, ...parts, server, url, tools, states, unfinished, skipped }
         const http = httpUpstream(options, config.era)
         // HTTP+SSE is of the legacy era.
         if (config.era === 'modern') return http

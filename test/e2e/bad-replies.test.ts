@@ -54,6 +54,14 @@ const misdeeds: Readonly<Record<string, readonly [string, (response: ServerRespo
     'BW_BAD_REPLY',
     (response) => response.writeHead(200, events).end('data: what?\n\n'),
   ],
+  'an event that is no message, and nothing behind it': [
+    'BW_BAD_REPLY',
+    (response) => response.writeHead(200, events).end('data: {"content":[]}\n\n'),
+  ],
+  'an event with a result of nobody, in a stream that stays open': [
+    'BW_BAD_REPLY',
+    (response) => response.writeHead(200, events).write('data: {"jsonrpc":"2.0","result":null}\n\n'),
+  ],
   'a reply of 100 MB': ['BW_REPLY_TOO_LARGE', (response) => flood(response.writeHead(200, json))],
   'an event of 100 MB': [
     'BW_REPLY_TOO_LARGE',
@@ -62,6 +70,16 @@ const misdeeds: Readonly<Record<string, readonly [string, (response: ServerRespo
       flood(response)
     },
   ],
+}
+
+/** Sends what is no message, as some servers ping with an id that is null, and then the answer. */
+function chatter(response: ServerResponse, id: unknown): void {
+  const ping = { jsonrpc: '2.0', id: null, method: 'ping' }
+  const anotherId = { jsonrpc: '2.0', id: 'another', result: null }
+  const said = [ping, { jsonrpc: '2.0', method: 'a/b', params: [] }, anotherId, [ping], 7, null]
+  const answer = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'done' }] } }
+  response.writeHead(200, events)
+  response.end([...said, answer].map((event) => `data: ${JSON.stringify(event)}\n\n`).join(''))
 }
 
 let gateway: Gateway
@@ -73,6 +91,7 @@ before(async () => {
     if (message.method !== 'tools/call') return false
     const { name } = message.params as { name: string }
     if (name === 'later') response.writeHead(429, { 'retry-after': '7' }).end()
+    else if (name === 'chatter') chatter(response, message.id)
     else misdeeds[name]?.[1](response)
     return true
   }, Object.keys(misdeeds))
@@ -113,6 +132,14 @@ for (const [misdeed, [code]] of Object.entries(misdeeds)) {
     assert.equal(typeof data.retryable, 'boolean')
   })
 }
+
+test('events that are no message and no answer cost a call nothing, and the log tells of them', async () => {
+  assert.equal(await client.say('bad__chatter'), 'done')
+  assert.equal(bad.of('tools/call').filter(({ text }) => text.includes('chatter')).length, 1)
+  await until('the log tells', () =>
+    gateway.log.some(({ msg }) => msg === 'skipped what is no JSON-RPC message'),
+  )
+})
 
 test('a server that limits our rate says when to come again', async () => {
   assert.deepEqual(await dataOf('bad__later'), {

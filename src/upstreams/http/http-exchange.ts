@@ -6,7 +6,15 @@ import { isProgress, progressTokenOf } from '../../mesh/time-limit.ts'
 import { TurnBatch } from '../../mesh/turns.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-parse.ts'
-import { isIdOf, kindOf, notificationText, readMessage, type RequestId } from '../../protocol/jsonrpc.ts'
+import {
+  isIdOf,
+  isObject,
+  isRequestId,
+  kindOf,
+  notificationText,
+  parseJson,
+  type RequestId,
+} from '../../protocol/jsonrpc.ts'
 import type { LargeMessage } from '../../protocol/large-message.ts'
 import type { SseEvent } from '../../protocol/sse.ts'
 import {
@@ -22,6 +30,7 @@ import { answerTo, postAway } from './http-post.ts'
 import { HttpReply, type ReplyLimits, type ReplySink } from './http-reply.ts'
 import type { Conceal } from '../server-words.ts'
 import type { HttpWire } from './http-wire.ts'
+import type { Skipped } from '../skipped.ts'
 import type { Unread } from '../unread.ts'
 
 /** One request, as far as the wire needs to know it. A `Call` gives all of it. */
@@ -56,6 +65,8 @@ export interface ExchangeOptions extends ReplyLimits {
    * socket is all of a cancellation, and the server asks nothing by itself.
    */
   readonly stateless?: boolean
+  /** Takes events that are no message and cannot be the answer. */
+  readonly skipped?: Skipped | undefined
   /** Told when the server refused the request for the protocol version that it names. */
   readonly onVersionError?: (() => void) | undefined
 }
@@ -135,6 +146,8 @@ export class HttpExchange implements ReplySink {
   #end: (() => Reading) | undefined
   #reply: HttpReply
   #streaming = false
+  /** Whether an event came that is no message. */
+  #hasSkipped = false
   #lastEventId: string | undefined
   #retryMs: Millis = RESUME_MS
   /** The pause before the next resumption, as long as nothing comes. */
@@ -224,13 +237,11 @@ export class HttpExchange implements ReplySink {
     // By the standard for streams of events, those of another type are for somebody else.
     if (this.#end !== undefined || event.data === '' || event.type !== 'message') return undefined
     this.#pauseMs = undefined
-    const message = readMessage(event.data)
-    if (message === undefined) {
-      const why = sizeFault(event.data) ?? 'an event of the stream is no JSON-RPC message'
-      this.#fail(gatewayError('bad_reply', why, { sent: true }))
-      return undefined
-    }
-    switch (kindOf(message.value)) {
+    const value = parseJson(event.data)
+    const kind = isObject(value) ? kindOf(value) : undefined
+    if (!isObject(value) || kind === undefined) return void this.#unreadable(event.data, value)
+    const message = { text: event.data, value }
+    switch (kind) {
       case 'response':
         // A server that cannot tell which request it refuses may leave the stream open behind its error.
         if (isIdOf(message.value.id, this.#request.id) || isOrphanError(message))
@@ -244,6 +255,17 @@ export class HttpExchange implements ReplySink {
       default:
         return this.#request.channel.send(message)
     }
+  }
+
+  /** An event that is no message ends the call only if it may be the answer. `value`: what it says as JSON. */
+  #unreadable(text: string, value: unknown): void {
+    const parts: readonly unknown[] = Array.isArray(value) ? value : [value]
+    if (value === undefined || parts.some((part) => mayAnswer(part, this.#request.id))) {
+      const why = sizeFault(text) ?? NO_MESSAGE
+      return this.#fail(gatewayError('bad_reply', why, { sent: true }))
+    }
+    this.#hasSkipped = true
+    this.#options.skipped?.add(text, this.#conceal)
   }
 
   /** An answer that was never sent: its server would wait for it as long as the call has time. */
@@ -343,7 +365,9 @@ export class HttpExchange implements ReplySink {
 
   /** Ends the exchange. A server that has lost the session may end the stream like this, too. */
   #broken(): void {
-    const error = gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true })
+    const error = this.#hasSkipped
+      ? gatewayError('bad_reply', NO_MESSAGE, { sent: true })
+      : gatewayError('upstream_disconnected', 'the stream ended without an answer', { sent: true })
     const otherwise = { kind: 'failed', error } as const
     const isSuspect = this.#wire.sessionId !== undefined
     this.#finish(() => (isSuspect ? { kind: 'suspected_loss', proof: 'none', otherwise } : otherwise))
@@ -379,6 +403,15 @@ export class HttpExchange implements ReplySink {
       this.#broke(cause)
     }
   }
+}
+
+const NO_MESSAGE = 'an event of the stream is no JSON-RPC message'
+
+/** Whether a value that is no message may be meant as the answer to a request: by its id, or by an outcome that names no request. */
+function mayAnswer(value: unknown, id: RequestId): boolean {
+  if (!isObject(value) || 'method' in value) return false
+  const hasOutcome = 'result' in value || 'error' in value
+  return isIdOf(value.id, id) || (hasOutcome && !isRequestId(value.id))
 }
 
 /** Stands for an end that the caller knows. */

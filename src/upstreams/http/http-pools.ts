@@ -6,6 +6,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { connectorOf } from '../../wire/connector.ts'
 import type { ReplyLimits } from './http-reply.ts'
 import { OneWayPosts } from './one-way-posts.ts'
+import type { Skipped } from '../skipped.ts'
 import type { SessionStates } from '../shared/session-state.ts'
 import type { TaskBinding } from '../shared/task-binding.ts'
 import { ShapedCalls } from '../../wire/shaped-connection.ts'
@@ -63,6 +64,8 @@ export interface HttpOptions extends ReplyLimits {
   /** The owners of the server's tasks, over all its replicas; asked only where the server has no sessions. */
   readonly tasks: TaskBinding
   readonly clock: Clock
+  /** Takes events that are no message and cannot be the answer to a call. */
+  readonly skipped?: Skipped | undefined
   /** Told when the server does not speak the version of the protocol that it is spoken to in. */
   readonly onVersionError?: (() => void) | undefined
   /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */

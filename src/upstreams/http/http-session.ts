@@ -296,14 +296,15 @@ export class HttpSession {
   /** Opens a session; who gives up does not leave one behind at the server. */
   async #initialize(signal: Signal): Promise<Opened> {
     const { onFarewell } = this.#terms
-    const { initializeParams, clock, maxReply, unfinished, ackMs, unread, onVersionError } = this.#owner
+    const { initializeParams, clock, maxReply, unfinished, ackMs, unread, skipped, onVersionError } =
+      this.#owner
     const wire = this.#unopened
     const end = new Cancellation()
     let head: ReplyHeaders | undefined
     const onHeaders = (headers: ReplyHeaders) => (head = headers)
     // Not among what ends with the upstream session: only the answer tells which session there is to end.
     const underWay = new UnderWay()
-    const own = { clock, maxReply, unfinished, ackMs, unread, onVersionError, onHeaders, underWay }
+    const own = { clock, maxReply, unfinished, ackMs, unread, skipped, onVersionError, onHeaders, underWay }
     const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, own).then((reading) => {
       const sessionId = sessionIn(head)
       try {

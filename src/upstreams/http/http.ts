@@ -353,6 +353,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#options.timeouts.discovery
   }
 
+  get skipped(): ExchangeOptions['skipped'] {
+    return this.#options.skipped
+  }
+
   get onVersionError(): ExchangeOptions['onVersionError'] {
     return this.#options.onVersionError
   }

@@ -74,7 +74,7 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 
   async #ask(signal: Signal): Promise<Message> {
-    const { clock, maxReply, unfinished, initializeParams, timeouts } = this.#options
+    const { clock, maxReply, unfinished, skipped, initializeParams, timeouts } = this.#options
     const method = 'server/discover'
     const id = `breakwater:${method}`
     const text = withMeta(requestText(id, method, {}), metaOf(initializeParams))
@@ -84,6 +84,7 @@ export class ModernHttpUpstream implements ModernUpstream {
       clock,
       maxReply,
       unfinished,
+      skipped,
       ackMs: timeouts.discovery,
       stateless: true,
       underWay: new UnderWay(),
@@ -109,13 +110,14 @@ export interface ModernHttpOptions extends HttpOptions {
 
 /** Each request of the modern era as an HTTP request of its own. */
 function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): ModernWay {
-  const { clock, maxReply, unfinished, onVersionError, timeouts, tools, server, faults } = options
+  const { clock, maxReply, unfinished, skipped, onVersionError, timeouts, tools, server, faults } = options
   const past = faults && new StandingStreams({ server, caller, faults })
   const underWay = new UnderWay()
   const ackMs = timeouts.discovery
   const unread = new Unread(NOTHING_POSTED)
   const limits = { maxReply, unfinished }
-  const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, onVersionError }
+  const told = { skipped, onVersionError }
+  const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, ...told }
   return {
     send(call, text, id) {
       const { signal, channel, shapes, record, onSent } = call

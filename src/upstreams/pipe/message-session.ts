@@ -22,8 +22,8 @@ import { endsOf, type Overlong, repliedId } from '../../protocol/overlong.ts'
 import { LogThrottle } from '../../telemetry/log-throttle.ts'
 import { abortError, failure, orAborted } from '../failure.ts'
 import type { Discover } from '../modern/discover.ts'
-import { beginningOf } from '../server-words.ts'
 import { ownCall } from '../own-call.ts'
+import { Skipped } from '../skipped.ts'
 import type { Refusal, Respondent } from '../shared/audience.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import { MAX_BACKLOG_BYTES, MAX_BACKLOG_MESSAGES } from './backlog.ts'
@@ -233,9 +233,8 @@ export class MessageSession implements UpstreamSession {
   }
 }
 
-/** One unreadable message in so many milliseconds is logged, and so many characters of the message: a server may write notes all day. */
+/** One message that is too large is logged in so many milliseconds. */
 const NOISE_EVERY_MS = 60_000
-const EXCERPT = 200
 
 /** Some programs begin their output with it. */
 const BYTE_ORDER_MARK = '\ufeff'
@@ -252,7 +251,7 @@ class Inbox implements PipeEvents {
   readonly #calls: InFlight
   readonly #requests: ServerRequests
   readonly #terms: Terms
-  readonly #noise: LogThrottle
+  readonly #skipped: Skipped
   readonly #tooLarge: LogThrottle
   readonly closed: (error: GatewayError) => void
 
@@ -265,7 +264,7 @@ class Inbox implements PipeEvents {
     this.#calls = calls
     this.#requests = requests
     this.#terms = terms
-    this.#noise = new LogThrottle(terms.clock, 1, NOISE_EVERY_MS)
+    this.#skipped = new Skipped(terms.clock, terms.log)
     this.#tooLarge = new LogThrottle(terms.clock, 1, NOISE_EVERY_MS)
     this.closed = closed
   }
@@ -399,10 +398,7 @@ class Inbox implements PipeEvents {
       const error = gatewayError('bad_reply', sizeFault(text) ?? 'the reply is no JSON', { sent: true })
       this.#calls.settle(entry, failure(entry.call, error))
     }
-    this.#noise.admit((dropped) => {
-      const excerpt = beginningOf(text, this.#terms.conceal, EXCERPT)
-      this.#terms.log.warn({ excerpt, dropped }, 'skipped what is no JSON-RPC message')
-    })
+    this.#skipped.add(text, this.#terms.conceal)
     return undefined
   }
 

@@ -1,0 +1,26 @@
+import type { Clock } from '../mesh/clock.ts'
+import { LogThrottle } from '../telemetry/log-throttle.ts'
+import type { Log } from '../telemetry/log.ts'
+import { beginningOf, type Conceal } from './server-words.ts'
+
+/** One unreadable message in so many milliseconds is logged, and so many characters of the message: a server may write notes all day. */
+const EVERY_MS = 60_000
+const EXCERPT = 200
+
+/** Tells the log of what a server sends that is no message and answers nobody. */
+export class Skipped {
+  readonly #log: Log
+  readonly #throttle: LogThrottle
+
+  constructor(clock: Clock, log: Log) {
+    this.#log = log
+    this.#throttle = new LogThrottle(clock, 1, EVERY_MS)
+  }
+
+  add(text: string, conceal: Conceal): void {
+    this.#throttle.admit((dropped) => {
+      const excerpt = beginningOf(text, conceal, EXCERPT)
+      this.#log.warn({ excerpt, dropped }, 'skipped what is no JSON-RPC message')
+    })
+  }
+}
