@@ -1,7 +1,8 @@
 import { parseExactly } from '../protocol/json-parse.ts'
 import { createHash } from 'node:crypto'
 import { nextTurn } from '../mesh/clock.ts'
-import { injectedBy, makersOf } from '../mesh/injected.ts'
+import { gatewayError } from '../mesh/errors.ts'
+import { about, injectedBy, makersOf } from '../mesh/injected.ts'
 import { TurnBudget } from '../mesh/turns.ts'
 import { during } from '../mesh/work.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -129,13 +130,22 @@ class CollectedPages {
     return reasons.length === 0 ? undefined : reasons.join('; ')
   }
 
-  /** Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. */
+  /**
+   * Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. Rejects with a
+   * `GatewayError` for an answer that is no list.
+   */
   async take({ text, value }: Awaited<ReturnType<Ask>>): Promise<string | undefined> {
     const next = isObject(value.result) ? value.result.nextCursor : undefined
     this.blame = isObject(value.result) ? injectedBy(makersOf(value.result)) : ''
     const list = during('catalog', () => locate(text, ['result', this.#kind]))
     let others = text.length
-    if (list !== undefined && text[list.start] === '[') {
+    const isList = list !== undefined && text[list.start] === '['
+    // A server may offer what it has no method for.
+    if (!isList && value.error === undefined) {
+      const error = gatewayError('bad_reply', `${kinds[this.#kind].method} brought no list`, { sent: true })
+      throw isObject(value.result) ? about(value.result, error) : error
+    }
+    if (isList) {
       const turns = new TurnBudget()
       for (const { start, end } of elements(text, list.start)) {
         turns.begin()

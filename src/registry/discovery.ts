@@ -489,7 +489,7 @@ class Lists {
     return now >= this.#fetchedAt + this.#refreshMs()
   }
 
-  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known. */
+  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known, and says so. */
   #lastKnown(kind: ListKind, hasTools: boolean): (cause: unknown) => Fetched {
     return (cause) => {
       if (
@@ -497,7 +497,7 @@ class Lists {
         isGatewayError(cause) &&
         (cause.reason === 'bad_reply' || (hasTools && refusals.has(cause.reason)))
       )
-        return { entries: this.#catalog.lists[kind], cut: this.#catalog.cut?.[kind] }
+        return { entries: this.#catalog.lists[kind], cut: named(cause).message }
       throw cause
     }
   }

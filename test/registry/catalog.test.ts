@@ -82,15 +82,19 @@ test('an entry keeps its text to the byte', async () => {
   assert.deepEqual(found?.value, JSON.parse(entry))
 })
 
-test('entries without a name are left out and counted, and lists that are none are empty', async () => {
+test('entries without a name are left out and counted, and an answer that is no list is an error', async () => {
   const mixed = `{"tools":[null,1,"x",[],{},{"name":7},{"uri":"u"},${tool('a')}]}`
   assert.deepEqual(await partly(pages(mixed).ask), [
     ['a'],
     '7 malformed entries are left out: it is no object',
   ])
   for (const result of ['{}', '{"tools":{}}', '{"tools":null}', '{"prompts":[{"name":"a"}]}']) {
-    assert.deepEqual(await fetchList('tools', pages(result).ask), [], result)
+    const error = { reason: 'bad_reply', message: 'tools/list brought no list' }
+    await assert.rejects(fetchList('tools', pages(result).ask), error, result)
   }
+  const unknown = { error: { code: -32601, message: 'no' } }
+  const ask: Ask = () => Promise.resolve({ text: JSON.stringify(unknown), value: unknown })
+  assert.deepEqual(await fetchList('prompts', ask), [])
 })
 
 test('of two entries with one name the later one counts, and that is said', async () => {

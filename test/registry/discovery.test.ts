@@ -50,6 +50,7 @@ test('a list that fails takes neither the server down nor its last-known entries
     catalogs.at(-1)?.lists.prompts.map(({ key }) => key),
     ['p'],
   )
+  assert.equal(catalogs.at(-1)?.cut?.prompts, 'prompts/list failed: x')
 })
 
 test('tools that cannot be listed are an outage', async () => {
