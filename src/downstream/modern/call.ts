@@ -453,6 +453,9 @@ function statusOf(code: unknown, status: number): number {
 /** Returns the members to put in front of a result's own members; empty when the result has all that it needs. */
 function addition(method: string, result: Readonly<Record<string, unknown>>): string {
   const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
+  // Clients of the legacy era take the result of a tool without content for one that is empty.
+  const isTool = method === 'tools/call' && missing.length > 0 && !('task' in result)
+  if (isTool && !('content' in result)) missing.push('"content":[]')
   if (cacheable.has(method)) {
     if (!('ttlMs' in result)) missing.push('"ttlMs":0')
     if (!('cacheScope' in result)) missing.push('"cacheScope":"private"')

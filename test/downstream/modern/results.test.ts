@@ -11,6 +11,8 @@ const call = (text: string, status = 200, method = 'tools/call') =>
 test('a result gets the id of its client and a type, and keeps every other byte', () => {
   const { text } = call(
     '{ "x":1.0,"jsonrpc":"2.0", "result": {"big":12345678901234567890,"b":"\\u00e9"},"id":"breakwater-1" }',
+    200,
+    'prompts/get',
   )
   assert.equal(
     text,
@@ -20,9 +22,18 @@ test('a result gets the id of its client and a type, and keeps every other byte'
 
 test('an empty result gets a type without a comma behind it', () => {
   assert.equal(
-    call('{"jsonrpc":"2.0","id":1,"result":{}}').text,
+    call('{"jsonrpc":"2.0","id":1,"result":{}}', 200, 'completion/complete').text,
     '{"jsonrpc":"2.0","id":"mine","result":{"resultType":"complete"}}',
   )
+})
+
+test('the result of a tool without content gets an empty one, unless a server of this era wrote it', () => {
+  assert.equal(
+    call('{"id":1,"result":{"structuredContent":{"a":1}}}').text,
+    '{"id":"mine","result":{"resultType":"complete","content":[],"structuredContent":{"a":1}}}',
+  )
+  for (const result of ['{"resultType":"task","taskId":"t"}', '{"resultType":"complete"}'])
+    assert.equal(call(`{"id":1,"result":${result}}`).text, `{"id":"mine","result":${result}}`)
 })
 
 test('a numeric id stays a number', () => {
@@ -107,7 +118,7 @@ test('a large result gets both in its bytes, and no other byte is touched or cop
     const chunk = Buffer.from(text)
     const strings = new LongStrings()
     strings.read(chunk)
-    const modern = modernise('tools/call', 'mine', LargeMessage.read([chunk], strings)!)
+    const modern = modernise('prompts/get', 'mine', LargeMessage.read([chunk], strings)!)
     assert.ok(LargeMessage.is(modern))
     assert.ok(modern.chunks.some(({ buffer, length }) => buffer === chunk.buffer && length > 100_000))
     assert.equal(Buffer.concat(modern.chunks).toString(), expected)
@@ -122,7 +133,7 @@ test('a large error has the code and the status of this era, and so has an unusu
     [`${many}"result":{"text":"`, `${many}"result":{"resultType":"complete","text":"`, 200],
   ] as const) {
     const end = `${'x'.repeat(70_000)}"}}`
-    const modern = modernise('tools/call', 'mine', largeMessage(`{"id":1,${said}${end}`))
+    const modern = modernise('prompts/get', 'mine', largeMessage(`{"id":1,${said}${end}`))
     assert.ok(isStillBytes(modern))
     assert.equal(modern.text, `{"id":"mine",${expected}${end}`)
     assert.equal(modern.status, status)
