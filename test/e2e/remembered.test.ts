@@ -9,6 +9,7 @@ import { httpWithSse } from '../fixtures/contract/serve.ts'
 import { createContractServer } from '../fixtures/contract/server.ts'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { ModernClient } from './support/modern-client.ts'
 import { closeClients, connect, textOf } from './support/sdk-client.ts'
 
 after(async () => {
@@ -17,9 +18,13 @@ after(async () => {
 })
 
 const uri = 'file:///a'
-const path = fileURLToPath(new URL(`../fixtures/contract-server${extname(import.meta.url)}`, import.meta.url))
+const fixture = (name: string) =>
+  fileURLToPath(new URL(`../fixtures/${name}${extname(import.meta.url)}`, import.meta.url))
 /** A server that says when it starts. */
-const entry = { command: 'sh', args: ['-c', `echo started >&2; exec "${process.execPath}" "${path}"`] }
+const entry = {
+  command: 'sh',
+  args: ['-c', `echo started >&2; exec "${process.execPath}" "${fixture('contract-server')}"`],
+}
 
 /** An agent that has subscribed to a resource of a server. */
 async function subscriber(server: Json) {
@@ -37,7 +42,7 @@ async function subscriber(server: Json) {
   const call = async (name: string, args: Json = {}, by = client) =>
     JSON.parse(textOf(await by.callTool({ name, arguments: args }))) as unknown
   await client.subscribeResource({ uri })
-  assert.equal(await call('touch', { uri }), true)
+  assert.ok(await call('touch', { uri }))
   await until('the agent hears of the resource', () => updates.length > 0)
   updates.length = 0
   return { gateway, updates, open, call }
@@ -52,6 +57,26 @@ test('an agent that only listens hears of its resource after the shared process 
     return touched === true
   })
   await until('the agent hears of the resource', () => updates.length > 0)
+})
+
+test('agents that only listen hear of their resource after a shared process of the modern era was killed', async () => {
+  const program = { command: process.execPath, args: [fixture('modern-stdio')] }
+  const { gateway, updates, open, call } = await subscriber(program)
+  const listener = await new ModernClient(gateway.mcp('box')).listen({ resourceSubscriptions: [uri] })
+  const other = await open()
+  const heard = () => [updates.length, listener.messages('notifications/resources/updated').length]
+  const touched = (before: readonly number[]) => async () => {
+    await call('touch', { uri }, other).catch(() => undefined)
+    return heard().every((count, i) => count > (before[i] ?? 0))
+  }
+  await until('both agents hear of the resource', touched([0, 0]))
+  const { pid } = (await call('who', {}, other)) as { pid: number }
+  process.kill(pid, 'SIGKILL')
+  await until('the process has ended', async () => {
+    const answer = (await call('who', {}, other).catch(() => ({ pid }))) as { pid: number }
+    return answer.pid !== pid
+  })
+  await until('both agents hear of the resource again', touched(heard()))
 })
 
 test('a process of one agent that was killed is started again for its subscriptions, and told of these', async () => {

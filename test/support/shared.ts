@@ -1,6 +1,7 @@
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
 import { SharedConnection } from '../../src/upstreams/shared/shared-connection.ts'
+import { SessionStates } from '../../src/upstreams/shared/session-state.ts'
 import type { UpstreamSession } from '../../src/upstreams/upstream.ts'
 import { TestCaller } from './caller.ts'
 import { recordedLog } from './log.ts'
@@ -28,6 +29,7 @@ export async function shared() {
     log,
     conceal,
     tools,
+    states: new SessionStates(),
     withheld: () => withheld.count++,
   }
   const upstreamSession = await SharedConnection.open(pipe.connect, terms, new AbortController().signal)

@@ -161,6 +161,28 @@ test('changes reach each caller that listens, once, and resources only those who
   assert.ok(!callers[0].received.some(({ message }) => message.text.includes('subscriptionId')))
 })
 
+test('a subscription in whose course each modern process dies is forgotten', async (t) => {
+  const clock = new ManualClock()
+  const program = `require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
+    const { id, method } = JSON.parse(line)
+    if (method === 'subscriptions/listen') process.exit(1)
+    const result = { supportedVersions: ['2026-07-28'], capabilities: { resources: { subscribe: true } } }
+    if (method === 'server/discover') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }))
+  })`
+  const upstream = stdioUpstream(t, { command: process.execPath, args: ['-e', program], clock })
+  const caller = new TestCaller()
+  const first = await open(upstream, caller)
+  void first.exchange(newCall({ method: 'resources/subscribe', params: { uri: 'test://a' }, caller }))
+  await clock.advance(10)
+  await until('the first process has died', () => first.ended.aborted)
+  await clock.advance(1_000)
+  const second = await open(upstream, caller)
+  assert.equal(second.isAskedToRemember, true)
+  await until('the second process has died', () => second.ended.aborted)
+  await clock.advance(30_000)
+  assert.equal((await open(upstream, caller)).isAskedToRemember, false)
+})
+
 test('a server of both eras is spoken to in the configured one', async (t) => {
   const upstream = stdioUpstream(t, { ...modern('both'), era: 'legacy' })
   const upstreamSession = await open(upstream)

@@ -14,6 +14,7 @@ import { HttpReply, type ReplyLimits, type ReplySink } from '../http/http-reply.
 import { HttpWire } from '../http/http-wire.ts'
 import { StandingStreams } from '../http/standing-stream.ts'
 import { openError } from '../pipe/handshake.ts'
+import { SessionStates } from '../shared/session-state.ts'
 import { ownCall } from '../own-call.ts'
 import { NOTHING_POSTED, Unread } from '../unread.ts'
 import type { UpstreamSession } from '../upstream.ts'
@@ -30,6 +31,7 @@ export class ModernHttpUpstream implements ModernUpstream {
   readonly #wire: HttpWire
   readonly #discover: Discover
   readonly #upstreamSessions = new Set<UpstreamSession>()
+  readonly #states = new SessionStates()
   readonly #end = new AbortController()
 
   constructor(options: ModernHttpOptions) {
@@ -54,7 +56,8 @@ export class ModernHttpUpstream implements ModernUpstream {
     const agent = forwarded(forwardHeaders, caller.headers)
     const wire = HttpWire.to({ url, headers, agent }, this.#pools)
     const way = httpWay(wire, this.#options, caller)
-    const terms = { server, clock, way, discover: this.#discover, tools, tasks }
+    const state = this.#states.of(caller)
+    const terms = { server, clock, way, discover: this.#discover, tools, tasks, state }
     const upstreamSession = new ModernSession(terms, caller, initializeResult)
     this.#upstreamSessions.add(upstreamSession)
     upstreamSession.ended.addEventListener('abort', () => this.#upstreamSessions.delete(upstreamSession), {

@@ -17,6 +17,7 @@ import {
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import { FIRST_RETRY_MS, LAST_RETRY_MS, PATIENCE_MS } from '../http/http-listener.ts'
 import { answered } from '../http/http-status.ts'
+import { MAX_SUBSCRIPTIONS, type SessionState } from '../shared/session-state.ts'
 import { metaOf, withMeta } from './modern-request.ts'
 
 export interface SubscriptionEvents {
@@ -105,8 +106,8 @@ export interface ModernListenerOptions {
   readonly meta: () => string
   /** The server's capabilities. */
   readonly capabilities: unknown
-  /** URIs of the resources whose changes are wanted; may change. */
-  readonly resources: ReadonlySet<string>
+  /** URIs of the resources whose changes are wanted now. */
+  readonly resources: () => ReadonlySet<string>
   readonly receive: (message: Message) => void
 }
 
@@ -261,13 +262,11 @@ export class ModernListener {
       const offered = isObject(capabilities) ? capabilities[capability] : undefined
       if (isObject(offered) && offered.listChanged === true) wanted[key] = true
     }
-    if (resources.size > 0) wanted.resourceSubscriptions = [...resources]
+    const uris = [...resources()]
+    if (uris.length > 0) wanted.resourceSubscriptions = uris
     return wanted
   }
 }
-
-/** Most resources that one caller may subscribe to. */
-const MAX_SUBSCRIPTIONS = 1_024
 
 export interface SessionActs {
   /** Finds out whether the server is there. Rejects with a `GatewayError`. */
@@ -276,29 +275,30 @@ export interface SessionActs {
   subscribed(): Promise<void>
 }
 
-/** The state of a caller that a server of the legacy era would keep in mind, and a server of the modern era does not. */
+/** Answers in place of a server of the modern era, which keeps nothing of a caller in mind: `state` does, whichever session is the caller's. */
 export class KeptSession {
   readonly #initializeParams: Message['value']
   readonly #capabilities: Message['value']
   readonly #acts: SessionActs
-  readonly #resources = new Set<string>()
+  readonly #state: SessionState
   #meta: string
 
-  constructor(initializeParams: Message['value'], { value: { capabilities } }: Message, acts: SessionActs) {
+  constructor(
+    initializeParams: Message['value'],
+    { value: { capabilities } }: Message,
+    state: SessionState,
+    acts: SessionActs,
+  ) {
     this.#initializeParams = initializeParams
     this.#capabilities = isObject(capabilities) ? capabilities : {}
     this.#acts = acts
-    this.#meta = metaOf(initializeParams)
+    this.#state = state
+    this.#meta = metaOf(initializeParams, state.level)
   }
 
   /** The members of `_meta` which say that in each request, as JSON text. */
   get meta(): string {
     return this.#meta
-  }
-
-  /** URIs of the resources that the caller subscribed to. */
-  get resources(): ReadonlySet<string> {
-    return this.#resources
   }
 
   /** Answers a request that belongs to a session; undefined for any other. */
@@ -310,6 +310,7 @@ export class KeptSession {
         return this.#ping(call)
       case 'logging/setLevel':
         if (logging === undefined || typeof level !== 'string') return Promise.resolve(unoffered(call))
+        this.#state.note(call)
         this.#meta = metaOf(this.#initializeParams, level)
         return Promise.resolve(done(call))
       case 'resources/subscribe':
@@ -330,9 +331,11 @@ export class KeptSession {
   }
 
   async #subscribe(call: Call, uri: string): Promise<Outcome> {
-    if (call.method === 'resources/unsubscribe') this.#resources.delete(uri)
-    else if (this.#resources.size < MAX_SUBSCRIPTIONS) this.#resources.add(uri)
-    else return refusal(call, INVALID_PARAMS, `too many subscriptions (limit ${MAX_SUBSCRIPTIONS})`)
+    const { subscriptions } = this.#state
+    const isOneMore = call.method === 'resources/subscribe' && !subscriptions.has(uri)
+    if (isOneMore && subscriptions.size >= MAX_SUBSCRIPTIONS)
+      return refusal(call, INVALID_PARAMS, `too many subscriptions (limit ${MAX_SUBSCRIPTIONS})`)
+    this.#state.note(call)
     await this.#acts.subscribed()
     return done(call)
   }

@@ -19,6 +19,7 @@ import { printableWords } from '../../telemetry/printable.ts'
 import { abortError } from '../failure.ts'
 import { answered } from '../http/http-status.ts'
 import { rawAt, withRawId } from '../../protocol/renumber.ts'
+import type { SessionState } from '../shared/session-state.ts'
 import type { TaskBinding } from '../shared/task-binding.ts'
 import type { UpstreamSession } from '../upstream.ts'
 import type { Discover } from './discover.ts'
@@ -42,6 +43,8 @@ interface ModernTerms {
   readonly way: ModernWay
   readonly discover: Discover
   readonly tools: ToolCallRules
+  /** The state that the caller asked for, in this upstream session and in those before. */
+  readonly state: SessionState
   /** The owners of the server's tasks, where nothing else tells. */
   readonly tasks?: TaskBinding
 }
@@ -57,13 +60,15 @@ export class ModernSession implements UpstreamSession {
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
+  /** Whether the server is being asked for the subscriptions of a session before, and has not taken these yet. */
+  #isRestoring = false
   #ids = 0
 
   constructor(terms: ModernTerms, caller: Caller, initializeResult: Message) {
-    const { server, clock, way } = terms
+    const { server, clock, way, state } = terms
     this.#terms = terms
     this.initializeResult = initializeResult
-    this.#session = new KeptSession(caller.initializeParams, initializeResult, {
+    this.#session = new KeptSession(caller.initializeParams, initializeResult, state, {
       ping: (signal) => terms.discover.renew(signal),
       subscribed: () => this.#listener.refresh(),
     })
@@ -72,9 +77,14 @@ export class ModernSession implements UpstreamSession {
       subscribe: way.subscribe,
       meta: () => this.#session.meta,
       capabilities: initializeResult.value.capabilities,
-      resources: this.#session.resources,
+      resources: () => state.subscriptions,
       receive: (message) => caller.receive(server, message),
     })
+    if (state.subscriptions.size > 0) this.#restore()
+  }
+
+  get isAskedToRemember(): boolean {
+    return !this.#terms.state.isEmpty
   }
 
   get ended(): AbortSignal {
@@ -129,9 +139,17 @@ export class ModernSession implements UpstreamSession {
   /** The upstream session is over, and why. */
   end(error: GatewayError): void {
     if (this.ended.aborted) return
+    // The server may have died of what it was asked for, and others need the server.
+    if (this.#isRestoring && error.reason !== 'cancelled') this.#terms.state.forget()
     this.#listener.close()
     this.#end.abort(error)
     this.#terms.way.abandon(error)
+  }
+
+  #restore(): void {
+    this.#isRestoring = true
+    this.#listener.start()
+    void this.#listener.opening?.then(() => (this.#isRestoring = false))
   }
 
   #learn(call: Call, outcome: Outcome): Outcome {

@@ -4,6 +4,7 @@ import { gatewayError } from '../../mesh/errors.ts'
 import { whenAborted } from '../failure.ts'
 import { ownCall } from '../own-call.ts'
 import type { MessageSession } from '../pipe/message-session.ts'
+import type { SessionStates } from '../shared/session-state.ts'
 import type { Discover } from './discover.ts'
 import { ModernSession, type ModernWay } from './modern-session.ts'
 import type { Subscribe } from './modern-listener.ts'
@@ -14,6 +15,7 @@ export interface SharedSessionTerms {
   readonly server: string
   readonly clock: Clock
   readonly tools: ToolCallRules
+  readonly states: SessionStates
 }
 
 /** One caller's part in what goes over a pipe to a server of the modern era. It ends with the pipe. */
@@ -24,7 +26,12 @@ export function modernSharedSession(
   caller: Caller,
 ): ModernSession {
   const way = pipeWay(upstreamSession, terms.server, caller)
-  const session = new ModernSession({ ...terms, discover, way }, caller, upstreamSession.initializeResult)
+  const state = terms.states.of(caller)
+  const session = new ModernSession(
+    { ...terms, discover, way, state },
+    caller,
+    upstreamSession.initializeResult,
+  )
   whenAborted(upstreamSession.ended, (error) => session.end(error))
   return session
 }

@@ -37,7 +37,7 @@ export class RememberedSession implements UpstreamSession {
     { server, clock, log }: RememberedTerms,
     signal: Signal,
   ): Promise<UpstreamSession> {
-    // In the modern era each request says all of itself.
+    // A server of the modern era keeps nothing in mind: the session itself goes on from the state.
     if (!session.keepsState) return session
     const tell = async (limit: Signal) => {
       for (const { method, params } of state.requests()) {

@@ -2,12 +2,24 @@ import type { Call, Caller } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 
 /** Most subscriptions that are remembered for a session; past it the oldest is forgotten. */
-const MAX_SUBSCRIPTIONS = 1_024
+export const MAX_SUBSCRIPTIONS = 1_024
+
+const none: ReadonlySet<string> = new Set()
 
 /** The state that a caller asked a server to keep in mind, to be told again when a session is opened again. */
 export class SessionState {
   #subscriptions: Set<string> | undefined
-  #level: unknown
+  #level: string | undefined
+
+  /** The log level that the caller asked for last. */
+  get level(): string | undefined {
+    return this.#level
+  }
+
+  /** URIs of the resources that the caller subscribed to. */
+  get subscriptions(): ReadonlySet<string> {
+    return this.#subscriptions ?? none
+  }
 
   /** Whether a call asks a server to keep something in mind, or not to any more. */
   static isAbout({ method }: Call): boolean {
@@ -24,14 +36,10 @@ export class SessionState {
 
   /** Watches the calls go by. */
   note(call: Call): void {
-    switch (call.method) {
-      case 'logging/setLevel':
-        this.#level = paramsOf(call.message.value).level
-        return
-      case 'resources/subscribe':
-      case 'resources/unsubscribe':
-        return this.#subscribe(paramsOf(call.message.value).uri, call.method === 'resources/subscribe')
-    }
+    if (!SessionState.isAbout(call)) return
+    const { level, uri } = paramsOf(call.message.value)
+    if (call.method !== 'logging/setLevel') this.#subscribe(uri, call.method === 'resources/subscribe')
+    else if (typeof level === 'string') this.#level = level
   }
 
   /** Whether a new session need not be told anything. */

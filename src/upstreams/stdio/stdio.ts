@@ -157,7 +157,7 @@ export class StdioUpstream implements Upstream {
     const session = modernSharedSession(
       upstreamSession,
       upstreamSession.discover,
-      { server, clock, tools: this.#tools },
+      { server, clock, tools: this.#tools, states: this.#states },
       caller,
     )
     whenAborted(session.ended, () => void upstreamSession.close())
@@ -182,6 +182,7 @@ export class StdioUpstream implements Upstream {
       conceal: this.#conceal,
       faults,
       tools: this.#tools,
+      states: this.#states,
     }
     const forget = () => (this.#shared = undefined)
     const opening = this.#start(
