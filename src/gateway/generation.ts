@@ -146,11 +146,15 @@ function assemble(
     state,
     serviceFor:
       assign === undefined
-        ? ({ server, method, tool }) => mesh.serviceFor(server, method, tool)
+        ? (call) => {
+            const { server, method, tool } = call
+            return mesh.serviceFor(server, method, tool, DEFAULT_SET, parts.taskCalls.makerFor(call))
+          }
         : (call) => {
             assign(call)
             const { server, method, tool, record } = call
-            return mesh.serviceFor(server, method, tool, record.arm === '' ? DEFAULT_SET : record.arm)
+            const set = record.arm === '' ? DEFAULT_SET : record.arm
+            return mesh.serviceFor(server, method, tool, set, parts.taskCalls.makerFor(call))
           },
     clientFaults: parts.chaos.clientFaults,
     patienceMs: patienceOf(inForce),

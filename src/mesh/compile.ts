@@ -5,7 +5,7 @@ import type { Millis } from './clock.ts'
 
 /** The policies there are, by their name in the config, outermost first. */
 type PolicyRegistry = Readonly<
-  Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'divided' | 'unset'>>
+  Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'followsTask' | 'divided' | 'unset'>>
 >
 
 /** One line of a chain, as the admin API prints it. */
@@ -18,8 +18,8 @@ interface ChainLayer {
 
 /** All policies of one generation, compiled. */
 export interface Mesh {
-  /** The chain for a call. Throws when there is no such set. */
-  serviceFor(server: string, method: string, tool: string | undefined, set?: string): Service
+  /** The chain for a call; `maker` is the tool whose task a request waits for. Throws when there is no such set. */
+  serviceFor(server: string, method: string, tool: string | undefined, set?: string, maker?: string): Service
   /** Whether there is such a policy set, or arm of an experiment. */
   hasSet(set: string): boolean
   /** The sets that calls of a server go by: the one without a name, and the arms that take its calls. */
@@ -77,7 +77,13 @@ export function compileMesh(parts: MeshParts): Mesh {
   const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {}), ...settings.arms]
   const known = new Map(sets.map((set) => [set, new Chains<Chain>()]))
 
-  function build(set: string, server: string, tool: string | undefined, applied: Applied): Chain {
+  function build(
+    set: string,
+    server: string,
+    tool: string | undefined,
+    applied: Applied,
+    appliedToMaker = applied,
+  ): Chain {
     const effect = settings.effectOf(applied)
     const overrides = tool === undefined ? settings.namesOf(applied) : undefined
     const scope = scopeFor({ set, server, tool, overrides, effect, servers, fallbackCall })
@@ -85,7 +91,7 @@ export function compileMesh(parts: MeshParts): Mesh {
     const layers: Layer[] = [parts.faults.client]
     const share = settings.shareOf(set, server)
     const add = ([name, policy]: [string, PolicyRegistry[string]]) => {
-      const [whole, from] = settings.of(name, set, applied)
+      const [whole, from] = settings.of(name, set, policy.followsTask === true ? appliedToMaker : applied)
       if (whole === undefined || whole === false) {
         const isSetIn = (other: string) => Boolean(settings.of(name, other, applied)[0])
         if (policy.unset !== undefined && settings.setsOf(server).some(isSetIn))
@@ -115,7 +121,13 @@ export function compileMesh(parts: MeshParts): Mesh {
     )
   }
 
-  function find(server: string, method: string, tool: string | undefined, set: string): Chain {
+  function find(
+    server: string,
+    method: string,
+    tool: string | undefined,
+    set: string,
+    maker?: string,
+  ): Chain {
     const chains = known.get(set)
     if (chains === undefined) throw new Error(`there is no policy set "${set}"`)
     if (tool !== undefined && servers.get(server)?.facts(tool) !== undefined)
@@ -123,14 +135,18 @@ export function compileMesh(parts: MeshParts): Mesh {
         build(set, server, tool, settings.appliedTo(server, method, tool)),
       )
     return chains.ofOther(
-      { server, method, tool },
-      () => settings.appliedTo(server, method, tool),
-      (applied) => build(set, server, undefined, applied),
+      { server, method, tool, maker },
+      () => {
+        const applied = settings.appliedTo(server, method, tool)
+        return maker === undefined ? [applied] : [applied, settings.appliedTo(server, 'tools/call', maker)]
+      },
+      (applied, appliedToMaker) => build(set, server, undefined, applied, appliedToMaker),
     )
   }
 
   return {
-    serviceFor: (server, method, tool, set = DEFAULT_SET) => find(server, method, tool, set).service,
+    serviceFor: (server, method, tool, set = DEFAULT_SET, maker) =>
+      find(server, method, tool, set, maker).service,
     hasSet: (set) => known.has(set),
     setsOf: (server) => settings.setsOf(server),
     has: (policy, place) => settings.has(policy, place),
@@ -153,6 +169,7 @@ interface ChainKey {
   readonly server: string
   readonly method: string
   readonly tool: string | undefined
+  readonly maker: string | undefined
 }
 
 /** The chains of one policy set that were built, found again quickly and forgotten when there are too many. */
@@ -173,17 +190,18 @@ class Chains<Chain> {
   }
 
   /** Agents can ask for what does not exist: such calls share a chain, and so what its policies remember. */
-  ofOther<Applied extends readonly number[]>(
-    { server, method, tool }: ChainKey,
-    appliedTo: () => Applied,
-    build: (applied: Applied) => Chain,
+  ofOther(
+    { server, method, tool, maker }: ChainKey,
+    appliedTo: () => readonly [Applied, Applied?],
+    build: (...applied: readonly [Applied, Applied?]) => Chain,
   ): Chain {
-    const key = `${server}\n${method.length}${tool === undefined ? ':' : '='}${method}${tool ?? ''}`
+    const mark = maker !== undefined ? '>' : tool === undefined ? ':' : '='
+    const key = `${server}\n${method.length}${mark}${method}${maker ?? tool ?? ''}`
     let chain = this.#remembered.get(key)
     if (chain !== undefined) return chain
     const applied = appliedTo()
-    const shared = `${server}\n${applied.join()}`
-    chain = this.#shared.get(shared) ?? build(applied)
+    const shared = `${server}\n${applied.join('>')}`
+    chain = this.#shared.get(shared) ?? build(...applied)
     remember(this.#shared, shared, chain, REMEMBERED)
     if (key.length <= LONGEST) remember(this.#remembered, key, chain, REMEMBERED)
     return chain

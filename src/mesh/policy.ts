@@ -214,6 +214,8 @@ export interface Policy<Config> {
   readonly optIn?: true
   /** Whether it is about single attempts: these policies stand last, and observers of attempts see what they make of one. */
   readonly perAttempt?: true
+  /** Whether `tasks/result` has the settings of a call of the tool that made the task: the agent waits there for what such a call does. */
+  readonly followsTask?: true
   /** Reasons for which it ends calls, beside those that are known everywhere. */
   readonly reasons?: readonly PolicyReason[]
   /** The facts that the policy notes on calls. */

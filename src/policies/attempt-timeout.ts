@@ -29,6 +29,7 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
   schema,
   use: 'Use it with a timeout shorter than the deadline for tools whose usual time is known, so that a retry or another replica still has time. Leave the default for tools that may run long, and for writes, which cannot be sent again after a timeout.',
   perAttempt: true,
+  followsTask: true,
   build({ timeout, onProgress, maxTotalTimeout }, { clock }): Layer {
     const limit = new TimeLimit(clock, timeout)
     const longest = onProgress === 'extend' ? Math.max(timeout, maxTotalTimeout) : timeout

@@ -12,7 +12,7 @@ const schema = z
     total: duration({ min: 1 })
       .default(55_000)
       .describe(
-        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. Less than the 60 s after which clients of the MCP SDKs give up: an agent then hears why.',
+        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. `tasks/result` has the one of the tool that made the task. Less than the 60 s after which clients of the MCP SDKs give up: an agent then hears why.',
       ),
     onProgress: z
       .enum(['ignore', 'extend'])
@@ -56,6 +56,7 @@ interface Times {
 export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   use: 'Keep it in force: it is the one limit over all attempts, waits and retries of a call. Shorten `total` to what agents really wait, and lengthen it only for tools that are slow by design, or have their progress extend it; to limit one attempt, use `attemptTimeout`.',
+  followsTask: true,
   build({ total, onProgress, maxTotalTimeout, reserve, forward }, { clock }): Layer {
     const limit = new TimeLimit(clock, total)
     const longest = longestOf({ total, onProgress, maxTotalTimeout })

@@ -37,6 +37,7 @@ const accepted: Outcome = {
 
 /** A call whose server has accepted it as an MCP task. */
 interface Held {
+  readonly tool: string
   readonly tenant: string
   /** Names the task for its tenant. */
   readonly shared: string
@@ -76,7 +77,13 @@ export class TaskCalls {
     if (this.#held.size >= MAX_HELD) this.#makeRoom()
     const tenant = call.countsAs
     const shared = sharedKeyOf(call, id)
-    this.#held.set(key, { tenant, shared, settles: [settle], expiry: this.#expiryOf(key) })
+    this.#held.set(key, {
+      tool: call.tool ?? '',
+      tenant,
+      shared,
+      settles: [settle],
+      expiry: this.#expiryOf(key),
+    })
     this.#latest.set(shared, key)
     const keys = this.#keysOf.get(tenant) ?? new Set()
     this.#keysOf.set(tenant, keys.add(key))
@@ -85,14 +92,9 @@ export class TaskCalls {
 
   /** A request that may be about a task is over. */
   told(call: Call, outcome: Outcome): void {
-    if (this.#held.size === 0 || !namesTask(call.method)) return
-    const { taskId } = paramsOf(call.message.value)
-    if (typeof taskId !== 'string') return
-    const own = keyOf(call, taskId)
-    const isOwn = this.#held.has(own)
-    const key = isOwn || call.countsAs === '' ? own : (this.#latest.get(sharedKeyOf(call, taskId)) ?? own)
-    const held = this.#held.get(key)
-    if (held === undefined) return
+    const found = this.#find(call)
+    if (found === undefined) return
+    const { key, held, isOwn } = found
     const end = outcome.kind === 'answered' ? endOf(call, outcome) : undefined
     // In another session a server may not know the task, which goes on.
     if (end !== undefined && (isOwn || end.kind !== 'answered' || end.verdict !== 'rpc_error'))
@@ -104,9 +106,26 @@ export class TaskCalls {
     keys?.add(key)
   }
 
+  /** The tool for whose task's result a request waits; undefined for any other request, and when the task is not known. */
+  makerFor(call: Call): string | undefined {
+    return call.method === 'tasks/result' ? this.#find(call)?.held.tool : undefined
+  }
+
   /** Nobody is waited for any more. */
   closeAll(): void {
     for (const key of this.#held.keys()) this.#giveUp(key)
+  }
+
+  /** The call whose task a request names. */
+  #find(call: Call): { readonly key: string; readonly held: Held; readonly isOwn: boolean } | undefined {
+    if (this.#held.size === 0 || !namesTask(call.method)) return undefined
+    const { taskId } = paramsOf(call.message.value)
+    if (typeof taskId !== 'string') return undefined
+    const own = keyOf(call, taskId)
+    const isOwn = this.#held.has(own)
+    const key = isOwn || call.countsAs === '' ? own : (this.#latest.get(sharedKeyOf(call, taskId)) ?? own)
+    const held = this.#held.get(key)
+    return held && { key, held, isOwn }
   }
 
   #expiryOf(key: string): Expiry {

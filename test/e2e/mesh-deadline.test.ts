@@ -190,3 +190,33 @@ for (const [where, name] of [
     assert.equal(toolText(result), 'done')
     assert.ok(told > 1)
   })
+
+test('the result of a task is waited for as long as a call of the tool that made the task', async () => {
+  const held: (() => void)[] = []
+  const tasks = await RawServer.start(
+    ({ message: { id, method, params } }, response) => {
+      const answer = (result: Json) => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+      if (method === 'tools/call') answer({ task: { taskId: 'known', status: 'working', ttl: null } })
+      else if (method !== 'tasks/result') return false
+      else if ((params as Json).taskId === 'known') held.push(() => answer({ content: [] }))
+      return true
+    },
+    ['job'],
+  )
+  const stage = await Gateway.start({
+    servers: { jobs: { url: tasks.url } },
+    policies: {
+      defaults: { deadline: { total: '500ms' } },
+      overrides: [{ match: { server: 'jobs', tool: 'job' }, deadline: { total: '10m' } }],
+    },
+  })
+  await stage.waitFor('up', 'jobs')
+  const client = await RawClient.open(stage.mcp('jobs'))
+  await client.request('tools/call', { name: 'job', arguments: {}, task: {} })
+  const known = client.request('tasks/result', { taskId: 'known' })
+  await until('the server has the request', () => held.length > 0)
+  const unknown = await client.request('tasks/result', { taskId: 'unknown' })
+  assert.equal((unknown.error as Json).code, 1504)
+  held.forEach((answer) => answer())
+  assert.deepEqual((await known).result, { content: [] })
+})
