@@ -242,6 +242,16 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
 
   app.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
 
+  // Calls that a fault has hit may still be under way when it ends: then its counts still change.
+  app.get<{ Params: { name: string } }>('/admin/chaos/faults/:name', (request, reply) => {
+    const { name } = request.params
+    const found = chaos.faultStatus(name)
+    if (found !== undefined) return reply.send(withoutSecrets(found))
+    return reply
+      .code(404)
+      .send({ error: `no fault "${name.slice(0, 64)}" is known, as far back as memory goes` })
+  })
+
   /**
    * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
    * Parts that it leaves out are as in a config without them, and not as in the plan before.

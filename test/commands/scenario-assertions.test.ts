@@ -40,7 +40,7 @@ function evidence(seen: Partial<Evidence> = {}): Evidence {
       { at: 1_000, open: [] },
       { at: 10_000, open: [] },
     ],
-    fates: { masked: 0, delayed: 0, surfaced: 0, escaped: 0, notReached: 0 },
+    fates: { masked: 0, delayed: 0, surfaced: 0, escaped: 0, notReached: 0, open: 0 },
     counted: { calls: 100, attempts: 100, retries: 0, rejections: {}, verdicts: {} },
     unlisted: [],
     faultsEndedAt: 10_000,
@@ -67,7 +67,7 @@ const outage = evidence({
     { at: 12_000, open: ['search/find'] },
     { at: 13_000, open: [] },
   ],
-  fates: { masked: 0, delayed: 0, surfaced: 5, escaped: 0, notReached: 0 },
+  fates: { masked: 0, delayed: 0, surfaced: 5, escaped: 0, notReached: 0, open: 0 },
   counted: {
     calls: 150,
     attempts: 40,

@@ -1,5 +1,6 @@
 import { newFaultCounts } from '../../src/chaos/accounting/counts.ts'
 import type { Counted } from '../../src/commands/break/scenario/evidence.ts'
+import type { Aimed } from '../../src/commands/break/scenario/library.ts'
 import type {
   ChaosState,
   FaultCounts,
@@ -55,6 +56,12 @@ export class FakeGateway implements Faults {
     const id = `fault-${this.injected.length}`
     this.#active.push(id)
     return { id, warnings: this.warnings }
+  }
+
+  async countsOf(name: string): Promise<FaultCounts | undefined> {
+    const index = this.injected.findIndex((fault) => (fault as Aimed).config.name === name)
+    const id = `fault-${index + 1}`
+    return { ...this.counts, ...this.countsById[id], id }
   }
 
   async servers(): Promise<readonly KnownServer[]> {

@@ -20,7 +20,7 @@ function result(of: Partial<Result> = {}): Result {
     description: 'Nothing comes back.',
     checks: [pass],
     flaws: [],
-    faults: [{ name: 'hang', id: 'fault-1', counts: { ...counts, id: 'fault-1' } }],
+    faults: [{ name: 'hang', id: 'fault-1', counts: { ...counts, id: 'fault-1' }, whenCleared: undefined }],
     traffic: { calls: 12, endings: { result: 10, 'tool error': 2 } },
     seed: 42,
     durationMs: 10_000,

@@ -60,9 +60,42 @@ test('a run all of whose hits are held still at its end proves nothing', async (
   const gateway = new FakeGateway()
   gateway.counts = { ...counts, hits: 3, concurrent: 3, masked: 0, surfaced: 0, escaped: 0 }
   const { clock, run } = start(gateway)
-  await pass(clock, 11)
+  await pass(clock, 14)
   const held = /^no call that was hit has ended: 6 were held still when the faults were cleared$/
   assert.match((await run).flaws.join(), held)
+})
+
+test('fates that are known only when the calls are over are judged, and those that stay open are told', async () => {
+  const claims = { fates: { masked: { atLeast: 10 }, surfaced: { atMost: 1 } } }
+  const judgedWith = async (later: object) => {
+    const gateway = new FakeGateway()
+    gateway.counts = { ...counts, masked: 0, surfaced: 0, escaped: 0, resent: 3 }
+    const { clear } = gateway
+    gateway.clear = function (id) {
+      this.counts = { ...this.counts, ...later }
+      return clear.call(this, id)
+    }
+    const { clock, run } = start(gateway, { assert: claims })
+    await pass(clock, 14)
+    const outcome = await run
+    const { faults, evidence } = outcome
+    const { checks } = judgedRun(outcome, assertionsOf(claims))
+    assert.ok(evidence)
+    const { open, ...fates } = evidence.fates
+    const injected = faults.reduce((sum, { counts: seen }) => sum + (seen?.injected ?? 0), 0)
+    assert.equal(
+      Object.values(fates).reduce((sum, fate) => sum + fate, open),
+      injected,
+    )
+    return checks.map(({ verdict, measured }) => `${verdict} ${measured}`)
+  }
+  assert.deepEqual(await judgedWith({ masked: 5 }), ['pass 10', 'pass 0'])
+  assert.deepEqual(await judgedWith({ surfaced: 5 }), ['fail 0', 'fail 10'])
+  assert.deepEqual(await judgedWith({ masked: 4 }), [
+    'undecided not decided: 8 to 10, 2 have not ended',
+    'undecided not decided: 0 to 2, 2 have not ended',
+  ])
+  assert.deepEqual(await judgedWith({ masked: 4, surfaced: 1 }), ['fail 8', 'fail 2'])
 })
 
 test('a run all of whose faults came too late says so', async () => {
@@ -100,9 +133,9 @@ test('a run that fails is invalid where its faults changed nothing, and failed w
 
 test('a run of which some hits have ended proves something, however many calls are held at its end', async () => {
   const gateway = new FakeGateway()
-  gateway.counts = { ...counts, hits: 10, concurrent: 16, masked: 7, surfaced: 0, escaped: 0 }
+  gateway.counts = { ...counts, injected: 10, hits: 10, concurrent: 16, masked: 7, surfaced: 0, escaped: 0 }
   const { clock, run } = start(gateway)
-  await pass(clock, 11)
+  await pass(clock, 14)
   assert.deepEqual((await run).flaws, [])
 })
 
@@ -185,7 +218,7 @@ test('a run whose faults found nothing to do says so', async () => {
 
 test('a run that hit nothing but what the gateway asks by itself is invalid', async () => {
   const gateway = new FakeGateway()
-  gateway.counts = { ...counts, hits: 0, injected: 0, discovery: { ...newFaultCounts(), hits: 5 } }
+  gateway.counts = { ...counts, ...newFaultCounts(), discovery: { ...newFaultCounts(), hits: 5 } }
   const { clock, run } = start(gateway)
   await pass(clock, 11)
   assert.match((await run).flaws.join(), /no call of an agent was hit: the 10 that were/)

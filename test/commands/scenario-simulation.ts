@@ -80,6 +80,8 @@ export async function simulatedScenario(
 class ScenarioGateway implements Faults {
   readonly mesh: SimulatedGateway
   readonly #armed = new Set<string>()
+  /** The faults of the run, armed or not. */
+  readonly #runs = new Set<SimulatedGateway['faults'][number]>()
   readonly #open = new Map<string, string>()
   readonly #counted = {
     calls: 0,
@@ -116,18 +118,24 @@ class ScenarioGateway implements Faults {
     if (type === 'breaker') this.#open.set(`${server}/${tool}`, String(detail?.state))
   }
 
+  #faults() {
+    return [...this.#runs].map(({ fault, counts, discovery, concurrent }) => ({
+      ...newFaultCounts(),
+      ...counts,
+      id: fault.name,
+      type: fault.type,
+      discovery,
+      concurrent,
+    }))
+  }
+
   async state(): Promise<ChaosState> {
-    const faults = this.mesh.faults
-      .filter(({ fault }) => this.#armed.has(fault.name))
-      .map(({ fault, counts, discovery, concurrent }) => ({
-        ...newFaultCounts(),
-        ...counts,
-        id: fault.name,
-        type: fault.type,
-        discovery,
-        concurrent,
-      }))
+    const faults = this.#faults().filter(({ id }) => this.#armed.has(id))
     return { state: 'armed', mode: 'act', seed: 7, engineErrors: 0, maxTtl: Infinity, faults }
+  }
+
+  async countsOf(name: string) {
+    return this.#faults().find(({ id }) => id === name)
   }
 
   async servers() {
@@ -156,6 +164,7 @@ class ScenarioGateway implements Faults {
     const fault = faultSchema().parse({ ...config, match, ttl: durationMs })
     this.mesh.arm({ seed: 7, faults: [fault] })
     this.#armed.add(fault.name)
+    for (const armed of this.mesh.faults) this.#runs.add(armed)
     return { id: fault.name, warnings: [] }
   }
 

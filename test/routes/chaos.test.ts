@@ -18,6 +18,7 @@ const looks = [
   ['GET', '/chaos/status'],
   ['GET', '/admin/chaos'],
   ['GET', '/admin/chaos/journal'],
+  ['GET', '/admin/chaos/faults/any'],
 ] as const
 
 const stops = [
@@ -93,6 +94,10 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   assert.deepEqual(cleared.body, { cleared: 'fault-1', existed: true })
   assert.equal((await send(toolCall('t'))).kind, 'answered')
   assert.deepEqual((await ask('GET', '/chaos/status')).body.faults, [])
+  // Whoever made it may still learn what became of it.
+  const { body: over } = await ask('GET', '/admin/chaos/faults/fault-1')
+  assert.deepEqual([over.id, over.armed, over.injected, over.hits], ['fault-1', false, 1, 1])
+  assert.equal((await ask('GET', '/admin/chaos/faults/fault-2')).status, 404)
   // One that is gone is cleared, as there; a request that names none is wrong.
   const again = await ask('POST', '/chaos/clear', { faultId: 'fault-1' })
   assert.deepEqual([again.status, again.body], [200, { cleared: 'fault-1', existed: false }])

@@ -70,6 +70,14 @@ export const newFaultCounts = (): FaultCounts => ({
   unknown: 0,
 })
 
+/** How many injections have no fate yet: the calls that they hit are under way. */
+export function openFates(
+  counts: Pick<FaultCounts, 'injected' | 'masked' | 'delayed' | 'surfaced' | 'escaped' | 'notReached'>,
+): number {
+  const { injected, masked, delayed, surfaced, escaped, notReached } = counts
+  return injected - masked - delayed - surfaced - escaped - notReached
+}
+
 /** Counts what became of an injection that took effect; `delayedMs`: how long it held the call. */
 export function countHit(counts: FaultCounts, fate: Exclude<Fate, 'not_reached'>, delayedMs: number): void {
   counts[fate]++

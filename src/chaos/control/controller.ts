@@ -14,7 +14,7 @@ import { ChaosRun } from './chaos-run.ts'
 import { type ControllerParts, DONE, type Done } from './controller-parts.ts'
 import { environmentLock, refusalOf } from './guard.ts'
 import { RuntimeFaults } from './runtime-faults.ts'
-import { type Status, statusOf } from './status.ts'
+import { type FaultStatus, latestStatus, type Status, statusOf, type StatusParts } from './status.ts'
 
 /** Says when faults may do anything: who armed them, who stopped them, and why. */
 export class Controller {
@@ -180,13 +180,12 @@ export class Controller {
       plannedBy: this.#plannedBy,
       environment: this.#parts.environment,
       refusal: this.#refusal(this.#config.faults.length),
-      run: this.#run,
       killed: this.killSwitch.on,
       killRecordProblem: this.#killRecord?.problem,
       engineErrors: this.engine.errors,
       awaitsList: (server) => this.#parts.awaitsList?.(server) === true,
       now: this.#parts.clock.now(),
-    })
+    }
   }
 
   /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
@@ -202,6 +201,18 @@ export class Controller {
     await this.stop()
     await this.#attachments.close()
   }
+      ...this.#looks(),
+    })
+  }
+
+  /** Says of the latest fault of this name what it did and what became of it, however it ended; undefined for one that is not known. */
+  faultStatus(name: string): FaultStatus | undefined {
+    return latestStatus(name, this.#looks())
+  }
+
+  #looks(): Pick<StatusParts, 'run' | 'awaitsList' | 'now'> {
+    return {
+      run: this.#run,
 
   #refusal(faults: number): string | undefined {
     if (this.#isStopping) return 'refused: the gateway is shutting down'

@@ -98,6 +98,15 @@ export function statusOf(parts: StatusParts): Status {
   }
 }
 
+/** Returns the status of the latest fault of this name, armed or not: also of one that was cleared. Undefined for a name that is not known. */
+export function latestStatus(
+  name: string,
+  parts: Pick<StatusParts, 'run' | 'now' | 'awaitsList'>,
+): FaultStatus | undefined {
+  const latest = parts.run.latest(name)
+  return latest && faultStatus(latest.fault, latest, latest === parts.run.armed.get(name), parts)
+}
+
 /** Returns the status of a fault. `run`: the fault's present run, or else its last one. */
 function faultStatus(
   fault: Fault,

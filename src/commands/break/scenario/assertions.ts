@@ -8,8 +8,8 @@ import {
   FEWEST_CALLS,
   openings,
   p95,
+  type Range,
   recoveryOf,
-  type ShareRange,
   successShare,
 } from './evidence.ts'
 import { numbered } from '../../../units/numbered.ts'
@@ -180,8 +180,12 @@ function callAssertions({ from, to, succeed, p95: slowestCalls }: WrittenCalls):
 }
 
 /** Decided where it is the same however the calls end that have not. */
-function shareIsWithin({ least, most, open }: ShareRange, bound: Bound): Judged {
-  const measured = least === most ? ratio(least) : `${ratio(least)} to ${ratio(most)}, ${open} have not ended`
+function rangeIsWithin(
+  { least, most, open }: Range,
+  bound: Bound,
+  show: (value: number) => string = String,
+): Judged {
+  const measured = least === most ? show(least) : `${show(least)} to ${show(most)}, ${open} have not ended`
   if (isWithin(least, bound) && isWithin(most, bound)) return passIf(true, measured)
   const { atLeast = -Infinity, atMost = Infinity } = bound
   return most < atLeast || least > atMost ? passIf(false, measured) : undecided(`not decided: ${measured}`)
@@ -206,7 +210,7 @@ function aboutCalls(
       name: `${named('share of calls that succeed')}: ${boundInWords(succeed)}`,
       judge: about((evidence) => {
         const share = successShare(callsDuring(evidence, part), evidence.clearedAt)
-        return share === undefined ? tooFew : shareIsWithin(share, succeed)
+        return share === undefined ? tooFew : rangeIsWithin(share, succeed, ratio)
       }),
     })
   if (slowestCalls !== undefined)
@@ -272,13 +276,20 @@ function errorAssertions(written: WrittenAssertions['errors']): Assertion[] {
   ]
 }
 
-const fateKeys: Readonly<Record<string, keyof Fates>> = { not_reached: 'notReached' }
+type KnownFate = Exclude<keyof Fates, 'open'>
+
+const fateKeys: Readonly<Record<string, KnownFate>> = { not_reached: 'notReached' }
 
 function fateAssertions(written: WrittenAssertions['fates']): Assertion[] {
   return Object.entries(written ?? {}).flatMap(([fate, one]) => {
     if (one === undefined) return []
-    const key = fateKeys[fate] ?? (fate as keyof Fates)
-    return [counted(`faults ${fate.replace('_', ' ')}`, one, ({ fates }) => fates[key])]
+    const key = fateKeys[fate] ?? (fate as KnownFate)
+    return {
+      name: `faults ${fate.replace('_', ' ')}: ${countInWords(one)}`,
+      judge({ fates: { [key]: least, open } }) {
+        return rangeIsWithin({ least, most: least + open, open }, boundOf(one))
+      },
+    }
   })
 }
 

@@ -29,6 +29,8 @@ export interface Fates {
   readonly surfaced: number
   readonly escaped: number
   readonly notReached: number
+  /** Faults at calls that have not ended: each of these can still get any of the five fates. */
+  readonly open: number
 }
 
 /** Increases of the metrics of the hit servers, from before the faults to the end of the run. */
@@ -69,11 +71,11 @@ export const FEWEST_CALLS = 5
 /** How long a tool may take while nothing is wrong, in milliseconds: slower ones are not called, and what still takes longer is not good. */
 export const PROMPT_MS: Millis = 2_000
 
-/** The least and the most that a share can be: calls that hang may still end well, or not. */
-export interface ShareRange {
+/** The least and the most that a share or a count can be: calls that have not ended may still end well, or not. */
+export interface Range {
   readonly least: number
   readonly most: number
-  /** How many hang. */
+  /** How many have not ended. */
   readonly open: number
 }
 
@@ -82,7 +84,7 @@ export interface ShareRange {
  * have not ended are left out while they are young. From `PROMPT_MS` on they are not good at servers that are not hit. At hit
  * servers, where good answers may take their time as well, they hang once they have taken longer than each of these.
  */
-export function successShare(calls: readonly OwnCall[], now: Millis): ShareRange | undefined {
+export function successShare(calls: readonly OwnCall[], now: Millis): Range | undefined {
   const good = calls.filter((call) => call.endedAt !== undefined && isGood(call))
   const slowest = good.reduce(
     (most, { startedAt, endedAt = now }) => Math.max(most, endedAt - startedAt),

@@ -64,6 +64,8 @@ export interface Faults {
   inject(fault: Aimed, durationMs: Millis): Promise<InjectedFault>
   /** Begins the leases of faults again; those that have ended stay so. */
   renew(ids: readonly string[]): Promise<void>
+  /** Resolves to the counts of the latest fault of this name, armed or not; undefined when the gateway knows none. */
+  countsOf(name: string): Promise<FaultCounts | undefined>
   /** Ends a fault; one that has ended already is fine. */
   clear(id: string): Promise<void>
 }
@@ -134,6 +136,11 @@ export function faultsAt(control: Control): Faults {
     async renew(faultIds) {
       if (faultIds.length > 0) await ask({ method: 'POST', path: '/chaos/renew', body: { faultIds } })
     },
+    async countsOf(name) {
+      const path = `/admin/chaos/faults/${encodeURIComponent(name)}`
+      const answered = await control({ method: 'GET', path })
+      return answered.ok ? understood(path, faultCounts, answered.value) : undefined
+    },
     async clear(faultId) {
       const cleared = await control({ method: 'POST', path: '/chaos/clear', body: { faultId } })
       if (cleared.ok) return
@@ -151,21 +158,21 @@ const counts = Object.fromEntries(Object.keys(newFaultCounts()).map((key) => [ke
   typeof count
 >
 
+const faultCounts: z.ZodType<FaultCounts> = z.looseObject({
+  id: z.string().optional(),
+  type: z.string(),
+  concurrent: count,
+  ...counts,
+  discovery: z.looseObject(counts),
+})
+
 const chaosState: z.ZodType<ChaosState> = z.looseObject({
   state: z.enum(['disarmed', 'armed', 'killed']),
   mode: z.enum(['act', 'shadow']),
   seed: z.union([z.number(), z.string()]),
   engineErrors: count,
   maxTtl: count,
-  faults: z.array(
-    z.looseObject({
-      id: z.string().optional(),
-      type: z.string(),
-      concurrent: count,
-      ...counts,
-      discovery: z.looseObject(counts),
-    }),
-  ),
+  faults: z.array(faultCounts),
 })
 
 const knownServer = z.looseObject({ name: z.string(), state: z.unknown() })

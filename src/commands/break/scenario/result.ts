@@ -98,13 +98,13 @@ export function report(result: Result, out: Output): void {
   const { faults, traffic, checks, flaws, skipped, scenario } = result
   const paint = out.paint ?? ((_, text) => text)
   const width = Math.max(0, ...faults.map(({ name }) => name.length))
-  for (const { name, id, counts } of faults) {
+  for (const { name, id, counts, whenCleared } of faults) {
     out.stdout(
       counts === undefined ? `${name} (${id}): nothing is known` : faultLine({ ...counts, name }, width),
     )
-    if (counts !== undefined && counts.hits > 0 && counts.concurrent > 0)
+    if (whenCleared !== undefined && whenCleared.hits > 0 && whenCleared.concurrent > 0)
       out.stdout(
-        `${' '.repeat(width)}  still held when it was cleared: ${numbered(counts.concurrent, 'call')}`,
+        `${' '.repeat(width)}  held until it was cleared: ${numbered(whenCleared.concurrent, 'call')}`,
       )
   }
   if (traffic !== undefined && traffic.calls > 0) {

@@ -1,3 +1,4 @@
+import { openFates } from '../../../chaos/accounting/counts.ts'
 import { Cancellation } from '../../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../../mesh/clock.ts'
 import { formatDuration } from '../../../units/duration.ts'
@@ -56,6 +57,8 @@ export interface Injected {
   readonly name: string
   readonly id: string
   readonly counts: FaultCounts | undefined
+  /** The counts when it was cleared, as far as they were known: what it held then was let go. */
+  readonly whenCleared: FaultCounts | undefined
 }
 
 /** The same while its counts still change. */
@@ -82,6 +85,9 @@ const MARGIN_MS: Millis = 30_000
 
 /** How often clearing a fault is tried, unless the run is stopped. */
 const CLEAR_TRIES = 3
+
+/** How long fates that are open when the calls of a run are over are waited for, in milliseconds: calls of others may last. */
+const FATES_MS: Millis = 2_000
 
 /** Longest that metrics may be kept for a run to wait for new ones, in milliseconds. */
 const MAX_METRICS_AGE_MS: Millis = 10_000
@@ -145,6 +151,7 @@ export async function runScenario(
       await watchRecovery({ scenario, breakers, seen, faultsEndedAt, armedAt }, look, parts)
     over.abort('over')
     await running
+    await recount(faults, parts)
   } finally {
     over.abort('over')
     parts.status?.(undefined)
@@ -203,7 +210,7 @@ async function injectAll(
     const name = String(written.name)
     const fault = aimed(written, options)
     const { id, warnings } = await gateway.inject(fault, options.durationMs + MARGIN_MS)
-    faults.push({ name, id, counts: undefined })
+    faults.push({ name, id, counts: undefined, whenCleared: undefined })
     say(`injected ${name} (${id}) at ${fault.target}`)
     for (const warning of warnings) say(`${name}: ${warning}`)
   }
@@ -218,7 +225,7 @@ function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): reado
   }))
 }
 
-/** Keeps the counts up to date until the time is up: once a fault is cleared, nobody knows them any more. */
+/** Keeps the counts up to date until the time is up. */
 async function watch(
   { faults, flaws, breakers }: Collected,
   endsAt: Millis,
@@ -242,6 +249,19 @@ async function watch(
     const line = progress(faults, Math.max(0, endsAt - clock.now()))
     if (status !== undefined) status(`${bar((clock.now() - startedAt) / (endsAt - startedAt))} ${line}`)
     else if (looks % LOOKS_A_LINE === 0) say(line)
+  }
+}
+
+/** Reads the counts again when the calls of the run are over: calls that wait or are tried again when the faults end have no fate yet. */
+async function recount(faults: readonly Counting[], { gateway, clock, stop }: RunParts): Promise<void> {
+  const endsAt = clock.now() + FATES_MS
+  while (!stop.aborted) {
+    for (const fault of faults) {
+      const now = await gateway.countsOf(fault.name)
+      if (now?.id === fault.id) fault.counts = now
+    }
+    if (fatesOf(faults).open === 0 || clock.now() >= endsAt) return
+    await clock.sleep(LOOK_MS, stop).catch(() => undefined)
   }
 }
 
@@ -327,10 +347,15 @@ function increase(before: Counted, after: Counted): Counted {
 }
 
 function fatesOf(faults: readonly Injected[]): Fates {
-  const sum = { masked: 0, delayed: 0, surfaced: 0, escaped: 0, notReached: 0 }
-  for (const { counts } of faults)
-    for (const fate of Object.keys(sum) as (keyof Fates)[]) sum[fate] += counts?.[fate] ?? 0
-  return sum
+  const sum = summing(faults)
+  return {
+    masked: sum(({ masked }) => masked),
+    delayed: sum(({ delayed }) => delayed),
+    surfaced: sum(({ surfaced }) => surfaced),
+    escaped: sum(({ escaped }) => escaped),
+    notReached: sum(({ notReached }) => notReached),
+    open: sum(openFates),
+  }
 }
 
 function progress(faults: readonly Injected[], leftMs: Millis): string {
@@ -344,7 +369,7 @@ function progress(faults: readonly Injected[], leftMs: Millis): string {
  */
 async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
   const left = faults.filter(({ isCleared }) => isCleared !== true)
-  for (const fault of left) fault.isCleared = true
+  for (const fault of left) Object.assign(fault, { isCleared: true, whenCleared: fault.counts })
   const clear = async ({ name, id }: Counting) => {
     for (let tries = 1; ; tries++) {
       try {
@@ -363,26 +388,37 @@ export function withoutEffect(faults: readonly Injected[]): string | undefined {
   const sum = summing(faults)
   const masked = sum((counts) => counts.masked)
   const effects = sum(
-    ({ delayed, surfaced, escaped, resent, rejections, concurrent }) =>
-      delayed + surfaced + escaped + resent + rejections + concurrent,
+    (counts) =>
+      counts.delayed +
+      counts.surfaced +
+      counts.escaped +
+      counts.resent +
+      counts.rejections +
+      openFates(counts),
   )
   if (masked === 0 || effects > 0) return undefined
   return `the faults hit ${numbered(masked, 'call')} and changed neither the outcome nor the time of any`
 }
 
-const summing = (faults: readonly Injected[]) => (count: (counts: FaultCounts) => number) =>
+const summing = (faults: readonly Pick<Injected, 'counts'>[]) => (count: (counts: FaultCounts) => number) =>
   faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
+
+/** How many calls the faults held when they were cleared, if none that they had hit had ended; else 0. Nobody knows how these would have ended. */
+function onlyHeld(faults: readonly Injected[]): number {
+  const sum = summing(faults.map(({ whenCleared }) => ({ counts: whenCleared })))
+  const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
+  const ended = sum(({ masked, delayed, surfaced, escaped }) => masked + delayed + surfaced + escaped)
+  return ended > 0 || sum((counts) => counts.hits) > held ? 0 : held
+}
 
 function without(faults: readonly Injected[], mode: string): string[] {
   const sum = summing(faults)
   // The gateway's own requests, such as lists, can be hit as well: such requests are nobody's traffic.
   const hits = sum((counts) => counts.hits)
-  const held = sum((counts) => Math.min(counts.hits, counts.concurrent))
-  const ended = sum(({ masked, delayed, surfaced, escaped }) => masked + delayed + surfaced + escaped)
-  if (hits > held || (hits > 0 && ended > 0)) return []
-  // Nobody knows how the held calls would have ended: the run lets go of them.
+  const held = onlyHeld(faults)
   if (held > 0)
     return [`no call that was hit has ended: ${held} were held still when the faults were cleared`]
+  if (hits > 0) return []
   const own = sum(({ discovery }) => discovery.hits)
   if (mode === 'shadow') return ['nothing was injected: chaos.mode is shadow']
   const decided = sum((counts) => counts.decided)

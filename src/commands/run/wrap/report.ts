@@ -1,3 +1,4 @@
+import { openFates } from '../../../chaos/accounting/counts.ts'
 import type { FaultStatus, Status } from '../../../chaos/control/status.ts'
 import { roundedDuration } from '../../../units/duration.ts'
 import type { Output } from '../../shared/arguments.ts'
@@ -29,6 +30,8 @@ export function faultLine(counted: Counted, width = 0): string {
     `injected ${injected}, masked ${masked}, delayed ${delayed}${by}`,
     `surfaced ${surfaced}, escaped ${escaped}, not reached ${notReached}`,
   ]
+  const open = openFates(counted)
+  if (open > 0) counts.push(`still open ${open}`)
   // Rare counts that are no part of the sum.
   if (resent > 0) counts.push(`sent again ${resent}`)
   if (rejections > 0) counts.push(`rejected while open ${rejections}`)
