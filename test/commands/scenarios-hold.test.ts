@@ -53,6 +53,17 @@ for (const [policy, wanted] of Object.entries(asksFor))
     assert.deepEqual(failingWithout.get(policy), wanted)
   })
 
+test('servers that are down are tried too often where neither gates nor budgets bound the tries', async () => {
+  const retry = {
+    waitForProof: false,
+    budget: { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 1_000 },
+  }
+  const missed = await simulatedScenario(await scenarioNamed('servers-down'), {
+    defaults: { gate: false, retry },
+  })
+  assert.match(missed.join('\n'), /^attempts per call: at most 2: [3-5]\./m)
+})
+
 test('what holds calls up for longer than a bound allows fails, also where it is others that must not notice', async () => {
   const slow = await scenarioNamed('dependency-slow')
   const everywhere = slow.faults.map((fault) => ({ ...fault, match: { method: 'tools/call', server: '*' } }))
