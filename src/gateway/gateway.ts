@@ -247,6 +247,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       return () => during('reload', putIntoForce)
     },
     inForce: () => live.current.hash,
+    unarmed: () => controller.unarmed,
     added: () => dynamic.entries,
   })
 

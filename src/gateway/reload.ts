@@ -29,6 +29,8 @@ export interface ReloaderParts {
   readonly prepare: (config: Config) => Promise<() => boolean>
   /** Names all that is in force: also servers that were added, and keys that a reload does not change. */
   readonly inForce: () => string
+  /** Why faults of the plan in force do nothing although the config enables them; undefined when they are armed, or there are none. */
+  readonly unarmed: () => string | undefined
   /** Servers that are not in the file. */
   readonly added: () => Readonly<Record<string, ServerConfig>>
   readonly clock: Clock
@@ -112,7 +114,12 @@ export class Reloader {
       return this.#failed(trigger, [(error as Error).message])
     }
     const hash = this.#parts.inForce()
-    const warnings = loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue))
+    // Another reload has told of a plan that is as before.
+    const unarmed = isDeepStrictEqual(before.chaos, config.chaos) ? undefined : this.#parts.unarmed()
+    const warnings = [
+      ...loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue)),
+      ...(unarmed === undefined ? [] : [unarmed]),
+    ]
     for (const warning of warnings) log.warn(warning)
     if (needsRestart.length > 0)
       log.warn({ needsRestart }, 'these keys take effect when the gateway starts anew')

@@ -71,6 +71,7 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
         })
     },
     inForce: () => applied.at(-1) ?? 'first',
+    unarmed: () => 'a plan is not armed',
     added: () => ({}),
     clock: new ManualClock(),
     log,
@@ -91,6 +92,22 @@ function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
     onPrepare: (task: () => void) => void (onPrepare = task),
   }
 }
+
+test('a reload that brings a plan which nobody has armed warns of that, and the next one that changes no plan does not', async () => {
+  const planned = (...names: string[]): Loaded => {
+    const { chaos } = schema.parse({ chaos: { seed: 7 } })
+    return { ...read(), config: { ...configOf(...names), chaos }, hash: names.join() } as Loaded
+  }
+  const { reloader, lines } = reloaderOf(read('second'), planned('third'), planned('fourth'))
+  const warned: (readonly string[])[] = []
+  for (let reload = 0; reload < 3; reload++) {
+    const report = await reloader.reload('test')
+    assert.ok(report.ok)
+    warned.push(report.warnings)
+  }
+  assert.deepEqual(warned, [[], ['a plan is not armed'], []])
+  assert.equal(lines.filter(({ msg }) => msg === 'a plan is not armed').length, 1)
+})
 
 test('a config that does not compile is forgotten: what is in force is put into force again, and watched', async () => {
   const { reloader, applied, lines, exposed, breakOn } = reloaderOf(read('second'), read('third'))

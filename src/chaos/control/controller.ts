@@ -12,6 +12,7 @@ import { exists, KillSwitch, watchKillFile } from '../kill/kill-switch.ts'
 import { diffPlans, chaos, type ChaosConfig, withoutSecrets } from '../plan/schema.ts'
 import { ChaosRun } from './chaos-run.ts'
 import { type ControllerParts, DONE, type Done } from './controller-parts.ts'
+import { firstOf } from '../../units/numbered.ts'
 import { environmentLock, refusalOf } from './guard.ts'
 import { RuntimeFaults } from './runtime-faults.ts'
 import { type FaultStatus, latestStatus, type Status, statusOf, type StatusParts } from './status.ts'
@@ -44,7 +45,7 @@ export class Controller {
     const assembly = assemble(parts, {
       config: () => this.#config,
       refusal: (faults) => this.#refusal(faults),
-      onEnd: (by, why) => void this.disarm(by, why),
+      onEnd: (by, why) => this.#end(by, why),
     })
     this.engine = assembly.engine
     this.journal = assembly.journal
@@ -79,9 +80,9 @@ export class Controller {
 
   /**
    * Takes a config: at boot the first time, from reloads afterwards. The process starts disarmed unless the config
-   * says `enabled` and `persist`. A reload that sets `enabled` arms the plan, one that takes it away disarms it; while
-   * it stays set, faults that did not change stay armed with their counters and their time, and an operator's
-   * `disarm` holds. Another seed is another run. A kill holds, of this process or of one before it, until it is lifted.
+   * says `enabled` and `persist`. A reload that sets `enabled` arms the plan, one that takes it away disarms it: both are orders of
+   * whoever edits the config, and come after an operator's `disarm`. While it stays set, faults that did not change stay armed with
+   * their counters and their time, and an operator's `disarm` holds. Another seed is another run. A kill holds, of this process or of one before it, until it is lifted.
    */
   apply(config: ChaosConfig, by = 'config'): void {
     const before = this.#config
@@ -101,7 +102,7 @@ export class Controller {
     }
     this.engine.strict = config.strict
     this.engine.debugHeader = config.debugHeader
-    if (!config.enabled) this.disarm(by, 'chaos.enabled is false')
+    if (!config.enabled) this.#end(by, 'chaos.enabled is false')
     else if (this.#run.planned) this.#replace(before, by)
     else if (boots && config.persist) this.arm(by, 'chaos.persist is true')
     else if (!boots && !before.enabled) this.arm(by, 'chaos.enabled was set')
@@ -127,12 +128,29 @@ export class Controller {
     return DONE
   }
 
-  /** Disarms everything, and lets go of the calls that are held. */
+  /**
+   * Disarms everything, and lets go of the calls that are held. Who did it and why is kept also where nothing was armed; a kill that
+   * is in force stays the reason of the state.
+   */
   disarm(by: string, why: string): Done {
-    if (this.#run.armed.size === 0 && !this.#run.planned) return DONE
     this.#run.stop('disarmed')
-    this.#announcer.turned('disarmed', by, why)
+    if (this.killSwitch.on) this.#announcer.tell({ type: 'disarmed', by, why })
+    else this.#announcer.turned('disarmed', by, why)
     return DONE
+  }
+
+  /** Disarms what is armed, where anything is. */
+  #end(by: string, why: string): void {
+    if (this.#run.armed.size > 0 || this.#run.planned) this.disarm(by, why)
+  }
+
+  /** Says which faults of an enabled plan are not armed, and what arms them; undefined when there are none. */
+  get unarmed(): string | undefined {
+    const { enabled, faults } = this.#config
+    const names = faults.flatMap(({ name }) => (this.#run.armed.get(name) === undefined ? name : []))
+    if (!enabled || names.length === 0) return undefined
+    const how = this.#refusal(faults.length) ?? '`breakwater chaos arm` arms the plan'
+    return `chaos.faults: not armed: ${firstOf(names)}; a reload arms a plan only where it sets chaos.enabled (${how})`
   }
 
   /** Throws the kill switch. */
@@ -183,24 +201,6 @@ export class Controller {
       killed: this.killSwitch.on,
       killRecordProblem: this.#killRecord?.problem,
       engineErrors: this.engine.errors,
-      awaitsList: (server) => this.#parts.awaitsList?.(server) === true,
-      now: this.#parts.clock.now(),
-    }
-  }
-
-  /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
-  stop(): Promise<void> {
-    this.#isStopping = true
-    this.disarm('shutdown', 'the process ends')
-    this.#killRecord?.close()
-    return this.#attachments.stop()
-  }
-
-  /** The same for the last time: what comes later is lost. */
-  async close(): Promise<void> {
-    await this.stop()
-    await this.#attachments.close()
-  }
       ...this.#looks(),
     })
   }
@@ -213,6 +213,24 @@ export class Controller {
   #looks(): Pick<StatusParts, 'run' | 'awaitsList' | 'now'> {
     return {
       run: this.#run,
+      awaitsList: (server) => this.#parts.awaitsList?.(server) === true,
+      now: this.#parts.clock.now(),
+    }
+  }
+
+  /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
+  stop(): Promise<void> {
+    this.#isStopping = true
+    this.#end('shutdown', 'the process ends')
+    this.#killRecord?.close()
+    return this.#attachments.stop()
+  }
+
+  /** The same for the last time: what comes later is lost. */
+  async close(): Promise<void> {
+    await this.stop()
+    await this.#attachments.close()
+  }
 
   #refusal(faults: number): string | undefined {
     if (this.#isStopping) return 'refused: the gateway is shutting down'

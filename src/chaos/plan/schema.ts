@@ -73,7 +73,9 @@ export function chaosSchema(registry: FaultRegistry = registered) {
       enabled: z
         .boolean()
         .default(false)
-        .describe('Whether faults may be armed. A reload that sets it arms the plan.'),
+        .describe(
+          'Whether faults may be armed. A reload that turns it from `false` to `true` arms the plan, also after an operator has disarmed it.',
+        ),
       mode: z
         .enum(['act', 'shadow'])
         .default('act')

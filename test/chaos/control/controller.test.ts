@@ -35,6 +35,52 @@ test('what an operator disarmed stays so when the plan changes', () => {
   assert.equal(controller.status().state, 'disarmed')
 })
 
+test('who disarms is told by the status and the journal also where nothing is armed', () => {
+  const { apply, controller, typesOf } = rig()
+  const said = () => {
+    const { state, by, why } = controller.status()
+    return [state, by, why]
+  }
+  apply(plan([fault('a', 'test.spoil')]))
+  controller.disarm('me', 'hands off')
+  assert.deepEqual(said(), ['disarmed', 'me', 'hands off'])
+  assert.deepEqual(typesOf().at(-1), 'disarmed')
+  controller.kill('guard', 'smoke')
+  controller.disarm('me', 'once more')
+  assert.deepEqual(said(), ['killed', 'guard', 'smoke'])
+  assert.deepEqual(typesOf().slice(-2), ['killed', 'disarmed'])
+})
+
+test('an edit of the config that enables faults arms the plan after a disarm, and the process that ends hides no reason', async () => {
+  const { arm, apply, controller } = rig()
+  const faults = [fault('a', 'test.spoil')]
+  arm(faults)
+  controller.disarm('me', 'enough')
+  apply({ enabled: false, faults })
+  assert.equal(controller.status().by, 'me')
+  apply(plan(faults))
+  assert.equal(controller.status().state, 'armed')
+  controller.disarm('me', 'enough')
+  await controller.stop()
+  assert.equal(controller.status().by, 'me')
+})
+
+test('a plan that its config enables says which of its faults are not armed, and what arms them', () => {
+  const { arm, apply, controller } = rig()
+  apply(plan([]))
+  assert.equal(controller.unarmed, undefined)
+  apply(plan([fault('a', 'test.spoil'), fault('b', 'test.spoil')]))
+  assert.match(controller.unarmed ?? '', /not armed: a, b; .*`breakwater chaos arm`/)
+  arm([fault('a', 'test.spoil')])
+  assert.equal(controller.unarmed, undefined)
+  apply(plan([fault('a', 'test.spoil'), fault('b', 'test.spoil')]))
+  assert.equal(controller.unarmed, undefined)
+  controller.kill('me', 'smoke')
+  assert.match(controller.unarmed ?? '', /not armed: a, b; .*the kill switch is on/)
+  apply({ enabled: false, faults: [fault('a', 'test.spoil')] })
+  assert.equal(controller.unarmed, undefined)
+})
+
 test('a reload keeps unchanged faults armed, with their counters and their time', async () => {
   const { arm, apply, send, clock, tally, events } = rig()
   arm([fault('same', 'test.spoil'), fault('other', 'test.spoil'), fault('gone', 'test.hold', { rate: 0 })])
