@@ -83,6 +83,17 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
   }
 }
 
+const unnamed: Readonly<Record<Experiment['assignBy'], string>> = {
+  agent: 'no arm of the experiment, or no task (intent)',
+  intent: 'no task (intent)',
+  session: 'no session',
+  tenant: 'no tenant',
+  header: 'no value of the header',
+}
+
+/** The words for the lack of a name for which an experiment excludes calls. */
+export const unnamedBy = ({ assignBy }: Pick<Experiment, 'assignBy'>): string => unnamed[assignBy]
+
 /** Returns the arm that the call's agent asks for; empty for none. */
 function armOf({ message }: Call): string {
   const arm = metaOf(message.value, 'params', ARM_KEY)

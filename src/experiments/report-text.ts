@@ -348,7 +348,7 @@ function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
           ['in arms', calls.inArms],
           ['of these, assigned by the fallback', calls.fallback],
           ['not drawn', calls.notDrawn],
-          ['left out, as they named nothing to be assigned by', calls.excluded],
+          [`left out, as they named ${calls.unnamed}`, calls.excluded],
           ['dropped, as there was no room for more units', calls.dropped],
         ],
         numbers: 1,

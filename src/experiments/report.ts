@@ -3,6 +3,7 @@ import { ALPHA, estimateOf } from './judge.ts'
 import type { Listed, Look, Run } from './experiments.ts'
 import { type MetricName, metricNames, metricOf } from './metrics.ts'
 import type { UnitSample } from './samples.ts'
+import { unnamedBy } from './assignment.ts'
 import { armInWords, controlOf, type Experiment, minimumEffectOf, splitOf } from './schema.ts'
 import {
   type ArmUnits,
@@ -96,6 +97,8 @@ export interface Report {
     readonly fallback: number
     readonly notDrawn: number
     readonly excluded: number
+    /** The words for the lack of a name for which calls are excluded. */
+    readonly unnamed: string
     readonly dropped: number
   }
   /** Numbers of injected faults, by arm and fate. */
@@ -201,6 +204,7 @@ export function reportOn({ experiment, run, settings, now }: ReportFacts): Repor
       fallback: run?.calls.fallback ?? 0,
       notDrawn: run?.calls.out.not_drawn ?? 0,
       excluded: run?.calls.out.excluded ?? 0,
+      unnamed: unnamedBy(experiment),
       dropped: run?.calls.dropped ?? 0,
     },
     fates: Object.fromEntries(

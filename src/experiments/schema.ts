@@ -45,7 +45,7 @@ export const experiment = z
       .enum(['intent', 'session', 'tenant', 'header', 'agent'])
       .default('intent')
       .describe(
-        'What is assigned as a whole, and stays in its arm: a task of an agent, a session, a tenant, or a value of `header`. `agent`: tasks, each in the arm that its agent names in `_meta["dev.breakwater/arm"]`; those that name none take no part.',
+        'What is assigned as a whole, and stays in its arm: a task of an agent, a session, a tenant, or a value of `header`. `agent`: tasks, each in the arm that its agent names in `_meta["dev.breakwater/arm"]`; calls that name no arm or no task take no part.',
       ),
     header: z
       .string()

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
+import { unnamedBy } from '../experiments/assignment.ts'
 import type { Experiments, Listed } from '../experiments/experiments.ts'
 import type { Config } from '../config/schema/schema.ts'
 import { spread, step } from '../config/schema/schema-walk.ts'
@@ -150,6 +151,7 @@ type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>[
 function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
   const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}
+  const excluded = run?.samples.out.excluded ?? 0
   return {
     kind: 'comparison',
     name,
@@ -159,6 +161,8 @@ function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor
     arms: Object.fromEntries(
       Object.entries(arms).map(([arm, set]) => [arm, { set, units: units?.[arm] ?? 0 }]),
     ),
+    leftOut:
+      run && excluded > 0 ? { calls: excluded, why: `they named ${unnamedBy(run.experiment)}` } : undefined,
     metric,
     startedAt: run && new Date(run.startedAtWall).toISOString(),
     endedAt: run?.end && new Date(run.end.atWall).toISOString(),

@@ -53,3 +53,12 @@ test('a comparison that goes on is not decided yet; one that has ended has its v
   )
   assert.match(ended, /^drill +completed .* - +it held$/m, 'a guarded run has no metric')
 })
+
+test('calls that are in no arm are told with what they did not name', async (t) => {
+  const why = 'they named no arm of the experiment, or no task (intent)'
+  assert.match(
+    await told(t, 'running', { leftOut: { calls: 6, why } }),
+    /^in no arm: 6 calls, as they named no arm of the experiment, or no task \(intent\)$/m,
+  )
+  assert.doesNotMatch(await told(t, 'running'), /in no arm/)
+})

@@ -218,6 +218,8 @@ test('the experiment says that it runs, of how many tasks, and which calls it di
     unit: 2 * made,
     excluded: made,
   })
+  const { leftOut } = (await gateway.admin<{ leftOut: unknown }>('/admin/experiments/ab')).body
+  assert.deepEqual(leftOut, { calls: made, why: 'they named no arm of the experiment, or no task (intent)' })
 })
 
 test('an experiment that has ended keeps its series while the config has it, and leaves none when it goes', async () => {

@@ -48,6 +48,8 @@ interface Shown {
   readonly name: string
   readonly state: 'not_started' | 'running' | 'ended'
   readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
+  /** Calls that match and are in no arm; absent where there are none. */
+  readonly leftOut?: { readonly calls: number; readonly why: string }
   readonly metric: string
   readonly startedAt?: string
   readonly endedAt?: string
@@ -118,12 +120,14 @@ const status: Command = {
 const stateLines = (shown: Shown | ShownRun): string[] =>
   isGuarded(shown) ? runLines(shown) : comparisonLines(shown)
 
-function comparisonLines({ name, state, arms, metric, startedAt, endedBecause, verdict }: Shown): string[] {
+function comparisonLines(shown: Shown): string[] {
+  const { name, state, arms, leftOut, metric, startedAt, endedBecause, verdict } = shown
   return [
     `${name}: ${states[state]}${startedAt === undefined ? '' : `, since ${startedAt}`}${endedBecause === undefined ? '' : `; ${endedBecause}`}`,
     ...Object.entries(arms).map(
       ([arm, { set, units }]) => `${arm}: policy set ${set}, ${numbered(units, 'unit')}`,
     ),
+    ...(leftOut === undefined ? [] : [`in no arm: ${numbered(leftOut.calls, 'call')}, as ${leftOut.why}`]),
     ...(state === 'running' ? [COUNTED] : []),
     `decided by ${metric}`,
     ...(verdict === undefined ? [] : [verdict.sentence]),
