@@ -22,13 +22,13 @@ export const mesh = {
   ),
   faultsInjected: counter(
     'faults_injected_total',
-    'Faults that were injected into calls of agents. The first 2,000 names of faults have series of their own, all others count as `_other`.',
+    'Faults that were injected into calls of agents, counted with their fates when these calls end. The first 2,000 names of faults have series of their own, all others count as `_other`.',
     ['fault', 'type', 'arm'],
     'faults that were in force, 2,001 at most × arms',
   ),
   discoveryFaults: counter(
     'discovery_faults_injected_total',
-    'Faults that were injected into what the gateway asks servers by itself, such as their lists.',
+    'Faults that were injected into what the gateway asks servers by itself, such as their lists, counted when these questions end.',
     ['fault', 'type'],
     'faults that were in force, 2,001 at most',
   ),
