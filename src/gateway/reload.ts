@@ -114,8 +114,8 @@ export class Reloader {
       return this.#failed(trigger, [(error as Error).message])
     }
     const hash = this.#parts.inForce()
-    // Another reload has told of a plan that is as before.
-    const unarmed = isDeepStrictEqual(before.chaos, config.chaos) ? undefined : this.#parts.unarmed()
+    // Also where this reload changed no plan: the watcher of files may have read the plan before somebody asks.
+    const unarmed = this.#parts.unarmed()
     const warnings = [
       ...loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue)),
       ...(unarmed === undefined ? [] : [unarmed]),
