@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import type { Post } from '../../../src/downstream/modern/post.ts'
 import { readFilter, Subscription } from '../../../src/downstream/modern/subscriptions.ts'
 import { ReplayBudget, ReplayLog } from '../../../src/downstream/http/event-stream.ts'
-import type { Session } from '../../../src/downstream/legacy/session.ts'
+import { CallUnderWay, type Session } from '../../../src/downstream/legacy/session.ts'
 import type { Caller } from '../../../src/mesh/call.ts'
-import { Cancellation, type Signal } from '../../../src/mesh/cancel.ts'
+import type { Signal } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { SharedAttempts } from '../../../src/upstreams/shared-attempts.ts'
 import { Subscriptions } from '../../../src/upstreams/shared/shared-connection.ts'
@@ -25,7 +25,7 @@ interface Known {
   addedAs: number
   /** Whether it has had a request since it began. */
   used: boolean
-  call: Cancellation | undefined
+  call: CallUnderWay | undefined
 }
 
 const sessions = asyncTarget(
@@ -63,7 +63,7 @@ const sessions = asyncTarget(
         assert.ok(call?.aborted ?? true, 'its calls are ended')
         close(one)
       } else if (op === 'call' && one?.state === 'open' && one.call === undefined) {
-        one.call = new Cancellation()
+        one.call = new CallUnderWay()
         one.session.inFlight.set('call', one.call)
       } else if (op === 'end' && one?.call !== undefined) {
         one.session.inFlight.delete('call')
