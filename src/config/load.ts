@@ -1,4 +1,4 @@
-import { stat } from 'node:fs/promises'
+import { readFile as readWhole, stat } from 'node:fs/promises'
 import { dirname, isAbsolute, join, resolve } from 'node:path'
 import {
   aliasesIn,
@@ -93,10 +93,23 @@ async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
   }
 }
 
-/**
- * TLS files that are no files (errors): a pipe or a device would hold up everything when it is read. Files that cannot be
- * read now (warnings) may be there when the config comes into force.
- */
+/** Largest TLS file, in bytes: the certificates that a system trusts take a fifth of that. */
+const MAX_PEM = 1024 * 1024
+
+/** The beginning that a TLS file must have somewhere. Node takes a file without one for an empty list of certificates. */
+const PEM = { ca: 'CERTIFICATE-----', cert: 'CERTIFICATE-----', key: 'PRIVATE KEY-----' } as const
+
+/** Why a file cannot be what it is meant to be; undefined when it can. Rejects when the file cannot be read. */
+async function unfit(file: string, key: keyof typeof PEM): Promise<string | undefined> {
+  const found = await stat(file)
+  // A pipe or a device would hold up everything when it is read.
+  if (!found.isFile()) return `${file} is no regular file`
+  if (found.size > MAX_PEM) return `${file} has ${found.size} bytes (at most ${MAX_PEM})`
+  if ((await readWhole(file, 'latin1')).includes(PEM[key])) return undefined
+  return `${file} holds no ${key === 'key' ? 'private key' : 'certificate'} in PEM`
+}
+
+/** Finds TLS files that cannot serve (errors), and files that cannot be read now (warnings): these may be there when the config comes into force. */
 async function unfitFiles(
   mcpServers: Config['mcpServers'],
 ): Promise<Readonly<Record<ConfigIssue['severity'], ConfigFinding[]>>> {
@@ -108,8 +121,8 @@ async function unfitFiles(
       if (file === undefined) continue
       const where = { path: ['mcpServers', name, 'tls', key], at: 'value' } as const
       try {
-        if (!(await stat(file)).isFile())
-          findings.error.push({ ...where, message: `${file} is no regular file` })
+        const message = await unfit(file, key)
+        if (message !== undefined) findings.error.push({ ...where, message })
       } catch (error) {
         findings.warning.push({
           ...where,

@@ -68,17 +68,21 @@ test('a server that is added with a file of TLS that is no file is refused, and 
   }
 })
 
-test('a file of TLS that is no file is refused with its place, and not waited for', async () => {
+test('a file of TLS that is no file, or holds no certificate, is refused with its place, and not waited for', async () => {
   const gateway = await Gateway.start(parts)
-  for (const ca of [`${gateway.file}.pipe`, '/dev/zero']) {
+  for (const ca of [`${gateway.file}.pipe`, '/dev/zero', gateway.file]) {
     if (ca.endsWith('.pipe')) await pipe(ca)
     const secure = { url: 'https://127.0.0.1:9/mcp', tls: { ca } }
     await gateway.reconfigure({ ...parts, servers: { secure } })
     const { status, body } = await gateway.post<{ errors: string[] }>('/admin/reload')
     assert.equal(status, 422)
-    assert.match(body.errors.join('\n'), /:\d+:\d+ {2}mcpServers\.secure\.tls\.ca {2}.* is no regular file/)
+    const why = ca === gateway.file ? 'holds no certificate in PEM' : 'is no regular file'
+    assert.match(
+      body.errors.join('\n'),
+      new RegExp(`:\\d+:\\d+ {2}mcpServers\\.secure\\.tls\\.ca {2}.* ${why}`),
+    )
   }
-  await survives(gateway, /no regular file/)
+  await survives(gateway, /holds no certificate/)
 })
 
 test('a journal that is a pipe is refused, and the process ends when it is told to', async () => {
