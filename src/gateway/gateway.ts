@@ -1,5 +1,6 @@
 import { createHash, randomInt } from 'node:crypto'
 import { join, resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys, type ReloadReport } from '../config/boot-keys.ts'
@@ -167,13 +168,15 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const taskCalls = new TaskCalls(clock)
   const common = { clock, log, metrics, tracing, intents, taskCalls, experiments, recorder }
   const tune = (config: Config) => {
-    const { telemetry, experiments } = config
-    metrics.arms.follow([...armNames(experiments), ...arms.names])
+    const { telemetry } = config
     metrics.tools.limit = telemetry.metrics.maxToolsPerServer
     intents.tune(telemetry.intents)
     recorder.follow(telemetry.recording, configHash(policiesOf(config)))
   }
+  const followArms = ({ experiments }: Config) =>
+    metrics.arms.follow([...armNames(experiments), ...arms.names])
   tune(file)
+  followArms(file)
 
   // The generation in force, and the agents that it serves.
   const load = { inFlight: 0, detached: 0 }
@@ -221,11 +224,23 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       ),
   )
 
-  // The way of the next config into force.
+  // The way of the next config into force. A part hears only of a config in which one of its blocks differs.
+  let followed = file
   const follow = (config: Config) => {
+    const before = followed
+    followed = config
+    const differs = (...blocks: readonly (keyof Config)[]) =>
+      blocks.some((block) => !isDeepStrictEqual(config[block], before[block]))
+    // Runs of experiments come and go while the config stays.
     experiments.follow(config)
+    followArms(config)
     chaos.follow(config)
-    health.follow(config)
+    if (differs('health', 'mcpServers')) health.follow(config)
+    if (differs('telemetry', 'policies', 'mcpServers')) tune(config)
+    if (differs('gateway')) tuneGuards(config)
+    guarded.follow()
+  }
+  const tuneGuards = (config: Config) => {
     guards.limits.tune(config.gateway.limits)
     guards.tarpit.tune(config.gateway.limits.rejectionPause)
     const bounds = limitsOf(config.gateway)
@@ -234,8 +249,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     replies.limits = bounds.replies
     for (const { unread } of [guards, controlGuards]) unread.limits = bounds.unread
     for (const reading of [bodies, ownBodies]) reading.limits = bounds.bodies
-    tune(config)
-    guarded.follow()
   }
   const inForce = { live, parts, state: context.state, agents, follow }
   const reloader: Reloader = new Reloader(file, files, {

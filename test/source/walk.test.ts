@@ -14,8 +14,8 @@ after(async () => {
 /** The number of functions entered, by file of `src`. */
 type Walk = ReadonlyMap<string, number>
 
-/** A file belongs to a walk if each of this many repetitions enters the file: timers enter others. */
-const REPETITIONS = 5
+/** A file belongs to a walk if each of this many repetitions enters the file: timers enter others, on a loaded machine often. */
+const REPETITIONS = 15
 
 /** The repetitions before the first that counts: the first ones fill caches. */
 const WARM_UP = 20
