@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Exchange } from '../../src/commands/run/stdio.ts'
+import { PostedMessage } from '../../src/commands/run/stdio.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { ReplyHeaders } from '../../src/upstreams/http/http-status.ts'
 
@@ -14,7 +14,7 @@ const none = new ReplyHeaders([])
 function start(...ids: (string | number)[]) {
   const lines: string[] = []
   const write = (line: string) => void lines.push(line)
-  const exchange = new Exchange(new Set(ids), { write, onSession: () => Promise.resolve() })
+  const exchange = new PostedMessage(new Set(ids), { write, onSession: () => Promise.resolve() })
   return { exchange, lines, said: () => lines.map((line) => JSON.parse(line) as Answer) }
 }
 
@@ -92,7 +92,7 @@ test('what asks for nothing is answered with nothing', async () => {
 test('a session is open before the client hears of it', async () => {
   const lines: string[] = []
   let opened: () => void = () => undefined
-  const exchange = new Exchange(new Set([1]), {
+  const exchange = new PostedMessage(new Set([1]), {
     write: (line) => void lines.push(line),
     onSession: (id, version) => {
       assert.deepEqual([id, version], ['s-1', '2025-11-25'])

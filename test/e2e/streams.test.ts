@@ -191,7 +191,7 @@ test('a client gets what happened between two of its streams, once', async () =>
 })
 
 for (const server of ['remote', 'local']) {
-  test(`a cancelled call ends at once, and the ${server} server is told`, async () => {
+  test(`a cancelled call ends at once without a response, and the ${server} server is told`, async () => {
     for (const [client, prefix] of [
       [await RawClient.open(gateway.mcp(server)), ''],
       [await RawClient.open(gateway.mcp()), `${server}__`],
@@ -202,8 +202,7 @@ for (const server of ['remote', 'local']) {
       const told = (await client.say(`${prefix}received`)).split('notifications/cancelled').length
       const cancel = { requestId: 'long', reason: 'enough' }
       await client.post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: cancel })
-      const error = (await call).messages[0]?.error as { data: Json }
-      assert.equal(error.data.code, 'BW_CANCELLED')
+      assert.deepEqual((await call).messages, [])
       await until('the server is told', async () => {
         return (await client.say(`${prefix}received`)).split('notifications/cancelled').length === told + 1
       })

@@ -3,6 +3,7 @@ import type { Signal } from '../../src/mesh/cancel.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../../src/mesh/errors.ts'
 import { paramsOf } from '../../src/protocol/jsonrpc.ts'
+import { kindOfList } from '../../src/protocol/lists.ts'
 import type { UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import type { Json } from './memory-pipe.ts'
 
@@ -32,6 +33,12 @@ export function initializeResult(capabilities: Json = everything, more: Json = {
   return { text: JSON.stringify(value), value }
 }
 
+/** Answers each list with an empty one. */
+const offersNothing: Script = (method) => {
+  const kind = kindOfList(method)
+  return { result: kind === undefined ? {} : { [kind]: [] } }
+}
+
 /** An endpoint that a test plays. */
 export class ScriptedUpstream implements Upstream {
   /** All conversations that were begun, oldest first. */
@@ -46,7 +53,7 @@ export class ScriptedUpstream implements Upstream {
   closed = 0
   readonly #script: Script
 
-  constructor(script: Script = () => ({ result: {} })) {
+  constructor(script: Script = offersNothing) {
     this.#script = script
   }
 

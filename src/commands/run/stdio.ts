@@ -195,7 +195,7 @@ class Bridge {
   /** The wire of no session. */
   readonly #bare: HttpWire
   #wire: HttpWire
-  readonly #underWay = new Map<Exchange, HttpReply>()
+  readonly #underWay = new Map<PostedMessage, HttpReply>()
   #listener: HttpListener | undefined
   #quiet: () => void = () => undefined
 
@@ -223,9 +223,9 @@ class Bridge {
     if (isModern && first !== undefined && said.messages.length === 1 && this.#takesBack(first))
       return undefined
     if (!isModern) for (const message of said.messages) this.#expectsNoMore(message)
-    const exchange = this.#post(line, said)
-    // Lines behind may build upon a line that asks for no reply: the client waits until its exchange is over.
-    return exchange.ids.size > 0 ? this.#parts.room() : exchange.over
+    const posted = this.#post(line, said)
+    // Lines behind may build upon a line that asks for no reply: the client waits until the line was taken.
+    return posted.ids.size > 0 ? this.#parts.room() : posted.over
   }
 
   /** Resolves when no request waits for its reply, or after `limitMs`. */
@@ -260,19 +260,19 @@ class Bridge {
     await this.#post(line, said).over
   }
 
-  #post(line: string, { messages, ids }: Said): Exchange {
-    const exchange = new Exchange(ids, {
+  #post(line: string, { messages, ids }: Said): PostedMessage {
+    const posted = new PostedMessage(ids, {
       write: this.#parts.write,
       onSession: (id, version) => this.#open(id, version),
     })
-    const reply = new HttpReply(exchange, { maxReply: this.#parts.maxMessage })
-    this.#underWay.set(exchange, reply)
-    void exchange.over.then(() => {
-      this.#underWay.delete(exchange)
+    const reply = new HttpReply(posted, { maxReply: this.#parts.maxMessage })
+    this.#underWay.set(posted, reply)
+    void posted.over.then(() => {
+      this.#underWay.delete(posted)
       if (this.#underWay.size === 0) this.#quiet()
     })
     this.#wire.post(line, modernHeaders(messages[0]), reply)
-    return exchange
+    return posted
   }
 
   /**
@@ -353,7 +353,7 @@ export function modernHeaders(
   }
 }
 
-interface ExchangeParts {
+interface PostedMessageParts {
   /** Takes a line for the client; a promise asks to wait. */
   readonly write: (line: string) => Promise<void> | undefined
   /** Told of the session that a reply opens; what the client is told waits for it. */
@@ -364,16 +364,16 @@ interface ExchangeParts {
 const SHOWN = 200
 
 /** The reply to one POST, line by line. A client over stdio knows no status: each request gets an answer or an error. */
-export class Exchange implements ReplySink {
+export class PostedMessage implements ReplySink {
   /** Requests that have no answer yet. */
   readonly ids: Set<RequestId>
   /** Resolves when nothing more comes. */
   readonly over: Promise<void>
-  readonly #parts: ExchangeParts
+  readonly #parts: PostedMessageParts
   #end: () => void = () => undefined
   #broken = false
 
-  constructor(ids: Set<RequestId>, parts: ExchangeParts) {
+  constructor(ids: Set<RequestId>, parts: PostedMessageParts) {
     this.ids = ids
     this.#parts = parts
     this.over = new Promise((resolve) => (this.#end = resolve))
