@@ -224,26 +224,21 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       ),
   )
 
-  // The way of the next config into force. A part hears only of a config in which one of its blocks differs.
-  let followed = file
-  const follow = (config: Config) => {
-    const before = followed
-    followed = config
-    const differs = (...blocks: readonly (keyof Config)[]) =>
-      blocks.some((block) => !isDeepStrictEqual(config[block], before[block]))
-    // Runs of experiments come and go while the config stays.
+  // The way of the next config into force. Runs of experiments come and go while the config stays.
+  const follow = (config: Config, before: Config | undefined) => {
     experiments.follow(config)
     followArms(config)
     chaos.follow(config)
-    if (differs('health', 'mcpServers')) health.follow(config)
-    if (differs('telemetry', 'policies', 'mcpServers')) tune(config)
-    if (differs('gateway')) tuneGuards(config)
     guarded.follow()
+    if (before === undefined) return
+    health.follow(config)
+    tune(config)
+    if (!isDeepStrictEqual(config.gateway, before.gateway)) tuneGuards(config.gateway)
   }
-  const tuneGuards = (config: Config) => {
-    guards.limits.tune(config.gateway.limits)
-    guards.tarpit.tune(config.gateway.limits.rejectionPause)
-    const bounds = limitsOf(config.gateway)
+  const tuneGuards = (gateway: Config['gateway']) => {
+    guards.limits.tune(gateway.limits)
+    guards.tarpit.tune(gateway.limits.rejectionPause)
+    const bounds = limitsOf(gateway)
     guards.quotas.tune(bounds.shares)
     guards.replay.limits = bounds.replay
     replies.limits = bounds.replies

@@ -170,8 +170,8 @@ interface ApplyConfigParts {
   readonly parts: GenerationParts
   readonly state: States
   readonly agents: Agents
-  /** Has what outlives generations go by the config that is in force now. */
-  readonly follow: (config: Config) => void
+  /** Has what outlives generations go by the config that is in force now; `before` is undefined where that config said the same. */
+  readonly follow: (config: Config, before: Config | undefined) => void
 }
 
 /** Puts a config into force, with the servers in `renew` made anew. Throws, and changes nothing, when it does not compile. */
@@ -198,8 +198,10 @@ function putIntoForce(
 ): void {
   const { config } = after
   const before = live.current
+  const hasOtherServers = !sameServers(before, after)
+  const isSame = !hasOtherServers && saysTheSame(before, after)
   live.swap(after)
-  agents.forgetLists()
+  if (!isSame) agents.forgetLists()
   const hasOtherPolicies = !isDeepStrictEqual(before.policies, after.policies)
   state.settle(
     (key) => placed(after, key),
@@ -212,10 +214,12 @@ function putIntoForce(
     else server.reconfigure(config.mcpServers[name] ?? server.config)
   }
   for (const name of renew) void before.servers.get(name)?.close()
-  follow(config)
-  lookForIdleGlobs(parts.log, live)
-  agents.endOrphans()
-  if (!sameServers(before, after)) agents.tellChanged(listKinds)
+  follow(config, isSame ? undefined : before.config)
+  if (!isSame) lookForIdleGlobs(parts.log, live)
+  if (hasOtherServers) {
+    agents.endOrphans()
+    agents.tellChanged(listKinds)
+  }
   // Last: what stands above asks for the servers as they were.
   for (const open of live.open) if (open !== after) open.follow(after.servers)
 }
@@ -238,4 +242,10 @@ function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
     a.servers.size === b.servers.size &&
     [...a.servers.values()].every((server) => b.servers.get(server.name) === server)
   )
+}
+
+/** Whether a config says the same as the one before, in the same order of servers, which lists have and hashes do not. */
+function saysTheSame(a: GatewayGeneration, b: GatewayGeneration): boolean {
+  const servers = [...b.servers.values()]
+  return a.hash === b.hash && [...a.servers.values()].every((server, at) => servers[at] === server)
 }
