@@ -142,6 +142,7 @@ export class Engine {
 
   /** Takes a call on its way at one of the two places. */
   run(side: Side, next: Service, call: Call, asker: Asker = 'agent'): Promise<Outcome> {
+    if (side === 'upstream') this.accounting.sentAgain(call)
     // A call that is over may still have work going on, such as a run that other calls joined: no agent is left to hit.
     if (this.#parts.kill.on || call.record.isOver) return next(call)
     let injections: AppliedInjection[] | undefined
@@ -213,7 +214,6 @@ export class Engine {
     if (aimed === undefined) return undefined
     // On both sides: the occurrence of a call must not depend on whether it got past the policies.
     const identity = this.#decider.identify(call)
-    if (side === 'upstream') this.accounting.sentAgain(call)
     let injections: AppliedInjection[] | undefined
     try {
       for (const armed of aimed[side]) {
@@ -273,5 +273,7 @@ function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string 
 
 /** The layer that faults work in. While none is armed it costs one branch. */
 export function injector(side: Side, engine: Engine, asker: Asker = 'agent'): Layer {
-  return (next) => (call) => (engine.live ? engine.run(side, next, call, asker) : next(call))
+  // A call that a fault has hit may be sent again when the fault is over.
+  return (next) => (call) =>
+    engine.live || call.record.faults !== undefined ? engine.run(side, next, call, asker) : next(call)
 }

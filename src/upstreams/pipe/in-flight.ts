@@ -108,11 +108,6 @@ export class InFlight {
     this.#taskProgress.answered(id, call, answer.value)
   }
 
-  /** Takes what the server tells of no call in flight. */
-  told(notification: Message): void {
-    this.#taskProgress.told(notification)
-  }
-
   /** Tells a caller of the progress of a call that became a task. False for a token of no such call. */
   progressOfTask(token: unknown, progress: Message): boolean {
     const number = ourNumber(token)

@@ -366,7 +366,6 @@ class Inbox implements PipeEvents {
     const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
     const entry = id === undefined ? undefined : this.#calls.get(id)
     if (entry !== undefined) return this.#calls.through(entry, message)
-    this.#calls.told(message)
     return this.#terms.audience.notify(message, this.#calls)
   }
 

@@ -1,6 +1,6 @@
 import type { Call, Caller, Message } from '../../mesh/call.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
-import { TASK_STATUS, terminal, toldTask } from '../../protocol/mcp-task.ts'
+import { toldTask } from '../../protocol/mcp-task.ts'
 import { type ProgressToken, progressTokenOf } from '../../protocol/renumber.ts'
 import { shortId } from '../../units/short-id.ts'
 
@@ -16,8 +16,8 @@ interface Begun {
 }
 
 /**
- * The progress tokens of calls that became tasks, of callers with sessions: a token is valid until its task is over. Where too many are
- * open, the caller with the most loses its oldest.
+ * The progress tokens of calls that became tasks, of callers with sessions: a token is kept until the result of its task has come. Where too many are
+ * kept, the caller with the most loses its oldest.
  */
 export class TaskProgress {
   /** By our own ids of the calls, which are the tokens that the server has. */
@@ -26,26 +26,23 @@ export class TaskProgress {
   /** Our own ids, oldest first. */
   readonly #shares = new Map<Caller, Set<number>>()
 
-  /** Takes the answer to a call: it may tell of a task that begins, or of one that is over. */
+  /** Takes the answer to a call: a task begins, or its result has come. A server may queue progress up to the result, and send it before. */
   answered(id: number, call: Call, { result }: Message['value']): void {
+    if (call.method === 'tasks/result') {
+      const { taskId } = paramsOf(call.message.value)
+      return typeof taskId === 'string' ? this.#over(this.#ids.get(shortId(taskId))) : undefined
+    }
     const told = isObject(result) ? toldTask(call.method, result) : undefined
-    if (told === undefined) return
+    if (told?.isNew !== true) return
     const task = shortId(told.id)
     this.#over(this.#ids.get(task))
     const token = progressTokenOf(call)
-    if (!told.isNew || !told.isOpen || token === undefined || call.caller.era === 'modern') return
+    if (!told.isOpen || token === undefined || call.caller.era === 'modern') return
     const share = this.#shares.get(call.caller) ?? new Set()
     this.#makeRoom(share)
     this.#shares.set(call.caller, share.add(id))
     this.#begun.set(id, { caller: call.caller, token, task })
     this.#ids.set(task, id)
-  }
-
-  /** Takes what the server tells: a task may be over. */
-  told({ value }: Message): void {
-    const { status, taskId } = paramsOf(value)
-    if (value.method === TASK_STATUS && terminal.has(status) && typeof taskId === 'string')
-      this.#over(this.#ids.get(shortId(taskId)))
   }
 
   /** The call with this id of ours that goes on as a task. */

@@ -193,6 +193,20 @@ test('what was kept and served again is no second fate of the injection', async 
   assert.deepEqual([injected, escaped, again], [1, 1, 1])
 })
 
+test('a call that is sent again when its fault is over counts as sent again', async () => {
+  const set = rig()
+  set.arm([fault('a', 'test.fail')])
+  const call = toolCall('t')
+  await set.upstream(call)
+  set.controller.disarm('op', 'over')
+  await set.upstream(derive(call, { attempt: 2 }))
+  set.account(call, answer())
+  assert.deepEqual(
+    call.record.faults?.map(({ resent }) => resent),
+    [true],
+  )
+})
+
 test('what the mesh did about a fault stands beside it', async () => {
   const set = rig()
   set.arm([fault('a', 'test.fail', { maxInjections: 1 })])
