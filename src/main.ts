@@ -38,10 +38,12 @@ const aliases: Readonly<Record<string, string>> = {
 }
 
 /** Requests of the admin API, by the command that one may look for in place of them. */
-const elsewhere: Readonly<Record<string, string>> = {
-  breaker:
+const elsewhere: ReadonlyMap<string, string> = new Map([
+  [
+    'breaker',
     'POST /admin/breakers/{server}/{tool} at the control port opens, closes and resets breakers, and "breakwater status" shows them',
-}
+  ],
+])
 
 /** Runs the command that the arguments name. Resolves to the exit code. */
 async function run([given, ...args]: string[]): Promise<number> {
@@ -55,7 +57,7 @@ async function run([given, ...args]: string[]): Promise<number> {
   const { unknownCommand, unknownOption } = await import('./commands/shared/arguments.ts')
   const what = given.startsWith('-')
     ? `${unknownOption(given, ['help', 'version'])}; the command comes first, and its options behind it`
-    : [unknownCommand(given, Object.keys(commands)), elsewhere[given.replace(/s$/, '')] ?? []]
+    : [unknownCommand(given, Object.keys(commands)), elsewhere.get(given.replace(/s$/, '')) ?? []]
         .flat()
         .join('; ')
   out.stderr(`breakwater: ${what}\n\nAll commands: breakwater help`)

@@ -77,6 +77,7 @@ test('what was mistyped is answered with what was meant', async () => {
     [['--verison'], 'unknown option --verison; did you mean --version?'],
     [['start', '--confg', 'x'], 'unknown option --confg; did you mean --config?'],
     [['breaker', 'open', 'a', 'read'], 'unknown command "breaker"; POST /admin/breakers/{server}/{tool} at'],
+    [['constructor'], 'unknown command "constructor"\n\nAll commands'],
     [['help', 'chos'], 'unknown command "chos"; did you mean chaos?'],
     [['validate', 'a.yaml', 'b.yaml'], 'one config at a time: what is "b.yaml"?'],
     [['start', 'a.yaml', 'b.yaml'], 'one config at a time: what is "b.yaml"?'],
