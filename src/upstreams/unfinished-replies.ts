@@ -28,6 +28,7 @@ export class UnfinishedReplies {
   /** The servers whose replies hold something. */
   readonly #servers = new Set<ServerReplies>()
   readonly #refused: (cause: UnfinishedCause) => void
+  /** The limits in force; a reload sets others. */
   limits: UnfinishedLimits
   #bytes = 0
 

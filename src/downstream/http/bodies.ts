@@ -198,6 +198,7 @@ export class Bodies {
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
+  /** The limits in force; a reload sets others. */
   limits: BodyLimits
   #count = 0
   #bytes = 0

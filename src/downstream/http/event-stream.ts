@@ -242,6 +242,7 @@ class Queue {
 
 /** The budget of the logs of all sessions together. Bounded; the oldest events go first, whichever session they belong to. */
 export class ReplayBudget {
+  /** The limits in force; a reload sets others. */
   limits: ReplayLimits
   readonly #dropped: () => void
   readonly #queue = new Queue()

@@ -76,6 +76,7 @@ interface Waiting {
  */
 export class UnreadReplies {
   readonly #clock: Clock
+  /** The limits in force; a reload sets others. */
   limits: UnreadLimits
   readonly #closed: (cause: UnreadCause) => void
   readonly #open = new Map<Socket, Waiting>()
