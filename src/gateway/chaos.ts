@@ -20,6 +20,7 @@ import type { Log } from '../telemetry/log.ts'
 import type { Metrics } from '../telemetry/metrics.ts'
 import type { FaultAccount } from '../telemetry/observe.ts'
 import { noteDiscoveryFaults, noteFaults } from '../telemetry/observe-policies.ts'
+import type { GatewayEvents } from './events.ts'
 import { failToConnect } from '../upstreams/http/failing-connection.ts'
 import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
@@ -61,8 +62,7 @@ export interface ChaosParts {
   readonly killRecord: string | undefined
   /** `gateway.stateDir`. */
   readonly stateDir: string | undefined
-  /** Called when the kept lists of a server are void: from now on agents see the lists of the kinds in `changed` differently. */
-  readonly onLists: (server: Server, changed: readonly ListKind[]) => void
+  readonly events: Pick<GatewayEvents, 'emit'>
 }
 
 /** Ties the chaos mesh to the gateway. It starts disarmed. */
@@ -77,7 +77,7 @@ export function createChaos(parts: ChaosParts): Chaos {
     variables,
     killRecord,
     stateDir,
-    onLists,
+    events,
   } = parts
   const note = noteChaos(metrics, log)
   const isProtected = (server: string) => live.current.servers.get(server)?.protected === true
@@ -117,7 +117,9 @@ export function createChaos(parts: ChaosParts): Chaos {
           server.refresh({ greetsAnew: isOfHandshakes && misled.delete(server.name) })
         }
         // An agent that is told of a change asks again. A fault on a connection changes no list.
-        onLists(server, listsHitBy(turned.filter(isOfLists), server.name))
+        const changed = listsHitBy(turned.filter(isOfLists), server.name)
+        events.emit('listsChanged', server, changed)
+        if (changed.length > 0) server.announce(changed)
       }
     },
   })

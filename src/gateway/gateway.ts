@@ -1,6 +1,5 @@
 import { createHash, randomInt } from 'node:crypto'
 import { join, resolve } from 'node:path'
-import { isDeepStrictEqual } from 'node:util'
 import { environmentLock } from '../chaos/control/guard.ts'
 import type { Controller } from '../chaos/control/controller.ts'
 import { keepBootKeys, type ReloadReport } from '../config/boot-keys.ts'
@@ -19,10 +18,12 @@ import { armNames } from '../experiments/schema.ts'
 import { createKeyedRandom } from '../mesh/keyed-random.ts'
 import { Live } from '../mesh/live.ts'
 import { during } from '../mesh/work.ts'
+import type { ListKind } from '../protocol/lists.ts'
 import { DynamicServers } from '../registry/dynamic-servers.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import { HealthWatch } from '../registry/health/watch.ts'
 import { logState, lookForIdleGlobs, warnOfCuts, warnOfNames } from '../registry/log-lines.ts'
+import type { KnownServer } from '../registry/known-server.ts'
 import type { Server } from '../registry/server.ts'
 import { Bodies, bodyRefusals, MAX_FIRST_BODY } from '../downstream/http/bodies.ts'
 import { Intents } from '../telemetry/intents.ts'
@@ -36,6 +37,7 @@ import { unfinishedCauses, UnfinishedReplies } from '../upstreams/unfinished-rep
 import { createAgents } from './agents.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
 import { createChaos } from './chaos.ts'
+import { createEvents } from './events.ts'
 import { hearing, openGuarded, signOf } from './guarded/guarded.ts'
 import { keepToken, type KeptToken, newControlToken, openRunFolder } from './control-token.ts'
 import { compileGeneration, type GenerationParts } from './generation.ts'
@@ -85,13 +87,20 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { environment = PRODUCTION, chaosEnvironments, maxBody, controlToken } = gateway
   const bounds = limitsOf(gateway)
 
-  // Servers that were added at run time.
-  const dynamic: DynamicServers = new DynamicServers({
-    stateDir: gateway.stateDir,
-    separator: gateway.separator,
+  const { stateDir, separator } = gateway
+  const events = createEvents()
+  const refresh = () => void events.emit('refreshWanted')
+
+  // State: the generation in force, and what outlives all generations.
+  const live = new Live<GatewayGeneration>(clock, (calls) =>
+    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
+  )
+  const dynamic = new DynamicServers({
+    stateDir,
+    separator,
     allowCommands: gateway.dynamicCommands,
-    configured: () => reloader.configured,
-    apply: () => reloader.refresh(),
+    inForce: () => live.current.config.mcpServers,
+    apply: refresh,
   })
   await dynamic.load()
   if (dynamic.withheld.length > 0)
@@ -100,24 +109,20 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       'servers with a "command" that were added earlier stay away: gateway.dynamicCommands is false',
     )
 
-  const live = new Live<GatewayGeneration>(clock, (calls) =>
-    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
-  )
-
-  // The parts that outlive all generations.
   const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, live })
-  const { store: durable, problem: stateProblem } = await openDurable({
-    stateDir: gateway.stateDir,
-    clock,
-    log,
-  })
+  const { store: durable, problem: stateProblem } = await openDurable({ stateDir, clock, log })
   const policyContext = createPolicyContext(clock, log, metrics, durable)
-  const context = hearing(policyContext, (server, sign) => guarded.noticed(server, sign))
-  const { stateDir } = gateway
+  const context = hearing(policyContext, (server, sign) => void events.emit('sign', server, sign))
   // Its draws are the lengths of pauses, which gateways before the same receiver should not share.
   const random = createKeyedRandom(randomInt(2 ** 32))
   const health = new HealthWatch({ clock, random, log, metrics, stateDir, environment })
   await health.load()
+  events.on('probed', (server, probe, result) => health.probed(server, probe, result))
+  events.on('serverState', (server) => logState(log, server))
+  const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, live })
+  const metricsExport = await exportMetrics({ clock, log, metrics, env, config: file.telemetry.metrics })
+
+  // Chaos.
   const killRecord = options.keepsKill === false ? undefined : await killRecordOf(options)
   const chaos = createChaos({
     clock,
@@ -128,22 +133,17 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     chaosEnvironments,
     variables: env,
     killRecord,
-    stateDir: gateway.stateDir,
-    onLists(server, changed) {
-      agents.forgetLists(server.name)
-      if (changed.length === 0) return
-      server.announce(changed)
-      agents.tellChanged(changed)
-    },
+    stateDir,
+    events,
   })
   const { controller } = chaos
-  const tracing = await createSpans({ clock, log, metrics, env, config: file.telemetry.traces, live })
-  const metricsExport = await exportMetrics({ clock, log, metrics, env, config: file.telemetry.metrics })
+
+  // Experiments.
   const forget = (names: readonly string[]) => names.forEach((arm) => context.state.forgetSet(arm))
   const experiments: Experiments = new Experiments({
     clock,
     quiet: () => live.current.config.telemetry.intents.idle,
-    refresh: () => reloader.refresh(),
+    refresh,
     forget,
     emit: noteExperiments(log),
     taken: () => arms.taken,
@@ -178,7 +178,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   tune(file)
   followArms(file)
 
-  // The generation in force, and the agents that it serves.
+  // The first generation.
   const load = { inFlight: 0, detached: 0 }
   const parts: GenerationParts = {
     ...common,
@@ -187,27 +187,12 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     context,
     chaos,
     replies,
-    onStale: ({ name }) => agents.forgetLists(name),
-    onChanged(server, changed) {
-      agents.forgetLists(server.name)
-      agents.tellChanged(changed)
-      warnOfNames(log, live.current.names, server)
-      warnOfCuts(log, server)
-    },
-    onState(server) {
-      logState(log, server)
-      const sign = signOf(server)
-      if (sign !== undefined) guarded.noticed(server.name, sign)
-    },
-    onProbe(server, probe, result) {
-      health.probed(server, probe, result)
-      const tookMs = Object.values(probe.took).reduce((sum, ms) => sum + ms, 0)
-      const { state, failure } = result
-      guarded.probed({ server: server.name, state, reason: failure?.reason, tookMs })
-    },
+    events,
   }
   const first = compileGeneration(withServers(file, dynamic.entries), undefined, parts)
   live.swap(first)
+
+  // Downstream.
   const controlGuards = createControlGuards(gateway, clock)
   const guards = createGuards(gateway, { clock, metrics, log })
   const agents = createAgents(
@@ -223,17 +208,36 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
         error?.reason,
       ),
   )
+  const tellAgents = ({ name }: KnownServer, changed: readonly ListKind[]) => {
+    agents.forgetLists(name)
+    if (changed.length > 0) agents.tellChanged(changed)
+  }
+  events.on('listsChanged', tellAgents)
+  events.on('catalogChanged', tellAgents)
+  events.on('catalogChanged', (server) => {
+    warnOfNames(log, live.current.names, server)
+    warnOfCuts(log, server)
+  })
+  for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
+  const bodies = new Bodies(
+    clock,
+    { maxBody, maxFirst: MAX_FIRST_BODY, agentOf: agents.nameOf },
+    bounds.bodies,
+    (cause) => metrics.bodiesRefused.inc({ cause }),
+  )
+  // Operators are not kept out by what agents send.
+  const ownBodies = new Bodies(clock, { maxBody }, bounds.bodies, () => undefined)
 
-  // The way of the next config into force. Runs of experiments come and go while the config stays.
-  const follow = (config: Config, before: Config | undefined) => {
+  // Reloads. Arms and guarded runs follow each config, as both change while the config stays.
+  const follow = (config: Config, changed: ReadonlySet<keyof Config>) => {
     experiments.follow(config)
     followArms(config)
-    chaos.follow(config)
     guarded.follow()
-    if (before === undefined) return
-    health.follow(config)
-    tune(config)
-    if (!isDeepStrictEqual(config.gateway, before.gateway)) tuneGuards(config.gateway)
+    const servers = changed.has('mcpServers')
+    if (servers || changed.has('chaos')) chaos.follow(config)
+    if (servers || changed.has('health')) health.follow(config)
+    if (changed.has('telemetry') || changed.has('policies')) tune(config)
+    if (changed.has('gateway')) tuneGuards(config.gateway)
   }
   const tuneGuards = (gateway: Config['gateway']) => {
     guards.limits.tune(gateway.limits)
@@ -258,31 +262,33 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     unarmed: () => controller.unarmed,
     added: () => dynamic.entries,
   })
-
+  events.on('refreshWanted', () => reloader.refresh())
   const guarded: GuardedExperiments = await openGuarded({
     ...common,
     controller,
     arms,
     state: context.state,
     live,
-    refresh: () => reloader.refresh(),
+    refresh,
     data: () => bound?.data,
-    stateDir: gateway.stateDir,
+    stateDir,
     environment,
     stateProblem,
+  })
+  const noticed = (server: string, sign: string | undefined) => {
+    if (sign !== undefined) guarded.noticed(server, sign)
+  }
+  events.on('sign', noticed)
+  events.on('serverState', (server) => noticed(server.name, signOf(server)))
+  events.on('probed', ({ name }, { took }, { state, failure }) => {
+    const tookMs = Object.values(took).reduce((sum, ms) => sum + ms, 0)
+    guarded.probed({ server: name, state, reason: failure?.reason, tookMs })
   })
 
   // The two planes.
   let bound: { readonly data: string; readonly control: string } | undefined
   let closing: Promise<void> | undefined
   const data = addressOf(gateway.listen)
-  for (const cause of bodyRefusals) metrics.bodiesRefused.series({ cause })
-  const bodies = new Bodies(
-    clock,
-    { maxBody, maxFirst: MAX_FIRST_BODY, agentOf: agents.nameOf },
-    bounds.bodies,
-    (cause) => metrics.bodiesRefused.inc({ cause }),
-  )
   const dataPlane = await createDataPlane({
     ...common,
     host: data.host,
@@ -294,8 +300,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     isStopping: () => closing !== undefined,
   })
   const control = addressOf(gateway.control)
-  // Operators are not kept out by what agents send.
-  const ownBodies = new Bodies(clock, { maxBody }, bounds.bodies, () => undefined)
   const access = { token: controlToken ?? newControlToken(), openToRead: controlToken === undefined }
   const controlPlane = createControlPlane({
     clock,

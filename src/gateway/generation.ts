@@ -14,10 +14,9 @@ import { ownInitializeParams } from '../protocol/identity.ts'
 import { MODERN_VERSION } from '../protocol/versions.ts'
 import { connectionOf } from '../registry/connection.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
-import type { KnownServerParts } from '../registry/known-server.ts'
 import { Names } from '../registry/names.ts'
 import { readdress } from '../registry/references.ts'
-import { Server, type ServerParts } from '../registry/server.ts'
+import { Server } from '../registry/server.ts'
 import { createAccessLog } from '../telemetry/access-log.ts'
 import type { Intents } from '../telemetry/intents.ts'
 import type { TaskCalls } from '../telemetry/task-calls.ts'
@@ -31,11 +30,11 @@ import { TaskBinding } from '../upstreams/shared/task-binding.ts'
 import type { UnfinishedReplies } from '../upstreams/unfinished-replies.ts'
 import { policiesOf } from '../config/call-timeouts.ts'
 import type { Chaos } from './chaos.ts'
+import type { GatewayEvents } from './events.ts'
 import type { GatewayPolicyContext } from './policy-context.ts'
 import { peerAddressOf } from './spans.ts'
 
-export interface GenerationParts
-  extends Pick<KnownServerParts, 'onChanged' | 'onStale' | 'onState'>, Pick<ServerParts, 'onProbe'> {
+export interface GenerationParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
@@ -50,6 +49,7 @@ export interface GenerationParts
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
   /** Bounds the memory for incomplete replies. Outlives all generations. */
   readonly replies: UnfinishedReplies
+  readonly events: Pick<GatewayEvents, 'emit'>
   /** Counts what goes on although no agent waits for it. */
   readonly load: { detached: number }
   /** Makes the ways to a server: over processes and sockets unless given. */
@@ -212,7 +212,7 @@ function createServer(
   { name, entry: config, connection, names, tasks: known }: NewServer,
   parts: GenerationParts,
 ): Server {
-  const { upstreams = createUpstreams } = parts
+  const { upstreams = createUpstreams, events } = parts
   const tasks = known ?? new TaskBinding(parts.clock)
   const replicas = upstreams(name, config, {
     ...parts,
@@ -234,6 +234,10 @@ function createServer(
     faults: parts.chaos.layers.discovery,
     heldBy: () => parts.chaos.heldBy(name),
     probePhase: parts.context.random(name, 'first-probe'),
+    onChanged: (server, changed) => void events.emit('catalogChanged', server, changed),
+    onStale: (server) => void events.emit('listsChanged', server, []),
+    onState: (server) => void events.emit('serverState', server),
+    onProbe: (server, probe, result) => void events.emit('probed', server, probe, result),
     onLost: (reason) => parts.metrics.notificationsLost.inc({ server: name, reason }),
     onSessionEnd({ replica, upstreamSession }, lastedMs, { reason }) {
       const version = upstreamSession.initializeResult.value.protocolVersion

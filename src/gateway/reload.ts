@@ -66,11 +66,6 @@ export class Reloader {
     return this.#watched
   }
 
-  /** Names of the servers in the config file. */
-  get configured(): ReadonlySet<string> {
-    return new Set(Object.keys(this.#file.mcpServers))
-  }
-
   /** Reads the files again. An attempt waits for the one before, and whoever asks meanwhile joins it; never rejects. */
   reload(trigger: string): Promise<ReloadReport> {
     this.#next ??= this.#last.then(() => {
@@ -170,8 +165,8 @@ interface ApplyConfigParts {
   readonly parts: GenerationParts
   readonly state: States
   readonly agents: Agents
-  /** Has what outlives generations go by the config that is in force now; `before` is undefined where that config said the same. */
-  readonly follow: (config: Config, before: Config | undefined) => void
+  /** Tells parts that outlive generations of the config in force, and of the blocks in which it differs from the one before. */
+  readonly follow: (config: Config, changed: ReadonlySet<keyof Config>) => void
 }
 
 /** Puts a config into force, with the servers in `renew` made anew. Throws, and changes nothing, when it does not compile. */
@@ -199,9 +194,10 @@ function putIntoForce(
   const { config } = after
   const before = live.current
   const hasOtherServers = !sameServers(before, after)
-  const isSame = !hasOtherServers && saysTheSame(before, after)
+  const changed = changedBlocks(before, after)
+  if (hasOtherServers) changed.add('mcpServers')
   live.swap(after)
-  if (!isSame) agents.forgetLists()
+  if (changed.size > 0) agents.forgetLists()
   const hasOtherPolicies = !isDeepStrictEqual(before.policies, after.policies)
   state.settle(
     (key) => placed(after, key),
@@ -214,8 +210,8 @@ function putIntoForce(
     else server.reconfigure(config.mcpServers[name] ?? server.config)
   }
   for (const name of renew) void before.servers.get(name)?.close()
-  follow(config, isSame ? undefined : before.config)
-  if (!isSame) lookForIdleGlobs(parts.log, live)
+  follow(config, changed)
+  if (changed.size > 0) lookForIdleGlobs(parts.log, live)
   if (hasOtherServers) {
     agents.endOrphans()
     agents.tellChanged(listKinds)
@@ -244,8 +240,12 @@ function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
   )
 }
 
-/** Whether a config says the same as the one before, in the same order of servers, which lists have and hashes do not. */
-function saysTheSame(a: GatewayGeneration, b: GatewayGeneration): boolean {
-  const servers = [...b.servers.values()]
-  return a.hash === b.hash && [...a.servers.values()].every((server, at) => servers[at] === server)
+/** Returns the top-level keys in which two configs differ. The order of servers counts, because lists show it. */
+function changedBlocks({ config: before, servers }: GatewayGeneration, after: GatewayGeneration) {
+  const { config } = after
+  const blocks = Object.keys(config) as (keyof Config)[]
+  const changed = new Set(blocks.filter((block) => !isDeepStrictEqual(before[block], config[block])))
+  const order = [...after.servers.keys()]
+  if ([...servers.keys()].some((name, at) => order[at] !== name)) changed.add('mcpServers')
+  return changed
 }

@@ -16,8 +16,8 @@ export interface Change {
 export interface DynamicServersParts {
   /** Where they outlive the process; undefined: nowhere. */
   readonly stateDir: string | undefined
-  /** Names of the config file, which the API may not touch. */
-  readonly configured: () => ReadonlySet<string>
+  /** The entries in force, with those of the config file, which the API may not touch. */
+  readonly inForce: () => Readonly<Record<string, ServerConfig>>
   readonly separator: string
   /** Whether a server may be a program that this machine runs. */
   readonly allowCommands: boolean
@@ -97,7 +97,7 @@ export class DynamicServers {
         'forbidden: a "command" is a program that the gateway would run; the config has to allow it (gateway.dynamicCommands: true, and a restart)'
       return { status: 403, error }
     }
-    if (this.#parts.configured().has(name))
+    if (this.#isConfigured(name))
       return { status: 409, error: `"${name}" is in the config file; change it there` }
     if (this.#given.size >= MAX_SERVERS && !this.has(name))
       return { status: 429, error: `too many servers (${MAX_SERVERS})` }
@@ -107,13 +107,19 @@ export class DynamicServers {
   }
 
   async remove(name: string): Promise<Change> {
-    if (this.#parts.configured().has(name))
+    if (this.#isConfigured(name))
       return { status: 409, error: `"${name}" is in the config file; remove it there` }
     const before = this.#given.get(name)
     if (before === undefined)
       return { status: 404, error: `no server "${name.slice(0, 64)}" was added through this API` }
     this.#given.delete(name)
     return this.#changed(200, { name, removed: true }, before)
+  }
+
+  /** Whether the name belongs to the config file. */
+  #isConfigured(name: string): boolean {
+    const inForce = this.#parts.inForce()
+    return Object.hasOwn(inForce, name) && inForce[name] !== this.#given.get(name)?.config
   }
 
   #isAllowed({ type }: ServerConfig): boolean {

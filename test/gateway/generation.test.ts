@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { config as schema } from '../../src/config/schema/schema.ts'
+import { createEvents } from '../../src/gateway/events.ts'
 import { compileGeneration } from '../../src/gateway/generation.ts'
 import { liveWith } from '../support/live.ts'
 import type { GatewayGeneration } from '../../src/registry/generation.ts'
@@ -50,9 +51,7 @@ function setUp() {
     tracing: undefined,
     recorder: noRecorder,
     context,
-    onChanged: () => undefined,
-    onStale: () => undefined,
-    onState: () => undefined,
+    events: createEvents(),
   }
   const compile = (
     servers: Readonly<Record<string, object>>,

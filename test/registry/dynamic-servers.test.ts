@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { z } from 'zod'
+import { server as entry } from '../../src/config/schema/server-schema.ts'
 import { DynamicServers } from '../../src/registry/dynamic-servers.ts'
 
 interface Options {
@@ -18,7 +19,7 @@ function dynamicServers({ stateDir, configured = [], apply = () => undefined }: 
     stateDir,
     separator: '__',
     allowCommands: true,
-    configured: () => new Set(configured),
+    inForce: () => Object.fromEntries(configured.map((name) => [name, entry.parse(memory)])),
     apply,
   })
 }

@@ -14,8 +14,12 @@ after(async () => {
 /** The number of functions entered, by file of `src`. */
 type Walk = ReadonlyMap<string, number>
 
-/** A file belongs to a walk if each of this many repetitions enters the file: timers enter others, on a loaded machine often. */
-const REPETITIONS = 15
+/**
+ * A file belongs to a walk if each repetition enters the file. Timers enter other files, on a loaded machine often, so the repetitions
+ * end when this many in a row took no file away, or at the limit.
+ */
+const STABLE = 15
+const MAX_REPETITIONS = 200
 
 /** The repetitions before the first that counts: the first ones fill caches. */
 const WARM_UP = 20
@@ -36,11 +40,13 @@ const stations: Readonly<Record<string, readonly string[]>> = {
 async function walkOf(session: Session, step: () => Promise<unknown>): Promise<Walk> {
   for (let nth = 0; nth < WARM_UP; nth++) await step()
   let walk: Walk | undefined
-  for (let nth = 0; nth < REPETITIONS; nth++) {
+  for (let nth = 0, stable = 0; nth < MAX_REPETITIONS && stable < STABLE; nth++) {
     await entered(session)
     await step()
     const now = await entered(session)
-    walk = walk === undefined ? now : new Map([...walk].filter(([file]) => now.has(file)))
+    const common: Walk = new Map([...(walk ?? now)].filter(([file]) => now.has(file)))
+    stable = common.size === walk?.size ? stable + 1 : 0
+    walk = common
   }
   return walk ?? new Map()
 }

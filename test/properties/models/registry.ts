@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { type Config, config as schema } from '../../../src/config/schema/schema.ts'
 import { AggregateEndpoint } from '../../../src/downstream/endpoints.ts'
 import type { Agents } from '../../../src/gateway/agents.ts'
+import { createEvents } from '../../../src/gateway/events.ts'
 import { compileGeneration } from '../../../src/gateway/generation.ts'
 import { applyConfig } from '../../../src/gateway/reload.ts'
 import { liveWith } from '../../support/live.ts'
@@ -102,9 +103,7 @@ function setUp() {
     tracing: undefined,
     recorder: noRecorder,
     context,
-    onChanged: () => undefined,
-    onStale: () => undefined,
-    onState: () => undefined,
+    events: createEvents(),
     upstreams: (_: string, config: Config['mcpServers'][string]) => {
       const url = config.type === 'stdio' ? '' : config.urls[0]!
       const upstream = new ScriptedUpstream((method, { name }) => {
