@@ -133,7 +133,7 @@ test('Ctrl-C at a gateway that hangs ends within seconds, and says where the rep
   assert.deepEqual(await program.ended, { code: 2, signal: null })
   const tookMs = performance.now() - from
   gateway.program.signal('SIGCONT')
-  // After Ctrl-C the first answer has 4 s and each later answer 0.5 s; before, each has 10 s.
+  // After Ctrl-C the first answer has 4 s and each later answer 0.5 s; before, each has 60 s.
   assert.ok(tookMs < 10_000, `${tookMs}`)
   const text = program.lines.join('\n')
   assert.match(text, /^breakwater: the faults could not be disarmed: \S+ did not answer within 500ms$/m)
@@ -541,7 +541,7 @@ describe('comparisons', { concurrency: 3 }, () => {
     const { code, errors } = await said(args)
     assert.equal(code, 1)
     // Whichever limit is met first on a busy machine.
-    assert.match(errors, /^breakwater: \S+ (answers with more than 64 MiB|did not answer within 10s)$/)
+    assert.match(errors, /^breakwater: \S+ (answers with more than 64 MiB|did not answer within 1m)$/)
   })
 
   test('Ctrl-C is heard while a data plane that never answers is waited for', async () => {

@@ -19,6 +19,7 @@ import {
   unknownTools,
   type Workload,
 } from '../../load/workload.ts'
+import { RUN_PATIENCE_MS } from '../shared/control.ts'
 import { showProgress } from '../shared/progress.ts'
 import { onSignals } from '../shared/signals.ts'
 import { formatDuration } from '../../units/duration.ts'
@@ -104,9 +105,6 @@ ${optionLines(options)}
 
 /** How often the journal is read, in milliseconds: of what it keeps in memory the oldest goes first. */
 const FOLLOW_MS: Millis = 200
-
-/** How long the gateway may be silent before a run ends for that reason, in milliseconds. */
-const SILENT_MS: Millis = 10_000
 
 /** Most reports of outcomes that are sent at once. */
 const MAX_REPORTS = 200
@@ -292,7 +290,7 @@ async function playPairs(
       // Only the end of the run checks whether faults have ended.
       task: () => Promise.all([follow(), armed?.renew()]),
       onSilent() {
-        why = `the gateway was silent for ${formatDuration(SILENT_MS)}: the run`
+        why = `the gateway was silent for ${formatDuration(RUN_PATIENCE_MS)}: the run`
         stop.abort('the gateway is silent')
       },
     })
@@ -352,7 +350,7 @@ async function playPairs(
 
 interface Repeated {
   readonly task: () => Promise<unknown>
-  /** Nothing but failures for `SILENT_MS`. */
+  /** Nothing but failures for `RUN_PATIENCE_MS`. */
   readonly onSilent: () => void
 }
 
@@ -366,7 +364,7 @@ async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repe
       await task()
       heardAt = clock.now()
     } catch {
-      if (clock.now() - heardAt >= SILENT_MS) return onSilent()
+      if (clock.now() - heardAt >= RUN_PATIENCE_MS) return onSilent()
     }
   }
 }

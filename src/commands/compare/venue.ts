@@ -138,7 +138,7 @@ export async function openOwn(origin: Origin, options: OwnOptions, env: Env): Pr
     for (const { name, state, error, config: server } of servers.values())
       if (state !== 'up' && !server.disabled)
         throw new CompareError(`server ${name} is ${state}: ${error?.message ?? 'no reason known'}`)
-    const known = controlAt({ base: gateway.control, token, env: {} })
+    const known = controlAt({ base: gateway.control, token, env: {}, hurry: stop })
     const url = `${gateway.data}/mcp`
     return {
       url,

@@ -32,11 +32,16 @@ export type Control = (request: Request) => Promise<Answered>
 /** Where a gateway is controlled unless its config says otherwise. */
 export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
 
-/**
- * How long a gateway may take, in milliseconds, how long when somebody is in a hurry, and how long once it has not answered
- * in that time: whoever ends a run has several things to ask for, and a gateway that hangs takes this long for each.
- */
+/** How long one request may take, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
+
+/** The same during a run. Runs have hours to lose and keep the machine busy, and Ctrl-C still ends them in seconds. */
+export const RUN_PATIENCE_MS: Millis = 60_000
+
+/**
+ * How long a request may take once the user has ended the run, and each further request after the gateway exceeded that limit. Ending
+ * a run takes several requests, and a gateway that hangs would hold up each of them. In milliseconds.
+ */
 const HURRY_MS: Millis = 4_000
 const HUNG_MS: Millis = 500
 
@@ -60,8 +65,8 @@ export interface ControlOptions {
   readonly token: string | undefined
   readonly env: Env
   /**
-   * Once it has aborted, every answer has to come within 4 s, of those under way as well; and within 0.5 s after one that
-   * did not.
+   * Ends a run: a request may take 60 s before it aborts, and 4 s afterwards; 0.5 s after a request that exceeded the 4 s. Undefined:
+   * no run, and a request may take 10 s.
    */
   readonly hurry?: Signal
 }
@@ -114,11 +119,12 @@ class Patience {
   readonly #hurry: Signal | undefined
   readonly #hurryMs: Millis
   #cancel: Cancel
-  ms: Millis = PATIENCE_MS
+  ms: Millis
 
   constructor(hurry: Signal | undefined, hurryMs: Millis) {
     this.#hurry = hurry
     this.#hurryMs = hurryMs
+    this.ms = hurry === undefined ? PATIENCE_MS : RUN_PATIENCE_MS
     this.#cancel = this.#after()
     if (hurry?.aborted === true) this.#shorten()
     else hurry?.addEventListener('abort', this.#shorten)
