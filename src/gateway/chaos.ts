@@ -222,7 +222,8 @@ function harmless(clock: Clock, log: Log): Clock {
         log.error({ err: cause }, 'chaos: a fault met a defect of ours')
       }
     })
-  return { now: clock.now, wall: clock.wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
+  const { isReal, now, wall } = clock
+  return { isReal, now, wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
 /** The effects that faults may have outside of the call they hit, on the servers of the generation in force. */

@@ -8,6 +8,8 @@ export type Cancel = () => void
 
 /** All time there is. Everything that waits or measures takes it from here, so that tests never sleep. */
 export interface Clock {
+  /** Whether it is the machine's time, which libraries with timers of their own keep as well. */
+  readonly isReal: boolean
   /** Monotonic milliseconds; only differences mean something. */
   now(): Millis
   /** Milliseconds since the Unix epoch, for people and for dates on the wire. */
@@ -45,6 +47,7 @@ export const LATE_MS: Millis = 100
  * which is the timer wheel that calls with a few distinct timeouts need.
  */
 export const systemClock: Clock = {
+  isReal: true,
   now: () => performance.now(),
   wall: () => Date.now(),
   after(ms, task) {

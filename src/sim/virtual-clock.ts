@@ -20,6 +20,7 @@ const MANY = 256
  * it, is over before the next one is due. An hour takes as long as what happens in it, and a run is the same every time.
  */
 export class VirtualClock implements Clock {
+  readonly isReal = false
   readonly #epoch: Millis
   #timers: Timer[] = []
   /** How many of them were taken back. */

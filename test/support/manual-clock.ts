@@ -9,6 +9,7 @@ interface Timer {
 
 /** A clock that stands still until it is told to advance. */
 export class ManualClock implements Clock {
+  readonly isReal = false
   readonly #timers = new Set<Timer>()
   readonly #epoch: Millis
   #now: Millis = 0

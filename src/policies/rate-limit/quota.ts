@@ -1,4 +1,3 @@
-import type Bottleneck from 'bottleneck'
 import { type Call, derive, type Outcome, type Service } from '../../mesh/call.ts'
 import { Cancellation, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
@@ -8,7 +7,7 @@ import type { Observable } from '../../mesh/policy.ts'
 import { formatDuration, waitDuration } from '../../units/duration.ts'
 import { givenUp } from '../state/given-up.ts'
 import { StatesBySettings } from '../state/states-by-settings.ts'
-import { bottleneckOn } from './clocked-bottleneck.ts'
+import { type Pacer, pacerOn } from './pacer.ts'
 import { numbered } from '../../units/numbered.ts'
 
 /** How calls wait for what a server grants. */
@@ -82,7 +81,11 @@ export class Quota implements Observable {
   readonly #line = new Set<(ticket: Ticket) => void>()
   readonly #paceMs: Millis
   readonly #perBeat: number
+  /** Undefined while nobody waits. */
   #pacer: Pacer | undefined
+  /** How many beats are to come or go on, and a signal for their end. */
+  #beats = 0
+  #ended = new Cancellation()
   /** When the last beat began, and whether it goes on: the first in line waits for the window in it. */
   #beatSince: Millis = -Infinity
   #isInBeat = false
@@ -166,17 +169,22 @@ export class Quota implements Observable {
       const expiry = this.#expiries.add(() => end(waitedInVain(this, this.#leastWait(this.#clock.now()))))
       call.signal.addEventListener('abort', aborted)
       this.#line.add(go)
-      this.#pacer ??= new Pacer(this.#clock, this.#paceMs, (ended) => this.#serve(ended))
-      this.#pacer.provide(this.#line.size)
+      this.#pacer ??= pacerOn(this.#clock, this.#paceMs)
+      const ended = this.#ended
+      // A pacer takes no job back, so a beat belongs to no call, but to whoever is first in line then.
+      for (; this.#beats < this.#line.size; this.#beats++) void this.#pacer.schedule(() => this.#serve(ended))
     })
   }
 
   /** One beat: waits until the quota lets the first in line go, and with it those who share the beat. */
   async #serve(ended: Signal): Promise<void> {
+    if (ended.aborted) return
     this.#beatSince = this.#clock.now()
     this.#isInBeat = true
     await this.#serveSome(ended)
-    if (!ended.aborted) this.#isInBeat = false
+    if (ended.aborted) return
+    this.#isInBeat = false
+    this.#beats--
   }
 
   async #serveSome(ended: Signal): Promise<void> {
@@ -199,8 +207,11 @@ export class Quota implements Observable {
   }
 
   #rest(): void {
-    this.#pacer?.end()
+    void this.#pacer?.stop()
     this.#pacer = undefined
+    this.#ended.abort(undefined)
+    this.#ended = new Cancellation()
+    this.#beats = 0
     this.#beatSince = -Infinity
     this.#isInBeat = false
   }
@@ -342,36 +353,5 @@ export class Ticket {
 
   end(): void {
     for (const window of this.#windows) window.end(this)
-  }
-}
-
-/**
- * Gives out beats, one at a time and `paceMs` apart. bottleneck does the pacing, and nothing else: its jobs cannot
- * be cancelled, so a beat belongs to no call, but to whoever is first in line when it comes.
- */
-class Pacer {
-  readonly #limiter: Bottleneck
-  readonly #ended = new Cancellation()
-  readonly #beat: () => Promise<void>
-  #beats = 0
-
-  /** `serve` uses one beat; the next one comes when its promise has resolved. It is told when the pacer ends. */
-  constructor(clock: Clock, paceMs: Millis, serve: (ended: Signal) => Promise<void>) {
-    this.#limiter = new (bottleneckOn(clock))({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
-    this.#beat = () => serve(this.#ended).finally(() => this.#beats--)
-  }
-
-  /** Sees to it that `wanted` beats are to come; beats that were meant for somebody who has left count too. */
-  provide(wanted: number): void {
-    while (this.#beats < wanted) {
-      this.#beats++
-      void this.#limiter.schedule(this.#beat)
-    }
-  }
-
-  /** Gives no more beats, and lets go of all timers. */
-  end(): void {
-    this.#ended.abort(undefined)
-    void this.#limiter.stop({ dropWaitingJobs: true })
   }
 }

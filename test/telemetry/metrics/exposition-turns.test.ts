@@ -36,6 +36,7 @@ function setUp({ msPerLook = 1, between = () => {} }: { msPerLook?: number; betw
   let elapsed = 0
   const seen = { turns: 0 }
   const clock: Clock = {
+    isReal: false,
     now: () => (elapsed += msPerLook),
     wall: () => manual.wall(),
     after(ms, task) {

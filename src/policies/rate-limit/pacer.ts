@@ -1,0 +1,46 @@
+import Bottleneck from 'bottleneck'
+import { Cancellation } from '../../mesh/cancel.ts'
+import type { Clock, Millis } from '../../mesh/clock.ts'
+
+/** Runs jobs one at a time, in the order in which they came, with at least a pace between the starts of two. */
+export interface Pacer {
+  /** Runs a job at its turn. Takes no job back. The job must not throw. */
+  schedule(job: () => Promise<void>): unknown
+  /** Starts no more jobs, and lets go of all timers. Comes once, and no job after that. */
+  stop(): unknown
+}
+
+/** Returns bottleneck for the machine's time, read from the wall clock. Any other clock paces by itself. */
+export function pacerOn(clock: Clock, paceMs: Millis): Pacer {
+  return clock.isReal
+    ? new Bottleneck({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })
+    : new ClockPacer(clock, paceMs)
+}
+
+class ClockPacer implements Pacer {
+  readonly #clock: Clock
+  readonly #paceMs: Millis
+  readonly #stopped = new Cancellation()
+  #last = Promise.resolve()
+  #next: Millis = -Infinity
+
+  constructor(clock: Clock, paceMs: Millis) {
+    this.#clock = clock
+    this.#paceMs = paceMs
+  }
+
+  schedule(job: () => Promise<void>): void {
+    const run = async () => {
+      const now = this.#clock.now()
+      const at = Math.max(now, this.#next)
+      this.#next = at + this.#paceMs
+      await this.#clock.sleep(at - now, this.#stopped)
+      await job()
+    }
+    this.#last = this.#last.then(run).catch(() => undefined)
+  }
+
+  stop(): void {
+    this.#stopped.abort(undefined)
+  }
+}
