@@ -1,11 +1,11 @@
-import { IncomingMessage } from 'node:http'
-import { type Readable, Transform } from 'node:stream'
+import type { IncomingMessage } from 'node:http'
+import { Readable } from 'node:stream'
 import proxy from '@fastify/http-proxy'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Dispatcher } from 'undici'
 import { hopByHop } from '../config/schema/header-schema.ts'
 import { clientOf, type Quotas } from '../downstream/limits/quotas.ts'
-import type { Clock, Millis } from '../mesh/clock.ts'
+import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, stableCode } from '../mesh/errors.ts'
 import type { Live } from '../mesh/live.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -24,12 +24,14 @@ export interface PassthroughParts {
   readonly quotas: Pick<Quotas, 'calls'>
 }
 
-/** The key under which a request keeps its `ProxiedRequest` on its way through reply-from, which hands over headers only. */
+/** The key of a `ProxiedRequest` among the headers of its request: reply-from hands over nothing else. */
 const PROXIED = Symbol('proxied')
 
-type WithProxied = Dispatcher.RequestOptions & {
-  readonly headers: Record<string, string | string[] | undefined> & { [PROXIED]?: ProxiedRequest }
-}
+type Headers = Readonly<Record<string, string | string[] | undefined>>
+
+type Done = (error: Error | null, reply: Dispatcher.ResponseData<null>) => void
+
+type WithProxied = Dispatcher.RequestOptions & { readonly headers: Headers & { [PROXIED]?: ProxiedRequest } }
 
 /** Statuses by reason, where a client of a proxy expects another one than 502. */
 const statuses: Readonly<Record<string, number>> = {
@@ -60,8 +62,11 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
       return refuse(reply, 404, 'no such server, or its entry does not say passthrough: true')
     if (request.headers.upgrade !== undefined)
       return refuse(reply, 501, 'no other protocol is spoken here: WebSocket and the like do not pass')
-    const path = proxyPathOf(request.raw.url ?? '')
-    if (!path.ok) return refuse(reply, 400, path.why)
+    const target = TARGET.exec(request.raw.url ?? '')
+    const path = target?.[1] ?? '/'
+    const fault =
+      target === null ? 'expected /proxy/{server}/path as the target of the request' : faultIn(path)
+    if (fault !== undefined) return refuse(reply, 400, fault)
     if (['GET', 'HEAD'].includes(request.method) && hasBody(request))
       return refuse(reply, 400, `a ${request.method} with a body does not pass`)
     if (Number(request.headers['content-length']) > maxBody)
@@ -74,8 +79,8 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     }
     const { maxReply } = server.config
     const chain = mesh.chainFor(name, 'proxy', undefined)
-    const limits = { maxBody, maxReply, deadlineMs: deadlineIn(chain) }
-    const proxied = new ProxiedRequest({ way, server: name, path: path.path, limits, clock })
+    const deadlineMs = deadlineIn(chain)
+    const proxied = new ProxiedRequest({ way, server: name, path, maxBody, maxReply, deadlineMs, clock })
     letIn.set(request, proxied)
     load.inFlight++
     calls.take(client)
@@ -106,7 +111,8 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
 
   app.addHook('onRequest', admit)
   app.addHook('preHandler', (request, _, done) => {
-    if (request.body !== undefined) request.body = proxiedOf(request).limitedBody(request.raw)
+    const body = proxiedOf(request).limited(request.raw)
+    if (request.body !== undefined) request.body = Readable.from(body, { objectMode: false })
     done()
   })
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => failed(reply, error))
@@ -121,25 +127,42 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     retryMethods: [],
     // In place of a pool that knows nothing of the server's settings, and would not check certificates.
     undici: { request: send as Dispatcher['request'] },
+    // The path is not read as a URL, which would change how the path is written.
     handler: (_, reply, __, options) => reply.from('/', options),
     replyOptions: {
-      getUpstream: () => 'http://unused.invalid',
-      onError: (reply, { error }) => failed(reply as FastifyReply, error),
+      getUpstream: (request) => proxiedOf(request as FastifyRequest).parts.way.origin,
       rewriteRequestHeaders: (request, headers) => {
         const proxied = proxiedOf(request as FastifyRequest)
-        const { host: _, ...rest } = headers as WithProxied['headers']
-        return { ...proxied.requestHeaders(rest), [PROXIED]: proxied } as typeof headers
+        const kept = { ...withoutHop(headers, ours), ...proxied.parts.way.headers }
+        return { ...kept, [PROXIED]: proxied } as typeof headers
+      },
+      rewriteHeaders: (headers, request) =>
+        proxiedOf(request as FastifyRequest).replyHeaders(headers as Headers),
+      onResponse: (request, reply, { stream }) => {
+        const proxied = proxiedOf(request as FastifyRequest)
+        stream.on('error', (error) => proxied.brokenOff(error))
+        const { maxReply } = proxied.parts
+        const isTooLarge = request.method !== 'HEAD' && Number(reply.getHeader('content-length')) > maxReply
+        if (!isTooLarge) return void reply.send(stream)
+        proxied.fail(replyTooLarge(maxReply))
+        answer(reply as FastifyReply, replyTooLarge(maxReply))
+      },
+      onError: (reply, { error }) => {
+        proxiedOf(reply.request as FastifyRequest).brokenOff((error.cause ?? error) as Error)
+        failed(reply as FastifyReply, error)
       },
     },
   })
 }
 
-function send(options: WithProxied, done: (error: Error | null, reply?: object) => void): void {
-  const { method, path, body, headers } = options
+/** Sends a request once over the sockets of its server, to its path: what may have run is not sent again. */
+function send({ headers, path, ...options }: WithProxied, done: Done): void {
   const proxied = headers[PROXIED]
   if (proxied === undefined) throw new Error('a request that was not let in')
-  const query = path.indexOf('?')
-  proxied.send({ method, body: body ?? null, headers }, query === -1 ? '' : path.slice(query), done)
+  const { way, path: own } = proxied.parts
+  // In place of the slash that reply-from has been given; a query comes behind.
+  const whole = way.folder + own.slice(1) + path.slice(1)
+  way.pool.request({ ...options, headers, path: whole, signal: proxied.signal }, done)
 }
 
 /** The deadline among the policies of a chain, in milliseconds. */
@@ -176,22 +199,18 @@ function answer(reply: FastifyReply, { reason, message, sent, status }: Failure)
     .send({ error: message, code: stableCode(reason), sent })
 }
 
-export interface ProxiedRequestLimits {
+interface ProxiedRequestParts {
+  readonly way: PlainHttp
+  /** The server's name in the registry. */
+  readonly server: string
+  /** Below the server's folder, with a slash before it; without a query. */
+  readonly path: string
   /** Largest request body, in bytes. */
   readonly maxBody: number
   /** Largest reply body, in bytes. */
   readonly maxReply: number
   /** How long all of it may take; undefined: as long as bytes flow. */
   readonly deadlineMs: Millis | undefined
-}
-
-export interface ProxiedRequestParts {
-  readonly way: PlainHttp
-  /** The server's name in the registry. */
-  readonly server: string
-  /** Behind the server's folder; without a query. */
-  readonly path: string
-  readonly limits: ProxiedRequestLimits
   readonly clock: Clock
 }
 
@@ -203,36 +222,24 @@ const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
   status: 413,
 })
 
-/** A request as reply-from hands it over. */
-interface Handed {
-  readonly method: Dispatcher.HttpMethod
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  readonly body: Exclude<Dispatcher.RequestOptions['body'], undefined>
-}
-
-type Done = (error: Error | null, reply?: object) => void
-
 /** Headers of the agent that are for the gateway, and never for a server. */
-const ours = new Set(['authorization', 'cookie', 'mcp-session-id', 'origin'])
+const ours = new Set(['authorization', 'cookie', 'host', 'mcp-session-id', 'origin'])
 
 /** One request to a server by plain HTTP, and its reply, within their limits. */
 class ProxiedRequest {
-  readonly #parts: ProxiedRequestParts
+  readonly parts: ProxiedRequestParts
   readonly #abort = new AbortController()
-  readonly #cancel: () => void
+  readonly #cancel: Cancel | undefined
   #failure: Failure | undefined
 
   /** Its time begins now, and ends with `end`. */
   constructor(parts: ProxiedRequestParts) {
-    this.#parts = parts
-    const { deadlineMs } = parts.limits
-    this.#cancel =
-      deadlineMs === undefined
-        ? () => undefined
-        : parts.clock.after(deadlineMs, () => {
-            const message = `not over within the deadline of ${formatDuration(deadlineMs)}`
-            this.#fail(gatewayError('deadline_exceeded', message, { sent: true }))
-          })
+    this.parts = parts
+    const { clock, deadlineMs } = parts
+    if (deadlineMs === undefined) return
+    const message = `not over within the deadline of ${formatDuration(deadlineMs)}`
+    const overdue = gatewayError('deadline_exceeded', message, { sent: true })
+    this.#cancel = clock.after(deadlineMs, () => this.fail(overdue))
   }
 
   /** Why it failed; undefined as long as it did not. */
@@ -240,54 +247,43 @@ class ProxiedRequest {
     return this.#failure
   }
 
+  /** Aborts with the first failure. */
+  get signal(): AbortSignal {
+    return this.#abort.signal
+  }
+
   /** Cancels the deadline, and the request if nobody waits for its reply any more. Safe to call twice. */
   end(): void {
-    this.#cancel()
-    this.#fail(gatewayError('cancelled', 'the agent has gone', { sent: true }))
+    this.#cancel?.()
+    this.fail(gatewayError('cancelled', 'the agent has gone', { sent: true }))
   }
 
-  /** The body of the agent's request, within the limit. */
-  limitedBody(body: Readable): Readable {
-    const { maxBody } = this.#parts.limits
-    return limited(body, maxBody, () => this.#fail(bodyTooLarge(maxBody, true)))
+  /** The first failure is the one that counts. */
+  fail(failure: Failure): void {
+    if (this.#failure !== undefined) return
+    this.#failure = failure
+    this.#abort.abort(new Error(failure.message))
   }
 
-  /** The headers for the server, of those that came: the operator's win. */
-  requestHeaders(headers: Handed['headers']): Record<string, string | string[]> {
-    return { ...withoutHop(headers, ours), ...this.#parts.way.headers }
+  /** Its connection to the server failed. */
+  brokenOff(error: Error & { readonly code?: string }): void {
+    const isTooLarge = error.code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE'
+    this.fail(isTooLarge ? replyTooLarge(this.parts.maxReply) : plainHttpError(error))
   }
 
-  /** Sends it once, `query` with its question mark: what may have run is not sent again. */
-  send({ method, headers, body }: Handed, query: string, done: Done): void {
-    const { way, path } = this.#parts
-    if (this.#failure !== undefined) return done(new Error(this.#failure.message))
-    const { signal } = this.#abort
-    const request = { method, path: way.folder + path + query, headers: { ...headers }, body, signal }
-    way.pool.request(request, (error, reply) => {
-      if (error !== null) {
-        this.#fail(plainHttpError(error))
-        return done(error)
-      }
-      // Dropped below for whatever reason, it says so to nobody.
-      reply.body.on('error', ignore)
-      const failure = method === 'HEAD' ? undefined : this.#tooLarge(reply.headers['content-length'])
-      if (failure !== undefined) {
-        this.#fail(failure)
-        reply.body.destroy()
-        return done(new Error(failure.message))
-      }
-      const { maxReply } = this.#parts.limits
-      const stream = limited(reply.body, maxReply, () => this.#fail(replyTooLarge(maxReply)))
-      done(null, { statusCode: reply.statusCode, headers: this.#replyHeaders(reply.headers), body: stream })
-    })
+  /** The body of the agent's request, within the limit. The agent's socket stays open for an answer. */
+  async *limited(body: IncomingMessage): AsyncGenerator<Buffer> {
+    let bytes = 0
+    for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      bytes += chunk.length
+      if (bytes > this.parts.maxBody) this.fail(bodyTooLarge(this.parts.maxBody, true))
+      this.signal.throwIfAborted()
+      yield chunk
+    }
   }
 
-  #tooLarge(length: string | string[] | undefined): GatewayError | undefined {
-    const { maxReply } = this.#parts.limits
-    return Number(length) > maxReply ? replyTooLarge(maxReply) : undefined
-  }
-
-  #replyHeaders(headers: Handed['headers']): Record<string, string | string[]> {
+  /** The headers for the agent, of those that came. */
+  replyHeaders(headers: Headers): Record<string, string | string[]> {
     const kept = withoutHop(headers)
     if (typeof kept.location === 'string') kept.location = this.#locationOf(kept.location)
     return kept
@@ -295,19 +291,12 @@ class ProxiedRequest {
 
   /** Where a redirection leads as the agent has to ask for it; what lies elsewhere stays as it is. */
   #locationOf(location: string): string {
-    const { way, path, server } = this.#parts
-    const here = way.origin + way.folder + path
+    const { way, path, server } = this.parts
+    const here = way.origin + way.folder + path.slice(1)
     if (!URL.canParse(location, here)) return location
     const { origin, pathname, search, hash } = new URL(location, here)
     if (origin !== way.origin || !pathname.startsWith(way.folder)) return location
     return `/proxy/${encodeURIComponent(server)}/${pathname.slice(way.folder.length)}${search}${hash}`
-  }
-
-  /** The first failure is the one that counts. */
-  #fail(failure: Failure): void {
-    if (this.#failure !== undefined) return
-    this.#failure = failure
-    this.#abort.abort(new Error(failure.message))
   }
 }
 
@@ -315,7 +304,7 @@ const replyTooLarge = (bytes: number) =>
   gatewayError('reply_too_large', `the reply is larger than ${bytes} bytes (maxReply)`, { sent: true })
 
 /** Headers without those of one connection, those that `connection` names, and `others`. */
-function withoutHop(headers: Handed['headers'], others: ReadonlySet<string> = new Set()) {
+function withoutHop(headers: Headers, others: ReadonlySet<string> = new Set()) {
   const named = new Set(
     [headers.connection ?? []]
       .flat()
@@ -329,69 +318,35 @@ function withoutHop(headers: Handed['headers'], others: ReadonlySet<string> = ne
   return kept
 }
 
-/** The same bytes, up to so many; past them `exceeded` is told, and the stream ends in an error. */
-function limited(source: Readable, maxBytes: number, exceeded: () => void): Readable {
-  let bytes = 0
-  const gate = new Transform({
-    transform(chunk: Buffer, _, done) {
-      bytes += chunk.length
-      if (bytes <= maxBytes) return done(null, chunk)
-      source.unpipe(gate)
-      exceeded()
-      done(new Error(`more than ${maxBytes} bytes`))
-    },
-  })
-  gate.on('error', ignore)
-  // By hand: `pipeline` would destroy an agent's request, and with it the socket for our answer.
-  source.once('error', (error) => gate.destroy(error))
-  source.once('close', () => {
-    if (!source.readableEnded) gate.destroy(new Error('it broke off'))
-  })
-  gate.once('close', () => {
-    if (!(source instanceof IncomingMessage)) source.destroy()
-  })
-  return source.pipe(gate)
-}
-
-function ignore(): void {}
-
 /** Matches the part behind `/proxy/{server}` in a request's target, which has to be a path: a target may be a whole URL. */
 const TARGET = /^\/proxy\/[^/?#]+(\/[^?#]*)?(\?[^#]*)?$/
 
 /** How often a path may be encoded. */
 const MAX_ROUNDS = 4
 
-export type ProxyPath =
-  { readonly ok: true; readonly path: string } | { readonly ok: false; readonly why: string }
-
 /**
- * The path that a request asks for below a server's folder, without its leading slash; `target`: as it came.
- * A path that servers read in more than one way is refused: nobody knows which reading this server takes.
+ * Why a path is refused; undefined for a good path. Servers may read some paths in more than one way: nobody knows
+ * which reading this server takes.
  */
-function proxyPathOf(target: string): ProxyPath {
-  const match = TARGET.exec(target)
-  if (match === null) return refused('expected /proxy/{server}/path as the target of the request')
-  const path = match[1] ?? '/'
+function faultIn(path: string): string | undefined {
   // Characters other than visible ASCII have to be encoded, and encoded bytes have to be text.
-  if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return refused('the path is not encoded as one')
+  if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return 'the path is not encoded as one'
   const segments = path.split('/').length
   let text = path
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    if (/[\0-\x1f\x7f]/.test(text)) return refused('there is a control character in the path')
-    if (text.includes('\\')) return refused('there is a backslash in the path')
-    if (text.split('/').length !== segments) return refused('there is an encoded slash in the path')
-    if (text.includes('//')) return refused('there is an empty segment in the path')
+    if (/[\0-\x1f\x7f]/.test(text)) return 'there is a control character in the path'
+    if (text.includes('\\')) return 'there is a backslash in the path'
+    if (text.split('/').length !== segments) return 'there is an encoded slash in the path'
+    if (text.includes('//')) return 'there is an empty segment in the path'
     // Some servers take what follows a semicolon for a parameter of the segment.
     if (text.split('/').some((segment) => /^\.\.?(;|$)/.test(segment)))
-      return refused('there is a segment "." or ".." in the path')
+      return 'there is a segment "." or ".." in the path'
     const plain = decoded(text)
-    if (plain === text) return { ok: true, path: path.slice(1) }
+    if (plain === text) return undefined
     text = plain
   }
-  return refused('the path is encoded over and over')
+  return 'the path is encoded over and over'
 }
-
-const refused = (why: string): ProxyPath => ({ ok: false, why })
 
 function isEncoded(text: string): boolean {
   try {

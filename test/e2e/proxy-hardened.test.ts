@@ -59,6 +59,8 @@ let chatty: Breaking
 let trickling: Breaking
 let busy: Breaking
 let strange: Breaking
+let torn: Breaking
+let odd: Breaking
 
 before(async () => {
   server = await RawServer.start(({ verb, url, message }, response) => {
@@ -96,6 +98,8 @@ before(async () => {
     socket.end('HTTP/1.1 503 Busy\r\nretry-after: 1\r\ncontent-length: 4\r\n\r\nbusy'),
   )
   strange = await Breaking.start((socket) => socket.end('this is not HTTP\r\n\r\n'))
+  torn = await Breaking.start((socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx'))
+  odd = await Breaking.start((socket) => socket.end('HTTP/1.1 777 Odd\r\ncontent-length: 3\r\n\r\nodd'))
 
   const folder = await newFolder()
   const ca = join(folder, 'ca.pem')
@@ -119,6 +123,8 @@ before(async () => {
         trickling: trickling.entry,
         busy: busy.entry,
         strange: strange.entry,
+        torn: torn.entry,
+        odd: odd.entry,
       },
       policies: {
         overrides: [
@@ -393,6 +399,17 @@ test('a server that is not there, or says nothing, is an error of the gateway', 
   assert.deepEqual([error.code, error.sent], ['BW_UPSTREAM_UNAVAILABLE', false])
   const quiet = await ask('silent/x')
   assert.deepEqual([quiet.status, (await errorOf(quiet)).code], [504, 'BW_ATTEMPT_TIMEOUT'])
+})
+
+test('a reply that breaks off, or has a status that HTTP does not know, is an error of the server', async () => {
+  const broken = await ask('torn/x')
+  const end = await broken.text().then(
+    (text) => `${broken.status} ${text}`,
+    () => 'cut off',
+  )
+  assert.match(end, /^cut off$|^502 .*BW_UPSTREAM_DISCONNECTED/)
+  const odd = await ask('odd/x')
+  assert.deepEqual([odd.status, (await errorOf(odd)).code], [502, 'BW_UPSTREAM_DISCONNECTED'])
 })
 
 test('the deadline ends an exchange, begun or not', async () => {

@@ -228,7 +228,8 @@ export interface PlainHttp {
 }
 
 /** Uses the first of several replicas. Opens a socket when needed, and closes the socket when idle. */
-export function openPlainHttp({ urls, headers, connections, timeouts, tls }: HttpServerConfig): PlainHttp {
+export function openPlainHttp(config: HttpServerConfig): PlainHttp {
+  const { urls, headers, connections, timeouts, tls, maxReply } = config
   const url = new URL(urls[0] as string)
   const [, credentials] = basicAuth(url.username, url.password)
   const configured = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])
@@ -244,6 +245,7 @@ export function openPlainHttp({ urls, headers, connections, timeouts, tls }: Htt
       pipelining: 1,
       headersTimeout: timeouts.idle,
       bodyTimeout: timeouts.idle,
+      maxResponseSize: maxReply,
       connect: connectorOf({ timeout: timeouts.connect, ...readTls(tls) }),
     }),
   }
