@@ -4,7 +4,7 @@ import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import { MOST_ASKED_MS } from '../mesh/pause-deadline.ts'
 import { longestOf } from '../policies/deadline.ts'
 import type { Call, Outcome, Service } from '../mesh/call.ts'
-import { inTurns, nextTurn, type Clock, type Millis } from '../mesh/clock.ts'
+import { type Clock, inTurns, LONGEST_TIMER_MS, type Millis, nextTurn } from '../mesh/clock.ts'
 import { compileMesh } from '../mesh/compile.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import type { Experiments } from '../experiments/experiments.ts'
@@ -253,14 +253,11 @@ function createServer(
 /** Least time that calls of an older config are given to end, in milliseconds. */
 const LEAST_PATIENCE_MS = 15 * 60_000
 
-/** The longest delay of a timer, in milliseconds. */
-const LONGEST_MS = 2 ** 31 - 1
-
 /** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */
 function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
   const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
   const longest = deadlines.map((deadline) => (deadline ? longestOf(deadline) : 0))
-  return Math.min(LONGEST_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...longest) + MOST_ASKED_MS))
+  return Math.min(LONGEST_TIMER_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...longest) + MOST_ASKED_MS))
 }
 
 /** The innermost service: a call goes to its server. */

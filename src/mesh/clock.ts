@@ -37,7 +37,7 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
 }
 
 /** Longest time that a timer of Node takes, in milliseconds. */
-const LONGEST_MS: Millis = 2 ** 31 - 1
+export const LONGEST_TIMER_MS: Millis = 2 ** 31 - 1
 
 /** A timer that is later than this comes from an event loop that stood still, in milliseconds. */
 export const LATE_MS: Millis = 100
@@ -60,7 +60,7 @@ export const systemClock: Clock = {
       turn = setImmediate(() => (turn = setImmediate(task)))
     }
     // Node cuts fractions off, and libuv counts from the whole millisecond that now is in: both make a timer early.
-    const timer = setTimeout(due, Math.min(LONGEST_MS, Math.ceil(ms) + 1))
+    const timer = setTimeout(due, Math.min(LONGEST_TIMER_MS, Math.ceil(ms) + 1))
     timer.unref()
     return () => {
       clearTimeout(timer)

@@ -3,7 +3,7 @@ import { serverHealth, type ServerHealthConfig } from '../config/schema/health-s
 import type { ServerConfig } from '../config/schema/schema.ts'
 import type { Caller, Layer, Service } from '../mesh/call.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
-import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
+import { type Cancel, type Clock, LONGEST_TIMER_MS, type Millis } from '../mesh/clock.ts'
 import type { CrashLoop } from '../mesh/wire-shape.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 import { notificationText } from '../protocol/jsonrpc.ts'
@@ -40,9 +40,6 @@ const LONGEST_START_MS: Millis = 60_000
 
 /** Longest wait of a handshake for the restart of a crashed process, in milliseconds. */
 const LONGEST_RESTART_MS: Millis = 20_000
-
-/** Longest time that a timer can be set to, in milliseconds. */
-const LONGEST_MS: Millis = 2 ** 31 - 1
 
 export interface ServerParts extends KnownServerParts {
   /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
@@ -256,7 +253,7 @@ export class Server extends KnownServer {
     if (ms === undefined) return this.upstreamSessions.soon(caller)
     const limit = new Cancellation()
     const opening = this.#afterPauses(caller, limit)
-    const cancel = this.#clock.after(Math.min(ms, LONGEST_MS), () => {
+    const cancel = this.#clock.after(Math.min(ms, LONGEST_TIMER_MS), () => {
       const error = gatewayError('deadline_exceeded', `the server did not greet within ${formatDuration(ms)}`)
       limit.abort(whileStarting(error, this.upstreamSessions.starting(caller)))
     })

@@ -1,7 +1,7 @@
 import type { Call, CallResult, Fate, InjectedFault, Outcome, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
-import type { Clock, Millis } from '../../mesh/clock.ts'
+import { type Clock, LONGEST_TIMER_MS, type Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { replaceAt } from '../../protocol/json-span.ts'
 import { resultText } from '../../protocol/jsonrpc.ts'
@@ -259,9 +259,6 @@ export class AppliedInjection implements Injection {
 /** How a pause ended. */
 type Paused = 'over' | 'released' | 'aborted'
 
-/** Longest time that a timer can hold. */
-const LONGEST_MS = 2 ** 31 - 1
-
 /** Waits until the time is over, or one of the two signals aborts; leaves neither timer nor listener behind. */
 function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Promise<Paused> {
   if (released.aborted) return Promise.resolve('released')
@@ -275,7 +272,7 @@ function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Pro
     }
     const onRelease = () => end('released')
     const onAbort = () => end('aborted')
-    const cancel = clock.after(Math.min(ms, LONGEST_MS), () => end('over'))
+    const cancel = clock.after(Math.min(ms, LONGEST_TIMER_MS), () => end('over'))
     released.addEventListener('abort', onRelease)
     aborted.addEventListener('abort', onAbort)
   })

@@ -1,7 +1,7 @@
 import { EventEmitter } from 'node:events'
 import CircuitBreaker from 'opossum'
 import type { CallRecord, Outcome } from '../../mesh/call.ts'
-import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { type Cancel, type Clock, LONGEST_TIMER_MS, type Millis } from '../../mesh/clock.ts'
 import { gatewayError, type PolicyReason } from '../../mesh/errors.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { askedMs } from '../../mesh/pause-deadline.ts'
@@ -376,7 +376,7 @@ export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: 
     // It opens by itself when a half-open circuit fails, and at no other time.
     errorThresholdPercentage: 100,
     volumeThreshold: Number.MAX_SAFE_INTEGER,
-    resetTimeout: 2 ** 31 - 1,
+    resetTimeout: LONGEST_TIMER_MS,
     rollingPercentilesEnabled: false,
     enableSnapshots: false,
     rotateBucketController: rotation,

@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema/schema.ts'
-import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
+import { type Cancel, type Clock, LONGEST_TIMER_MS, type Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { Log } from '../../telemetry/log.ts'
 import type { Metrics } from '../../telemetry/metrics.ts'
@@ -21,9 +21,6 @@ const SETTLE_MS: Millis = 30_000
 
 /** Trouble that begins so soon after the last incident of the same server may be more of that incident, in milliseconds. */
 const RELAPSE_MS: Millis = 300_000
-
-/** Longest time that a timer can be set to, in milliseconds. */
-const LONGEST_MS: Millis = 2 ** 31 - 1
 
 export interface HealthWatchParts {
   readonly clock: Clock
@@ -249,7 +246,7 @@ export class HealthWatch {
     const leftMs = Math.max(0, (this.#escalateMs ?? 0) - openMs)
     this.#escalations.set(
       id,
-      clock.after(Math.min(leftMs, LONGEST_MS), () => {
+      clock.after(Math.min(leftMs, LONGEST_TIMER_MS), () => {
         this.#escalations.delete(id)
         // It may be over by now: the next probe that is not well tells that it is not.
         if (this.#wellSince.has(id) || this.#unconfirmed.has(id)) this.#due.add(id)

@@ -1,3 +1,4 @@
+import { LONGEST_TIMER_MS } from '../../mesh/clock.ts'
 import type { SampleRule } from './context.ts'
 
 /** The block `telemetry.traces` of the config. */
@@ -84,9 +85,6 @@ export interface MetricsSettings extends Pick<TracingSettings, 'protocol' | 'url
 /** OpenTelemetry's own. */
 const INTERVAL_MS = 60_000
 
-/** The longest time that a timer can be set to, in milliseconds. */
-const LONGEST_INTERVAL_MS = 2 ** 31 - 1
-
 /**
  * The same of metrics; undefined when none are sent. An endpoint of all signals alone does not ask for metrics: most have it
  * for spans.
@@ -101,7 +99,7 @@ export function readMetricsSettings(env: Variables, config: MetricsConfig): Metr
   if (get('OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return undefined
   const { protocol, unknown } = readProtocol(env, 'METRICS')
   const interval = Number(get('OTEL_METRIC_EXPORT_INTERVAL') ?? INTERVAL_MS)
-  const isInterval = interval >= 1 && interval <= LONGEST_INTERVAL_MS
+  const isInterval = interval >= 1 && interval <= LONGEST_TIMER_MS
   const preference = 'OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE'
   const ignored = [
     exporter !== undefined && exporter !== 'otlp' && 'OTEL_METRICS_EXPORTER',

@@ -1,6 +1,6 @@
 import type { Message, Service } from '../../mesh/call.ts'
 import type { Signal } from '../../mesh/cancel.ts'
-import type { Millis } from '../../mesh/clock.ts'
+import { LONGEST_TIMER_MS, type Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { isOtherEra } from '../era.ts'
@@ -40,7 +40,7 @@ export function openError(cause: unknown): GatewayError {
 const SILENCE_MS: Millis = 2_000
 
 /** No limit of its own, in milliseconds: a process may be starting, and whoever opens the upstream session bounds that. */
-const LONGEST_ANSWER_MS: Millis = 2 ** 31 - 1
+const LONGEST_ANSWER_MS = LONGEST_TIMER_MS
 
 /** The server's account of itself. */
 export interface Initialized {
