@@ -1,4 +1,4 @@
-import type { Cancellation } from '../mesh/cancel.ts'
+import { type Cancellation, ignore } from '../mesh/cancel.ts'
 import { type Millis, systemClock } from '../mesh/clock.ts'
 import { implementation } from '../protocol/identity.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
@@ -36,6 +36,7 @@ export async function otherGateway(
     if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
     return `${data} is the data port of another gateway: nothing is called there`
   } finally {
+    // The session ends by itself.
     if (id !== undefined) await left(url, id, signal).catch(ignore)
     cancel()
     stop.removeEventListener('abort', giveUp)
@@ -60,6 +61,3 @@ async function left(url: string, id: string, signal: AbortSignal): Promise<void>
   const headers = { 'mcp-session-id': id, 'mcp-protocol-version': LATEST_LEGACY }
   await fetch(url, { method: 'DELETE', headers, signal })
 }
-
-/** The session ends by itself. */
-function ignore(): void {}

@@ -15,6 +15,9 @@ export const never: Signal = {
   removeEventListener: () => undefined,
 }
 
+/** Takes an outcome that nobody waits for, or an error that changes nothing. */
+export function ignore(): void {}
+
 /** Most signals have no more listeners than this. */
 const FEW = 4
 

@@ -1,4 +1,5 @@
 import type { Call, Layer, Service, Caller } from './call.ts'
+import { ignore } from './cancel.ts'
 import type { Effect, PolicyContext, Policy, FallbackCall, Scope, ToolDefinition } from './policy.ts'
 import { type Applied, DEFAULT_SET, type MeshConfig, type Place, Settings } from './settings.ts'
 import type { Millis } from './clock.ts'
@@ -299,10 +300,8 @@ export function scopeFor({ set, server, tool, overrides, effect, servers, fallba
     backAt: (replica) => servers.get(server)?.backAt(replica) ?? -Infinity,
     isLost: (replica) => servers.get(server)?.isLost(replica) ?? false,
     reached: (replica) => servers.get(server)?.reached(replica),
-    hold: () => servers.get(server)?.hold() ?? nothing,
+    hold: () => servers.get(server)?.hold() ?? ignore,
     isOffered: (to, other) => servers.get(to)?.offers(other) ?? false,
     fallbackCall: (call, to, other) => fallbackCall(set, call, to, other),
   }
 }
-
-function nothing(): void {}

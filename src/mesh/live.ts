@@ -1,3 +1,4 @@
+import { ignore } from './cancel.ts'
 import type { Cancel, Clock, Millis } from './clock.ts'
 
 /** One immutable build of everything that a config decides. */
@@ -96,5 +97,3 @@ export class Live<G extends Generation> {
     slot.generation.close()
   }
 }
-
-function ignore(): void {}

@@ -1,6 +1,6 @@
 import type { ProbeTool } from '../config/schema/health-schema.ts'
 import { type Answer, type Call, type Caller, type Layer, type Message, newRecord } from '../mesh/call.ts'
-import type { Signal } from '../mesh/cancel.ts'
+import { ignore, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
 import { about, injectedBy, makersOf } from '../mesh/injected.ts'
@@ -188,6 +188,7 @@ export class Discovery implements Caller {
   }
 
   receive(_: string, message: Message, answer?: Answer): void {
+    // The server may be in trouble, or gone: its next round will tell.
     if (answer !== undefined) return void answer(defaultReply(message)).catch(ignore)
     if (!this.#lists.hear(message)) return
     this.#options.onStale()
@@ -372,9 +373,6 @@ function newRefresh(): Refresh {
   const over = new Promise<void>((resolve) => (end = resolve))
   return { over, end: () => end(), begun: false }
 }
-
-/** The server may be in trouble, or gone: its next round will tell. */
-function ignore(): void {}
 
 /** Whether a server with this `initialize` result has such a list. */
 function isOffered(kind: ListKind, { value: { capabilities } }: Message): boolean {

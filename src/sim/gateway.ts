@@ -7,7 +7,7 @@ import type { Fault } from '../chaos/plan/common.ts'
 import type { Config } from '../config/schema/schema.ts'
 import type { Call, Caller, Channel, Message, Outcome } from '../mesh/call.ts'
 import { newRecord } from '../mesh/call.ts'
-import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import { Cancellation, ignore, type Signal } from '../mesh/cancel.ts'
 import type { Clock } from '../mesh/clock.ts'
 import { compileMesh, type Mesh } from '../mesh/compile.ts'
 import { createKeyedRandom, type Seed } from '../mesh/keyed-random.ts'
@@ -247,5 +247,3 @@ const nowhere: Channel = {
   },
 }
 const NO_HEADERS = {}
-
-function ignore(): void {}

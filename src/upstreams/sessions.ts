@@ -1,5 +1,5 @@
 import { type Call, type Caller, derive, type Message, type Outcome, type Service } from '../mesh/call.ts'
-import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import { Cancellation, ignore, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../mesh/errors.ts'
 import { withoutBaggage } from '../protocol/baggage.ts'
@@ -374,8 +374,6 @@ export class UpstreamSessions {
     if (home?.keepsState === true) this.#atHome[home.replica] = (this.#atHome[home.replica] ?? 0) + by
   }
 }
-
-function ignore(): void {}
 
 interface SendingParts {
   readonly upstreamSessions: UpstreamSessions

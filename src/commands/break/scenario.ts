@@ -1,6 +1,6 @@
 import { transports } from '../../chaos/fault.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
+import { Cancellation, ignore } from '../../mesh/cancel.ts'
 import { keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
 import { glob } from '../../mesh/match.ts'
 import { printable } from '../../telemetry/printable.ts'
@@ -288,8 +288,6 @@ async function trafficTo(
     stop,
   )
 }
-
-function ignore(): void {}
 
 /** Stands for every scenario of the library. */
 const ALL = 'all'

@@ -1,3 +1,5 @@
+import { ignore } from '../../mesh/cancel.ts'
+
 /** A reply that is not read to its end; the message says why, behind the name of who sent it. */
 export class BodyError extends Error {}
 
@@ -11,7 +13,8 @@ export async function bodyText(
 ): Promise<string> {
   if (body === null) return ''
   const reader = body.getReader() as ReadableStreamDefaultReader<Uint8Array>
-  const leave = () => void reader.cancel().catch(nothing)
+  // A body that is over or broken needs no cancelling.
+  const leave = () => void reader.cancel().catch(ignore)
   signal.addEventListener('abort', leave)
   const chunks: Uint8Array[] = []
   let bytes = 0
@@ -28,6 +31,3 @@ export async function bodyText(
     leave()
   }
 }
-
-/** A body that is over or broken needs no cancelling. */
-function nothing(): void {}

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import { clientOf } from '../limits/quotas.ts'
 import { gatewayErrorText } from '../respond.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { ownTurn } from '../../mesh/turns.ts'
@@ -613,6 +614,3 @@ class Body {
     this.fail(new BodyRefusal(400, 'Bad Request: the client left before its body was complete'))
   }
 }
-
-/** Its sender was told already why it goes no further. */
-function ignore(): void {}

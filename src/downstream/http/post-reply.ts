@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, CallRecord, Channel, Message, WireReply } from '../../mesh/call.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { abandon } from '../../mesh/pause-deadline.ts'
 import { ownTurn } from '../../mesh/turns.ts'
@@ -141,7 +142,7 @@ export class PostReply implements OpenReply {
     this.#session.streams.close(stream)
   }
 
-  /** Nobody would ever see a question where nobody listens. */
+  /** Nobody would ever see a question where nobody listens, and nobody waits for the refusal. */
   #pastReply(server: string, message: Message, answer?: Answer): void {
     const session = this.#session
     if (answer === undefined || session.streams.standalone.attached) session.receive(server, message, answer)
@@ -162,9 +163,6 @@ export class PostReply implements OpenReply {
     return (this.#stream = this.#session.streams.open(this.#response))
   }
 }
-
-/** The server that asked is gone: nobody waits for the refusal. */
-function ignore(): void {}
 
 /** Whether it takes long to put the text of a response on the wire. */
 export function isLarge(response: Response): boolean {

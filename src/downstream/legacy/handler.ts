@@ -1,5 +1,5 @@
 import { type Message, newRecord, type Outcome } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import { ignore, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -386,6 +386,7 @@ class Dialogue {
     session: Session,
     { message, now }: Pick<Taken, 'message' | 'now'>,
   ): GatewayError | undefined {
+    // Nobody waits for the end of a message that has no answer.
     if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
     const { method } = message.value
     const params = paramsOf(message.value)
@@ -506,9 +507,6 @@ class Dialogue {
 function isWithoutId({ id, method }: Message['value']): boolean {
   return id === undefined && typeof method === 'string' && !method.startsWith('notifications/')
 }
-
-/** Nobody waits for the end of a message that has no answer. */
-function ignore(): void {}
 
 /** For how long all of them tell to stay away, in milliseconds; undefined where one of them is no rejection. */
 function retryAfterOf(responses: readonly Response[]): Millis | undefined {

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Answer, Caller, CallRecord, Message, RequestId } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
+import { Cancellation, ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
@@ -195,6 +195,7 @@ export class Session implements Caller {
     if (answer === undefined) return inbound?.text
     if (inbound === undefined) {
       const method = String(message.value.method).slice(0, 200)
+      // The server that asked is gone: nobody waits for the refusal.
       void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
       return undefined
     }
@@ -238,9 +239,6 @@ export class Session implements Caller {
     this.streams.endAll()
   }
 }
-
-/** The server that asked is gone: nobody waits for the refusal. */
-function ignore(): void {}
 
 /** The number of the stream for what belongs to no call. */
 const STANDALONE = 0

@@ -1,5 +1,5 @@
 import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../mesh/call.ts'
-import { Cancellation } from '../../mesh/cancel.ts'
+import { Cancellation, ignore } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
@@ -313,6 +313,7 @@ export class Questions {
       const span = spans[index]
       if (span === undefined) continue
       this.#forget(key, question)
+      // The way to the server has ended the call, or will.
       void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
     }
   }
@@ -359,9 +360,6 @@ function bare({ text, value }: Message): string {
     ? `{"method":${method}}`
     : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
 }
-
-/** The way to the server has ended the call, or will. */
-function ignore(): void {}
 
 /** Methods whose results say how long and by whom they may be kept. */
 const cacheable = new Set([

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Answer, Caller, CallResult, Message } from '../../mesh/call.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Coalescing } from '../../mesh/coalescing.ts'
 import type { GatewayError } from '../../mesh/errors.ts'
@@ -306,6 +307,3 @@ export class CallerPool {
 /** Names the share that a caller counts in: several principals may share an address. */
 const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
   `${client} ${principal}`
-
-/** The server that asked is gone. */
-function ignore(): void {}

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Agent, request } from 'undici'
 import type { WebhookConfig } from '../../config/schema/health-schema.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { retryAfter } from '../../upstreams/http/http-status.ts'
@@ -202,7 +203,7 @@ class Lane {
       const askedMs = retryAfter(named, clock.wall())
       // The status says all. A body that comes slowly, breaks off, or has no end makes no other reply of it.
       const late = clock.after(BODY_MS, abort)
-      await reply.body.dump({ limit: MAX_REPLY, signal: limit.signal }).catch(nothing)
+      await reply.body.dump({ limit: MAX_REPLY, signal: limit.signal }).catch(ignore)
       late()
       return { status, why: `HTTP ${status}`, ...(askedMs !== undefined && { askedMs }) }
     } catch (error) {
@@ -225,7 +226,7 @@ class Lane {
     const over = () => hurry.abort()
     this.#over.signal.addEventListener('abort', over, { once: true })
     // Cut short where the webhook has changed meanwhile, or all is over.
-    await clock.sleep(Math.min(LONGEST_ASKED_MS, Math.max(ownMs, askedMs)), hurry.signal).catch(nothing)
+    await clock.sleep(Math.min(LONGEST_ASKED_MS, Math.max(ownMs, askedMs)), hurry.signal).catch(ignore)
     this.#over.signal.removeEventListener('abort', over)
     this.#hurry = undefined
   }
@@ -234,8 +235,6 @@ class Lane {
     this.#parts.onOutcome({ webhook: this.#webhook.name, receiver, notice, result, why, tries })
   }
 }
-
-function nothing(): void {}
 
 /** User and password of a URL go into a header, as undici leaves them out. */
 function withoutUser(url: string): { href: string; authorization: Record<string, string> } {

@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, randomInt } from 'node:crypto'
 import type { Call, Outcome } from '../../mesh/call.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import { attemptOutcomeOf, resultOfCall, type Result, verdictIn, wentWrong } from '../../mesh/classify.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
@@ -246,5 +247,3 @@ function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
 
 /** Microseconds are as fine as anybody reads. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
-
-function ignore(): void {}

@@ -1,4 +1,4 @@
-import type { Signal } from '../../mesh/cancel.ts'
+import { ignore, type Signal } from '../../mesh/cancel.ts'
 import type { Channel, Message } from '../../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
@@ -211,6 +211,7 @@ export class HttpExchange implements ReplySink {
     const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
     // Apart from notifications of the same session, which the server may be slow to take.
     const sender = this.#options.underWay
+    // The server may have ended as well: nothing is left to be told to it.
     unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers, sender })).catch(ignore)
   }
 
@@ -427,6 +428,3 @@ interface Settling {
 
 /** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
 const gaveUp: ReadonlySet<string> = new Set<Reason>(['attempt_timeout', 'reply_too_large', 'overloaded'])
-
-/** The server may have ended as well: nothing is left to be told to it. */
-function ignore(): void {}

@@ -1,3 +1,4 @@
+import { ignore } from '../../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
@@ -57,6 +58,7 @@ export class HttpListener implements ReplySink {
    * gateway does not hear what the server says outside of calls until then. A plain field: each call looks at it.
    */
   opening: Promise<void> | undefined
+  // Nobody waits for the stream.
   #settle = ignore
 
   constructor(options: ListenerOptions) {
@@ -187,6 +189,3 @@ export class HttpListener implements ReplySink {
     else this.#options.past.ask(this, open)
   }
 }
-
-/** Nobody waits for the stream. */
-function ignore(): void {}

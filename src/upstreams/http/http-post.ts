@@ -1,5 +1,5 @@
 import type { Answer, Message } from '../../mesh/call.ts'
-import type { Signal } from '../../mesh/cancel.ts'
+import { ignore, type Signal } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { requestText, resultText } from '../../protocol/jsonrpc.ts'
@@ -129,12 +129,10 @@ export function answerTo(request: Message, post: (text: string) => Promise<void>
   if (id === undefined) return undefined
   const answer = (text: string) => post(withRawId(text, id))
   if (request.value.method !== 'ping') return answer
+  // The server is gone, or takes nothing: it has no answer then.
   void answer(resultText(0, '{}')).catch(ignore)
   return undefined
 }
-
-/** The server is gone, or takes nothing: it has no answer then. */
-function ignore(): void {}
 
 /** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */
 export function leave(wire: HttpWire, clock: Clock, limitMs: Millis): Promise<void> {

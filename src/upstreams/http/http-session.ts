@@ -1,5 +1,5 @@
 import type { Channel, Layer, Message } from '../../mesh/call.ts'
-import { Cancellation, type Signal } from '../../mesh/cancel.ts'
+import { Cancellation, ignore, type Signal } from '../../mesh/cancel.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { isObject, notificationText, requestText } from '../../protocol/jsonrpc.ts'
@@ -326,6 +326,7 @@ export class HttpSession {
         const { sessionId: late } = opened.wire
         return late === undefined ? undefined : leave(opened.wire, clock, LATE_MS)
       })
+      // Nobody waits for a session that was opened in vain.
       onFarewell(farewell.catch(ignore))
       throw error
     }
@@ -436,6 +437,3 @@ function versionOf({ value: { protocolVersion } }: Message): string {
 }
 
 const unclear = (): 'unclear' => 'unclear'
-
-/** Nobody waits for a session that was opened in vain. */
-function ignore(): void {}

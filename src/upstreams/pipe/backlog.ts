@@ -1,4 +1,5 @@
 import type { Answer, Channel, Message } from '../../mesh/call.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import { errorText, INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 
 /** Most that may wait for the caller of one call, in bytes of text and in messages. */
@@ -84,8 +85,6 @@ export class Backlog {
 }
 
 function refuse(answer: Answer | undefined): void {
+  // The server that asked is gone.
   answer?.(errorText(null, INTERNAL_ERROR, 'the client does not read what it is sent')).catch(ignore)
 }
-
-/** The server that asked is gone. */
-function ignore(): void {}
