@@ -48,7 +48,7 @@ import {
   type FaultedAnswer,
   faultedAnswer,
   whileThere,
-} from '../faulted-answer.ts'
+} from '../own-answer.ts'
 
 /** The 2025 era towards agents: sessions, batches, streams. */
 export class LegacyHandler {
