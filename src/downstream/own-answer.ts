@@ -7,6 +7,7 @@ import {
   newRecord,
   type Outcome,
   type RequestId,
+  type Service,
 } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
 import { Cancellation, type Signal } from '../mesh/cancel.ts'
@@ -29,64 +30,56 @@ export interface OwnRequest {
   readonly message: Message
   readonly caller: Caller
   readonly tenancy: Tenancy
-  /** Where faults get at more than the answer; nothing unless given. */
-  readonly channel?: Channel
-  /** Aborts when nobody waits for the answer any more. */
-  readonly signal: Signal
   readonly now: Millis
 }
 
-/** Passes an answer of the gateway's own through the faults; resolves always. */
-export type FaultedAnswer = (answer: () => Promise<Outcome>) => Promise<Outcome>
-
 /**
- * The faults towards agents that an answer of the gateway's own has to pass; undefined while none is armed for it. To them the
- * endpoint over all servers is a server without a name, so that they hit it where they name none.
+ * Answers such a request by a service, on which the faults towards agents work as on the way to a server. To the faults the
+ * endpoint over all servers is a server without a name, so that they hit it where they name none. `signal` aborts when nobody
+ * waits for the answer any more.
  */
-export function faultedAnswer(
+export function answerOwn(
   { clientFaults }: GatewayGeneration,
-  server: string | undefined,
-  method: string,
-): ((request: OwnRequest) => FaultedAnswer) | undefined {
-  const layer = clientFaults(server ?? '', method)
-  if (layer === undefined) return undefined
-  return (request) => (answer) => layer(answer)(callOf(request, method))
-}
-
-function callOf(
-  { incoming, id, message, caller, tenancy, channel, signal, now }: OwnRequest,
-  method: string,
-): Call {
-  const { endpoint, headers } = incoming
-  return {
-    ...ownCall(endpoint.server ?? '', method, {}, signal),
+  { incoming, id, message, caller, tenancy, now }: OwnRequest,
+  service: Service,
+  signal: Signal,
+  channel?: Channel,
+): Promise<Outcome> {
+  const server = incoming.endpoint.server ?? ''
+  const method = message.value.method as string
+  const call: Call = {
+    ...ownCall(server, method, {}, signal),
     ...tenancy,
     id,
     message,
-    inbound: headers,
+    inbound: incoming.headers,
     caller,
     ...(channel && { channel }),
     record: newRecord(now),
   }
+  return (clientFaults(server, method)?.(service) ?? service)(call)
 }
 
-/** An answer of the gateway's own as an outcome. */
-export function ownAnswer(text: string): Outcome {
+/** A result of the gateway's own, in JSON, as an outcome. */
+export function ownResult(id: RequestId, json: string): Outcome {
+  const text = resultText(id, json)
   const value = parseExactly(text) as Message['value']
   return { kind: 'answered', result: { text, value, status: 200 }, verdict: verdictOf(value) }
 }
 
-/** Runs a task for a client; its signal aborts when the client leaves before it is done. */
-export async function whileThere<Done>(
+/** The same for a client that may leave before the answer is there: then the signal aborts. */
+export async function answerWhileThere(
+  generation: GatewayGeneration,
+  request: OwnRequest,
+  service: Service,
   response: ServerResponse,
-  task: (signal: Signal) => Promise<Done>,
-): Promise<Done> {
+): Promise<Outcome> {
   const signal = new Cancellation()
   const left = () => signal.abort(gatewayError('cancelled', 'the client has left'))
   if (response.destroyed) left()
   response.once('close', left)
   try {
-    return await task(signal)
+    return await answerOwn(generation, request, service, signal)
   } finally {
     response.off('close', left)
   }
@@ -97,8 +90,8 @@ export async function whileThere<Done>(
  * refused; `begin` gets by how many messages it is to begin later than it should, where it can be taken up again.
  */
 export function listenFaulted(
-  faulted: (request: OwnRequest) => FaultedAnswer,
-  request: Omit<OwnRequest, 'signal' | 'channel'>,
+  generation: GatewayGeneration,
+  request: OwnRequest,
   reply: {
     readonly response: ServerResponse
     /** Told when the client does not take what is written. */
@@ -119,19 +112,18 @@ export function listenFaulted(
     resume: (by) => void (shift = by),
   }
   return new Promise((begun, reject) => {
-    const stream = (signal: Signal) =>
-      faulted({ ...request, signal, channel })(async () => {
-        hasBegun = true
-        const closed = new Promise<void>((resolve) => {
-          if (response.destroyed) resolve()
-          else response.once('close', resolve)
-        })
-        await begin(shift)
-        begun()
-        await closed
-        return ownAnswer(resultText(id, '{}'))
+    const stream = async () => {
+      hasBegun = true
+      const closed = new Promise<void>((resolve) => {
+        if (response.destroyed) resolve()
+        else response.once('close', resolve)
       })
-    void stream(new Cancellation()).then((outcome) => {
+      await begin(shift)
+      begun()
+      await closed
+      return ownResult(id, '{}')
+    }
+    void answerOwn(generation, request, stream, new Cancellation(), channel).then((outcome) => {
       if (!hasBegun) sendOutcome(response, id, outcome, incoming.endpoint.server)
       begun()
     }, reject)

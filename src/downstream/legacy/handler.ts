@@ -1,5 +1,5 @@
-import { type Message, newRecord, type Outcome } from '../../mesh/call.ts'
-import { ignore, type Signal } from '../../mesh/cancel.ts'
+import { type Message, newRecord, type Outcome, type Service } from '../../mesh/call.ts'
+import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -31,7 +31,7 @@ import {
 } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { principalOf } from '../limits/tenancy.ts'
-import { type Welcome, welcomeTo, type InboundRequest } from '../endpoint.ts'
+import { welcomeTo, type InboundRequest } from '../endpoint.ts'
 import { isRounded, keyOf, underIdOf } from '../exact-id.ts'
 import type { Guards } from '../limits/limits.ts'
 import { tooMuchToSay } from '../initialize.ts'
@@ -41,13 +41,12 @@ import { CallUnderWay, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import {
+  answerOwn,
+  answerWhileThere,
   listenFaulted,
-  ownAnswer,
+  ownResult,
   type OwnRequest,
   sendOutcome,
-  type FaultedAnswer,
-  faultedAnswer,
-  whileThere,
 } from '../own-answer.ts'
 
 /** The 2025 era towards agents: sessions, batches, streams. */
@@ -118,8 +117,9 @@ export class LegacyHandler {
     if ('status' in session) return refuse(incoming, session)
     session.touch()
     const method = 'subscriptions/listen'
-    const faulted = faultedAnswer(this.#live.current, session.endpoint.server, method)
-    if (faulted === undefined) return this.#listen(incoming, session)
+    const generation = this.#live.current
+    if (generation.clientFaults(session.endpoint.server ?? '', method) === undefined)
+      return this.#listen(incoming, session)
     const now = this.#clock.now()
     const { headers, response } = incoming
     const { clientInfo } = session.initializeParams
@@ -128,7 +128,7 @@ export class LegacyHandler {
     const message = { text: requestText(method, method), value: { jsonrpc: '2.0', id: method, method } }
     const request = { incoming, id: method, message, caller: session, tenancy, now }
     const reply = { response, wrote: () => session.wrote(response) }
-    return listenFaulted(faulted, request, reply, (shift) => this.#listen(incoming, session, shift))
+    return listenFaulted(generation, request, reply, (shift) => this.#listen(incoming, session, shift))
   }
 
   #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
@@ -181,61 +181,21 @@ async function initialize(
   if (full !== undefined) return busy(incoming, id, full)
   const limitMs = askedLimitMs({ inbound: headers, message })
   const session = sessions.draft({ endpoint, headers, client, initializeParams, version })
-  const begin = async (): Promise<Welcome> => {
-    const welcome = await welcomeTo(endpoint, live, session, { version, limitMs })
-    if ('error' in welcome) return welcome
-    if (welcome.version !== undefined) session.agreeOn(welcome.version)
-    if (sessions.add(session)) return welcome
-    return { error: gatewayError('shutting_down', 'the gateway is being stopped') }
-  }
-  const faulted = faultedAnswer(live.current, endpoint.server, 'initialize')
-  if (faulted !== undefined) {
-    const request = { incoming, id, message, caller: session, ...whose }
-    return initializeFaulted(
-      id,
-      incoming,
-      { session, sessions },
-      (signal) => faulted({ ...request, signal }),
-      begin,
-    )
-  }
-  let welcome: Welcome | undefined
-  try {
-    welcome = await begin()
-  } finally {
-    if (welcome === undefined || 'error' in welcome) await sessions.close(session)
-  }
-  if ('text' in welcome) {
-    sendJson(response, 200, resultText(id, welcome.text), { 'mcp-session-id': session.id })
-    return session.wrote(response)
-  }
-  const { error } = welcome
-  if (error.reason === 'overloaded') return busy(incoming, id, error)
-  sendJson(response, 200, gatewayErrorText(id, error, { server: endpoint.server }))
-}
-
-/** The same where faults towards agents are aimed at it: what they leave of the answer decides whether a session has begun. */
-async function initializeFaulted(
-  id: RequestId,
-  incoming: InboundRequest,
-  { session, sessions }: { readonly session: Session; readonly sessions: Sessions },
-  faulted: (signal: Signal) => FaultedAnswer,
-  begin: () => Promise<Welcome>,
-): Promise<void> {
-  const { endpoint, response } = incoming
   let hasBegun = false
+  const begin: Service = async () => {
+    const welcome = await welcomeTo(endpoint, live, session, { version, limitMs })
+    if ('error' in welcome) return { kind: 'failed', error: welcome.error }
+    if (welcome.version !== undefined) session.agreeOn(welcome.version)
+    hasBegun = sessions.add(session)
+    if (hasBegun) return ownResult(id, welcome.text)
+    return { kind: 'failed', error: gatewayError('shutting_down', 'the gateway is being stopped') }
+  }
   let outcome: Outcome | undefined
   try {
-    outcome = await whileThere(response, (signal) =>
-      faulted(signal)(async () => {
-        const welcome = await begin()
-        hasBegun = 'text' in welcome
-        return 'text' in welcome
-          ? ownAnswer(resultText(id, welcome.text))
-          : { kind: 'failed', error: welcome.error }
-      }),
-    )
+    const request = { incoming, id, message, caller: session, ...whose }
+    outcome = await answerWhileThere(live.current, request, begin, response)
   } finally {
+    // Faults may leave no answer, and a client that has left does not know its session.
     hasBegun &&= outcome?.kind === 'answered' && !response.destroyed
     if (!hasBegun) await sessions.close(session)
   }
@@ -461,16 +421,17 @@ class Dialogue {
   }
 
   /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
-  #faultedPing(request: Omit<OwnRequest, 'signal'>, session: Session): Promise<Response> | undefined {
+  #faultedPing(request: OwnRequest, session: Session): Promise<Response> | undefined {
     const { id, message } = request
     const { server } = session.endpoint
-    const faulted = faultedAnswer(this.#live.current, server, 'ping')
     const key = keyOf(id, message)
-    if (faulted === undefined || session.inFlight.has(key)) return undefined
+    const generation = this.#live.current
+    if (generation.clientFaults(server ?? '', 'ping') === undefined || session.inFlight.has(key))
+      return undefined
     const signal = new CallUnderWay()
     session.inFlight.set(key, signal)
-    const answered = faulted({ ...request, signal })(() => Promise.resolve(ownAnswer(resultText(id, '{}'))))
-    return answered.then((outcome) => {
+    const pong: Service = () => Promise.resolve(ownResult(id, '{}'))
+    return answerOwn(generation, request, pong, signal).then((outcome) => {
       session.inFlight.delete(key)
       const response = respond(id, outcome, { server })
       return signal.isTakenBack ? takenBack(response) : response

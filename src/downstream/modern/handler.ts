@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Message, Outcome, RequestId } from '../../mesh/call.ts'
+import type { Message, RequestId, Service } from '../../mesh/call.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { type GatewayError, isGatewayError } from '../../mesh/errors.ts'
 import type { Live } from '../../mesh/live.ts'
@@ -12,7 +12,6 @@ import {
   kindOf,
   METHOD_NOT_FOUND,
   paramsOf,
-  resultText,
 } from '../../protocol/jsonrpc.ts'
 import { isListChange, answersFault, paramsFault } from '../../protocol/lists.ts'
 import {
@@ -29,7 +28,7 @@ import type { Guards } from '../limits/limits.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { refusal, refuse, sendJson } from '../http/post-reply.ts'
 import { gatewayErrorText, refusedFor } from '../respond.ts'
-import { listenFaulted, ownAnswer, sendOutcome, faultedAnswer, whileThere } from '../own-answer.ts'
+import { answerWhileThere, listenFaulted, ownResult, sendOutcome } from '../own-answer.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
 import { ModernCall } from './call.ts'
@@ -147,11 +146,11 @@ export class ModernHandler {
       if (!acceptedBy(incoming.headers.accept).events)
         return refuse(incoming, refusal(406, id, INVALID_REQUEST, NO_EVENTS))
       const listen = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
-      const faulted = faultedAnswer(this.#live.current, incoming.endpoint.server, method)
-      if (faulted === undefined) return listen()
-      const request = { incoming, id, message, caller, tenancy, now: this.#clock.now() }
+      const generation = this.#live.current
+      if (generation.clientFaults(incoming.endpoint.server ?? '', method) === undefined) return listen()
+      const request = { incoming, id, message, caller, tenancy, now }
       const { response } = incoming
-      return listenFaulted(faulted, request, { response, wrote: () => unread.wrote(response) }, listen)
+      return listenFaulted(generation, request, { response, wrote: () => unread.wrote(response) }, listen)
     }
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
@@ -189,18 +188,13 @@ export class ModernHandler {
   ): Promise<void> {
     const { endpoint, headers, response } = incoming
     const limitMs = askedLimitMs({ inbound: headers, message })
-    const answer = async (): Promise<Outcome> => {
+    const introduce: Service = async () => {
       const welcome = await welcomeTo(endpoint, this.#live, caller, { version: LATEST_LEGACY, limitMs })
       if ('error' in welcome) return { kind: 'failed', error: welcome.error }
-      return ownAnswer(resultText(id, discovered(welcome.text)))
+      return ownResult(id, discovered(welcome.text))
     }
-    const faulted = faultedAnswer(this.#live.current, endpoint.server, 'server/discover')
-    const now = this.#clock.now()
-    const outcome = await (faulted === undefined
-      ? answer()
-      : whileThere(response, (signal) =>
-          faulted({ incoming, id, message, caller, tenancy, signal, now })(answer),
-        ))
+    const request = { incoming, id, message, caller, tenancy, now: this.#clock.now() }
+    const outcome = await answerWhileThere(this.#live.current, request, introduce, response)
     sendOutcome(response, id, outcome, endpoint.server)
   }
 
