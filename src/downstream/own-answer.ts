@@ -10,7 +10,7 @@ import {
   type Service,
 } from '../mesh/call.ts'
 import { verdictOf } from '../mesh/classify.ts'
-import { Cancellation, type Signal } from '../mesh/cancel.ts'
+import { Cancellation } from '../mesh/cancel.ts'
 import type { Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
 import { parseExactly } from '../protocol/json-parse.ts'
@@ -42,19 +42,18 @@ export function answerOwn(
   { clientFaults }: GatewayGeneration,
   { incoming, id, message, caller, tenancy, now }: OwnRequest,
   service: Service,
-  signal: Signal,
-  channel?: Channel,
+  more: Pick<Call, 'signal'> & Partial<Pick<Call, 'channel'>>,
 ): Promise<Outcome> {
   const server = incoming.endpoint.server ?? ''
   const method = message.value.method as string
   const call: Call = {
-    ...ownCall(server, method, {}, signal),
+    ...ownCall(server, method, {}, more.signal),
     ...tenancy,
     id,
     message,
     inbound: incoming.headers,
     caller,
-    ...(channel && { channel }),
+    ...more,
     record: newRecord(now),
   }
   return (clientFaults(server, method)?.(service) ?? service)(call)
@@ -79,7 +78,7 @@ export async function answerWhileThere(
   if (response.destroyed) left()
   response.once('close', left)
   try {
-    return await answerOwn(generation, request, service, signal)
+    return await answerOwn(generation, request, service, { signal })
   } finally {
     response.off('close', left)
   }
@@ -123,7 +122,7 @@ export function listenFaulted(
       await closed
       return ownResult(id, '{}')
     }
-    void answerOwn(generation, request, stream, new Cancellation(), channel).then((outcome) => {
+    void answerOwn(generation, request, stream, { signal: new Cancellation(), channel }).then((outcome) => {
       if (!hasBegun) sendOutcome(response, id, outcome, incoming.endpoint.server)
       begun()
     }, reject)

@@ -18,7 +18,6 @@ import {
   readMessages,
   type RequestId,
   requestText,
-  resultText,
 } from '../../protocol/jsonrpc.ts'
 import { withoutBaggage } from '../../protocol/baggage.ts'
 import { paramsFault } from '../../protocol/lists.ts'
@@ -378,12 +377,9 @@ class Dialogue {
     const { limits, quotas, tenancies } = this.#guards
     const tenancy = tenancies.of(headers, session.initializeParams.clientInfo, now, session.tenants)
     const tooFast = limits.refusal(session.id, tenancy.countsAs)
-    const ping =
-      message.value.method === 'ping' && tooFast === undefined
-        ? this.#faultedPing({ incoming, id, message, caller: session, tenancy, now }, session)
-        : undefined
-    if (ping !== undefined) return ping
     if (tooFast !== undefined) return Promise.resolve(refusedFor(id, tooFast))
+    if (message.value.method === 'ping')
+      return this.#ping({ incoming, id, message, caller: session, tenancy, now }, session)
     const refusal = this.#refusal(session, message, id)
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
@@ -420,19 +416,19 @@ class Dialogue {
     }
   }
 
-  /** The answer to a ping that faults towards agents are aimed at; undefined while there are none. */
-  #faultedPing(request: OwnRequest, session: Session): Promise<Response> | undefined {
+  /** Answers a ping. The client can take it back while a fault may hold the answer. */
+  #ping(request: OwnRequest, session: Session): Promise<Response> {
     const { id, message } = request
     const { server } = session.endpoint
-    const key = keyOf(id, message)
     const generation = this.#live.current
-    if (generation.clientFaults(server ?? '', 'ping') === undefined || session.inFlight.has(key))
-      return undefined
+    const key = keyOf(id, message)
     const signal = new CallUnderWay()
-    session.inFlight.set(key, signal)
+    const mayBeHeld =
+      generation.clientFaults(server ?? '', 'ping') !== undefined && !session.inFlight.has(key)
+    if (mayBeHeld) session.inFlight.set(key, signal)
     const pong: Service = () => Promise.resolve(ownResult(id, '{}'))
-    return answerOwn(generation, request, pong, signal).then((outcome) => {
-      session.inFlight.delete(key)
+    return answerOwn(generation, request, pong, { signal }).then((outcome) => {
+      if (mayBeHeld) session.inFlight.delete(key)
       const response = respond(id, outcome, { server })
       return signal.isTakenBack ? takenBack(response) : response
     })
@@ -441,7 +437,6 @@ class Dialogue {
   /** The answer to a request that goes no further. */
   #refusal(session: Session, message: Message, id: RequestId): string | undefined {
     const { value } = message
-    if (value.method === 'ping') return resultText(id, '{}')
     // In a batch: a server has one handshake for all who share a session with it.
     if (value.method === 'initialize')
       return errorText(
