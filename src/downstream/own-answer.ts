@@ -23,6 +23,9 @@ import { respond } from './respond.ts'
 import { ShapedReply } from '../wire/shaped-reply.ts'
 import type { Tenancy } from './limits/tenancy.ts'
 
+/** By which a standing stream is asked for. */
+export const LISTEN = 'subscriptions/listen'
+
 /** A request that the gateway answers by itself, and whose it is. */
 export interface OwnRequest {
   readonly incoming: Pick<InboundRequest, 'endpoint' | 'headers'>
@@ -85,24 +88,23 @@ export async function answerWhileThere(
 }
 
 /**
- * Has a standing stream pass faults: to them it is a call that is over when the stream is. Resolves when it has begun, or is
- * refused; `begin` gets by how many messages it is to begin later than it should, where it can be taken up again.
+ * Answers `subscriptions/listen`, as which also the GET of the legacy era goes, by a stream that stands: to faults it is a call
+ * that is over when the stream is. Without faults nothing is kept of it, for there may be thousands. Resolves when the stream has
+ * begun, or is refused; `begin` gets by how many messages it is to begin later than it should, where it can be taken up again.
  */
-export function listenFaulted(
+export async function answerListen(
   generation: GatewayGeneration,
-  request: OwnRequest,
-  reply: {
-    readonly response: ServerResponse
-    /** Told when the client does not take what is written. */
-    readonly wrote: () => void
-  },
+  { endpoint, response }: InboundRequest,
+  requestOf: () => OwnRequest,
+  /** Told when the client does not take what is written. */
+  wrote: () => void,
   begin: (shift: number) => void | Promise<void>,
 ): Promise<void> {
-  const { id, incoming } = request
-  const { response, wrote } = reply
+  if (generation.clientFaults(endpoint.server ?? '', LISTEN) === undefined) return begin(0)
+  const request = requestOf()
+  const { id } = request
   const shaped = new ShapedReply(response, wrote)
   let shift = 0
-  let hasBegun = false
   const channel: Channel = {
     open: () => undefined,
     pause: () => undefined,
@@ -111,8 +113,7 @@ export function listenFaulted(
     resume: (by) => void (shift = by),
   }
   return new Promise((begun, reject) => {
-    const stream = async () => {
-      hasBegun = true
+    const stand: Service = async () => {
       const closed = new Promise<void>((resolve) => {
         if (response.destroyed) resolve()
         else response.once('close', resolve)
@@ -122,8 +123,9 @@ export function listenFaulted(
       await closed
       return ownResult(id, '{}')
     }
-    void answerOwn(generation, request, stream, { signal: new Cancellation(), channel }).then((outcome) => {
-      if (!hasBegun) sendOutcome(response, id, outcome, incoming.endpoint.server)
+    answerOwn(generation, request, stand, { signal: new Cancellation(), channel }).then((outcome) => {
+      // Sends nothing after a stream, which has its end already.
+      sendOutcome(response, id, outcome, endpoint.server)
       begun()
     }, reject)
   })

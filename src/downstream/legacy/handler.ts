@@ -17,7 +17,6 @@ import {
   paramsOf,
   readMessages,
   type RequestId,
-  requestText,
 } from '../../protocol/jsonrpc.ts'
 import { withoutBaggage } from '../../protocol/baggage.ts'
 import { paramsFault } from '../../protocol/lists.ts'
@@ -40,9 +39,10 @@ import { CallUnderWay, type Session } from './session.ts'
 import type { Sessions } from './sessions.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import {
+  answerListen,
   answerOwn,
   answerWhileThere,
-  listenFaulted,
+  LISTEN,
   ownResult,
   type OwnRequest,
   sendOutcome,
@@ -115,22 +115,21 @@ export class LegacyHandler {
     const session = sessionOf(incoming, this.#sessions)
     if ('status' in session) return refuse(incoming, session)
     session.touch()
-    const method = 'subscriptions/listen'
-    const generation = this.#live.current
-    if (generation.clientFaults(session.endpoint.server ?? '', method) === undefined)
-      return this.#listen(incoming, session)
-    const now = this.#clock.now()
     const { headers, response } = incoming
-    const { clientInfo } = session.initializeParams
-    const tenancy = this.#guards.tenancies.of(headers, clientInfo, now, session.tenants)
-    // The modern era has a request for it.
-    const message = { text: requestText(method, method), value: { jsonrpc: '2.0', id: method, method } }
-    const request = { incoming, id: method, message, caller: session, tenancy, now }
-    const reply = { response, wrote: () => session.wrote(response) }
-    return listenFaulted(generation, request, reply, (shift) => this.#listen(incoming, session, shift))
+    const request = (): OwnRequest => {
+      const now = this.#clock.now()
+      const { clientInfo } = session.initializeParams
+      const tenancy = this.#guards.tenancies.of(headers, clientInfo, now, session.tenants)
+      const value = { jsonrpc: '2.0', id: LISTEN, method: LISTEN }
+      const message = { text: JSON.stringify(value), value }
+      return { incoming, id: LISTEN, message, caller: session, tenancy, now }
+    }
+    const wrote = () => session.wrote(response)
+    const begin = (shift: number) => this.#listen(incoming, session, shift)
+    return answerListen(this.#live.current, incoming, request, wrote, begin)
   }
 
-  #listen(incoming: InboundRequest, session: Session, shift = 0): undefined {
+  #listen(incoming: InboundRequest, session: Session, shift: number): undefined {
     const { 'last-event-id': id } = incoming.headers
     const lastEventId = typeof id === 'string' ? id : undefined
     const outcome = session.listen(incoming.response, lastEventId, shift)

@@ -28,7 +28,7 @@ import type { Guards } from '../limits/limits.ts'
 import { tooMuchToSay } from '../initialize.ts'
 import { refusal, refuse, sendJson } from '../http/post-reply.ts'
 import { gatewayErrorText, refusedFor } from '../respond.ts'
-import { answerWhileThere, listenFaulted, ownResult, sendOutcome } from '../own-answer.ts'
+import { answerListen, answerWhileThere, LISTEN, ownResult, sendOutcome } from '../own-answer.ts'
 import { senderOf } from '../limits/tarpit.ts'
 import { type Envelope, readEnvelope, supportedVersions } from './envelope.ts'
 import { ModernCall } from './call.ts'
@@ -142,15 +142,13 @@ export class ModernHandler {
           unread.wrote(incoming.response),
         ),
       )
-    if (method === 'subscriptions/listen') {
+    if (method === LISTEN) {
       if (!acceptedBy(incoming.headers.accept).events)
         return refuse(incoming, refusal(406, id, INVALID_REQUEST, NO_EVENTS))
-      const listen = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
-      const generation = this.#live.current
-      if (generation.clientFaults(incoming.endpoint.server ?? '', method) === undefined) return listen()
-      const request = { incoming, id, message, caller, tenancy, now }
-      const { response } = incoming
-      return listenFaulted(generation, request, { response, wrote: () => unread.wrote(response) }, listen)
+      const request = () => ({ incoming, id, message, caller, tenancy, now })
+      const wrote = () => unread.wrote(incoming.response)
+      const begin = () => inUse(caller, this.#listen(incoming, envelope, { caller, tenancy }, message))
+      return answerListen(this.#live.current, incoming, request, wrote, begin)
     }
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
