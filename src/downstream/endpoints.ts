@@ -31,6 +31,7 @@ import {
 import type { Server } from '../registry/server.ts'
 import { callTo, type Endpoint, type McpRequest, type Welcome } from './endpoint.ts'
 import { withPartial, type Manner, onWire, respond, type Response } from './respond.ts'
+import { ownResult } from './own-answer.ts'
 import { firstOf } from '../units/numbered.ts'
 
 /** The capabilities of the aggregate, whatever servers come and go. */
@@ -186,12 +187,7 @@ function asked({ cursor }: ListSlice, { value }: Message): Message {
 function answerOf(kind: ListKind, { entries, nextCursor }: ListSlice, id: RequestId): Outcome {
   const list = entries.map(({ text }) => parseExactly(text))
   const result = { [kind]: list, ...(nextCursor === undefined ? {} : { nextCursor }) }
-  const text = resultText(id, JSON.stringify(result))
-  return {
-    kind: 'answered',
-    result: { text, value: { jsonrpc: '2.0', id, result }, status: 200 },
-    verdict: 'unchecked',
-  }
+  return ownResult(id, JSON.stringify(result))
 }
 
 /** The part of a page that an outcome is; undefined for one that is no list. */
