@@ -57,6 +57,20 @@ test('a handshake under way when the gateway stops begins no session', async (t)
   assert.equal(sessions.size, 0)
 })
 
+test('a client that leaves before the end of its handshake has no session', async (t) => {
+  const { handler, hold, sessions, endpoint } = await testEndpoint(t)
+  const { response, client } = await hold()
+  let finish: (() => void) | undefined
+  endpoint.welcome = () => new Promise((resolve) => (finish = () => resolve({ text: '{}' })))
+  const text = JSON.stringify(initialize())
+  const taken = handler.post({ endpoint, headers: {}, client: '127.0.0.1', response }, text, JSON.parse(text))
+  client.close()
+  await until('the client has left', () => response.destroyed)
+  finish?.()
+  await taken
+  assert.equal(sessions.size, 0)
+})
+
 test('when there are too many sessions a handshake is turned away, also one of many at the same time', async (t) => {
   const { post, endpoint, sessions } = await testEndpoint(t, undefined, { max: 2 })
   const welcome = endpoint.welcome.bind(endpoint)
