@@ -91,8 +91,7 @@ export function callTo(server: Server, message: Message, request: McpRequest): C
     deadline: undefined,
     attempt: 1,
     replica: undefined,
-    shapes: undefined,
-    answerShape: undefined,
+    wire: undefined,
     onSent: undefined,
     record: request.record,
   }

@@ -70,7 +70,7 @@ export function ownResult(id: RequestId, json: string): Outcome {
 }
 
 /** The same for a client that may leave before the answer is there: then the signal aborts. */
-export async function answerWhileThere(
+export function answerWhileThere(
   generation: GatewayGeneration,
   request: OwnRequest,
   service: Service,
@@ -80,11 +80,7 @@ export async function answerWhileThere(
   const left = () => signal.abort(gatewayError('cancelled', 'the client has left'))
   if (response.destroyed) left()
   response.once('close', left)
-  try {
-    return await answerOwn(generation, request, service, { signal })
-  } finally {
-    response.off('close', left)
-  }
+  return answerOwn(generation, request, service, { signal }).finally(() => response.off('close', left))
 }
 
 /**
@@ -109,8 +105,7 @@ export async function answerListen(
     open: () => undefined,
     pause: () => undefined,
     send: () => undefined,
-    shape: (shape) => shaped.add(shape),
-    resume: (by) => void (shift = by),
+    wire: { shape: (shape) => shaped.add(shape), resume: (by) => void (shift = by) },
   }
   return new Promise((begun, reject) => {
     const stand: Service = async () => {

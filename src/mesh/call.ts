@@ -1,4 +1,4 @@
-import type { AnswerShape, WireShape } from './wire-shape.ts'
+import type { CallWire, ChannelWire } from './wire-shape.ts'
 import type { Signal } from './cancel.ts'
 import type { Millis } from './clock.ts'
 import type { Message, Outcome } from './outcome.ts'
@@ -55,15 +55,8 @@ export interface Channel {
    * A promise means "wait for it before the next one" (backpressure).
    */
   send(message: Message, answer?: Answer): Promise<void> | undefined
-  /** Adds a fault to the bytes of the reply to the agent; one that is added later works before it. False when a part of the reply is written already. */
-  shape?(shape: WireShape): boolean
-  /** How many bytes stand around a message in the reply to the agent, as it goes by now: 0 unless it is a stream of events. */
-  framing?(): number
-  /**
-   * Has a stream that is taken up again begin in the wrong place, by so many messages: earlier below 0, and later above. Only of
-   * streams for what belongs to no call, in the era that resumes them; before they are asked for.
-   */
-  resume?(shift: number): void
+  /** The bytes that the channel is a part of, where faults can get at them. */
+  readonly wire?: ChannelWire
 }
 
 /**
@@ -116,10 +109,8 @@ export interface Call {
   readonly attempt: number
   /** Index of the replica to send it to; undefined: any. */
   readonly replica: number | undefined
-  /** The work of faults on the bytes of the server's reply, the outermost first; only for servers behind Streamable HTTP. */
-  readonly shapes?: readonly WireShape[] | undefined
-  /** The work of a fault on the server's answer where the answers of all calls share one stream: over stdio and HTTP+SSE. */
-  readonly answerShape?: AnswerShape | undefined
+  /** The work of faults on the bytes of the server's reply; undefined for none. */
+  readonly wire?: CallWire | undefined
   /** Told each time that it is handed to a connection of the server: from then on it may run. */
   readonly onSent?: (() => void) | undefined
   readonly record: CallRecord
@@ -159,8 +150,7 @@ export function derive(call: Call, changes: CallChanges): Call {
     deadline: changes.deadline ?? call.deadline,
     attempt: changes.attempt ?? call.attempt,
     replica: 'replica' in changes ? changes.replica : call.replica,
-    shapes: 'shapes' in changes ? changes.shapes : call.shapes,
-    answerShape: 'answerShape' in changes ? changes.answerShape : call.answerShape,
+    wire: 'wire' in changes ? changes.wire : call.wire,
     onSent: changes.onSent ?? call.onSent,
     record: call.record,
   }

@@ -85,3 +85,24 @@ export interface ShapedAnswer {
   /** Hears that they are held back, until the promise settles; not when too much is held back already. */
   readonly holds?: (over: Promise<void>) => void
 }
+
+/** The work of faults on the bytes of a server's reply to one call. */
+export interface CallWire {
+  /** The outermost first; only for servers behind Streamable HTTP. */
+  readonly shapes?: readonly WireShape[]
+  /** Where the answers of all calls share one stream: over stdio and HTTP+SSE. */
+  readonly answer?: AnswerShape
+}
+
+/** The bytes of a reply to an agent, or of a standing stream, as faults get at them. */
+export interface ChannelWire {
+  /** Adds a fault; one that is added later works before it. False when a part of the reply is written already. */
+  shape?(shape: WireShape): boolean
+  /** How many bytes stand around a message of the reply, as it goes by now: 0 unless it is a stream of events. */
+  readonly framing?: number
+  /**
+   * Has a stream that is taken up again begin in the wrong place, by so many messages: earlier below 0, and later above. Only of
+   * streams for what belongs to no call, in the era that resumes them; before they are asked for.
+   */
+  resume?(shift: number): void
+}

@@ -176,8 +176,7 @@ export class SimulatedGateway {
       deadline: undefined,
       attempt: 1,
       replica: undefined,
-      shapes: undefined,
-      answerShape: undefined,
+      wire: undefined,
       onSent: undefined,
       record: newRecord(this.#clock.now()),
     }
@@ -241,9 +240,11 @@ const nowhere: Channel = {
   open: ignore,
   pause: ignore,
   send: () => undefined,
-  shape({ over }) {
-    over?.()
-    return true
+  wire: {
+    shape({ over }) {
+      over?.()
+      return true
+    },
   },
 }
 const NO_HEADERS = {}

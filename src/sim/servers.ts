@@ -196,7 +196,7 @@ export class SimulatedServer implements ServerFacts {
       return this.#clock.sleep(LIMITED_MS, never).then(() => ({ kind: 'failed', error }))
     }
     const isPlain = tool.tookMs === undefined && this.#model.condition === undefined
-    if (!isPlain || this.#busy >= this.#pool || call.shapes !== undefined)
+    if (!isPlain || this.#busy >= this.#pool || call.wire?.shapes !== undefined)
       return new Promise((resolve) => this.#enter(call, tool, condition, replica, resolve))
     this.runs++
     return Promise.resolve(this.#outcome(call, tool))
@@ -283,7 +283,7 @@ export class SimulatedServer implements ServerFacts {
             : cuts
               ? cutOutcome(call)
               : this.#outcome(call, tool)
-        if (call.shapes === undefined) tell(outcome)
+        if (call.wire?.shapes === undefined) tell(outcome)
         else void shaped(this.#clock, call, outcome).then(tell)
       })
     }

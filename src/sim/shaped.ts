@@ -9,7 +9,7 @@ import { transportError } from '../upstreams/http/http-reply.ts'
 export async function shaped(clock: Clock, call: Call, outcome: Outcome): Promise<Outcome> {
   let came = outcome
   // The innermost one gets the bytes of the server first.
-  const shapes = call.shapes?.toReversed() ?? []
+  const shapes = call.wire?.shapes?.toReversed() ?? []
   for (const shape of shapes) {
     came = await shapedBy(shape, clock, call, came)
     shape.over?.()

@@ -189,7 +189,7 @@ for (const [era, start] of Object.entries(eras)) {
     await clock.advance(6_000)
     await client.headers
     const done = { bytes: 0, messages: 0, hasHappened: false }
-    assert.equal(channel.shape?.({ ...shape, done }), false)
+    assert.equal(channel.wire?.shape?.({ ...shape, done }), false)
     await answer({})
   })
 

@@ -27,7 +27,7 @@ async function setUp(t: TestContext) {
   }
   const listener: HttpListener = new HttpListener({
     clock,
-    wire: () => listened,
+    currentWire: () => listened,
     maxReply: 1_000_000,
     receive: (data) => void received.push(data),
     // A handshake takes some turns.

@@ -30,7 +30,7 @@ async function setUp(t: TestContext, answer: (get: Get, index: number) => void, 
   const listener = new HttpListener({
     clock,
     maxReply: 1_000_000,
-    wire: () => listened,
+    currentWire: () => listened,
     receive: (data) => {
       received.push(data)
       return hooks.held

@@ -67,9 +67,7 @@ export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 
     open: () => channel.open(),
     pause: (retryMs, askNow) => channel.pause(retryMs, askNow),
     send: (message, answer) => channel.send(message, answer),
-    ...(channel.shape && { shape: (shape) => channel.shape?.(shape) ?? true }),
-    ...(channel.framing && { framing: () => channel.framing?.() ?? 0 }),
-    ...(channel.resume && { resume: (shift) => channel.resume?.(shift) }),
+    ...(channel.wire && { wire: channel.wire }),
     ...ways,
   }
 }
@@ -78,6 +76,11 @@ export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 
 export const ownReplies: Only<Transport> = {
   only: ['http'],
   otherwise: 'the replies of all calls share one stream over {}; see conn.half_open and rpc.late',
+}
+
+/** The call with one more fault of the bytes of the server's reply, behind those that it has. */
+export function shapedBy(call: Call, shape: WireShape): Call {
+  return derive(call, { wire: { ...call.wire, shapes: [...(call.wire?.shapes ?? []), shape] } })
 }
 
 /** A fault's plan for the bytes of a reply. `nothing` returns the reason when the fault found nothing to do. */
@@ -96,12 +99,12 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
     const holds = (settled: Promise<void>) => void injection.delaying(call, settled)
     const shape: WireShape = { clock, released, ...plan, holds, done }
     if (side === 'client') {
-      if (call.channel.shape === undefined) {
+      if (call.channel.wire?.shape === undefined) {
         injection.notApplicable('the reply has no bytes of its own')
         return next(call)
       }
       let isInTime: boolean | undefined
-      const written = new Promise<void>((over) => (isInTime = call.channel.shape?.({ ...shape, over })))
+      const written = new Promise<void>((over) => (isInTime = call.channel.wire?.shape?.({ ...shape, over })))
       if (isInTime === false) {
         injection.notApplicable(BEGUN)
         return next(call)
@@ -109,7 +112,7 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
       injection.keepsPlace(written)
       return next(call).then((outcome) => towardsAgent(call, outcome, shape, injection, nothing))
     }
-    return next(derive(call, { shapes: [...(call.shapes ?? []), shape] })).then((outcome) => {
+    return next(shapedBy(call, shape)).then((outcome) => {
       if (done.hasHappened) injection.note({ effect: shape.incident?.kind ?? 'trickle', bytes: done.bytes })
       else if (outcome.kind === 'answered' && !released.aborted) injection.notApplicable(nothing(done))
       else injection.notReached(outcome.kind === 'answered' ? ENDED : NO_REPLY)
@@ -133,7 +136,7 @@ function towardsAgent(
   }
   // An error has at least the bytes of its own words.
   const text = outcome.kind === 'answered' ? outcome.result.text : JSON.stringify(outcome.error)
-  const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text) + (channel.framing?.() ?? 0))
+  const bytes = done.bytes + (isGone ? 0 : Buffer.byteLength(text) + (channel.wire?.framing ?? 0))
   const limit =
     pace?.bytes ?? (typeof incident?.at === 'object' && 'bytes' in incident.at ? incident.at.bytes : 0)
   if (bytes <= limit && !done.hasHappened) {
@@ -160,12 +163,12 @@ export function sharesStream(call: Call, { side, faultEnvironment }: Injection):
 export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injection: Injection): Layer {
   const { clock, released } = injection
   return (next) => (call) => {
-    if (call.answerShape !== undefined) {
+    if (call.wire?.answer !== undefined) {
       injection.notApplicable('another fault has the answer to this call')
       return next(call)
     }
     let hasCome = false
-    const answerShape = {
+    const answer = {
       clock,
       released,
       take(text: string) {
@@ -173,7 +176,7 @@ export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injec
         return take(text, call)
       },
     }
-    return next(derive(call, { answerShape })).then((outcome) => {
+    return next(derive(call, { wire: { ...call.wire, answer } })).then((outcome) => {
       if (hasCome) return outcome
       if (outcome.kind === 'answered' && !released.aborted)
         injection.notApplicable('the answer came together with others')
@@ -219,8 +222,7 @@ export function copyOf(call: Call, number: number, signal: Signal): Call {
     message: { text: replaceAt(text, ['id'], id), value: { ...value, id } },
     channel: nobody,
     signal,
-    shapes: undefined,
-    answerShape: undefined,
+    wire: undefined,
   })
 }
 

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { derive, type Layer } from '../../mesh/call.ts'
+import type { Layer } from '../../mesh/call.ts'
 import type { WireIncident, WireShape } from '../../mesh/wire-shape.ts'
 import { duration } from '../../units/duration.ts'
 import type { FaultType, Injection } from '../fault.ts'
-import { errorBody, json } from './shared.ts'
+import { errorBody, json, shapedBy } from './shared.ts'
 
 /**
  * The common fields of faults of standing streams. The modern era opens such a stream with a request, the legacy era with a
@@ -23,16 +23,14 @@ function onStanding(incident: WireIncident, injection: Injection, ended?: () => 
     const done = { bytes: 0, messages: 0, hasHappened: false }
     const holds = (settled: Promise<void>) => void injection.delaying(call, settled)
     const shape: WireShape = { clock, released, incident, holds, done }
-    if (side === 'client') call.channel.shape?.(shape)
-    return next(side === 'client' ? call : derive(call, { shapes: [...(call.shapes ?? []), shape] })).then(
-      (outcome) => {
-        if (done.hasHappened) {
-          injection.note({ effect: incident.kind, events: done.messages })
-          ended?.()
-        } else injection.notReached('the stream was over before')
-        return outcome
-      },
-    )
+    if (side === 'client') call.channel.wire?.shape?.(shape)
+    return next(side === 'client' ? call : shapedBy(call, shape)).then((outcome) => {
+      if (done.hasHappened) {
+        injection.note({ effect: incident.kind, events: done.messages })
+        ended?.()
+      } else injection.notReached('the stream was over before')
+      return outcome
+    })
   }
 }
 
@@ -121,10 +119,10 @@ const cut: FaultType<z.output<typeof cutting>> = {
     }
     return (next) => (call) => {
       const state = injection.memory(`${call.server} ${call.caller.id}`, () => ({ wasCut: false }))
-      const { channel } = call
-      if (state.wasCut && then !== 'resume' && channel.resume !== undefined) {
+      const { wire } = call.channel
+      if (state.wasCut && then !== 'resume' && wire?.resume !== undefined) {
         injection.note({ begins: then, events })
-        channel.resume(then === 'gap' ? events : -events)
+        wire.resume(then === 'gap' ? events : -events)
       }
       state.wasCut = false
       return onStanding(incident, injection, () => (state.wasCut = true))(next)(call)

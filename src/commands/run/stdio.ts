@@ -301,7 +301,7 @@ class Bridge {
     this.#listener = new HttpListener({
       clock,
       maxReply,
-      wire: () => wire,
+      currentWire: () => wire,
       receive: (data) => void write(data),
       backpressure: room,
       ready: () => Promise.resolve(),

@@ -4,6 +4,7 @@ import { ignore } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { abandon } from '../../mesh/pause-deadline.ts'
 import { ownTurn } from '../../mesh/turns.ts'
+import type { ChannelWire, WireShape } from '../../mesh/wire-shape.ts'
 import { during, LARGE_TEXT } from '../../mesh/work.ts'
 import { errorText, METHOD_NOT_FOUND, type RequestId } from '../../protocol/jsonrpc.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
@@ -26,7 +27,7 @@ const ABANDONED_MS: Millis = 1_000
  * The reply to one POST: JSON, unless something has to travel before the answer, or the answer is long in coming; then a stream of events. A
  * client that takes no events gets messages before its answer by the stream of its session, if it listens to that.
  */
-export class PostReply implements OpenReply {
+export class PostReply implements OpenReply, ChannelWire {
   readonly mostQuietLooks = REPLY_LOOKS
   quietLooks = 0
   isOpen = false
@@ -76,9 +77,17 @@ export class PostReply implements OpenReply {
         record.firstByteAt ??= this.#clock.now()
         return this.#open().send(text)
       },
-      shape: (shape) => (this.#shaped ??= this.#shape()).add(shape),
-      framing: () => this.#stream?.framing ?? 0,
+      wire: this,
     }
+  }
+
+  shape(shape: WireShape): boolean {
+    this.#shaped ??= new ShapedReply(this.#response, () => this.#session.wrote(this.#response))
+    return this.#shaped.add(shape)
+  }
+
+  get framing(): number {
+    return this.#stream?.framing ?? 0
   }
 
   /** Begins a stream for an answer that is long in coming, if the client reads one: from then on the stream says by itself that it is alive. */
@@ -151,10 +160,6 @@ export class PostReply implements OpenReply {
 
   get #takesEvents(): boolean {
     return acceptedBy(this.#response.req.headers.accept).events
-  }
-
-  #shape(): ShapedReply {
-    return new ShapedReply(this.#response, () => this.#session.wrote(this.#response))
   }
 
   #open(): EventStream {

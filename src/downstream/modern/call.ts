@@ -2,6 +2,7 @@ import type { CallRecord, Channel, Message, RequestId, WireReply } from '../../m
 import { Cancellation, ignore } from '../../mesh/cancel.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import type { ChannelWire, WireShape } from '../../mesh/wire-shape.ts'
 import { pauseDeadline, type ServerQuestion } from '../../mesh/pause-deadline.ts'
 import { parseExactly } from '../../protocol/json-parse.ts'
 import {
@@ -59,7 +60,7 @@ interface ModernCallParts {
  * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
  * answered with `input_required`, the call waits, and the POST that brings the answers takes it up again.
  */
-export class ModernCall {
+export class ModernCall implements ChannelWire {
   readonly signal = new Cancellation()
   /**
    * The envelope of the first POST of the call. Its id, which may be of any length, is kept only until the answer waits
@@ -165,9 +166,16 @@ export class ModernCall {
         record.firstByteAt ??= clock.now()
         return this.#round.post.send(text)
       },
-      shape: (shape) => this.#round?.post.shape(shape) ?? true,
-      framing: () => this.#round?.post.framing ?? 0,
+      wire: this,
     }
+  }
+
+  shape(shape: WireShape): boolean {
+    return this.#round?.post.shape(shape) ?? true
+  }
+
+  get framing(): number {
+    return this.#round?.post.framing ?? 0
   }
 
   #notification(message: Message): string | undefined {

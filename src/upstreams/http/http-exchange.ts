@@ -4,7 +4,7 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError, type Reason } from '../../mesh/errors.ts'
 import { isProgress, progressTokenOf } from '../../mesh/time-limit.ts'
 import { TurnBatch } from '../../mesh/turns.ts'
-import type { WireShape } from '../../mesh/wire-shape.ts'
+import type { CallWire } from '../../mesh/wire-shape.ts'
 import { sizeFault } from '../../protocol/json-parse.ts'
 import {
   isIdOf,
@@ -42,8 +42,7 @@ export interface Request {
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
-  /** The changes that faults make to the bytes of the reply. */
-  readonly shapes?: readonly WireShape[] | undefined
+  readonly wire?: CallWire | undefined
   /** Noted in it: that the request was handed to a socket, and thus may run. */
   readonly record?: { sent: boolean }
   /** Told each time that it is. */
@@ -175,11 +174,11 @@ export class HttpExchange implements ReplySink {
   }
 
   #start(): void {
-    const { signal, text, headers, shapes } = this.#request
+    const { signal, text, headers, wire } = this.#request
     if (signal.aborted) return this.#failed(signal.reason as GatewayError)
     signal.addEventListener('abort', this.#cancel)
     this.#options.underWay.add(this)
-    this.#wire.post(text, headers, this.#reply, shapes)
+    this.#wire.post(text, headers, this.#reply, wire?.shapes)
   }
 
   get channel(): Channel {

@@ -12,7 +12,7 @@ import type { HttpWire } from './http-wire.ts'
 export interface ListenerOptions extends ReplyLimits {
   readonly clock: Clock
   /** The wire of the session to listen to; another one when it was opened again. */
-  readonly wire: () => HttpWire
+  readonly currentWire: () => HttpWire
   /** Takes the data of each event; a promise holds back what follows until it resolves. */
   readonly receive: (data: string) => Promise<void> | undefined | void
   /** A promise holds back what follows until it resolves. */
@@ -63,7 +63,7 @@ export class HttpListener implements ReplySink {
 
   constructor(options: ListenerOptions) {
     this.#options = options
-    this.#wire = options.wire()
+    this.#wire = options.currentWire()
     this.#connect()
   }
 
@@ -180,7 +180,7 @@ export class HttpListener implements ReplySink {
 
   #listen(): void {
     if (this.#closed) return
-    this.#wire = this.#options.wire()
+    this.#wire = this.#options.currentWire()
     const open = (sink: ReplySink, shapes?: readonly WireShape[]) => {
       this.#reply = new HttpReply(sink, this.#options)
       this.#wire.listen(this.#lastEventId, this.#reply, shapes)

@@ -209,9 +209,9 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const { wire } = this.#session
     const nth = ++this.#sent
     const at = this.clock.now()
-    const { id, message, headers, signal, channel, shapes, caller, record, onSent } = call
+    const { id, message, headers, signal, channel, caller, record, onSent } = call
     const text = caller.era === 'modern' ? withoutEnvelope(message.text) : message.text
-    const request = { id, text, message, headers, signal, channel, shapes, record, onSent }
+    const request = { id, text, message, headers, signal, channel, wire: call.wire, record, onSent }
     return HttpExchange.run(wire, request, this).then((reading) => {
       if (reading.kind === 'suspected_loss') return this.#settle(call, { wire, nth, at }, reading, recoveries)
       if (reading.kind === 'answered' && nth > this.#lastAnswered(wire)) this.#noteAnswered(wire, nth)
@@ -372,7 +372,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return (this.#past ??= new StandingStreams({ server, caller, faults }))
   }
 
-  wire(): HttpWire {
+  currentWire(): HttpWire {
     return this.#session.wire
   }
 

@@ -48,7 +48,7 @@ export class StandingStreams {
         open: () => undefined,
         pause: () => undefined,
         send: () => undefined,
-        resume: (by) => void (shift = by),
+        wire: { resume: (by) => void (shift = by) },
       },
     }
     let isAsked = false
@@ -60,7 +60,10 @@ export class StandingStreams {
         return Promise.resolve(inOrder)
       }
       return new Promise((over) => {
-        open(hit === call ? following(sink, over) : this.#shifted(following(sink, over), shift), hit.shapes)
+        open(
+          hit === call ? following(sink, over) : this.#shifted(following(sink, over), shift),
+          hit.wire?.shapes,
+        )
       })
     }
     void this.#faults(stream)(call).then((outcome) => {

@@ -123,8 +123,9 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
   const exchangeOptions = { clock, ...limits, ackMs, underWay, unread, stateless: true, ...told }
   return {
     send(call, text, id) {
-      const { signal, channel, shapes, record, onSent } = call
-      const request = { id, text, headers: headersOf(call, tools), signal, channel, shapes, record, onSent }
+      const { signal, channel, record, onSent } = call
+      const headers = headersOf(call, tools)
+      const request = { id, text, headers, signal, channel, wire: call.wire, record, onSent }
       // Without a session none can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },

@@ -136,7 +136,7 @@ export class MessageSession implements UpstreamSession {
     if (refused !== undefined) return Promise.resolve(refused)
     return new Promise((resolve) => {
       const entry = this.#calls.add(call, resolve, this.#aborted)
-      if (call.answerShape !== undefined) entry.unshape = this.#pipe?.shape(entry.id, call.answerShape)
+      if (call.wire?.answer !== undefined) entry.unshape = this.#pipe?.shape(entry.id, call.wire.answer)
       const onWrite = () => {
         entry.written = true
         record.sent = true

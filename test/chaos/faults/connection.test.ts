@@ -63,7 +63,8 @@ test('a fault of the bytes of a reply has nothing to do where a part of them is 
     const injection = testInjection({ side: 'client' })
     const parsed = (fault as FaultType<unknown>).schema.parse(config)
     const service = (fault as FaultType<unknown>).layer(parsed, injection)(answer)
-    const begun = { open: () => undefined, pause: () => undefined, send: () => undefined, shape: () => false }
+    const wire = { shape: () => false }
+    const begun = { open: () => undefined, pause: () => undefined, send: () => undefined, wire }
     const call = toolCall('echo', {}, { channel: begun })
     assert.deepEqual(await service(call), await answer(call))
     assert.deepEqual(injection.inapplicable, ['a part of the reply is with the agent already'])

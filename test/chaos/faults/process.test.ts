@@ -188,7 +188,7 @@ async function printedBy(config: object): Promise<Buffer | undefined> {
     config,
     injection,
   )((call) => {
-    shaped = call.answerShape?.take('{}')
+    shaped = call.wire?.answer?.take('{}')
     return answer(call)
   })(toolCall('echo'))
   assert.deepEqual(shaped?.texts, ['{}'])

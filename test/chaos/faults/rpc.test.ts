@@ -77,7 +77,7 @@ async function shapedBy(type: FaultType<unknown>, config: object, injection: Tes
     config,
     injection,
   )((sent) => {
-    shaped = sent.answerShape?.take(text)
+    shaped = sent.wire?.answer?.take(text)
     return answer(sent)
   })(call)
   assert.deepEqual(outcome, await answer(call), 'what becomes of the call is for whoever reads it to say')
@@ -130,7 +130,7 @@ test('two faults cannot shape one answer: the second says so, and does nothing',
       {},
       inner,
     )((call) => {
-      assert.deepEqual(call.answerShape?.take('{}').texts, ['{}', '{}'])
+      assert.deepEqual(call.wire?.answer?.take('{}').texts, ['{}', '{}'])
       return answer(call)
     }),
   )
