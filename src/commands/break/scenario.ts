@@ -1,16 +1,16 @@
 import { transports } from '../../chaos/fault.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import { Cancellation, ignore } from '../../mesh/cancel.ts'
-import { keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
+import { type Cancellation, ignore } from '../../mesh/cancel.ts'
+import { systemClock } from '../../mesh/clock.ts'
 import { glob } from '../../mesh/match.ts'
 import { printable } from '../../telemetry/printable.ts'
 import {
   controlAccess,
   Misuse,
-  misused,
   optionLines,
   type Output,
-  readArguments,
+  runCommand,
+  type Values,
 } from '../shared/arguments.ts'
 import { controlAt } from '../shared/control.ts'
 import { assertionsOf } from './scenario/assertions.ts'
@@ -38,7 +38,7 @@ import {
 import { runScenario } from './scenario/run.ts'
 import { type Servers, Traffic, TrafficError } from './scenario/traffic.ts'
 import { otherGateway } from '../same-gateway.ts'
-import { onSignals } from '../shared/signals.ts'
+import { endingInOrder } from '../shared/signals.ts'
 import { numbered } from '../../units/numbered.ts'
 
 /** Most servers that are named. */
@@ -48,24 +48,20 @@ const MAX_NAMED = 5
 const INVALID = 2
 
 /** `breakwater scenario …`: ready-made faults against a running gateway. Resolves to the exit code. */
-export async function scenario(args: readonly string[], out: Output, env: Env): Promise<number> {
-  let asked
-  try {
-    asked = readScenarioArguments(args)
-  } catch (error) {
-    if (!(error instanceof Misuse)) throw error
-    out.stderr(misused(error, usage))
-    return INVALID
-  }
-  switch (asked.what) {
-    case 'help':
-      out.stdout(usage)
-      return 0
-    case 'list':
-      return list(out)
-    case 'run':
-      return runNamed(asked, out, env)
-  }
+export function scenario(args: readonly string[], out: Output, env: Env): Promise<number> {
+  return runCommand(args, { usage, options }, out, (values, [what, ...names]) => {
+    if (what === 'list' && names.length === 0) return list(out)
+    if (what === 'run' && names.length === 0)
+      throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
+    if (what !== 'run') throw new Misuse('expected list, or run NAME')
+    const isAll = names.includes(ALL)
+    if (isAll && names.length > 1) throw new Misuse('all stands for every name: expected nothing beside it')
+    const { traffic: rate, 'no-traffic': observesOnly, tool, data } = values
+    if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
+    if (observesOnly && (rate !== undefined || tool !== undefined))
+      throw new Misuse('--no-traffic goes neither with --traffic N nor with --tool GLOB')
+    return runNamed(names, { ...values, isAll, data: data.replace(/\/+$/, '') }, out, env)
+  })
 }
 
 async function list(out: Output): Promise<number> {
@@ -93,9 +89,8 @@ function limitsOf(scenario: Scenario): string {
 }
 
 /** Runs the scenarios that were asked for, one after the other, and says what came of each. */
-async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number> {
-  const isAll = asked.names.includes(ALL)
-  const names = isAll ? await scenarioNames() : asked.names
+async function runNamed(named: readonly string[], asked: Asked, out: Output, env: Env): Promise<number> {
+  const names = asked.isAll ? await scenarioNames() : named
   const read = await Promise.all(names.map((name) => readScenario(name)))
   const problems = read.flatMap((one) => (one.ok ? [] : one.problems))
   const noReport = asked.junit === undefined ? undefined : await unwritable(asked.junit)
@@ -104,37 +99,31 @@ async function runNamed(asked: RunAsked, out: Output, env: Env): Promise<number>
     for (const problem of problems) out.stderr(`breakwater: ${problem}`)
     return INVALID
   }
-  const stop = new Cancellation()
-  const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
-  const gateway = faultsAt(control)
-  // However often somebody asks: what was injected is taken away first, which takes a few seconds at most.
-  const off = onSignals(['SIGTERM', 'SIGINT', 'SIGHUP'], () => stop.abort('signal'))
-  // A reader that has gone is no reason either to leave faults behind.
+  // A reader that has gone is no reason to leave faults behind, and neither is who asks often to end it.
   process.stdout.on('error', ignore)
-  // Between two looks at the gateway nothing else keeps the process alive.
-  const letEnd = keepAlive()
-  const shown = asked.json ? withoutText(out) : out
-  const results: Result[] = []
-  try {
-    const other = asked.observesOnly ? undefined : await otherGateway(control, asked.data, stop)
-    if (other !== undefined) throw new ControlError(other)
-    for (const one of read) {
-      if (!one.ok) continue
-      const result = await runOne(one.scenario, { ...asked, isAll }, { gateway, stop, out: shown })
-      report(result, shown)
-      results.push(result)
+  return endingInOrder(async (stop) => {
+    const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
+    const gateway = faultsAt(control)
+    const shown = asked.json ? withoutText(out) : out
+    const results: Result[] = []
+    try {
+      const other = asked['no-traffic'] ? undefined : await otherGateway(control, asked.data, stop)
+      if (other !== undefined) throw new ControlError(other)
+      for (const one of read) {
+        if (!one.ok) continue
+        const result = await runOne(one.scenario, asked, { gateway, stop, out: shown })
+        report(result, shown)
+        results.push(result)
+      }
+      reportAll(results, shown)
+      if (asked.json) out.stdout(asJson(results))
+      const isWritten = asked.junit === undefined || (await written(asked.junit, results, out))
+      return isWritten ? exitCodeOf(results) : INVALID
+    } catch (error) {
+      out.stderr(`breakwater scenario: ${whyNot(error)}`)
+      return INVALID
     }
-    reportAll(results, shown)
-    if (asked.json) out.stdout(asJson(results))
-    const isWritten = asked.junit === undefined || (await written(asked.junit, results, out))
-    return isWritten ? exitCodeOf(results) : INVALID
-  } catch (error) {
-    out.stderr(`breakwater scenario: ${whyNot(error)}`)
-    return INVALID
-  } finally {
-    letEnd()
-    off()
-  }
+  })
 }
 
 /** Resolves to whether the file could be written. */
@@ -162,13 +151,9 @@ interface OneParts {
 }
 
 /** Runs one scenario. The result tells which steps the gateway or its servers refused. */
-async function runOne(
-  written: Scenario,
-  asked: RunAsked & { readonly isAll: boolean },
-  { gateway, stop, out }: OneParts,
-): Promise<Result> {
+async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: OneParts): Promise<Result> {
   const { name, description } = written
-  const durationMs = asked.durationMs ?? written.duration
+  const durationMs = asked.duration ?? written.duration
   const scenario = lasting(written, durationMs)
   const startedAt = systemClock.wall()
   const began = systemClock.now()
@@ -215,7 +200,7 @@ function whyNot(error: unknown): string {
   return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
 }
 
-const rateOf = ({ rate }: RunAsked, { traffic }: Scenario): number => rate ?? traffic
+const rateOf = (asked: Asked, { traffic }: Scenario): number => asked.traffic ?? traffic
 
 /** The target of a run, and its calls; or the reason why the run has nothing to hit. */
 type AimedAt =
@@ -230,12 +215,12 @@ type AimedAt =
 /** Finds servers that the faults can work with: those that were asked for, or else the first one with a tool to call, or all. */
 async function aimAt(
   scenario: Scenario,
-  asked: RunAsked,
+  asked: Asked,
   { gateway, stop }: Pick<OneParts, 'gateway' | 'stop'>,
 ): Promise<AimedAt> {
   const known = await gateway.servers()
   const names = known.map(({ name }) => name)
-  const { server, allowWrites } = asked
+  const { server, 'allow-writes': allowWrites } = asked
   const to = async (aim: Aim): Promise<AimedAt> => {
     const meant = hitBy(scenario, aim, names)
     if (meant.length === 0) throw new TrafficError(`no server is called ${aim.server}; there ${isAre(names)}`)
@@ -274,12 +259,12 @@ const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
 /** Calls to the servers that are hit and to the others; undefined when a run makes none. */
 async function trafficTo(
   scenario: Scenario,
-  asked: RunAsked,
+  asked: Asked,
   { hit, others }: Servers,
   stop: Cancellation,
 ): Promise<Traffic | undefined> {
-  const { data, tool, observesOnly } = asked
-  if (observesOnly) return undefined
+  const { data, tool } = asked
+  if (asked['no-traffic']) return undefined
   const isOther = glob(asked.others)
   return Traffic.to(
     { hit, others: scenario.assert.others === undefined ? [] : others.filter((name) => isOther(name)) },
@@ -333,6 +318,9 @@ const options = {
   ...controlAccess,
 } as const
 
+/** The options of a run; `data` has no slash at its end. */
+type Asked = Values<typeof options> & { readonly isAll: boolean }
+
 const usage = `breakwater scenario: ready-made faults, with what has to be true of the mesh
 
   breakwater scenario list              the scenarios that there are
@@ -343,51 +331,3 @@ ${optionLines(options)}
 
   Exit codes: 0 when all assertions hold; 1 when one does not; 2 when one was not decided, when a run proves nothing or
   could not begin, or the arguments make no sense. Of all, those that these servers cannot show are left out.`
-
-/** A run, as the arguments have it. */
-interface RunAsked {
-  readonly what: 'run'
-  /** Names of scenarios in the library, or paths of files; or `all`. */
-  readonly names: readonly string[]
-  /** Glob of the servers to hit. Undefined: the scenario decides. */
-  readonly server: string | undefined
-  /** Glob that selects, among the servers not hit, the servers that have to stay as they are. */
-  readonly others: string
-  readonly allowWrites: boolean
-  /** Undefined: as long as the scenario says. */
-  readonly durationMs: Millis | undefined
-  /** Calls a second of its own. Undefined: as many as the scenario says. */
-  readonly rate: number | undefined
-  /** Whether it makes no calls of its own. */
-  readonly observesOnly: boolean
-  readonly tool: string | undefined
-  /** URL of the data port. */
-  readonly data: string
-  readonly junit: string | undefined
-  readonly json: boolean
-  /** URL of the control port. */
-  readonly control: string
-  readonly token: string | undefined
-}
-
-export type ScenarioArguments = RunAsked | { readonly what: 'help' | 'list' }
-
-/** Reads the arguments behind `breakwater scenario`. Throws `Misuse`. */
-export function readScenarioArguments(args: readonly string[]): ScenarioArguments {
-  const read = readArguments(args, { options })
-  if (read.help) return { what: 'help' }
-  const [what, ...names] = read.positionals
-  if (what === 'list' && names.length === 0) return { what }
-  if (what === 'run' && names.length === 0)
-    throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
-  if (what !== 'run') throw new Misuse('expected list, or run NAME')
-  if (names.includes(ALL) && names.length > 1)
-    throw new Misuse('all stands for every name: expected nothing beside it')
-  const { server, duration: durationMs, 'allow-writes': allowWrites, traffic: rate, tool } = read.values
-  const { 'no-traffic': observesOnly, data, others, junit, json, control, token } = read.values
-  if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
-  if (observesOnly && (rate !== undefined || tool !== undefined))
-    throw new Misuse('--no-traffic goes neither with --traffic N nor with --tool GLOB')
-  const calls = { rate, observesOnly, tool, data: data.replace(/\/+$/, '') }
-  return { what, names, server, others, allowWrites, durationMs, ...calls, junit, json, control, token }
-}

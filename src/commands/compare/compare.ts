@@ -1,16 +1,22 @@
 import { z } from 'zod'
-import { environmentLock } from '../../chaos/control/guard.ts'
 import type { Env } from '../../config/files/interpolate.ts'
 import { compareTwins, type PairedReport, type TwinPair } from '../../experiments/paired.ts'
 import { pairedMarkdown } from '../../experiments/paired-text.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
-import { type Clock, keepAlive, type Millis, systemClock } from '../../mesh/clock.ts'
-import { Misuse, optionLines, type Output, runCommand, type Values } from '../shared/arguments.ts'
-import { Agents, CompareError } from '../../load/agents.ts'
+import { type Clock, type Millis, systemClock } from '../../mesh/clock.ts'
+import {
+  Misuse,
+  optionLines,
+  type Output,
+  runCommand,
+  UnusableInput,
+  type Values,
+} from '../shared/arguments.ts'
+import { Agents } from '../../load/agents.ts'
 import { anything, ask, Decisions, samplesIn } from './evidence.ts'
 import { ArmedPlan, type Plan, planAt, replaceable, stateOf, takeAwayLeft } from './faults.ts'
 import { playTwins, prefixOf, type Side, type Twins } from '../../load/twins.ts'
-import { demoOrigin, openOwn, openRunning, type Origin, originAt, type Sets, type Venue } from './venue.ts'
+import { demoOrigin, openOwn, openRunning, originAt, type Sets, type Venue } from './venue.ts'
 import {
   exposedName,
   readWorkload,
@@ -21,16 +27,13 @@ import {
 } from '../../load/workload.ts'
 import { RUN_PATIENCE_MS } from '../shared/control.ts'
 import { showProgress } from '../shared/progress.ts'
-import { onSignals } from '../shared/signals.ts'
+import { type Closing, endingInOrder, INTERRUPTED } from '../shared/signals.ts'
+import { demandFaults } from '../shared/stage.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Exit codes: what could not run, and what ran and proves nothing. */
-const FAILED = 1
+/** Exit code of what ran and proves nothing. */
 const UNSOUND = 2
-
-/** Why a run is stopped: somebody interrupts it. */
-const INTERRUPTED = 'signal'
 
 /** Where a gateway takes calls unless its config says otherwise. */
 const DEFAULT_DATA = 'http://127.0.0.1:8080'
@@ -112,7 +115,11 @@ const MAX_REPORTS = 200
 /** `breakwater compare`: resolves to the exit code. */
 export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
   const line = { usage, options, positionals: [] }
-  return runCommand(args, line, out, (values) => run(asked(values), out, env))
+  return runCommand(args, line, out, (values) => {
+    const given = asked(values)
+    // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
+    return endingInOrder((stop, closing) => run(given, { closing, stop, out, env }))
+  })
 }
 
 type Asked = Values<typeof options> & { readonly both: Sets }
@@ -133,70 +140,51 @@ function asked(values: Values<typeof options>): Asked {
   return { ...values, both: { control: a, treatment: b } }
 }
 
-async function run(given: Asked, out: Output, env: Env): Promise<number> {
-  const stop = new Cancellation()
-  // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
-  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () => stop.abort(INTERRUPTED))
-  const letEnd = keepAlive()
-  const closing: (() => Promise<unknown>)[] = []
-  try {
-    const stage = await prepare(given, { closing, stop, out, env })
-    const played = await play(stage, given, stop, out)
-    out.stdout((await rendered(played, stage.venue, given.format)).trimEnd())
-    for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
-    for (const warning of played.warnings) out.stderr(`breakwater: warning: ${warning}`)
-    return played.flaws.length === 0 ? 0 : UNSOUND
-  } catch (error) {
-    if (!(error instanceof CompareError)) throw error
-    for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
-    return error instanceof Unreported ? UNSOUND : FAILED
-  } finally {
-    for (let end = closing.pop(); end !== undefined; end = closing.pop()) await end()
-    letEnd()
-    off()
-  }
+async function run(given: Asked, parts: Preparing): Promise<number> {
+  const { stop, out } = parts
+  const scene = await prepare(given, parts)
+  const played = await play(scene, given, stop, out)
+  out.stdout((await rendered(played, scene.venue, given.format)).trimEnd())
+  for (const flaw of played.flaws) out.stderr(`breakwater: INVALID: ${flaw}`)
+  for (const warning of played.warnings) out.stderr(`breakwater: warning: ${warning}`)
+  return played.flaws.length === 0 ? 0 : UNSOUND
 }
 
-/** It was interrupted, and the gateway does not say what it knows of it. */
-class Unreported extends CompareError {}
-
 /** All that a run needs, found to fit together before anything is played. */
-interface Stage {
+interface Scene {
   readonly workload: Workload
   readonly plan: Plan | undefined
   readonly venue: Venue
 }
 
 interface Preparing {
-  /** Gets what is to be closed at the end. */
-  readonly closing: (() => Promise<unknown>)[]
+  readonly closing: Closing
   readonly stop: Cancellation
   readonly out: Output
   readonly env: Env
 }
 
-/** Finds all that a run needs, and starts its experiment when nothing stands in the way. Rejects with a `CompareError`. */
-async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Stage> {
+/** Finds all that a run needs, and starts its experiment when nothing stands in the way. Rejects with an `UnusableInput`. */
+async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Scene> {
   const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined
   const file = given.workload ?? shippedAt('orders.yaml')
   const read = await readWorkload(file)
-  if (!read.ok) throw new CompareError(read.problems.join('\n'))
+  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
   const planFile = given.plan ?? (isDemo ? shippedAt('orders.plan.yaml') : undefined)
   const plan = planFile === undefined ? undefined : await planAt(planFile, env)
   let venue: Venue
-  if (control !== undefined) venue = await openRunning({ control, data, token, sets, tasks, stop }, env)
+  if (control !== undefined)
+    venue = await openRunning({ control, data, token, sets, tasks, closing, stop }, env)
   else {
     const variables = isDemo ? { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT } : env
-    const lock = plan && environmentLock({ environment: 'staging', variables })
-    if (lock !== undefined) throw new CompareError(`faults are refused: ${lock}`)
-    const origin: Origin = config === undefined ? await demoOrigin() : await originAt(config, env)
-    closing.push(() => origin.close())
-    venue = await openOwn(origin, { sets, tasks, withFaults: plan !== undefined, stop }, variables)
+    if (plan !== undefined) demandFaults('staging', variables)
+    const origin = config === undefined ? await demoOrigin(closing) : await originAt(config, env)
+    const withFaults = plan !== undefined
+    venue = await openOwn(origin, { sets, tasks, withFaults, env: variables, closing, stop })
   }
-  closing.push(() => venue.close())
   const unknown = unknownTools(read.workload, read.origins, venue.tools)
-  if (unknown.length > 0) throw new CompareError(unknown.join('\n'))
+  if (unknown.length > 0) throw new UnusableInput(unknown.join('\n'))
   if (plan !== undefined) {
     const left = await takeAwayLeft(venue.control)
     if (left.length > 0)
@@ -221,23 +209,24 @@ const reported = z.object({
 })
 
 /** Plays all tasks with the faults armed, and puts together what is known of them. */
-async function play(stage: Stage, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
+async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
   const clock = systemClock
-  const { workload, venue } = stage
+  const { workload, venue } = scene
   const decisions = new Decisions(prefixOf(workload, given.seed))
   const { patience: patienceMs, eras } = workload
   const places = given.concurrency
   const agents = await Agents.open({ url: venue.url, places, eras, patienceMs, clock, stop })
   try {
-    const played = await playPairs(stage, given, { agents, clock, decisions, stop, out })
-    return await reportOn(stage, given, decisions, played)
+    const played = await playPairs(scene, given, { agents, clock, decisions, stop, out })
+    return await reportOn(scene, given, decisions, played)
   } catch (error) {
-    if (!(error instanceof CompareError) || stop.reason !== INTERRUPTED) throw error
+    if (!(error instanceof UnusableInput) || stop.reason !== INTERRUPTED) throw error
     const later =
       given.control === undefined
         ? ''
         : `\nwhat the gateway counted is told by: breakwater experiment report ${venue.experiment} --control ${given.control}`
-    throw new Unreported(`INVALID: it was stopped, and ${error.message}: no report could be had${later}`)
+    const why = `INVALID: it was stopped, and ${error.message}: no report could be had${later}`
+    throw new UnusableInput(why, UNSOUND)
   }
 }
 
@@ -264,7 +253,7 @@ interface PlayParts {
 
 /** Arms the plan, plays all pairs, and takes the plan away again, whatever happens. */
 async function playPairs(
-  { workload, plan, venue }: Stage,
+  { workload, plan, venue }: Scene,
   given: Asked,
   { agents, clock, decisions, stop, out }: PlayParts,
 ): Promise<Played> {
@@ -319,7 +308,7 @@ async function playPairs(
       .then(() => stateOf(control))
       .catch((error: Error) => {
         if (stop.aborted) throw error
-        throw new CompareError(`the gateway was lost after ${far}: ${error.message}`)
+        throw new UnusableInput(`the gateway was lost after ${far}: ${error.message}`)
       })
     if (stop.aborted) flaws.push(`${why} was stopped after ${far}`)
     const ended = before.names.filter((name) => !after.names.includes(name))
@@ -371,7 +360,7 @@ async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repe
 
 /** Puts together what the twins, the gateway and its journal say of a run. */
 async function reportOn(
-  { workload, plan, venue }: Stage,
+  { workload, plan, venue }: Scene,
   { seed, tasks, both }: Asked,
   decisions: Decisions,
   { twins, names, foreign, flaws: met, startedAt, ranMs }: Played,
@@ -448,11 +437,9 @@ function withAttempts(
   return pairs
 }
 
-async function samplesOf({ control, experiment }: Venue): Promise<string> {
+function samplesOf({ control, experiment }: Venue): Promise<string> {
   const path = `/admin/experiments/${encodeURIComponent(experiment)}/samples`
-  const answered = await control({ method: 'GET', path, isText: true })
-  if (!answered.ok) throw new CompareError(answered.message)
-  return answered.value as string
+  return ask(control, { method: 'GET', path, isText: true }, z.string())
 }
 
 /** How tasks ended, on their way to the gateway. */
@@ -469,7 +456,7 @@ class Outcomes {
     this.#waiting.push({ intent, outcome, arm: `${experiment}/${arms[side]}` })
   }
 
-  /** Rejects with a `CompareError`. */
+  /** Rejects with an `UnusableInput`. */
   async send(): Promise<void> {
     while (this.#waiting.length > 0) {
       const body = this.#waiting.splice(0, MAX_REPORTS)

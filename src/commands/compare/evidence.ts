@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { printable } from '../../telemetry/printable.ts'
+import { UnusableInput } from '../shared/arguments.ts'
 import type { Control, Request } from '../shared/control.ts'
-import { CompareError } from '../../load/agents.ts'
 
 /** Facts about a run that the gateway knows, and its agents do not. */
 
 /**
- * Asks the gateway over its control port. Rejects with a `CompareError`, also where the answer has another shape than
+ * Asks the gateway over its control port. Rejects with an `UnusableInput`, also where the answer has another shape than
  * `answer`: what listens there may be anything.
  */
 export async function ask<Answer>(
@@ -15,12 +15,12 @@ export async function ask<Answer>(
   answer: z.ZodType<Answer>,
 ): Promise<Answer> {
   const answered = await control(request)
-  if (!answered.ok) throw new CompareError(answered.message)
+  if (!answered.ok) throw new UnusableInput(answered.message)
   const read = answer.safeParse(answered.value)
   if (read.success) return read.data
   const at = read.error.issues[0]?.path.map(String).join('.') ?? ''
   const where = at === '' ? '' : `, at ${printable(at.slice(0, 80))}`
-  throw new CompareError(
+  throw new UnusableInput(
     `the control port does not answer as that of a gateway does: ${request.method} ${request.path}${where}`,
   )
 }
@@ -140,7 +140,7 @@ export class Decisions {
     this.#prefix = prefix
   }
 
-  /** Takes what a journal has got since the last time; to be asked often, because it forgets. Rejects with a `CompareError`. */
+  /** Takes what a journal has got since the last time; to be asked often, because it forgets. Rejects with an `UnusableInput`. */
   async follow(control: Control): Promise<void> {
     for (let more = true; more;) {
       const query = this.#since === undefined ? 'limit=1' : `since=${this.#since}&limit=${PAGE}`

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import type { Env } from '../../config/files/interpolate.ts'
 import { REDACTED } from '../../config/secrets/redact-text.ts'
 import { printable } from '../../telemetry/printable.ts'
+import { UnusableInput } from '../shared/arguments.ts'
 import type { Control } from '../shared/control.ts'
 import { readPlan } from '../run/plan-file.ts'
-import { CompareError } from '../../load/agents.ts'
 import { anything, ask } from './evidence.ts'
 
 /** A plan that was read: what `PUT /admin/chaos` takes, but for its seed. */
@@ -13,11 +13,11 @@ export type Plan = Readonly<Record<string, unknown>>
 /** How long faults of the two other formats stay armed: as long as a gateway allows unless it says otherwise. */
 const FOREIGN_TTL = '1h'
 
-/** Reads a plan: a file with a block `chaos`, a plan, or one of the two other formats. Rejects with a `CompareError`. */
+/** Reads a plan: a file with a block `chaos`, a plan, or one of the two other formats. Rejects with an `UnusableInput`. */
 export async function planAt(file: string, env: Env): Promise<Plan> {
   const read = await readPlan(file, env, false, { ttl: FOREIGN_TTL })
-  if (!read.ok) throw new CompareError(read.problems.join('\n'))
-  if (read.chaos.faults.length === 0) throw new CompareError(`${file} has no faults`)
+  if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
+  if (read.chaos.faults.length === 0) throw new UnusableInput(`${file} has no faults`)
   const { aliases, faults } = read.written
   return { ...(aliases !== undefined && { aliases }), faults }
 }
@@ -53,7 +53,7 @@ type Before = z.output<typeof configured>['config']['chaos']
 const BY = 'breakwater compare'
 const BACK = `${BY}, put back`
 
-/** Faults that are armed for a run. All of it rejects with a `CompareError`, but for the end. */
+/** Faults that are armed for a run. All of it rejects with an `UnusableInput`, but for the end. */
 export class ArmedPlan {
   readonly #control: Control
   readonly #seed: number
@@ -114,7 +114,7 @@ async function exchange(control: Control, seed: Before['seed'], plan: Before): P
 
 /**
  * Takes away what a killed run left, and puts back the plan of the config: nobody knows the former plan. Resolves to the
- * names of the faults that were left. Rejects with a `CompareError`.
+ * names of the faults that were left. Rejects with an `UnusableInput`.
  */
 export async function takeAwayLeft(control: Control): Promise<readonly string[]> {
   const { plannedBy, by, seed, faults } = await statusAt(control)
@@ -125,18 +125,18 @@ export async function takeAwayLeft(control: Control): Promise<readonly string[]>
   const { chaos } = (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config
   refuseRedacted(chaos)
   const problem = await exchange(control, seed, chaos)
-  if (problem !== undefined) throw new CompareError(problem)
+  if (problem !== undefined) throw new UnusableInput(problem)
   return left.map(({ name }) => name)
 }
 
-/** Returns the plan that a comparison may replace. Rejects with a `CompareError` while faults are armed. */
+/** Returns the plan that a comparison may replace. Rejects with an `UnusableInput` while faults are armed. */
 export async function replaceable(control: Control): Promise<Before> {
   const now = await statusAt(control)
   const armed = now.faults.filter((fault) => fault.armed)
   if (armed.length > 0) {
     const isPlanned = armed.some(({ id }) => id === undefined)
     const ending = isPlanned ? 'disarm' : armed.length > 1 ? 'clear-all' : `clear ${armed[0]!.name}`
-    throw new CompareError(
+    throw new UnusableInput(
       `the gateway has faults of its own armed (${armed.map(({ name }) => name).join(', ')}), so it takes no --plan: leave --plan out to play under these, or ${isPlanned ? 'disarm' : 'end'} them first (breakwater chaos ${ending})`,
     )
   }
@@ -145,10 +145,10 @@ export async function replaceable(control: Control): Promise<Before> {
   return before
 }
 
-/** Throws a `CompareError` for a plan with redacted values, which cannot be put back. */
+/** Throws an `UnusableInput` for a plan with redacted values, which cannot be put back. */
 function refuseRedacted(plan: Before): void {
   if (JSON.stringify(plan).includes(REDACTED))
-    throw new CompareError(
+    throw new UnusableInput(
       'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
     )
 }
@@ -159,12 +159,12 @@ const planOf = ({ seed, mode, faults }: z.output<typeof status>): Before => ({
   faults: faults.filter(({ id }) => id === undefined).map(({ config }) => config),
 })
 
-/** Rejects with a `CompareError` while another comparison may be under way: its faults are no leftovers yet. */
+/** Rejects with an `UnusableInput` while another comparison may be under way: its faults are no leftovers yet. */
 async function refuseWhileAnotherRuns(control: Control): Promise<void> {
   const { experiments } = await ask(control, { method: 'GET', path: '/admin/experiments' }, listed)
   const other = experiments.find(({ kind, state }) => kind !== 'guarded' && state === 'running')
   if (other !== undefined)
-    throw new CompareError(
+    throw new UnusableInput(
       `the gateway has the faults of another comparison, perhaps that of experiment "${other.name}", which runs: end it first (breakwater experiment stop ${other.name})`,
     )
 }

@@ -39,7 +39,6 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
     out,
     env,
   )
-  if (typeof gateway === 'number') return gateway
   const { data, control, tokenFile } = gateway
   out.stdout(`${data}/mcp/${WRAPPED}`)
   out.stderr(`breakwater: wraps ${new URL(upstream).host}`)

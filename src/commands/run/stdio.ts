@@ -93,7 +93,6 @@ async function serve(
     out,
     env,
   )
-  if (typeof gateway === 'number') return gateway
 
   const { write, room, read, gone } = lineWriter(io.stdout)
   const url = `${gateway.data}/mcp/${WRAPPED}`

@@ -72,8 +72,15 @@ export type Values<Given extends Options> = {
 /** Arguments that cannot be meant so. */
 export class Misuse extends Error {}
 
-/** The input that a command has to read is unusable. The message gives the reasons, line by line. */
-export class UnusableInput extends Error {}
+/** The command cannot do what it is asked for. The message gives the reasons, line by line. */
+export class UnusableInput extends Error {
+  readonly exitCode: 1 | 2
+
+  constructor(message: string, exitCode: 1 | 2 = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
 
 interface Expected<Given extends Options> {
   readonly options: Given
@@ -241,15 +248,15 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
 }
 
 /** Returns the message for arguments that make no sense. */
-export function misused({ message }: Misuse, usage: string): string {
+function misused({ message }: Misuse, usage: string): string {
   const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
   return `${command}: ${message}\n\nHow it is used: ${command} --help`
 }
 
 /**
  * Runs a command with its arguments, or prints its usage when somebody asks for that (exit code 0). Arguments that make no
- * sense (2), also if `run` finds that out and throws `Misuse`, are told in words, and so is what else cannot be used, with
- * `UnusableInput` (1). Resolves to the exit code.
+ * sense (2), also if `run` finds that out and throws `Misuse`, are told in words, and so is an `UnusableInput`, which has
+ * its own code. Resolves to the exit code.
  */
 export async function runCommand<const Given extends Options>(
   args: readonly string[],
@@ -265,7 +272,7 @@ export async function runCommand<const Given extends Options>(
   } catch (error) {
     if (error instanceof UnusableInput) {
       for (const line of error.message.split('\n')) out.stderr(`breakwater: ${line}`)
-      return 1
+      return error.exitCode
     }
     if (!(error instanceof Misuse)) throw error
     out.stderr(misused(error, usage))

@@ -1,9 +1,5 @@
-import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
-
-/** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
-export const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
 
 /** A tool of the demo's servers. Its answer depends on its arguments only, so that agents can tell a wrong answer. */
 export interface DemoTool {

@@ -1,21 +1,18 @@
-import { environmentLock } from '../../../chaos/control/guard.ts'
 import type { ChaosConfig } from '../../../chaos/plan/schema.ts'
 import type { Env } from '../../../config/files/interpolate.ts'
 import { formatPath } from '../../../config/files/places.ts'
 import type { ConfigFinding } from '../../../config/issues/issues.ts'
-import { brokenRules, warningsOf } from '../../../config/issues/rules.ts'
+import { warningsOf } from '../../../config/issues/rules.ts'
 import { config as schema, type Config } from '../../../config/schema/schema.ts'
-import { type Gateway, startGateway } from '../../../gateway/gateway.ts'
-import { type Millis, systemClock } from '../../../mesh/clock.ts'
+import type { Gateway } from '../../../gateway/gateway.ts'
 import { createLog } from '../../../telemetry/log.ts'
-import type { Output } from '../../shared/arguments.ts'
+import { type Output, UnusableInput } from '../../shared/arguments.ts'
+import { demandFaults, demandRules, startOwn } from '../../shared/stage.ts'
+import { exitSoon } from '../exit-soon.ts'
 import { readPlan, WRAPPED } from '../plan-file.ts'
 
 /** Longest message either way, in bytes. */
 export const MAX_MESSAGE = 16 * 1024 ** 2
-
-/** How long the process may go on when it could not start. */
-const LINGER_MS: Millis = 500
 
 /** Marks the gateway as one of a test, whatever machine it runs on: wrapping a server is an explicit act. */
 const ENVIRONMENT = 'test'
@@ -32,44 +29,35 @@ export interface WrapOptions {
   readonly gateway: Readonly<Record<string, unknown>>
 }
 
-/** Starts a gateway around one server, with its plan armed. The exit code of the command when that cannot be. */
-export async function startWrapped(options: WrapOptions, out: Output, env: Env): Promise<Gateway | number> {
-  const failed = (...lines: readonly string[]) => {
-    for (const line of lines) out.stderr(`breakwater: ${line}`)
-    return 1
-  }
-  const lock = environmentLock({ environment: ENVIRONMENT, variables: env })
-  if (options.plan !== undefined && lock !== undefined) return failed(`faults are refused: ${lock}`)
-  const plan = options.plan === undefined ? undefined : await readPlan(options.plan, env, options.strict)
-  if (plan?.ok === false) return failed(...plan.problems)
+/** Starts a gateway around one server, with its plan armed. Rejects with an `UnusableInput`. */
+export async function startWrapped(options: WrapOptions, out: Output, env: Env): Promise<Gateway> {
+  const { plan: file, strict, logLevel } = options
+  if (file !== undefined) demandFaults(ENVIRONMENT, env)
+  const plan = file === undefined ? undefined : await readPlan(file, env, strict)
+  if (plan?.ok === false) throw new UnusableInput(plan.problems.join('\n'))
   const config = configOf(options, plan?.chaos)
-  if (typeof config === 'string') return failed(config)
-  const broken = brokenRules(config)
-  if (broken.length > 0) return failed(...broken.map((finding) => said(finding, options)))
-  for (const finding of warningsOf(config)) out.stderr(`breakwater: warning: ${said(finding, options)}`)
-  if (plan?.chaos.faults.length === 0) out.stderr(`breakwater: warning: ${options.plan} has no faults`)
-
-  let gateway
-  try {
-    const log = createLog(options.logLevel, process.stderr)
-    // Wrapping a server arms the plan, each time anew: a kill is over with the process.
-    const source = { config, path: options.plan ?? WRAPPED }
-    gateway = await startGateway({ ...source, env, log, keepsKill: false })
-  } catch (error) {
+  const words = (finding: ConfigFinding) => said(finding, options)
+  demandRules(config, words)
+  const warnings = warningsOf(config).map(words)
+  if (plan?.chaos.faults.length === 0) warnings.push(`${file} has no faults`)
+  for (const warning of warnings) out.stderr(`breakwater: warning: ${warning}`)
+  // Wrapping a server arms the plan, each time anew.
+  const source = { config, path: file ?? WRAPPED, env, log: createLog(logLevel, process.stderr) }
+  const gateway = await startOwn(source).catch((error: unknown) => {
     // Parts that were made before the failure may keep the process alive.
-    systemClock.after(LINGER_MS, () => process.exit(1))
-    return failed(`cannot start: ${(error as Error).message}`)
-  }
+    exitSoon(1)
+    throw error
+  })
   const { chaos } = gateway
   process.on('SIGUSR2', () => chaos.killSwitch.kill('SIGUSR2', 'the process was signalled'))
   const { state, refusal } = chaos.status()
   if (config.chaos.faults.length === 0 || state === 'armed') return gateway
   await gateway.close()
-  return failed(`the plan is not armed: ${refusal ?? state}`)
+  throw new UnusableInput(`the plan is not armed: ${refusal ?? state}`)
 }
 
-/** The config; or what is wrong with it. */
-function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefined): Config | string {
+/** Returns the config. Throws an `UnusableInput`. */
+function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefined): Config {
   const fixed = { control: '127.0.0.1:0', environment: ENVIRONMENT, maxBody: MAX_MESSAGE }
   const parsed = schema.safeParse({
     gateway: { ...fixed, ...gateway },
@@ -78,7 +66,7 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
   })
   if (!parsed.success) {
     const [{ path = [], message = 'cannot be used' } = {}] = parsed.error.issues
-    return `${path.at(-1)?.toString() ?? 'the server'}: ${message}`
+    throw new UnusableInput(`${path.at(-1)?.toString() ?? 'the server'}: ${message}`)
   }
   return chaos === undefined ? parsed.data : { ...parsed.data, chaos }
 }

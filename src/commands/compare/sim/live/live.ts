@@ -1,20 +1,21 @@
 import type { Env } from '../../../../config/files/interpolate.ts'
+import { z } from 'zod'
+import type { Status } from '../../../../chaos/control/status.ts'
 import { Cancellation } from '../../../../mesh/cancel.ts'
-import { keepAlive, type Millis, systemClock } from '../../../../mesh/clock.ts'
+import { type Millis, systemClock } from '../../../../mesh/clock.ts'
 import { type Paint, plain } from '../../../../telemetry/colours.ts'
 import { Misuse, type Output, type Values } from '../../../shared/arguments.ts'
 import type { liveOptions } from './options.ts'
-import { onSignals } from '../../../shared/signals.ts'
+import { type Closing, endingInOrder } from '../../../shared/signals.ts'
+import { anything, ask } from '../../evidence.ts'
 import { type Act, acts } from './faults.ts'
 import { newTally, type Tally } from '../../../../load/shop-agents.ts'
-import { DemoError } from './operator.ts'
-import { between, gatesIn, type Reading, readingOf, totalOf } from './reading.ts'
-import { MARGIN_MS, openStage, type Stage } from './stage.ts'
+import { between, gatesIn, type Reading, readingOf, type Sample, samplesIn, totalOf } from './reading.ts'
+import { type DemoStage, MARGIN_MS, openDemo } from './stage.ts'
 import { check, type Known } from './sums.ts'
 import { faultLines, line, type PhaseView, phaseLines, sumOf, table, type View } from './view.ts'
 
-/** Exit codes: what could not run, and what does not add up. */
-const FAILED = 1
+/** Exit code of what does not add up. */
 const WRONG = 2
 
 /** How often the table is drawn, in milliseconds. */
@@ -30,30 +31,14 @@ const LONGEST_MS: Millis = 3_600_000
 export async function live(values: Values<typeof liveOptions>, out: Output, env: Env): Promise<number> {
   const { duration: durationMs, seed } = values
   if (durationMs > LONGEST_MS) throw new Misuse('--duration must be 1h at most')
-  const stop = new Cancellation()
-  const hurry = () => {
-    // A second signal: children are ended by the process that looks after them.
-    if (stop.aborted) process.exit(FAILED)
-    stop.abort('signal')
-  }
-  const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], hurry)
-  const letEnd = keepAlive()
-  let stage: Stage | undefined
-  try {
-    const options = { durationMs, seed, withPolicies: !values['no-policies'] }
-    stage = await openStage(options, env)
+  const task = async (stop: Cancellation, closing: Closing) => {
+    const stage = await openDemo({ durationMs, seed, withPolicies: !values['no-policies'] }, closing, env)
     const show = new Show(out)
     const known = await new Run(stage, { durationMs, seed, stop, show }).run()
     return summary(known, { stopped: stop.aborted, show, out })
-  } catch (error) {
-    if (!(error instanceof DemoError)) throw error
-    out.stderr(`breakwater: ${error.message}`)
-    return FAILED
-  } finally {
-    await stage?.close()
-    letEnd()
-    off()
   }
+  // A second signal: children are ended by the process that looks after them.
+  return endingInOrder(task, () => process.exit(1))
 }
 
 /** Shows how it goes: a table that stays in its place, or a line now and then. */
@@ -98,24 +83,24 @@ interface Start {
 
 /** One act after the other. Between two of them no task is under way, so that each adds up by itself. */
 class Run {
-  readonly #stage: Stage
+  readonly #stage: DemoStage
   readonly #options: RunOptions
   readonly #startedAt = systemClock.now()
   readonly #phases: PhaseView[] = []
   #isArmed = false
 
-  constructor(stage: Stage, options: RunOptions) {
+  constructor(stage: DemoStage, options: RunOptions) {
     this.#stage = stage
     this.#options = options
   }
 
   async run(): Promise<Known> {
-    const { operator, load, placed } = this.#stage
+    const { load, placed } = this.#stage
     await load.warmUp()
     const first = { name: 'all', reading: await this.#reading(), tally: { ...load.tally } }
     for (const [index, act] of acts.entries())
       if (!this.#options.stop.aborted) await this.#play(act, acts[index + 1])
-    const { faults } = await operator.chaos()
+    const { faults } = await this.#chaos()
     const { reading, tally } = this.#phaseSince(first, await this.#reading())
     return { reading, tally, phases: this.#phases, faults, acknowledged: load.acknowledged, placed }
   }
@@ -140,17 +125,27 @@ class Run {
   }
 
   async #arm({ title, faults }: Act): Promise<void> {
-    const { operator } = this.#stage
     const { seed, durationMs } = this.#options
     const ttl = durationMs + MARGIN_MS
-    await operator.plan({ seed, faults: faults.map((fault) => ({ ...fault, ttl })) })
-    if (!this.#isArmed) await operator.arm(title)
+    const body = { seed, faults: faults.map((fault) => ({ ...fault, ttl })) }
+    // What is armed stays so under another plan.
+    await ask(this.#stage.control, { method: 'PUT', path: '/admin/chaos?by=demo', body }, anything)
+    if (!this.#isArmed) await this.#turn('arm', title)
     this.#isArmed = true
   }
 
   async #kill(): Promise<void> {
-    if (this.#isArmed) await this.#stage.operator.kill('the demo has seen enough')
+    if (this.#isArmed) await this.#turn('kill', 'the demo has seen enough')
     this.#isArmed = false
+  }
+
+  async #turn(what: 'arm' | 'kill', why: string): Promise<void> {
+    const request = { method: 'POST', path: `/admin/chaos/${what}`, body: { by: 'demo', why } } as const
+    await ask(this.#stage.control, request, anything)
+  }
+
+  #chaos(): Promise<Status> {
+    return ask(this.#stage.control, { method: 'GET', path: '/admin/chaos' }, z.custom<Status>())
   }
 
   /** Looks on for so long. */
@@ -166,11 +161,9 @@ class Run {
   }
 
   async #look(title: string, start: Start): Promise<void> {
-    const { operator, load } = this.#stage
     const { durationMs, show } = this.#options
-    await operator.report(load.takeReports())
-    const samples = await operator.metrics()
-    const { faults } = await operator.chaos()
+    const samples = await this.#samples()
+    const { faults } = await this.#chaos()
     const reading = readingOf(samples)
     show.look({
       title: `${start.name}: ${title}`,
@@ -184,11 +177,16 @@ class Run {
     })
   }
 
-  /** With what agents have reported until now. */
   async #reading(): Promise<Reading> {
-    const { operator, load } = this.#stage
-    await operator.report(load.takeReports())
-    return readingOf(await operator.metrics())
+    return readingOf(await this.#samples())
+  }
+
+  /** The metrics, with what agents have reported until now. */
+  async #samples(): Promise<readonly Sample[]> {
+    const { control, load } = this.#stage
+    const body = load.takeReports()
+    if (body.length > 0) await ask(control, { method: 'POST', path: '/admin/outcomes', body }, anything)
+    return samplesIn(await ask(control, { method: 'GET', path: '/metrics', isText: true }, z.string()))
   }
 
   #phaseSince({ name, reading: before, tally: earlier }: Start, reading: Reading): PhaseView {

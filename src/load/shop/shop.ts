@@ -2,12 +2,17 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { fileURLToPath } from 'node:url'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
 import { mcpServer, orders } from './tools.ts'
 
-/** A server behind HTTP, and what it has really done. */
-export interface OrdersServer {
-  readonly url: string
+/** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
+const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
+
+/** The servers of the shop, one behind a pipe and one behind HTTP, and what the latter has really done. */
+export interface Shop {
+  /** The block `mcpServers` of a gateway in front of both. */
+  readonly mcpServers: Readonly<Record<string, object>>
   /** How often each order was placed, by its `ref`. */
   readonly placed: ReadonlyMap<string, number>
   close(): Promise<void>
@@ -16,8 +21,8 @@ export interface OrdersServer {
 /** Most sessions that are open at a time: `compare` opens two for each of up to 512 tasks at a time. */
 const MAX_SESSIONS = 2_048
 
-/** Starts the server on loopback: Streamable HTTP with sessions. */
-export async function startOrders(): Promise<OrdersServer> {
+/** Starts the server behind HTTP, on loopback: Streamable HTTP with sessions. A gateway starts the other one. */
+export async function startShop(): Promise<Shop> {
   const placed = new Map<string, number>()
   const sessions = new Map<string, StreamableHTTPServerTransport>()
 
@@ -44,8 +49,12 @@ export async function startOrders(): Promise<OrdersServer> {
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`,
+    mcpServers: {
+      docs: { command: process.execPath, args: [docsServer], era: 'legacy', trusted: true },
+      orders: { url, era: 'legacy', trusted: true },
+    },
     placed,
     async close() {
       const closed = once(server, 'close')
