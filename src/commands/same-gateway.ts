@@ -3,6 +3,7 @@ import { type Millis, systemClock } from '../mesh/clock.ts'
 import { implementation } from '../protocol/identity.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { LATEST_LEGACY } from '../protocol/versions.ts'
+import { patiently } from '../load/timing.ts'
 import type { Control } from './shared/control.ts'
 
 /** How long all requests together may take, in milliseconds. */
@@ -12,35 +13,28 @@ const PATIENCE_MS: Millis = 10_000
  * Opens a session at a data port, and looks for it at a control port. Resolves to a message when the data port belongs to another gateway;
  * undefined when both ports belong together, or when nobody can tell. Never rejects.
  */
-export async function otherGateway(
+export function otherGateway(
   control: Control,
   data: string,
   stop: Cancellation,
 ): Promise<string | undefined> {
   const url = `${data.replace(/\/+$/, '')}/mcp`
-  const patience = new AbortController()
-  const giveUp = () => patience.abort()
-  const cancel = systemClock.after(PATIENCE_MS, giveUp)
-  stop.addEventListener('abort', giveUp)
-  if (stop.aborted) giveUp()
-  const { signal } = patience
-  let id: string | undefined
-  try {
-    id = await opened(url, signal).catch(() => undefined)
+  return patiently({ clock: systemClock, ms: PATIENCE_MS, stop }, async (signal) => {
+    const id = await opened(url, signal).catch(() => undefined)
     if (id === undefined) return undefined
-    const answered = await control({ method: 'GET', path: '/admin/sessions' })
-    const { sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
-    // The gateway names 1,000 sessions at most, the newest ones.
-    if (!Array.isArray(sessions)) return undefined
-    const shown = `${id.slice(0, 8)}…`
-    if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
-    return `${data} is the data port of another gateway: nothing is called there`
-  } finally {
-    // The session ends by itself.
-    if (id !== undefined) await left(url, id, signal).catch(ignore)
-    cancel()
-    stop.removeEventListener('abort', giveUp)
-  }
+    try {
+      const answered = await control({ method: 'GET', path: '/admin/sessions' })
+      const { sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
+      // The gateway names 1,000 sessions at most, the newest ones.
+      if (!Array.isArray(sessions)) return undefined
+      const shown = `${id.slice(0, 8)}…`
+      if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
+      return `${data} is the data port of another gateway: nothing is called there`
+    } finally {
+      // The session ends by itself, too.
+      await left(url, id, signal).catch(ignore)
+    }
+  })
 }
 
 /** Opens a session. Resolves to its id. */

@@ -1,14 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
-import { Client } from '@modelcontextprotocol/sdk/client/index.js'
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
-import { CallToolResultSchema } from '@modelcontextprotocol/sdk/types.js'
-import type { Cancellation } from '../mesh/cancel.ts'
+import { type Cancellation, never } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../mesh/keyed-random.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { PARTIAL_KEY } from '../protocol/meta.ts'
 import { INTENT_KEY } from '../protocol/task.ts'
+import { type Client, closeAll, openAll, SessionClient } from './client.ts'
 import { type Args, docs, orders } from './shop/tools.ts'
+import { steadily, type Within } from './timing.ts'
 
 /** Sessions, over which the tasks are spread. */
 const AGENTS = 4
@@ -81,7 +80,6 @@ export class Load {
   readonly #clients: readonly Client[]
   readonly #random: KeyedRandom
   readonly #clock: Clock
-  readonly #underWay = new Set<Promise<void>>()
   readonly #acknowledged: string[] = []
   #ended: TaskReport[] = []
   #tasks = 0
@@ -92,21 +90,13 @@ export class Load {
     this.#clock = clock
   }
 
-  /** Opens the agents' sessions. */
+  /** Opens the agents' sessions. Rejects with the reason when that cannot be; then none is left. */
   static async at(url: string, seed: number, clock: Clock): Promise<Load> {
     const clients = Array.from({ length: AGENTS }, (_, index) => {
-      return new Client({ name: `agent-${index + 1}`, version: '1.0.0' })
+      return new SessionClient({ url, name: `agent-${index + 1}`, clock, stop: never })
     })
-    for (const client of clients) {
-      const transport = new StreamableHTTPClientTransport(new URL(url))
-      await client.connect(transport)
-    }
+    await openAll(clients, url)
     return new Load(clients, seed, clock)
-  }
-
-  /** Tasks that are not over. */
-  get underWay(): number {
-    return this.#underWay.size
   }
 
   /** Refs of orders that were placed, as far as the agents were told. */
@@ -120,17 +110,9 @@ export class Load {
   }
 
   /** Begins tasks until `stop` aborts; resolves when all of them are over. Never rejects. */
-  async run(stop: Cancellation): Promise<void> {
-    const startedAt = this.#clock.now()
-    for (let begun = 0; !stop.aborted; begun++) {
-      const dueMs = startedAt + (begun * 1_000) / TASKS_A_SECOND - this.#clock.now()
-      if (dueMs > 0) await this.#clock.sleep(dueMs, stop).catch(() => undefined)
-      if (this.#underWay.size >= MAX_UNDER_WAY) await Promise.race(this.#underWay)
-      if (stop.aborted) break
-      const task = this.#task(this.#tasks++).finally(() => this.#underWay.delete(task))
-      this.#underWay.add(task)
-    }
-    await Promise.all(this.#underWay)
+  run(stop: Cancellation): Promise<void> {
+    const pace = { clock: this.#clock, rate: TASKS_A_SECOND, concurrent: MAX_UNDER_WAY }
+    return steadily(pace, stop, () => this.#task(this.#tasks++))
   }
 
   /** How the tasks ended that are over since this was asked last. */
@@ -141,7 +123,7 @@ export class Load {
   }
 
   async close(): Promise<void> {
-    await Promise.allSettled(this.#clients.map((client) => client.close()))
+    await closeAll(this.#clients)
   }
 
   async #task(index: number): Promise<void> {
@@ -149,7 +131,7 @@ export class Load {
     const client = this.#clients[index % this.#clients.length]!
     let isGood = true
     for (const step of stepsOf(intent, this.#random)) {
-      const ending = await endingOf(client, step, intent)
+      const ending = await endingOf(client, step, intent, { clock: this.#clock, ms: PATIENCE_MS })
       this.tally.calls++
       this.tally[ending]++
       if (ending !== 'right') isGood = false
@@ -164,22 +146,21 @@ export class Load {
 type Ending = 'right' | 'wrong' | 'flagged' | 'errors'
 
 /** Calls a tool as an agent does, and compares what comes back with what it should be. Never rejects. */
-async function endingOf(client: Client, { server, tool, args }: Step, intent: string): Promise<Ending> {
-  const params = { name: `${server}__${tool}`, arguments: args, _meta: { [INTENT_KEY]: intent } }
-  let result
-  try {
-    // Not `callTool`: it checks answers by their schemas itself, and these agents are to get what comes.
-    const request = { method: 'tools/call' as const, params }
-    result = await client.request(request, CallToolResultSchema, { timeout: PATIENCE_MS })
-  } catch {
-    // The gateway counts the failure, too, whatever it was.
-    return 'errors'
-  }
-  if (result.isError === true) return 'errors'
-  if (isObject(result._meta) && PARTIAL_KEY in result._meta) return 'flagged'
+async function endingOf(
+  client: Client,
+  { server, tool, args }: Step,
+  intent: string,
+  within: Within,
+): Promise<Ending> {
+  const meta = { [INTENT_KEY]: intent }
+  const answer = await client.call({ name: `${server}__${tool}`, arguments: args, meta }, within)
+  // The gateway counts a failure, too, whatever it was.
+  if (!answer.ok || answer.result.isError === true) return 'errors'
+  const { _meta, content, structuredContent } = answer.result
+  if (isObject(_meta) && PARTIAL_KEY in _meta) return 'flagged'
   const expected = tools[server][tool]?.answer(args)
-  const [block] = result.content
-  const told = block?.type === 'text' ? parseJson(block.text) : undefined
-  const isRight = isDeepStrictEqual(result.structuredContent, expected) && isDeepStrictEqual(told, expected)
+  const block: unknown = Array.isArray(content) ? content[0] : undefined
+  const told = isObject(block) && block.type === 'text' ? parseJson(String(block.text)) : undefined
+  const isRight = isDeepStrictEqual(structuredContent, expected) && isDeepStrictEqual(told, expected)
   return isRight ? 'right' : 'wrong'
 }

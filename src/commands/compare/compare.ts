@@ -9,6 +9,7 @@ import {
   optionLines,
   type Output,
   runCommand,
+  unusable,
   UnusableInput,
   type Values,
 } from '../shared/arguments.ts'
@@ -215,7 +216,8 @@ async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output)
   const decisions = new Decisions(prefixOf(workload, given.seed))
   const { patience: patienceMs, eras } = workload
   const places = given.concurrency
-  const agents = await Agents.open({ url: venue.url, places, eras, patienceMs, clock, stop })
+  const options = { url: venue.url, places, eras, patienceMs, clock, stop }
+  const agents = await Agents.open(options).catch(unusable)
   try {
     const played = await playPairs(scene, given, { agents, clock, decisions, stop, out })
     return await reportOn(scene, given, decisions, played)

@@ -11,13 +11,13 @@ import type { Millis } from '../../mesh/clock.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 import { telemetry } from '../../telemetry/schema.ts'
 import { suggest } from '../../units/suggest.ts'
-import { UnusableInput } from '../shared/arguments.ts'
+import { unusable, UnusableInput } from '../shared/arguments.ts'
 import { type Control, controlAt } from '../shared/control.ts'
 import type { Closing } from '../shared/signals.ts'
 import { openStage, type Stage } from '../shared/stage.ts'
 import { startShop } from '../../load/shop/shop.ts'
 import { otherGateway } from '../same-gateway.ts'
-import { toolsAt } from '../../load/agents.ts'
+import { toolsAt } from '../../load/client.ts'
 import { anything, ask } from './evidence.ts'
 import type { Arms } from '../../load/twins.ts'
 import type { KnownTools } from '../../load/workload.ts'
@@ -242,7 +242,7 @@ function checkSets(sets: Sets, named: readonly string[], where: string): void {
 
 /** Resolves to the tools that can be called. Rejects with an `UnusableInput`. */
 async function knownTools(url: string, control: Control, stop: Cancellation): Promise<KnownTools> {
-  const listed = await toolsAt(url, stop)
+  const listed = await toolsAt(url, stop).catch(unusable)
   const servers = new Map<string, ReadonlyMap<string, string>>()
   for (const { name } of await ask(control, { method: 'GET', path: '/admin/servers' }, answers.servers)) {
     const path = `/admin/servers/${encodeURIComponent(name)}`

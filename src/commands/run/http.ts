@@ -2,6 +2,7 @@ import type { Env } from '../../config/files/interpolate.ts'
 import { Misuse, optionLines, type Output, runCommand, type Values, wrapping } from '../shared/arguments.ts'
 import { systemClock } from '../../mesh/clock.ts'
 import { requestText } from '../../protocol/jsonrpc.ts'
+import { patiently } from '../../load/timing.ts'
 import { exitSoon } from './exit-soon.ts'
 import { reportFaults } from './wrap/report.ts'
 import { untilSignal } from '../shared/signals.ts'
@@ -62,18 +63,17 @@ async function endpointAt(address: string): Promise<string> {
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname + url.search !== '/')
     return address
   const usual = new URL('/mcp', url)
-  const patience = new AbortController()
-  const cancel = systemClock.after(ASK_MS, () => patience.abort())
-  const asked = fetch(usual, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
-    body: requestText('breakwater:ping', 'ping'),
-    redirect: 'manual',
-    signal: patience.signal,
-  })
-  // A server that cannot be reached yet may come.
-  const reply = await asked.catch(() => undefined)
-  cancel()
-  patience.abort()
-  return reply?.status === 404 ? address : usual.href
+  const status = await patiently({ clock: systemClock, ms: ASK_MS }, async (signal) => {
+    const reply = await fetch(usual, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      body: requestText('breakwater:ping', 'ping'),
+      redirect: 'manual',
+      signal,
+    })
+    void reply.body?.cancel().catch(() => undefined)
+    return reply.status
+    // A server that cannot be reached yet may come.
+  }).catch(() => undefined)
+  return status === 404 ? address : usual.href
 }

@@ -82,6 +82,11 @@ export class UnusableInput extends Error {
   }
 }
 
+/** Throws what was met as an `UnusableInput`. */
+export function unusable({ message }: Error): never {
+  throw new UnusableInput(message)
+}
+
 interface Expected<Given extends Options> {
   readonly options: Given
   /** Names of what has to follow; undefined: anything may, and whoever asks looks at it. */

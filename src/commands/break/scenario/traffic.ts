@@ -12,6 +12,7 @@ import {
 } from '../../../protocol/versions.ts'
 import { INTENT_KEY } from '../../../protocol/task.ts'
 import { annotatedEffect } from '../../../registry/entry-shape.ts'
+import { patiently, steadily, type Within } from '../../../load/timing.ts'
 import { bodyText } from '../../shared/body-text.ts'
 import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
 
@@ -241,41 +242,28 @@ export class Traffic {
   }
 
   /** One call that is part of no run. Resolves to how it ended. */
-  async #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
-    const abort = new AbortController()
-    const cancel = this.#clock.after(PROMPT_MS, () => abort.abort())
-    const giveUp = () => abort.abort()
-    stop.addEventListener('abort', giveUp)
-    try {
-      return await this.#ask(target, intent, abort.signal, `no answer within ${PROMPT_MS / 1_000} s`)
-    } finally {
-      cancel()
-      stop.removeEventListener('abort', giveUp)
-    }
+  #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
+    const late = `no answer within ${PROMPT_MS / 1_000} s`
+    return patiently({ clock: this.#clock, ms: PROMPT_MS, stop }, (signal) =>
+      this.#ask(target, intent, signal, late),
+    )
   }
 
   /** Names of all tools that `/mcp` lists; undefined when it does not say them in time. */
-  async listed(): Promise<readonly string[] | undefined> {
-    const patience = new AbortController()
-    const cancel = this.#clock.after(PATIENCE_MS, () => patience.abort())
-    const names: string[] = []
-    let cursor: unknown
-    try {
+  listed(): Promise<readonly string[] | undefined> {
+    const pages = async (signal: AbortSignal) => {
+      const names: string[] = []
+      let cursor: unknown
       for (let page = 0; page < MAX_PAGES; page++) {
         const params = cursor === undefined ? {} : { cursor }
-        const reply = await askModern(`${this.#options.data}/mcp`, 'tools/list', params, {}, patience.signal)
-        if (!isObject(reply) || !isObject(reply.result) || !Array.isArray(reply.result.tools))
-          return undefined
-        names.push(...reply.result.tools.filter(isObject).map(({ name }) => String(name)))
-        cursor = reply.result.nextCursor
+        const { tools, nextCursor } = await listAt(`${this.#options.data}/mcp`, params, signal)
+        names.push(...tools.map(({ name }) => String(name)))
+        cursor = nextCursor
         if (typeof cursor !== 'string') break
       }
       return names
-    } catch {
-      return undefined
-    } finally {
-      cancel()
     }
+    return patiently({ clock: this.#clock, ms: PATIENCE_MS }, pages).catch(() => undefined)
   }
 
   /** Makes calls until `stop` aborts; those that are under way then have 5 s to end. Never rejects. */
@@ -288,24 +276,11 @@ export class Traffic {
     cancel()
   }
 
-  async #runLane(
-    { targets, rate, name, isHit }: Lane,
-    stop: Cancellation,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const underWay = new Set<Promise<void>>()
-    const over = aborted(stop)
-    const startedAt = this.#clock.now()
-    for (let index = 0; index < MAX_CALLS && targets.length > 0; index++) {
-      const dueMs = startedAt + (index * 1_000) / rate - this.#clock.now()
-      if (dueMs > 0) await this.#clock.sleep(dueMs, stop).catch(() => undefined)
-      if (underWay.size >= MAX_IN_FLIGHT) await Promise.race([...underWay, over])
-      const target = targets[index % targets.length]
-      if (stop.aborted || target === undefined) break
-      const call = this.#call(target, isHit, `${name}-${index}`, signal).finally(() => underWay.delete(call))
-      underWay.add(call)
-    }
-    await Promise.all(underWay)
+  #runLane({ targets, rate, name, isHit }: Lane, stop: Cancellation, signal: AbortSignal): Promise<void> {
+    const most = targets.length > 0 ? MAX_CALLS : 0
+    return steadily({ clock: this.#clock, rate, concurrent: MAX_IN_FLIGHT, most }, stop, (n) =>
+      this.#call(targets[n % targets.length]!, isHit, `${name}-${n}`, signal),
+    )
   }
 
   async #call(target: Target, isHit: boolean, intent: string, signal: AbortSignal): Promise<void> {
@@ -347,9 +322,6 @@ function spread(
 const GOOD = 'result'
 const GIVEN_UP = 'given up at the end'
 
-const aborted = (stop: Cancellation): Promise<void> =>
-  new Promise((resolve) => (stop.aborted ? resolve() : stop.addEventListener('abort', resolve)))
-
 /** Endings that are about the arguments that were made up, or about the tool, and not about the server or the mesh. */
 const toolsOwn: ReadonlySet<string> = new Set(['tool error', 'BW_INVALID_ARGUMENTS', 'BW_INCORRECT_RESULT'])
 
@@ -379,18 +351,11 @@ interface Found {
   readonly leftOut: readonly string[]
 }
 
-/** How long something may take, in milliseconds, unless it is stopped before. */
-interface Within {
-  readonly clock: Clock
-  readonly stop: Cancellation
-  readonly ms: Millis
-}
-
 /** Lists the tools of each server on its own: one that cannot be listed takes no other with it. Never rejects. */
 async function targetsOf(
   servers: readonly string[],
   options: TrafficOptions,
-  within: Within,
+  within: Required<Within>,
 ): Promise<Found> {
   const listed = await Promise.all(
     servers.map(async (server) => {
@@ -418,26 +383,26 @@ async function targetsOf(
 async function targetsAt(
   server: string,
   { data, tool }: TrafficOptions,
-  { clock, stop, ms }: Within,
+  { clock, stop, ms }: Required<Within>,
 ): Promise<Target[]> {
-  const patience = new AbortController()
-  const giveUp = () => patience.abort()
-  const cancel = clock.after(ms, giveUp)
-  stop.addEventListener('abort', giveUp)
-  if (stop.aborted) giveUp()
+  let isLate = false
+  const list = async (signal: AbortSignal) => {
+    try {
+      return await listAt(`${data}/mcp/${server}`, {}, signal)
+    } finally {
+      isLate = signal.aborted
+    }
+  }
   try {
-    const reply = await askModern(`${data}/mcp/${server}`, 'tools/list', {}, {}, patience.signal)
-    const result = isObject(reply) ? reply.result : undefined
-    if (!isObject(result) || !Array.isArray(result.tools)) throw new Error(endingOf(reply))
-    const tools: unknown[] = result.tools
+    const { tools } = await patiently({ clock, stop, ms }, list)
     const isMeant = tool === undefined ? onlyReads : named(tool)
-    return tools.filter(isObject).flatMap((entry) => {
+    return tools.flatMap((entry) => {
       if (typeof entry.name !== 'string' || !isMeant(entry)) return []
       return { server, tool: entry.name, args: exampleOf(entry.inputSchema) ?? {} }
     })
   } catch (error) {
     const { message, cause } = error as Error
-    const why = !patience.signal.aborted
+    const why = !isLate
       ? cause === undefined
         ? message.slice(0, 200)
         : 'nothing can be reached there: is this its port for agents? (--data URL)'
@@ -445,10 +410,19 @@ async function targetsAt(
         ? 'the command was stopped'
         : `no answer within ${ms / 1_000} s`
     throw new TrafficError(`no tools of ${server} can be listed at ${data}: ${why}`)
-  } finally {
-    cancel()
-    stop.removeEventListener('abort', giveUp)
   }
+}
+
+/** A page of the tools that an endpoint lists. Rejects, in a few words, when it lists none. */
+async function listAt(
+  url: string,
+  params: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+): Promise<{ readonly tools: readonly Entry[]; readonly nextCursor: unknown }> {
+  const reply = await askModern(url, 'tools/list', params, {}, signal)
+  const result = isObject(reply) ? reply.result : undefined
+  if (!isObject(result) || !Array.isArray(result.tools)) throw new Error(endingOf(reply))
+  return { tools: result.tools.filter(isObject), nextCursor: result.nextCursor }
 }
 
 type Entry = Readonly<Record<string, unknown>>

@@ -4,6 +4,7 @@ import { type Millis, systemClock } from '../../../../mesh/clock.ts'
 import { policies } from '../../../../policies/index.ts'
 import { Load } from '../../../../load/shop-agents.ts'
 import { startShop } from '../../../../load/shop/shop.ts'
+import { unusable } from '../../../shared/arguments.ts'
 import type { Control } from '../../../shared/control.ts'
 import type { Closing } from '../../../shared/signals.ts'
 import { demandFaults, openStage } from '../../../shared/stage.ts'
@@ -45,7 +46,7 @@ export async function openDemo(options: DemoOptions, closing: Closing, env: Env)
     telemetry: { metrics: { maxAge: 0 } },
   })
   const { url, control } = await openStage(config, { name: 'demo', env: variables, closing })
-  const load = await Load.at(url, seed, systemClock)
+  const load = await Load.at(url, seed, systemClock).catch(unusable)
   closing.push(() => load.close())
   return { load, control, placed }
 }
