@@ -6,29 +6,20 @@ import type { FaultHits, WouldHit } from '../../routes/chaos/would-hit.ts'
 import type { Paint } from '../../telemetry/colours.ts'
 import { printable } from '../../telemetry/printable.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
-import {
-  controlAccess,
-  Misuse,
-  listed,
-  optionLines,
-  type Options,
-  optionsOf,
-  type Output,
-  runCommand,
-  unknownCommand,
-} from '../shared/arguments.ts'
+import { listed, optionLines, type Options, optionsOf, type Output } from '../shared/arguments.ts'
 import {
   ask,
   awaitedLists,
   type Command,
+  common,
   discoveryColumn,
   type Given,
   numberOf,
   paintOf,
+  runNamed,
   stateTones,
   textOf,
 } from '../shared/control-command.ts'
-import { controlAt } from '../shared/control.ts'
 import { inject } from './chaos/inject.ts'
 import { replay } from './chaos/replay.ts'
 import { verify } from './chaos/verify.ts'
@@ -248,25 +239,8 @@ const commands: Readonly<Record<string, Command>> = {
   plan,
 }
 
-const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
-
 const usage = usageOf(common, commands)
 
 /** `breakwater chaos …`: resolves to the exit code; 2 when the arguments make no sense. */
-export function chaos(
-  args: readonly string[],
-  out: Output,
-  env: Env,
-  width = out.width ?? Infinity,
-): Promise<number> {
-  const [name = '', ...rest] = args
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
-  const { options, positionals = [] } = command ?? {}
-  const expected = { usage, options: { ...common, ...options }, positionals }
-  return runCommand(own, expected, out, async (values, positionals) => {
-    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
-    const control = controlAt({ base: values.control, token: values.token, env })
-    return command.run({ values, positionals, control, out, env, width })
-  })
-}
+export const chaos = (args: readonly string[], out: Output, env: Env, width?: number): Promise<number> =>
+  runNamed(args, { usage, commands }, out, env, width)

@@ -4,18 +4,8 @@ import { runMarkdownOf } from '../../experiments/guarded/report.ts'
 import { markdownOf } from '../../experiments/report-text.ts'
 import type { Report } from '../../experiments/report.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
-import {
-  controlAccess,
-  listed,
-  Misuse,
-  optionLines,
-  optionsOf,
-  type Output,
-  runCommand,
-  unknownCommand,
-} from '../shared/arguments.ts'
-import { ask, type Command, type Given, paintOf } from '../shared/control-command.ts'
-import { controlAt } from '../shared/control.ts'
+import { listed, optionLines, optionsOf, type Output } from '../shared/arguments.ts'
+import { ask, type Command, common, type Given, paintOf, runNamed } from '../shared/control-command.ts'
 import { table } from '../shared/table.ts'
 import {
   approve,
@@ -192,8 +182,6 @@ const commands: Readonly<Record<string, Command>> = {
   verify,
 }
 
-const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
-
 const usage = `breakwater experiment: experiments on the traffic of a running gateway, over its control port
 
   breakwater experiment list            all experiments, and what they have found
@@ -216,15 +204,5 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
 
 /** `breakwater experiment …`: resolves to the exit code; 2 when the arguments make no sense. */
-export function experiment(args: readonly string[], out: Output, env: Env): Promise<number> {
-  const [name = '', ...rest] = args
-  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
-  const { options, positionals = [] } = command ?? {}
-  const expected = { usage, options: { ...common, ...options }, positionals }
-  return runCommand(own, expected, out, async (values, positionals) => {
-    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
-    const control = controlAt({ base: values.control, token: values.token, env })
-    return command.run({ values, positionals, control, out, env, width: out.width ?? Infinity })
-  })
-}
+export const experiment = (args: readonly string[], out: Output, env: Env): Promise<number> =>
+  runNamed(args, { usage, commands }, out, env)

@@ -1,7 +1,7 @@
 import type { Status } from '../../chaos/control/status.ts'
 import type { Env } from '../../config/files/interpolate.ts'
-import type { Options, Output } from './arguments.ts'
-import type { Control } from './control.ts'
+import { controlAccess, Misuse, type Options, type Output, runCommand, unknownCommand } from './arguments.ts'
+import { type Control, controlAt } from './control.ts'
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
 
@@ -29,6 +29,28 @@ export interface Command {
   readonly options?: Options
   /** Resolves to the exit code: 0, or 1 when it did not work. Throws `Misuse`. */
   run(given: Given): Promise<number>
+}
+
+/** Options of all such commands. */
+export const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+
+/** Runs the command that the first argument names. Resolves to the exit code; 2 when the arguments make no sense. */
+export function runNamed(
+  [name = '', ...rest]: readonly string[],
+  { usage, commands }: { readonly usage: string; readonly commands: Readonly<Record<string, Command>> },
+  out: Output,
+  env: Env,
+  width = out.width ?? Infinity,
+): Promise<number> {
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  const own = ['help', '--help', '-h'].includes(name) ? ['--help'] : command === undefined ? [] : rest
+  const { options, positionals = [] } = command ?? {}
+  const expected = { usage, options: { ...common, ...options }, positionals }
+  return runCommand(own, expected, out, async (values, positionals) => {
+    if (command === undefined) throw new Misuse(unknownCommand(name, Object.keys(commands)))
+    const control = controlAt({ base: values.control, token: values.token, env })
+    return command.run({ values, positionals, control, out, env, width })
+  })
 }
 
 /** The text of an option; undefined when it is not given. */
