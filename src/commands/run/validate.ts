@@ -3,6 +3,7 @@ import { formatIssue } from '../../config/issues/issues.ts'
 import type { KnownTools } from '../../config/issues/idle.ts'
 import { loadConfig } from '../../config/load.ts'
 import { isLoopback, parseAddress } from '../../units/address.ts'
+import { numbered } from '../../units/numbered.ts'
 import type { Config } from '../../config/schema/schema.ts'
 import { redact } from '../../config/secrets/redact.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
@@ -43,7 +44,7 @@ async function check(file: string, token: string | undefined, out: Output, env: 
   if (loaded.ok) {
     out.stdout(`${file} is ${(out.paint ?? plain)('good', 'valid')}: ${summary(loaded.config)}`)
     if (known !== undefined) out.stdout(`  ${known.note}`)
-  } else out.stderr(`${file} is not valid: ${count(loaded.errors.length, 'error')}`)
+  } else out.stderr(`${file} is not valid: ${numbered(loaded.errors.length, 'error')}`)
   return loaded.ok ? 0 : 1
 }
 
@@ -129,11 +130,9 @@ function sameServers(config: Config, inForce: unknown): string[] {
 function summary({ mcpServers, policies, chaos }: Config): string {
   const servers = Object.values(mcpServers)
   const disabled = servers.filter((server) => server.disabled).length
-  const parts = [count(servers.length, 'server') + (disabled === 0 ? '' : ` (${disabled} disabled)`)]
-  if (policies.overrides.length > 0) parts.push(count(policies.overrides.length, 'policy override'))
+  const parts = [numbered(servers.length, 'server') + (disabled === 0 ? '' : ` (${disabled} disabled)`)]
+  if (policies.overrides.length > 0) parts.push(numbered(policies.overrides.length, 'policy override'))
   const off = chaos.enabled ? '' : ' that cannot be armed (chaos.enabled is false)'
-  if (chaos.faults.length > 0) parts.push(count(chaos.faults.length, 'fault') + off)
+  if (chaos.faults.length > 0) parts.push(numbered(chaos.faults.length, 'fault') + off)
   return parts.join(', ')
 }
-
-const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? '' : 's'}`

@@ -12,6 +12,12 @@ const PLAIN_MS: Millis = 10_000
 /** Whole seconds: `23s`. */
 export const seconds = (ms: Millis): string => formatDuration(Math.round(ms / 1_000) * 1_000)
 
+/** How much of a whole is done, as a ratio: `[#####---------------]`. */
+export function bar(done: number, cells = 20): string {
+  const filled = Math.round(cells * Math.min(1, Math.max(0, done)))
+  return `[${'#'.repeat(filled)}${'-'.repeat(cells - filled)}]`
+}
+
 /**
  * Says how something goes that takes longer than 2 s: on a terminal in one line that is brought up to date every second, and
  * goes with it; elsewhere in plain lines on standard error, the first after 10 s. `words` gets the time that has passed, and

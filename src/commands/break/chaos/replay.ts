@@ -13,7 +13,7 @@ import { loadConfig } from '../../../config/load.ts'
 import { isObject } from '../../../protocol/jsonrpc.ts'
 import { type Plan, readPlan } from '../../../routes/chaos/plan.ts'
 import { printablePainted } from '../../../telemetry/printable.ts'
-import { Misuse } from '../../shared/arguments.ts'
+import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { type Command, type Given, paintOf, textOf } from '../../shared/control-command.ts'
 import { table } from '../../shared/table.ts'
 import { numbered } from '../../../units/numbered.ts'
@@ -35,51 +35,46 @@ export const replay: Command = {
     if (path === undefined || files.length === 0)
       throw new Misuse('replay needs --plan FILE and --journal FILE')
     const journal = await readJournal(files, textOf(values, 'state'))
-    if (!journal.ok) return failed(given, [journal.why])
-    const read = await readPlanFile(path, given.env)
-    if (!read.ok) return failed(given, read.problems)
-    const replayed = decideAgain(read.plan, journal.lines)
+    const replayed = decideAgain(await readPlanFile(path, given.env), journal.lines)
     if (values.json === true) out.stdout(JSON.stringify(replayed, undefined, 2))
     else for (const line of told(replayed, journal, given)) out.stdout(printablePainted(line))
     if (replayed.decisions > 0) return replayed.same === replayed.decisions ? 0 : 1
-    return failed(given, ['the journal has no decisions: nothing was compared'])
+    throw new UnusableInput('the journal has no decisions: nothing was compared')
   },
 }
 
-function failed({ out }: Given, problems: readonly string[]): number {
-  for (const problem of problems) out.stderr(`breakwater: ${problem}`)
-  return 1
+interface Journal {
+  readonly lines: readonly Line[]
+  readonly isChecked: boolean
 }
 
-type ReadJournal =
-  | { readonly ok: true; readonly lines: readonly Line[]; readonly isChecked: boolean }
-  | { readonly ok: false; readonly why: string }
-
-/** Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is checked. */
-async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<ReadJournal> {
+/** Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is checked. Rejects with an `UnusableInput`. */
+async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<Journal> {
   const lines: Line[] = []
   const folder = keptIn(files[0] ?? '', stateDir)
-  const key = await readKey(folder).catch((error: Error) => error)
-  if (key instanceof Error) return { ok: false, why: `cannot read the key of the journal: ${key.message}` }
+  const key = await readKey(folder).catch(({ message }: Error) => {
+    throw new UnusableInput(`cannot read the key of the journal: ${message}`)
+  })
   let last: string | undefined
   for (const file of files) {
-    const text = await readFile(file, 'utf8').catch((error: Error) => error)
-    if (text instanceof Error) return { ok: false, why: `cannot read ${file}: ${whyUnreadable(text)}` }
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      throw new UnusableInput(`cannot read ${file}: ${whyUnreadable(error)}`)
+    })
     const { header, broken, hashes, ...chain } = readChain(text, key)
     // A last line that is under way, or was when its process was killed, is no reason not to read those before it.
     if (broken !== undefined && !broken.isTorn)
-      return { ok: false, why: `the chain of ${file} is broken: line ${broken.line} ${broken.why}` }
+      throw new UnusableInput(`the chain of ${file} is broken: line ${broken.line} ${broken.why}`)
     if (last !== undefined && header?.previous !== last)
-      return { ok: false, why: `the chain of ${file} is broken: it does not go on from the file before` }
+      throw new UnusableInput(`the chain of ${file} is broken: it does not go on from the file before`)
     last = hashes.at(-1) ?? last
     for (const line of chain.lines) lines.push(line)
   }
-  return { ok: true, lines, isChecked: key !== undefined }
+  return { lines, isChecked: key !== undefined }
 }
 
 function told(
   { decisions, same, differing }: Replayed,
-  { lines, isChecked }: ReadJournal & { readonly ok: true },
+  { lines, isChecked }: Journal,
   given: Given,
 ): string[] {
   const dropped = lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0)
@@ -159,33 +154,32 @@ const numberOf = (line: Line) => ('seq' in line ? line.seq : 0)
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => total + number, 0)
 
-export type PlanFile =
-  { readonly ok: true; readonly plan: Plan } | { readonly ok: false; readonly problems: readonly string[] }
-
 /** Blocks of a whole config. */
 const blocks = ['chaos', 'gateway', 'mcpServers', 'servers', 'policies']
 
-/** Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Never rejects. */
-async function readPlanFile(path: string, env: Env): Promise<PlanFile> {
+/** Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Rejects with an `UnusableInput`. */
+async function readPlanFile(path: string, env: Env): Promise<Plan> {
   const read = await readText(path)
-  if ('problem' in read) return unusable([`${path} ${read.problem}`])
+  if ('problem' in read) throw new UnusableInput(`${path} ${read.problem}`)
   let value: unknown
   try {
     value = parse(read.text)
   } catch (error) {
-    return unusable([`${path}: ${(error as Error).message}`])
+    throw new UnusableInput(`${path}: ${(error as Error).message}`)
   }
   if (isObject(value) && blocks.some((block) => isObject(value) && block in value)) {
     const loaded = await loadConfig(path, env)
-    return loaded.ok ? { ok: true, plan: loaded.config.chaos } : unusable(loaded.errors.map(formatIssue))
+    if (loaded.ok) return loaded.config.chaos
+    throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   }
   const defaults = chaos.parse({})
   const { maxTtl } = chaos.safeParse({ maxTtl: isObject(value) ? value.maxTtl : undefined }).data ?? defaults
   const plan = readPlan(planIn(value), { ...defaults, maxTtl })
-  if (plan.ok) return { ok: true, plan: plan.value }
-  return unusable(
-    plan.findings.map((finding) => [path, finding.path, finding.message].filter(Boolean).join('  ')),
+  if (plan.ok) return plan.value
+  const problems = plan.findings.map((finding) =>
+    [path, finding.path, finding.message].filter(Boolean).join('  '),
   )
+  throw new UnusableInput(problems.join('\n'))
 }
 
 /** Drops the settings of a block `chaos` that are no part of its plan: such settings decide nothing in a replay. */
@@ -196,5 +190,3 @@ function planIn(value: unknown): unknown {
   )
   return Object.fromEntries(Object.entries(value).filter(([key]) => !besides.includes(key)))
 }
-
-const unusable = (problems: readonly string[]): PlanFile => ({ ok: false, problems })

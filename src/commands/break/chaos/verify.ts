@@ -4,7 +4,7 @@ import { formatIssue } from '../../../config/issues/issues.ts'
 import { loadConfig } from '../../../config/load.ts'
 import { whyUnreadable } from '../../../config/files/read-text.ts'
 import { printable } from '../../../telemetry/printable.ts'
-import { Misuse } from '../../shared/arguments.ts'
+import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { type Command, type Given, textOf } from '../../shared/control-command.ts'
 
 /** `verify`: whether anything of a journal was changed, taken out, put in, cut off or never written. Needs no gateway, and the key. */
@@ -16,19 +16,19 @@ export const verify: Command = {
   },
   async run(given) {
     const { out, values } = given
-    const place = await placeOf(given)
-    if ('why' in place) return failed(given, [place.why])
-    const { journal, folder } = place
-    const check = await verifyJournal(journal, folder).catch((error: Error) => error)
-    if (check instanceof Error)
-      return failed(given, [`${journal} cannot be checked: ${whyUnreadable(check)}`])
+    const { journal, folder } = await placeOf(given)
+    const check = await verifyJournal(journal, folder).catch((error: Error) => {
+      throw new UnusableInput(`${journal} cannot be checked: ${whyUnreadable(error)}`)
+    })
     const ok = check.problems.length === 0 && check.dropped === 0
     if (values.json === true) out.stdout(JSON.stringify({ ok, ...check }, undefined, 2))
     else if (ok) out.stdout(whole(check))
-    else return failed(given, [...check.problems.map(said), ...gapIn(check)])
+    else throw new UnusableInput([...check.problems.map(said), ...gapIn(check)].map(oneLine).join('\n'))
     return ok ? 0 : 1
   },
 }
+
+const oneLine = (problem: string): string => printable(problem)
 
 /** The journal, and the folder of its key and head. */
 interface Place {
@@ -36,7 +36,7 @@ interface Place {
   readonly folder: string
 }
 
-async function placeOf({ values, env }: Given): Promise<Place | { readonly why: string }> {
+async function placeOf({ values, env }: Given): Promise<Place> {
   const journals = Array.isArray(values.journal) ? (values.journal as readonly string[]) : []
   const config = textOf(values, 'config')
   if (journals.length > 1 || (journals.length === 0) === (config === undefined))
@@ -44,9 +44,10 @@ async function placeOf({ values, env }: Given): Promise<Place | { readonly why: 
   const [journal] = journals
   if (journal !== undefined) return { journal, folder: keptIn(journal, textOf(values, 'state')) }
   const loaded = await loadConfig(config!, env)
-  if (!loaded.ok) return { why: loaded.errors.map(formatIssue).join('\n') }
+  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   const { file } = loaded.config.chaos.journal
-  if (file === undefined) return { why: `${config} has no chaos.journal.file: its journal is in memory only` }
+  if (file === undefined)
+    throw new UnusableInput(`${config} has no chaos.journal.file: its journal is in memory only`)
   return { journal: file, folder: keptIn(file, loaded.config.gateway.stateDir) }
 }
 
@@ -65,9 +66,4 @@ const counted = ({ entries, files }: JournalCheck): string =>
 function said({ file, line, afterSeq, why }: JournalProblem): string {
   const place = line === undefined ? `${file}:` : `${file}:${line}`
   return `${place} ${why}${afterSeq === undefined ? '' : ` (after the entry with seq ${afterSeq})`}`
-}
-
-function failed({ out }: Given, problems: readonly string[]): number {
-  for (const problem of problems) out.stderr(`breakwater: ${printable(problem)}`)
-  return 1
 }

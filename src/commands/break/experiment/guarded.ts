@@ -12,11 +12,11 @@ import type { guardedInShort } from '../../../routes/admin-guarded.ts'
 import type { Tone } from '../../../telemetry/colours.ts'
 import { printable } from '../../../telemetry/printable.ts'
 import { formatDuration, roundedDuration } from '../../../units/duration.ts'
-import { Misuse } from '../../shared/arguments.ts'
+import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { ask, type Command, type Given, textOf } from '../../shared/control-command.ts'
 import { table } from '../../shared/table.ts'
-import { seconds } from '../../shared/progress.ts'
-import { readExperiment } from './file.ts'
+import { bar, seconds } from '../../shared/progress.ts'
+import { type ReadExperiment, readExperiment } from './file.ts'
 import { numbered } from '../../../units/numbered.ts'
 
 /** A guarded run, as `/admin/experiments` shows it. */
@@ -60,12 +60,7 @@ const detached = {
 export const validate: Command = {
   positionals: ['FILE'],
   async run({ positionals: [file = ''], out }) {
-    const read = await readExperiment(file)
-    if (!read.ok) {
-      for (const problem of read.problems) out.stderr(`breakwater: ${printable(problem)}`)
-      return 1
-    }
-    const { name, stages, gate } = read.spec
+    const { name, stages, gate } = (await readUsable(file)).spec
     out.stdout(
       `${file}: experiment ${name}, ${numbered(stages.length, 'stage')}, ${numbered(gate.rollbackOn.length, 'rule')} of its gate`,
     )
@@ -79,7 +74,6 @@ export const plan: Command = {
   options: people,
   async run(given) {
     const body = await bodyOf(given)
-    if (body === undefined) return 1
     let isRefused = false
     const code = await ask(
       given,
@@ -120,7 +114,6 @@ export const run: Command = {
   async run(given) {
     const { control, out, values } = given
     const body = await bodyOf(given)
-    if (body === undefined) return 1
     const answered = await control({ method: 'POST', path: '/admin/experiments', body })
     if (!answered.ok) {
       out.stderr(`breakwater: ${answered.message}`)
@@ -156,28 +149,23 @@ export const verify: Command = {
   },
   async run(given) {
     const { out, values } = given
-    const place = await stateDirOf(given)
-    if ('why' in place) return failed(given, [place.why])
-    const folder = join(place.stateDir, 'experiments')
-    const key = await readKey(place.stateDir)
+    const stateDir = await stateDirOf(given)
+    const folder = join(stateDir, 'experiments')
+    const key = await readKey(stateDir)
     if (key === undefined)
-      return failed(given, [`${place.stateDir} holds no key: without it no run can be checked`])
-    const check = await verifyRuns(folder, key).catch((error: Error) => error)
-    if (check instanceof Error) {
-      const isGone = (check as NodeJS.ErrnoException).code === 'ENOENT'
-      const why = isGone
-        ? 'is not there: no gateway with this state has begun, or the folder was removed'
-        : `cannot be checked: ${check.message}`
-      return failed(given, [`${folder} ${why}`])
-    }
+      throw new UnusableInput(`${stateDir} holds no key: without it no run can be checked`)
+    const check = await verifyRuns(folder, key).catch((error: NodeJS.ErrnoException) => {
+      const why =
+        error.code === 'ENOENT'
+          ? 'is not there: no gateway with this state has begun, or the folder was removed'
+          : `cannot be checked: ${error.message}`
+      throw new UnusableInput(`${folder} ${why}`)
+    })
     const { problems, runs, open } = check
     if (values.json === true)
       out.stdout(JSON.stringify({ ok: problems.length === 0, ...check }, undefined, 2))
     else if (problems.length > 0)
-      return failed(
-        given,
-        problems.map(({ file, why }) => `${file} ${why}`),
-      )
+      throw new UnusableInput(problems.map(({ file, why }) => printable(`${file} ${why}`)).join('\n'))
     else
       out.stdout(
         `the journal is whole: ${numbered(runs, 'run')}${open === 0 ? '' : `, and ${open} that are not over`}`,
@@ -186,33 +174,29 @@ export const verify: Command = {
   },
 }
 
-async function stateDirOf({
-  values,
-  env,
-}: Given): Promise<{ readonly stateDir: string } | { readonly why: string }> {
+async function stateDirOf({ values, env }: Given): Promise<string> {
   const [state, config] = [textOf(values, 'state'), textOf(values, 'config')]
   if ((state === undefined) === (config === undefined))
     throw new Misuse('verify needs either --state FOLDER or --config FILE')
-  if (state !== undefined) return { stateDir: state }
+  if (state !== undefined) return state
   const loaded = await loadConfig(config!, env)
-  if (!loaded.ok) return { why: loaded.errors.map(formatIssue).join('\n') }
+  if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   const { stateDir } = loaded.config.gateway
-  return stateDir === undefined ? { why: `${config} has no gateway.stateDir` } : { stateDir }
+  if (stateDir === undefined) throw new UnusableInput(`${config} has no gateway.stateDir`)
+  return stateDir
 }
 
-function failed({ out }: Given, problems: readonly string[]): number {
-  for (const problem of problems) out.stderr(`breakwater: ${printable(problem)}`)
-  return 1
+/** An experiment of a file. Rejects with an `UnusableInput`. */
+async function readUsable(file: string): Promise<ReadExperiment & { readonly ok: true }> {
+  const read = await readExperiment(file)
+  if (!read.ok) throw new UnusableInput(read.problems.map((problem) => printable(problem)).join('\n'))
+  return read
 }
 
-/** Returns the request body for an experiment file. Undefined when the file is unusable: the problems are on standard error by then. */
-async function bodyOf(given: Given): Promise<object | undefined> {
-  const { positionals, out, values } = given
-  const read = await readExperiment(positionals[0] ?? '')
-  if (!read.ok) {
-    for (const problem of read.problems) out.stderr(`breakwater: ${printable(problem)}`)
-    return undefined
-  }
+/** Returns the request body for an experiment file. Rejects with an `UnusableInput`. */
+async function bodyOf(given: Given): Promise<object> {
+  const { positionals, values } = given
+  const read = await readUsable(positionals[0] ?? '')
   const approvedBy = textOf(values, 'approved-by')
   const firstStage = values['from-stage']
   return {
@@ -258,10 +242,9 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
       heardAt = systemClock.now()
       const shown = answered.value as ShownRun
       if (shown.id !== begun.id) {
-        out.status?.(undefined)
-        return failed(given, [
+        throw new UnusableInput(
           `run ${begun.id} of ${begun.name} was superseded by run ${shown.id}, which somebody else began: how it ended stands in the journal only`,
-        ])
+        )
       }
       if (isOver(shown)) {
         out.status?.(undefined)
@@ -282,20 +265,16 @@ const placeOf = ({ phase, stage, stages }: ShownRun): string =>
     ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
     : phase
 
-/** Characters of the bar. */
-const BAR = 24
-
 /** How far it is, in one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
 function progressLine(shown: ShownRun, width: number): string {
   const { elapsedMs, lengthMs, latest, phase, reason } = shown
   const done = Math.min(1, elapsedMs / lengthMs)
-  const filled = Math.round(done * BAR)
   const arms = Object.entries(latest?.arms ?? {}).map(
     ([arm, { calls, failed }]) =>
       `${arm} ${numbered(calls, 'call')}${failed > 0 ? `, ${failed} failed` : ''}`,
   )
   const place = phase === 'recovery' ? `recovery: ${reason}` : placeOf(shown)
-  const line = `[${'#'.repeat(filled)}${'-'.repeat(BAR - filled)}] ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[place, ...arms].join('  ')}`
+  const line = `${bar(done, 24)} ${Math.round(done * 100)}%  ${seconds(elapsedMs)}  ${[place, ...arms].join('  ')}`
   return printable(line).slice(0, width)
 }
 

@@ -3,6 +3,7 @@ import { Cancellation } from '../../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../../mesh/clock.ts'
 import { formatDuration } from '../../../units/duration.ts'
 import type { Output } from '../../shared/arguments.ts'
+import { bar } from '../../shared/progress.ts'
 import { aftermathOf, assertsCounts } from './assertions-schema.ts'
 import {
   type BreakerLook,
@@ -296,15 +297,6 @@ async function watchRecovery(
     status?.(`${bar((clock.now() - from) / (endsAt - from))} waiting for the recovery`)
     await clock.sleep(LOOK_MS, stop).catch(() => undefined)
   }
-}
-
-/** Cells of a bar of progress. */
-const BAR = 20
-
-/** How much of a whole is done: `[#####---------------]`. */
-function bar(done: number): string {
-  const cells = Math.round(BAR * Math.min(1, Math.max(0, done)))
-  return `[${'#'.repeat(cells)}${'-'.repeat(BAR - cells)}]`
 }
 
 /** The metrics now, no older than that; undefined when the scenario asserts nothing about them, or when they are kept too long. */
