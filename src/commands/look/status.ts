@@ -12,6 +12,7 @@ import { roundedDuration } from '../../units/duration.ts'
 import { controlAccess, Misuse, optionLines, type Output, runCommand } from '../shared/arguments.ts'
 import { awaitedLists, discoveryColumn, stateTones } from '../shared/control-command.ts'
 import { type Control, controlAt } from '../shared/control.ts'
+import { samplesIn } from '../shared/samples.ts'
 import { type Cell, table } from '../shared/table.ts'
 
 const options = {
@@ -153,13 +154,10 @@ const ofAgents = new Set(['cancelled', 'caller_error'])
 /** Reads the tool calls of each server out of what Prometheus would scrape. */
 export function callsIn(metrics: string): Record<string, Calls> {
   const calls: Record<string, { all: number; failed: number }> = {}
-  for (const line of metrics.split('\n')) {
-    if (!line.startsWith('breakwater_tool_call_verdicts_total{')) continue
-    const server = /[{,]server="([^"]*)"/.exec(line)?.[1]
-    const outcome = /[{,]outcome="([^"]*)"/.exec(line)?.[1]
-    const verdict = /[{,]verdict="([^"]*)"/.exec(line)?.[1]
-    const count = Number(/\}\s+(\S+)/.exec(line)?.[1])
-    if (server === undefined || outcome === undefined || !Number.isFinite(count)) continue
+  for (const { name, labels, value: count } of samplesIn(metrics)) {
+    const { server, outcome, verdict } = labels
+    if (name !== 'breakwater_tool_call_verdicts_total' || !Number.isFinite(count)) continue
+    if (server === undefined || outcome === undefined) continue
     const sum = (calls[server] ??= { all: 0, failed: 0 })
     sum.all += count
     const isWrong = outcome !== 'returned' || wrongVerdicts.has(verdict as Verdict)

@@ -3,13 +3,8 @@ import { test } from 'node:test'
 import type { FaultStatus } from '../../../src/chaos/control/status.ts'
 import { newFaultCounts } from '../../../src/chaos/accounting/counts.ts'
 import { newTally } from '../../../src/load/shop-agents.ts'
-import {
-  between,
-  gatesIn,
-  readingOf,
-  samplesIn,
-  totalOf,
-} from '../../../src/commands/compare/sim/live/reading.ts'
+import { between, gatesIn, readingOf, totalOf } from '../../../src/commands/compare/sim/live/reading.ts'
+import { samplesIn } from '../../../src/commands/shared/samples.ts'
 import { check, type Known } from '../../../src/commands/compare/sim/live/sums.ts'
 
 const text = `# HELP breakwater_tool_calls_total Tool calls

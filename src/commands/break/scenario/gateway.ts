@@ -5,6 +5,7 @@ import type { FaultStatus, Status } from '../../../chaos/control/status.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import { isObject } from '../../../protocol/jsonrpc.ts'
 import type { Control, Request } from '../../shared/control.ts'
+import { samplesIn } from '../../shared/samples.ts'
 import type { Counted as FaultCounted } from '../../run/wrap/report.ts'
 import type { Counted } from './evidence.ts'
 import type { Aimed } from './library.ts'
@@ -71,26 +72,22 @@ export interface Faults {
 }
 
 export function faultsAt(control: Control): Faults {
-  async function ask(request: Request): Promise<Record<string, unknown>> {
+  async function answerTo(request: Request): Promise<unknown> {
     const answered = await control(request)
     if (!answered.ok) throw new ControlError(answered.message)
-    return isObject(answered.value) ? answered.value : {}
+    return answered.value
+  }
+  async function ask(request: Request): Promise<Record<string, unknown>> {
+    const value = await answerTo(request)
+    return isObject(value) ? value : {}
   }
   /** Rejects an answer that has another shape than a gateway's: such an answer says nothing about breakers. */
-  async function list<Entry>(path: string, entry: z.ZodType<Entry>): Promise<Entry[]> {
-    const answered = await control({ method: 'GET', path })
-    if (!answered.ok) throw new ControlError(answered.message)
-    return understood(path, z.array(entry), answered.value)
-  }
+  const get = async <Value>(path: string, schema: z.ZodType<Value>): Promise<Value> =>
+    understood(path, schema, await answerTo({ method: 'GET', path }))
   const faults: Faults = {
-    async state() {
-      const path = '/admin/chaos'
-      const answered = await control({ method: 'GET', path })
-      if (!answered.ok) throw new ControlError(answered.message)
-      return understood(path, chaosState, answered.value)
-    },
+    state: () => get('/admin/chaos', chaosState),
     async servers() {
-      const listed = await list('/admin/servers', knownServer)
+      const listed = await get('/admin/servers', z.array(knownServer))
       return listed.map((server) => ({
         name: server.name,
         transport: transportOf(server),
@@ -98,14 +95,14 @@ export function faultsAt(control: Control): Faults {
       }))
     },
     async breakers(servers) {
-      const listed = await list('/admin/breakers', knownBreaker)
+      const listed = await get('/admin/breakers', z.array(knownBreaker))
       return listed.flatMap(({ server, tool = '_other', state }) =>
         // A gate opens for all tools of a server that is lost, and is no breaker.
         servers.includes(server) && tool !== '*' && state !== 'closed' ? [`${server}/${tool}`] : [],
       )
     },
     async renewBreakers(tools) {
-      const listed = await list('/admin/breakers', knownBreaker)
+      const listed = await get('/admin/breakers', z.array(knownBreaker))
       const paths = listed.flatMap(({ set, server, tool, state, manual }) => {
         const isMeant = state === 'closed' && manual !== true && tools.includes(`${server}/${tool}`)
         // A server may give a tool a name that no URL can hold; its breaker goes on with what it has counted.
@@ -123,9 +120,7 @@ export function faultsAt(control: Control): Faults {
       return typeof age === 'number' ? age : 0
     },
     async counters(servers) {
-      const answered = await control({ method: 'GET', path: '/metrics', isText: true })
-      if (!answered.ok) throw new ControlError(answered.message)
-      return countersIn(String(answered.value), servers)
+      return countersIn(String(await answerTo({ method: 'GET', path: '/metrics', isText: true })), servers)
     },
     async inject(fault, durationMs) {
       const body = { ...fault, durationMs, leaseMs: LEASE_MS }
@@ -214,19 +209,13 @@ export function countersIn(metrics: string, servers: readonly string[]): Counted
   const add = (counts: Record<string, number>, key: string | undefined, count: number) => {
     if (key !== undefined) counts[key] = (counts[key] ?? 0) + count
   }
-  for (const line of metrics.split('\n')) {
-    const [, name, labels = '', written] = /^breakwater_(\w+)\{(.*)\}\s+(\S+)/.exec(line) ?? []
-    const found = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(
-      ([, key = '', value = '']) => [key, value] as const,
-    )
-    const label = (key: string) => found.find(([name]) => name === key)?.[1]
-    const count = Number(written)
-    if (!servers.includes(label('server') ?? '') || !Number.isFinite(count)) continue
-    if (name === 'tool_calls_total') sum.calls += count
-    if (name === 'upstream_attempts_total') sum.attempts += count
-    if (name === 'upstream_attempts_total') add(verdicts, label('verdict'), count)
-    if (name === 'retries_total' && label('decision') === 'sent') sum.retries += count
-    if (name === 'rejections_total') add(rejections, label('reason'), count)
+  for (const { name, labels, value: count } of samplesIn(metrics)) {
+    if (!servers.includes(labels.server ?? '') || !Number.isFinite(count)) continue
+    if (name === 'breakwater_tool_calls_total') sum.calls += count
+    if (name === 'breakwater_upstream_attempts_total') sum.attempts += count
+    if (name === 'breakwater_upstream_attempts_total') add(verdicts, labels.verdict, count)
+    if (name === 'breakwater_retries_total' && labels.decision === 'sent') sum.retries += count
+    if (name === 'breakwater_rejections_total') add(rejections, labels.reason, count)
   }
   return { ...sum, rejections, verdicts }
 }

@@ -6,11 +6,12 @@ import { type Millis, systemClock } from '../../../../mesh/clock.ts'
 import { type Paint, plain } from '../../../../telemetry/colours.ts'
 import { Misuse, type Output, type Values } from '../../../shared/arguments.ts'
 import type { liveOptions } from './options.ts'
+import { type Sample, samplesIn } from '../../../shared/samples.ts'
 import { type Closing, endingInOrder } from '../../../shared/signals.ts'
 import { anything, ask } from '../../evidence.ts'
 import { type Act, acts } from './faults.ts'
-import { newTally, type Tally } from '../../../../load/shop-agents.ts'
-import { between, gatesIn, type Reading, readingOf, type Sample, samplesIn, totalOf } from './reading.ts'
+import type { Tally } from '../../../../load/shop-agents.ts'
+import { between, gatesIn, less, type Reading, readingOf, totalOf } from './reading.ts'
 import { type DemoStage, MARGIN_MS, openDemo } from './stage.ts'
 import { check, type Known } from './sums.ts'
 import { faultLines, line, type PhaseView, phaseLines, sumOf, table, type View } from './view.ts'
@@ -190,9 +191,7 @@ class Run {
   }
 
   #phaseSince({ name, reading: before, tally: earlier }: Start, reading: Reading): PhaseView {
-    const tally = newTally()
-    for (const key of Object.keys(tally) as (keyof Tally)[])
-      tally[key] = this.#stage.load.tally[key] - earlier[key]
+    const tally = less(this.#stage.load.tally, earlier)
     return { name, reading: between(before, reading), tally }
   }
 }

@@ -1,6 +1,7 @@
 import type { FaultStatus } from '../../../../chaos/control/status.ts'
 import { wrongVerdicts } from '../../../../mesh/classify.ts'
 import type { Verdict } from '../../../../mesh/outcome.ts'
+import type { Sample } from '../../../shared/samples.ts'
 
 /** Ways in which an injection ends, as the label `fate` of metrics has them. */
 export const fates = ['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'] as const
@@ -38,23 +39,6 @@ export interface Reading {
   readonly discovery: number
 }
 
-/** One line of metrics. */
-export interface Sample {
-  readonly name: string
-  readonly labels: Readonly<Record<string, string>>
-  readonly value: number
-}
-
-/** Reads the text format of Prometheus, as far as counters and gauges need it. */
-export function samplesIn(text: string): readonly Sample[] {
-  return text.split('\n').flatMap((line) => {
-    const [, name, labels = '', value] = /^([a-z]\w*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
-    if (name === undefined) return []
-    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, held]) => [key, held])
-    return { name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }
-  })
-}
-
 /** Nothing that they say is about servers: who called was wrong, or has left, or the gateway rejected the call. */
 const ineligible = new Set(['caller_error', 'cancelled', 'rejected'])
 
@@ -80,18 +64,12 @@ export function readingOf(samples: readonly Sample[]): Reading {
       name === 'breakwater_faults_injected_total' && fault !== undefined ? fault : [],
     ),
   )
-  const ofFault = (fault: string): FaultCount => {
-    const ended = (fate: FateName) =>
-      sum('fault_outcomes_total', (labels) => labels.fault === fault && labels.fate === fate)
-    return {
-      injected: sum('faults_injected_total', (labels) => labels.fault === fault),
-      masked: ended('masked'),
-      delayed: ended('delayed'),
-      surfaced: ended('surfaced'),
-      escaped: ended('escaped'),
-      not_reached: ended('not_reached'),
-    }
-  }
+  const ofFault = (fault: string): FaultCount =>
+    mapCount((key) =>
+      key === 'injected'
+        ? sum('faults_injected_total', (labels) => labels.fault === fault)
+        : sum('fault_outcomes_total', (labels) => labels.fault === fault && labels.fate === key),
+    )
   return {
     calls: sum('tool_calls_total'),
     answered: sum(
@@ -119,44 +97,27 @@ export const gatesIn = (samples: readonly Sample[]): Gates =>
     ),
   )
 
+/** Counts less those of before, if there were any. */
+export function less<Counts extends object>(later: Counts, earlier: Counts | undefined): Counts {
+  const before = (earlier ?? {}) as Readonly<Record<string, number>>
+  const counts = Object.entries(later as Readonly<Record<string, number>>)
+  return Object.fromEntries(counts.map(([key, count]) => [key, count - (before[key] ?? 0)])) as Counts
+}
+
 /** Returns the changes between two readings; `after` is the later reading. */
 export function between(before: Reading, after: Reading): Reading {
-  const less = (later: Availability, earlier: Availability): Availability => ({
-    eligible: later.eligible - earlier.eligible,
-    returned: later.returned - earlier.returned,
-    good: later.good - earlier.good,
-    unchecked: later.unchecked - earlier.unchecked,
-  })
-  const faults = [...after.faults].map(
-    ([name, count]) => [name, lessCount(count, before.faults.get(name))] as const,
-  )
+  const { ofAgents, ofServers, faults, ...counts } = after
+  const { ofAgents: ofAgentsBefore, ofServers: ofServersBefore, faults: faultsBefore, ...earlier } = before
   return {
-    calls: after.calls - before.calls,
-    answered: after.answered - before.answered,
-    ofAgents: less(after.ofAgents, before.ofAgents),
-    ofServers: less(after.ofServers, before.ofServers),
-    succeeded: after.succeeded - before.succeeded,
-    failed: after.failed - before.failed,
-    faults: new Map(faults),
-    discovery: after.discovery - before.discovery,
+    ...less(counts, earlier),
+    ofAgents: less(ofAgents, ofAgentsBefore),
+    ofServers: less(ofServers, ofServersBefore),
+    faults: new Map([...faults].map(([name, count]) => [name, less(count, faultsBefore.get(name))])),
   }
 }
 
-function lessCount(later: FaultCount, earlier: FaultCount | undefined): FaultCount {
-  if (earlier === undefined) return later
-  return mapCount((key) => later[key] - earlier[key])
-}
-
-function mapCount(value: (key: FateName | 'injected') => number): FaultCount {
-  return {
-    injected: value('injected'),
-    masked: value('masked'),
-    delayed: value('delayed'),
-    surfaced: value('surfaced'),
-    escaped: value('escaped'),
-    not_reached: value('not_reached'),
-  }
-}
+const mapCount = (value: (key: keyof FaultCount) => number): FaultCount =>
+  Object.fromEntries((['injected', ...fates] as const).map((key) => [key, value(key)])) as FaultCount
 
 /** All faults together. */
 export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
@@ -164,7 +125,5 @@ export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
 }
 
 /** The counts of the engine, in the words of the metrics. */
-export function countOf(status: FaultStatus): FaultCount {
-  const { injected, masked, delayed, surfaced, escaped, notReached } = status
-  return { injected, masked, delayed, surfaced, escaped, not_reached: notReached }
-}
+export const countOf = (status: FaultStatus): FaultCount =>
+  mapCount((key) => status[key === 'not_reached' ? 'notReached' : key])

@@ -1,0 +1,16 @@
+/** One line of metrics. */
+export interface Sample {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+/** Reads the text format of Prometheus, as far as counters and gauges need it. */
+export function samplesIn(text: string): readonly Sample[] {
+  return text.split('\n').flatMap((line) => {
+    const [, name, labels = '', value] = /^([a-z]\w*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []
+    if (name === undefined) return []
+    const pairs = [...labels.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(([, key, held]) => [key, held])
+    return { name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) }
+  })
+}
