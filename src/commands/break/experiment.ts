@@ -8,7 +8,6 @@ import { listed, optionLines, optionsOf, type Output } from '../shared/arguments
 import { ask, type Command, common, type Given, paintOf, runNamed } from '../shared/control-command.ts'
 import { table } from '../shared/table.ts'
 import {
-  approve,
   isGuarded,
   people,
   person,
@@ -124,8 +123,8 @@ function comparisonLines(shown: Shown): string[] {
   ]
 }
 
-/** Starts or stops one. */
-const turning = (what: 'start' | 'stop'): Command => ({
+/** Starts or stops one, or lets one begin that waits. */
+const turning = (what: 'start' | 'stop' | 'approve'): Command => ({
   positionals: ['NAME'],
   options: { by: people.by },
   run: (given) =>
@@ -178,7 +177,7 @@ const commands: Readonly<Record<string, Command>> = {
   validate,
   plan,
   run,
-  approve,
+  approve: turning('approve'),
   verify,
 }
 

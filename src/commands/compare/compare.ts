@@ -9,6 +9,7 @@ import {
   optionLines,
   type Output,
   runCommand,
+  seeded,
   unusable,
   UnusableInput,
   type Values,
@@ -63,13 +64,7 @@ const options = {
     value: 'FILE',
     about: 'faults, armed for the run (for the demo: 5 % of the tries that read fail)',
   },
-  seed: {
-    kind: 'integer',
-    max: Number.MAX_SAFE_INTEGER,
-    value: 'SEED',
-    default: '42',
-    about: 'decides values of tasks, and faults',
-  },
+  seed: seeded('decides values of tasks, and faults'),
   concurrency: {
     kind: 'integer',
     max: 512,

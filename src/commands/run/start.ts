@@ -10,6 +10,7 @@ import { logLevels, optionLines, runCommand, type Values } from '../shared/argum
 import { exitSoon } from './exit-soon.ts'
 import { configNames, findConfig, namedConfig, noConfig } from './find-config.ts'
 import { seconds, showProgress } from '../shared/progress.ts'
+import { untilSignal } from '../shared/signals.ts'
 import type { Terminal } from '../shared/terminal.ts'
 
 const options = {
@@ -79,10 +80,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   const config = readdress(loaded.config, values)
 
   // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
-  const stopped = new Promise<void>((resolve) => {
-    process.once('SIGTERM', resolve)
-    process.once('SIGINT', resolve)
-  })
+  const stopped = untilSignal()
   let gateway
   try {
     gateway = await startGateway({ config, path, files: loaded.files, env, log })
@@ -106,9 +104,6 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   for (const signal of early) heed(signal)
   await stopped
   endWaiting()
-  const hurry = () => process.exit(1)
-  process.once('SIGTERM', hurry)
-  process.once('SIGINT', hurry)
   await gateway.close()
   exitSoon(0)
   return 0

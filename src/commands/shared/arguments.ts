@@ -289,6 +289,15 @@ export async function runCommand<const Given extends Options>(
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
 /** Options that several commands have. */
+export const seeded = (about: string) =>
+  ({
+    kind: 'integer',
+    max: Number.MAX_SAFE_INTEGER,
+    value: 'SEED',
+    default: '42',
+    about,
+  }) as const
+
 export const control = {
   control: { kind: 'url', value: 'URL', default: DEFAULT_CONTROL, about: 'the control port' },
 } as const

@@ -125,22 +125,6 @@ export const run: Command = {
   },
 }
 
-/** `approve NAME`: lets one begin that waits. */
-export const approve: Command = {
-  positionals: ['NAME'],
-  options: { by: people.by },
-  run: (given) =>
-    ask(
-      given,
-      {
-        method: 'POST',
-        path: `/admin/experiments/${encodeURIComponent(given.positionals[0] ?? '')}/approve`,
-        body: { by: person(given) },
-      },
-      runLines,
-    ),
-}
-
 /** `verify`: whether any run of the journal was changed, taken out or put in. Needs no gateway, and the key. */
 export const verify: Command = {
   options: {

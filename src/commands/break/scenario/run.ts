@@ -3,7 +3,7 @@ import { Cancellation } from '../../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../../mesh/clock.ts'
 import { formatDuration } from '../../../units/duration.ts'
 import type { Output } from '../../shared/arguments.ts'
-import { bar } from '../../shared/progress.ts'
+import { bar, seconds } from '../../shared/progress.ts'
 import { aftermathOf, assertsCounts } from './assertions-schema.ts'
 import {
   type BreakerLook,
@@ -352,7 +352,7 @@ function fatesOf(faults: readonly Injected[]): Fates {
 
 function progress(faults: readonly Injected[], leftMs: Millis): string {
   const hits = faults.map(({ name, counts }) => `${name} ${counts?.injected ?? 0}`).join(', ')
-  return `${formatDuration(Math.round(leftMs / 1_000) * 1_000)} left; injected: ${hits}`
+  return `${seconds(leftMs)} left; injected: ${hits}`
 }
 
 /**

@@ -21,6 +21,7 @@ import {
   optionLines,
   type Output,
   runCommand,
+  seeded,
   UnusableInput,
   type Values,
 } from '../../shared/arguments.ts'
@@ -91,13 +92,7 @@ const options = {
     default: '5',
     about: 'most plans that are reported',
   },
-  seed: {
-    kind: 'integer',
-    max: Number.MAX_SAFE_INTEGER,
-    value: 'SEED',
-    default: '42',
-    about: 'the same seed gives the same findings',
-  },
+  seed: seeded('the same seed gives the same findings'),
   checkpoint: {
     kind: 'text',
     value: 'FILE',

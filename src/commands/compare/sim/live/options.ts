@@ -1,4 +1,4 @@
-import type { Options } from '../../../shared/arguments.ts'
+import { type Options, seeded } from '../../../shared/arguments.ts'
 
 /** Options of `breakwater demo --live`, kept apart: showing the help need not load the demo itself. */
 export const liveOptions = {
@@ -10,12 +10,6 @@ export const liveOptions = {
     default: '60s',
     about: 'how long; half of it with faults, a quarter before and after them',
   },
-  seed: {
-    kind: 'integer',
-    max: Number.MAX_SAFE_INTEGER,
-    value: 'SEED',
-    default: '42',
-    about: 'the same seed gives the same tasks and draws',
-  },
+  seed: seeded('the same seed gives the same tasks and draws'),
   'no-policies': { kind: 'flag', about: 'the same without gates, retries, timeouts and all others' },
 } as const satisfies Options
