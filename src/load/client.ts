@@ -64,7 +64,7 @@ export class SessionClient implements Client {
     this.#transport = new StreamableHTTPClientTransport(this.#url)
   }
 
-  /** When it is stopped, a session that is just being opened is waited for, if not for long: nobody could end it without its id. */
+  /** A stop waits 2 s for a session that is just being opened: nobody could end a session without its id. */
   async open(): Promise<void> {
     const { clock, stop } = this.#options
     if (stop.aborted) throw new Error(STOPPED)
@@ -101,7 +101,7 @@ export class SessionClient implements Client {
     return answerOf(within, (options) => this.#sdk.request(request, CallToolResultSchema, options))
   }
 
-  /** Ends its session, as far as the gateway hears of it, and its connection: a session that is kept takes the place of others. */
+  /** Ends its session, if the gateway hears of that, and its connection: a session that is kept takes up a place. */
   async close(): Promise<void> {
     const { sessionId } = this.#transport
     if (sessionId !== undefined) {

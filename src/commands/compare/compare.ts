@@ -113,7 +113,7 @@ export function compare(args: readonly string[], out: Output, env: Env): Promise
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => {
     const given = asked(values)
-    // However often somebody asks: faults are disarmed first, and what was started is ended, which takes seconds at most.
+    // Faults are disarmed and all servers ended, however often somebody asks: that takes seconds at most.
     return endingInOrder((stop, closing) => run(given, { closing, stop, out, env }))
   })
 }
@@ -160,7 +160,7 @@ interface Preparing {
   readonly env: Env
 }
 
-/** Finds all that a run needs, and starts its experiment when nothing stands in the way. Rejects with an `UnusableInput`. */
+/** Finds all that a run needs, and starts its experiment if nothing prevents that. Rejects with an `UnusableInput`. */
 async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Scene> {
   const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined

@@ -140,7 +140,7 @@ export class Decisions {
     this.#prefix = prefix
   }
 
-  /** Takes what a journal has got since the last time; to be asked often, because it forgets. Rejects with an `UnusableInput`. */
+  /** Takes the new entries of a journal, which forgets: to be called often. Rejects with an `UnusableInput`. */
   async follow(control: Control): Promise<void> {
     for (let more = true; more;) {
       const query = this.#since === undefined ? 'limit=1' : `since=${this.#since}&limit=${PAGE}`

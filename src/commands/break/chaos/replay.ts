@@ -48,7 +48,10 @@ interface Journal {
   readonly isChecked: boolean
 }
 
-/** Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is checked. Rejects with an `UnusableInput`. */
+/**
+ * Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is
+ * checked. Rejects with an `UnusableInput`.
+ */
 async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<Journal> {
   const lines: Line[] = []
   const folder = keptIn(files[0] ?? '', stateDir)
@@ -157,7 +160,10 @@ const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => to
 /** Blocks of a whole config. */
 const blocks = ['chaos', 'gateway', 'mcpServers', 'servers', 'policies']
 
-/** Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Rejects with an `UnusableInput`. */
+/**
+ * Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Rejects with an
+ * `UnusableInput`.
+ */
 async function readPlanFile(path: string, env: Env): Promise<Plan> {
   const read = await readText(path)
   if ('problem' in read) throw new UnusableInput(`${path} ${read.problem}`)
