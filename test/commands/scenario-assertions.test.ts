@@ -169,6 +169,8 @@ const kinds: readonly (readonly [written: object, kept: Evidence, broken: Eviden
     outage,
     evidence({ calls: calls(20, 10_000, { ...good, tookMs: 2_000 }) }),
   ],
+  [{ claims: ['tcsr >= 99%', 'error_ratio < 1%', 'p99 < 50ms', 'surfaced = 0'] }, evidence(), outage],
+  [{ claims: ['retries > 4', 'attempts_per_call <= 0.5', 'p50 <= 1ms'] }, outage, evidence()],
   [{ lists: 'kept' }, evidence(), evidence({ unlisted: ['search__find'] })],
 ]
 
@@ -222,6 +224,7 @@ test('counts that could not be read decide nothing', () => {
     attemptsPerCall: { atMost: 9 },
     verdicts: { drift: 'none' },
     lists: 'kept',
+    claims: ['retries = 0'],
   }
   for (const { name, judge } of read(written)) assert.equal(judge(blind).verdict, 'undecided', name)
 })
@@ -288,6 +291,7 @@ test('every assertion says its bound, and what was measured', () => {
     breaker: { opens: { withinCalls: 5 }, closes: { within: '5s' } },
     calls: { to: '9s', succeed: { atLeast: 0.5 }, p95: { atMost: '2s' } },
     fates: { escaped: 'none' },
+    claims: ['tcsr > 99.5%', 'p95<1s'],
   }).map(({ name, judge }) => `${name}: ${judge(outage).measured}`)
   assert.deepEqual(lines, [
     'breaker opens within 5 calls of a tool: 5 (search/find)',
@@ -295,5 +299,7 @@ test('every assertion says its bound, and what was measured', () => {
     'share of calls that succeed (to 9s): at least 0.5: 0',
     'p95 of calls (to 9s): at most 2s: 10ms',
     'faults escaped: none: 0',
+    'tcsr > 99.5%: 0%',
+    'p95<1s: 1ms',
   ])
 })

@@ -46,6 +46,7 @@ export const parts = {
   /** One process without sockets or child processes: enough to see whether another line of Node behaves alike. */
   core: [
     'chaos/',
+    'claims/',
     'config/',
     'downstream/',
     'experiments/',

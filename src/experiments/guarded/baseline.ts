@@ -1,4 +1,6 @@
-import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
+import { valueInWords } from '../../claims/judge.ts'
+import { subjects } from '../../claims/subjects.ts'
+import { type CallMetric, metricIn } from './claims.ts'
 import type { Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 

@@ -1,44 +1,27 @@
+import { judge, valueInWords } from '../../claims/judge.ts'
+import type { Claim } from '../../claims/claim.ts'
+import { subjects } from '../../claims/subjects.ts'
 import type { Millis } from '../../mesh/clock.ts'
-import { duration, roundedDuration } from '../../units/duration.ts'
-import { suggest } from '../../units/suggest.ts'
 import type { Figures } from './meter.ts'
 
-/** The subjects of claims and gates, and the unit of their numbers: `share` is in [0, 1], `ms` in milliseconds. */
-export const subjects = {
-  p50: { unit: 'ms', of: 'calls' },
-  p90: { unit: 'ms', of: 'calls' },
-  p95: { unit: 'ms', of: 'calls' },
-  p99: { unit: 'ms', of: 'calls' },
-  mean: { unit: 'ms', of: 'calls' },
-  error_ratio: { unit: 'share', of: 'calls' },
-  rejected_ratio: { unit: 'share', of: 'calls' },
-  attempts_per_call: { unit: 'count', of: 'calls' },
-  uptime: { unit: 'ms', of: 'servers' },
-  status: { unit: 'state', of: 'servers' },
-  /** In a row, up to the latest one. */
-  probe_failures: { unit: 'count', of: 'servers' },
-} as const
-
-export type Subject = keyof typeof subjects
-
 /** The subjects about calls: only these can be measured by arm. */
-export type CallMetric = Exclude<Subject, 'uptime' | 'status' | 'probe_failures'>
+export const callMetrics = [
+  'p50',
+  'p90',
+  'p95',
+  'p99',
+  'mean',
+  'error_ratio',
+  'rejected_ratio',
+  'attempts_per_call',
+] as const
 
-export const callMetrics = (Object.keys(subjects) as Subject[]).filter(
-  (name): name is CallMetric => subjects[name].of === 'calls',
-)
+export type CallMetric = (typeof callMetrics)[number]
 
-export type Unit = (typeof subjects)[Subject]['unit']
+/** The subjects that a hypothesis may be about. */
+export const measurable = [...callMetrics, 'uptime', 'status', 'probe_failures'] as const
 
-/** Something that can be measured and is true or not, such as `p95 < 500ms`. */
-export interface Claim {
-  /** As somebody wrote it. */
-  readonly text: string
-  readonly subject: Subject
-  readonly operator: '<=' | '>=' | '<' | '>' | '='
-  /** In the unit of its subject; of `status` 1 for up and 0 for down. */
-  readonly value: number
-}
+export type Measurable = (typeof measurable)[number]
 
 /** A server, as claims see it. */
 export interface ServerVital {
@@ -59,81 +42,6 @@ export interface Judged {
   readonly holds: boolean | undefined
 }
 
-const claimPattern = /^([a-z0-9_]+)\s*(<=|>=|<|>|=)\s*(\S+)$/
-
-/** Reads a claim; or says what is wrong with it. */
-export function parseClaim(text: string): Claim | { readonly problem: string } {
-  const [, subject = '', operator, written = ''] = claimPattern.exec(text.trim()) ?? []
-  if (operator === undefined) return { problem: 'expected a claim such as "p95 < 500ms" or "status = up"' }
-  if (!isSubject(subject)) {
-    const names = Object.keys(subjects)
-    const meant = suggest(subject, names)
-    return {
-      problem: `there is no "${subject}"; ${meant === undefined ? `there are ${names.join(', ')}` : `did you mean "${meant}"?`}`,
-    }
-  }
-  const value = numberIn(subjects[subject].unit, written)
-  if (value === undefined)
-    return { problem: `"${written}" is no value of ${subject}: expected ${examples[subjects[subject].unit]}` }
-  return { text: text.trim(), subject, operator: operator as Claim['operator'], value }
-}
-
-const isSubject = (name: string): name is Subject => Object.hasOwn(subjects, name)
-
-/** An example of a value for each unit, for messages. */
-export const examples: Readonly<Record<Unit, string>> = {
-  ms: 'a duration such as 500ms or 2s',
-  share: 'a share such as 1% or 0.01',
-  count: 'a number such as 1.5',
-  state: 'up or down',
-}
-
-/** A value as it is written in a claim or a gate; undefined when it is none. */
-export function numberIn(unit: Unit, written: string | number): number | undefined {
-  if (unit === 'state') return written === 'up' ? 1 : written === 'down' ? 0 : undefined
-  const text = String(written).trim()
-  if (unit === 'ms') {
-    const plain = decimal(text)
-    if (plain !== undefined) return plain
-    const read = duration().safeParse(text)
-    return read.success ? read.data : undefined
-  }
-  const isPercent = text.endsWith('%')
-  if (isPercent && unit !== 'share') return undefined
-  const value = decimal(isPercent ? text.slice(0, -1) : text)
-  if (value === undefined) return undefined
-  const share = isPercent ? value / 100 : value
-  return unit === 'share' && share > 1 ? undefined : share
-}
-
-/** Largest number that is believed to be meant. */
-const MOST = 1e9
-
-function decimal(text: string): number | undefined {
-  const value = /^\d+(\.\d+)?$/.test(text) ? Number(text) : NaN
-  return value <= MOST ? value : undefined
-}
-
-/** A value as people read it. */
-export function valueInWords(unit: Unit, value: number): string {
-  switch (unit) {
-    case 'ms':
-      return value < 0 ? `-${roundedDuration(-value)}` : roundedDuration(value)
-    case 'share':
-      return `${percentOf(value)}%`
-    case 'count':
-      return String(Number(value.toPrecision(3)))
-    case 'state':
-      return value === 1 ? 'up' : 'down'
-  }
-}
-
-/** With three digits, and with more where a share below the whole would look like the whole. */
-function percentOf(share: number): number {
-  const rounded = Number((share * 100).toPrecision(3))
-  return rounded === 100 && share < 1 ? Math.floor(share * 1e7) / 1e5 : rounded
-}
-
 /** Returns the value of a metric over the calls; undefined when there is nothing to measure it by. */
 export function metricIn(metric: CallMetric, figures: Figures): number | undefined {
   const { calls, failed, rejected, attempts } = figures
@@ -151,24 +59,21 @@ export function metricIn(metric: CallMetric, figures: Figures): number | undefin
 }
 
 /** Holds claims against what was measured of calls and of the servers that they went to. */
-export function judge(
-  claims: readonly Claim[],
+export const judgeRun = (
+  claims: readonly Claim<Measurable>[],
   figures: Figures,
   servers: readonly ServerVital[],
-): readonly Judged[] {
-  return claims.map((claim) => {
+): readonly Judged[] =>
+  claims.map((claim) => {
     const { subject, text } = claim
-    const { unit } = subjects[subject]
     const value = valueOf(subject, figures, servers)
-    if (value === undefined) return { claim: text, found: nothing(subject), holds: undefined }
-    return { claim: text, found: valueInWords(unit, value), holds: holds(claim, value) }
+    const nothing = subject === 'probe_failures' ? 'no probes' : 'no calls'
+    const found = value === undefined ? nothing : valueInWords(subjects[subject].unit, value)
+    return { claim: text, found, holds: judge([claim], value) }
   })
-}
-
-const nothing = (subject: Subject) => (subject === 'probe_failures' ? 'no probes' : 'no calls')
 
 /** Returns the value of a subject, for several servers the worst one; undefined when there is nothing to measure it by. */
-function valueOf(subject: Subject, figures: Figures, servers: readonly ServerVital[]): number | undefined {
+function valueOf(subject: Measurable, figures: Figures, servers: readonly ServerVital[]): number | undefined {
   switch (subject) {
     case 'uptime':
       return servers.length === 0 ? undefined : Math.min(...servers.map(({ uptimeMs }) => uptimeMs))
@@ -181,27 +86,6 @@ function valueOf(subject: Subject, figures: Figures, servers: readonly ServerVit
     default:
       return metricIn(subject, figures)
   }
-}
-
-function holds({ operator, value }: Claim, found: number): boolean {
-  switch (operator) {
-    case '<':
-      return found < value
-    case '<=':
-      return found <= value
-    case '>':
-      return found > value
-    case '>=':
-      return found >= value
-    case '=':
-      return found === value
-  }
-}
-
-/** Whether all of them hold; undefined when some could not be measured, and no other failed. */
-export function allHold(judged: readonly Judged[]): boolean | undefined {
-  if (judged.some(({ holds }) => holds === false)) return false
-  return judged.some(({ holds }) => holds === undefined) ? undefined : true
 }
 
 /** The claims that do not hold, in words. */

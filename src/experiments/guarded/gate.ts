@@ -1,6 +1,8 @@
+import { judge, valueInWords } from '../../claims/judge.ts'
+import { subjects } from '../../claims/subjects.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
-import { type CallMetric, metricIn, subjects, valueInWords } from './claims.ts'
+import { type CallMetric, metricIn } from './claims.ts'
 import type { Figures } from './meter.ts'
 import { numbered } from '../../units/numbered.ts'
 
@@ -33,12 +35,13 @@ export interface GateOptions {
   readonly minimum: number
 }
 
+const armsInWords = { treatment: 'treatment', control: 'control', difference: 'treatment minus control' }
+
 /** A rule in words: `error_ratio of treatment above 5% for 2s`. */
 export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): string {
-  const whose = of === 'difference' ? 'treatment minus control' : of
   const long = forMs === 0 ? '' : ` for ${formatDuration(forMs)}`
   const how = learned === undefined ? '' : ` (${learned})`
-  return `${metric} of ${whose} above ${valueInWords(subjects[metric].unit, above)}${long}${how}`
+  return `${metric} of ${armsInWords[of]} above ${valueInWords(subjects[metric].unit, above)}${long}${how}`
 }
 
 /**
@@ -65,7 +68,7 @@ export class Gate {
       const found = this.#measure(rule, figures)
       if (found === undefined) continue
       this.#measuredAt.set(rule, now)
-      if (found.value <= rule.above) {
+      if (judge([{ operator: '<=', value: rule.above }], found.value) === true) {
         this.#brokenSince.delete(rule)
         continue
       }
@@ -103,6 +106,5 @@ export class Gate {
 /** A breach in words: `error_ratio of treatment was 40%, above 5%, over 25 calls`. */
 export function breachInWords({ rule, value, calls }: Breach): string {
   const { unit } = subjects[rule.metric]
-  const whose = rule.of === 'difference' ? 'treatment minus control' : rule.of
-  return `${rule.metric} of ${whose} was ${valueInWords(unit, value)} over ${numbered(calls, 'call')}, above ${valueInWords(unit, rule.above)}`
+  return `${rule.metric} of ${armsInWords[rule.of]} was ${valueInWords(unit, value)} over ${numbered(calls, 'call')}, above ${valueInWords(unit, rule.above)}`
 }

@@ -1,7 +1,9 @@
+import { valueInWords } from '../../claims/judge.ts'
+import { subjects } from '../../claims/subjects.ts'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { anomaliesIn, learn } from './baseline.ts'
-import { allHold, failuresIn, judge, metricIn, type ServerVital, subjects, valueInWords } from './claims.ts'
+import { type CallMetric, failuresIn, judgeRun, metricIn, type ServerVital } from './claims.ts'
 import { type Breach, breachInWords, Gate, type Rule, ruleInWords } from './gate.ts'
 import type { Figures, Meter } from './meter.ts'
 import {
@@ -267,7 +269,7 @@ export class Lifecycle {
     if (now - this.#phaseAt < duration) return
     this.#closeSample(now)
     const figures = meter.since('all')
-    const before = judge(spec.hypothesis.steadyState, figures, world.servers())
+    const before = judgeRun(spec.hypothesis.steadyState, figures, world.servers())
     this.#change({ baseline: figures, hypothesis: { before, after: [] } })
     if (figures.calls === 0)
       return this.#giveUp('invalid', 'no call to the targets ended in the baseline: is there any traffic?')
@@ -276,7 +278,7 @@ export class Lifecycle {
         'inconclusive',
         `the baseline has ${numbered(figures.calls, 'call')} and needs ${minimum}`,
       )
-    if (allHold(before) !== true)
+    if (before.some(({ holds }) => holds !== true))
       return this.#giveUp(
         'failed',
         `the steady state does not hold: ${failuresIn(before)}; nothing was injected`,
@@ -446,9 +448,9 @@ export class Lifecycle {
     }
     if (sinceMs >= over) {
       const figures = meter.over('all', over)
-      const after = judge(spec.hypothesis.steadyState, figures, world.servers())
+      const after = judgeRun(spec.hypothesis.steadyState, figures, world.servers())
       this.#change({ hypothesis: { before: this.#record.hypothesis.before, after } })
-      const isSteady = figures.calls >= this.#callsWanted(over) && allHold(after) === true
+      const isSteady = figures.calls >= this.#callsWanted(over) && after.every(({ holds }) => holds === true)
       if (isSteady) this.#steadyAfterMs ??= sinceMs - over
       else this.#steadyAfterMs = undefined
     }
@@ -556,7 +558,7 @@ export class Lifecycle {
       endedAtMs: clock.now() - this.#beganAt,
       control,
       treatment,
-      claims: judge(claimsDuring(spec), treatment, world.servers()),
+      claims: judgeRun(claimsDuring(spec), treatment, world.servers()),
     }
     this.#change({ stages: [...stages, closed] })
   }
@@ -686,9 +688,9 @@ function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): r
   }
   ofTime('detect', detect, detection?.afterMs)
   ofTime('recover', recover, recovery?.recoveredAfterMs)
-  const ofNumber = (of: 'errorRatio' | 'p95', expected: number | undefined) => {
+  const ofNumber = (of: 'errorRatio' | 'p95', metric: CallMetric, expected: number | undefined) => {
     if (expected === undefined) return
-    const [metric, unit] = of === 'p95' ? (['p95', 'ms'] as const) : (['error_ratio', 'share'] as const)
+    const { unit } = subjects[metric]
     const found = last && metricIn(metric, last)
     const off = found === undefined ? Infinity : Math.abs(found - expected)
     estimates.push({
@@ -698,7 +700,7 @@ function estimatesOf({ spec, state, detection, recovery, stages }: RunRecord): r
       isRight: off <= OFF * expected || (unit === 'share' && off <= OFF_POINTS),
     })
   }
-  ofNumber('errorRatio', errorRatio)
-  ofNumber('p95', p95)
+  ofNumber('errorRatio', 'error_ratio', errorRatio)
+  ofNumber('p95', 'p95', p95)
   return estimates
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { callMetrics } from './claims.ts'
 import type { RunRecord } from './record.ts'
 import { states } from './spec.ts'
 
@@ -21,7 +22,7 @@ const sampled = z.looseObject({ calls: count, failed: count, p95: told })
 const judged = z.array(z.looseObject({ claim: text, found: text, holds: z.boolean().nullish() }))
 const phase = z.enum(['waiting', 'baseline', 'stage', 'recovery', 'over'])
 const rule = z.looseObject({
-  metric: z.enum(['p50', 'p90', 'p95', 'p99', 'mean', 'error_ratio', 'rejected_ratio', 'attempts_per_call']),
+  metric: z.enum(callMetrics),
   above: count,
   of: text,
   for: count,

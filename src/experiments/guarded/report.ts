@@ -1,6 +1,7 @@
+import { valueInWords } from '../../claims/judge.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 import { type Block, markdownBlock, markdownLine } from '../blocks.ts'
-import { type Judged, valueInWords } from './claims.ts'
+import type { Judged } from './claims.ts'
 import { breachInWords, ruleInWords } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { RunRecord } from './record.ts'

@@ -1,22 +1,12 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
+import { type Claim, claims as claimsAbout, examples, numberIn } from '../../claims/claim.ts'
+import { subjects, type Unit } from '../../claims/subjects.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { globPattern } from '../../units/glob-schema.ts'
 import { duration } from '../../units/duration.ts'
-import {
-  callMetrics,
-  type CallMetric,
-  type Claim,
-  examples,
-  numberIn,
-  parseClaim,
-  type Subject,
-  subjects,
-  type Unit,
-} from './claims.ts'
-import type { Learning } from './baseline.ts'
-import type { Rule } from './gate.ts'
+import { callMetrics, type Measurable, measurable } from './claims.ts'
 
 /** How a run can end, or wait. */
 export const states = [
@@ -68,20 +58,7 @@ const written = (unit: 'ms' | 'share' | 'count') =>
     return z.NEVER
   })
 
-/** Longest claim, in characters. */
-const LONGEST_CLAIM = 100
-
-const claim = z
-  .string()
-  .max(LONGEST_CLAIM)
-  .transform((given, context): Claim => {
-    const read = parseClaim(given)
-    if (!('problem' in read)) return read
-    context.addIssue({ code: 'custom', message: read.problem })
-    return z.NEVER
-  })
-
-const claims = z.array(claim).min(1).max(16)
+const claims = claimsAbout(measurable)
 
 const hypothesis = z.strictObject({
   title: line(500).optional().describe('What is believed, in a sentence.'),
@@ -133,28 +110,38 @@ const unreachable: Partial<Record<Unit, { readonly from: number; readonly told: 
   count: { from: 100, told: 'less than 100 attempts' },
 }
 
+const above = z.union([z.number(), z.string()], 'expected a number')
+const metric = z.enum(callMetrics)
+const forMs = duration({ max: 600_000 }).default(0)
+
+/** Reads `above` in the unit of the metric, where it is below a limit of the unit. */
+const withAbove =
+  (limits: typeof unreachable) =>
+  <Given extends { readonly metric: z.output<typeof metric>; readonly above: number | string }>(
+    given: Given,
+    context: z.RefinementCtx,
+  ): Omit<Given, 'above'> & { readonly above: number } => {
+    const { unit } = subjects[given.metric]
+    const value = numberIn(unit, given.above)
+    const { from = Infinity, told = '' } = limits[unit] ?? {}
+    if (value !== undefined && value < from) return { ...given, above: value }
+    const message =
+      value === undefined ? `expected ${examples[unit]}` : `expected ${told}: more is never reached`
+    context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
+    return z.NEVER
+  }
+
 const rule = z
   .strictObject({
-    metric: z.enum(callMetrics as [CallMetric, ...CallMetric[]]).describe('What is measured.'),
-    above: z
-      .union([z.number(), z.string()], 'expected a number')
-      .describe('The number that must not be exceeded: 500ms, 5% or 2, by the metric.'),
+    metric: metric.describe('What is measured.'),
+    above: above.describe('The number that must not be exceeded: 500ms, 5% or 2, by the metric.'),
     of: z
       .enum(['treatment', 'control', 'difference'])
       .default('treatment')
       .describe('Of which arm; `difference` is treatment minus control.'),
-    for: duration({ max: 600_000 }).default(0).describe('How long without a break, up to 10m.'),
+    for: forMs.describe('How long without a break, up to 10m.'),
   })
-  .transform((given, context): Rule => {
-    const { unit } = subjects[given.metric]
-    const above = numberIn(unit, given.above)
-    const { from = Infinity, told = '' } = unreachable[unit] ?? {}
-    if (above !== undefined && above < from) return { ...given, above }
-    const message =
-      above === undefined ? `expected ${examples[unit]}` : `expected ${told}: more is never reached`
-    context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
-    return z.NEVER
-  })
+  .transform(withAbove(unreachable))
 
 const gate = z.strictObject({
   rollbackOn: z
@@ -178,40 +165,24 @@ const gate = z.strictObject({
     ),
 })
 
-const forMs = duration({ max: 600_000 }).default(0)
-const learnedMetric = z.enum(callMetrics as [CallMetric, ...CallMetric[]])
-
 const learning = z.discriminatedUnion('method', [
-  z
-    .strictObject({
-      method: z.literal('static'),
-      metric: learnedMetric,
-      above: z.union([z.number(), z.string()], 'expected a number'),
-      for: forMs,
-    })
-    .transform((given, context): Learning => {
-      const above = numberIn(subjects[given.metric].unit, given.above)
-      if (above !== undefined) return { ...given, above }
-      const message = `expected ${examples[subjects[given.metric].unit]}`
-      context.addIssue({ code: 'custom', path: ['above'], message, input: given.above })
-      return z.NEVER
-    }),
+  z.strictObject({ method: z.literal('static'), metric, above, for: forMs }).transform(withAbove({})),
   z.strictObject({
     method: z.literal('sigma').describe('Mean of the seconds plus k standard deviations.'),
-    metric: learnedMetric,
+    metric,
     k: z.number().gt(0).max(20).default(3),
     for: forMs,
   }),
   z.strictObject({
     method: z.literal('percentile').describe('A percentile of the seconds, times a factor.'),
-    metric: learnedMetric,
+    metric,
     percentile: z.number().min(1).max(100).default(95),
     factor: z.number().gt(0).max(100).default(2),
     for: forMs,
   }),
   z.strictObject({
     method: z.literal('iqr').describe('Third quartile of the seconds plus k interquartile ranges.'),
-    metric: learnedMetric,
+    metric,
     k: z.number().gt(0).max(20).default(3),
     for: forMs,
   }),
@@ -380,10 +351,9 @@ export function specSchema({ fault, workload }: SpecParts) {
 export type Spec = z.output<ReturnType<typeof specSchema>>
 
 /** The claims that have to hold for the treatment while faults are injected. */
-export const claimsDuring = ({ hypothesis }: Pick<Spec, 'hypothesis'>): readonly Claim[] =>
-  hypothesis.during ?? hypothesis.steadyState.filter(({ subject }) => isOfCalls(subject))
-
-const isOfCalls = (subject: Subject) => subjects[subject].of === 'calls'
+export const claimsDuring = ({ hypothesis }: Pick<Spec, 'hypothesis'>): readonly Claim<Measurable>[] =>
+  hypothesis.during ??
+  hypothesis.steadyState.filter(({ subject }) => (callMetrics as readonly string[]).includes(subject))
 
 /** The hash of all that a run does, without its words: runs of the same shape are repetitions. */
 export function shapeOf(spec: Spec): string {

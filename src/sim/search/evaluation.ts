@@ -6,7 +6,7 @@ import type { PolicyChoice } from '../policy-choices.ts'
 import { simulated } from '../run.ts'
 import type { Scene } from '../scene.ts'
 import { faultsOf, type Genome, keyOf } from './plan-space.ts'
-import { judge, type Measured, OUTAGE, type Slo, slis } from './slo.ts'
+import { type Measured, measuredBy, OUTAGE, type Slo, slis } from './slo.ts'
 
 /**
  * The outcome of an individual. `invalid`: no plan may be like that. `inapplicable`: the faults had nothing to do at the calls
@@ -52,8 +52,8 @@ export async function run(setting: Setting, faults: readonly Fault[], seed: Seed
   const counts = gateway.faults.map((fault) => fault.counts)
   const refused = gateway.journal.decisions().filter(({ because }) => because === 'refused').length
   return {
-    value: slis[slo.sli].of(tally, latencies),
-    p95Ms: slis.p95.of(tally, latencies),
+    value: slis[slo.sli](tally, latencies),
+    p95Ms: slis.p95(tally, latencies),
     tookMs,
     injected: counts.reduce((sum, { injected }) => sum + injected, 0),
     inapplicable: counts.reduce((sum, { notApplicable }) => sum + notApplicable, refused),
@@ -69,7 +69,7 @@ export async function measure(setting: Setting, genome: Genome, seeds: readonly 
     await nextTurn()
     values.push((await run(setting, faults, seed)).value)
   }
-  return judge(setting.slo, values)
+  return measuredBy(setting.slo, values)
 }
 
 /** A setting without any fault. */
@@ -83,7 +83,7 @@ export interface Baseline extends Measured {
 export async function baselineOf(setting: Setting, seeds: readonly Seed[]): Promise<Baseline> {
   const ran: Ran[] = []
   for (const seed of seeds) ran.push(await run(setting, [], seed))
-  const measured = judge(
+  const measured = measuredBy(
     setting.slo,
     ran.map(({ value }) => value),
   )
@@ -149,9 +149,9 @@ export class Evaluator {
       injected += ran.injected
       inapplicable += ran.inapplicable
       // For a value so far beyond the objective, a single seed says enough.
-      if (judge(this.setting.slo, values).excess > 2 * OUTAGE) break
+      if (measuredBy(this.setting.slo, values).excess > 2 * OUTAGE) break
     }
-    if (injected > 0) return { status: 'measured', ...judge(this.setting.slo, values) }
+    if (injected > 0) return { status: 'measured', ...measuredBy(this.setting.slo, values) }
     return { status: inapplicable > 0 ? 'inapplicable' : 'unreachable' }
   }
 }

@@ -1,9 +1,10 @@
+import { subjects } from '../../claims/subjects.ts'
 import { stringify } from 'yaml'
 import type { SearchOptions } from './checkpoint.ts'
 import type { Finding } from './findings.ts'
 import { type Genome, type Gene, writtenFaults } from './plan-space.ts'
 import type { SearchResult } from './search.ts'
-import { type Measured, OUTAGE, type Slo, slis } from './slo.ts'
+import { type Measured, OUTAGE, type Slo } from './slo.ts'
 import { meanInWords } from '../statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
@@ -70,13 +71,13 @@ export function planFile(
   return `${comment.map((line) => `# ${line}`).join('\n')}\n${stringify(block, { lineWidth: 0 })}`
 }
 
-const objective = (slo: Slo) =>
-  `${slo.sli} ${slis[slo.sli].isGood ? '≥' : '≤'} ${slis[slo.sli].unit === 'ms' ? `${slo.target} ms` : `${percent(slo.target)}`}`
+const objective = ({ sli, target }: Slo) =>
+  `${sli} ${subjects[sli].better === 'higher' ? '≥' : '≤'} ${subjects[sli].unit === 'ms' ? `${target} ms` : percent(target)}`
 
 const percent = (ratio: number) => `${Number((ratio * 100).toFixed(3))} %`
 
 const valueOf = ({ sli }: Slo, value: number) =>
-  slis[sli].unit === 'ms' ? `${value.toFixed(1)} ms` : percent(value)
+  subjects[sli].unit === 'ms' ? `${value.toFixed(1)} ms` : percent(value)
 
 const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
 

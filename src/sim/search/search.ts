@@ -2,7 +2,8 @@ import { createKeyedRandom, type Seed } from '../../mesh/keyed-random.ts'
 import { type Baseline, baselineOf, type Evaluated, Evaluator, type Setting } from './evaluation.ts'
 import { type Findings, findingsOf } from './findings.ts'
 import { advance, firstState, type SearchState } from './genetic.ts'
-import { type Standing, slis } from './slo.ts'
+import type { Standing } from './slo.ts'
+import { subjects } from '../../claims/subjects.ts'
 
 /** Where a search is, in words that a checkpoint keeps. */
 export interface Standstill {
@@ -55,7 +56,7 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   const baseline = await baselineOf(setting, [...searching, ...checking])
   if (baseline.excess > 0) {
     const { sli, target } = setting.slo
-    const value = slis[sli].unit === 'ms' ? `${baseline.mean.toFixed(1)} ms` : baseline.mean.toFixed(5)
+    const value = subjects[sli].unit === 'ms' ? `${baseline.mean.toFixed(1)} ms` : baseline.mean.toFixed(5)
     throw new BaselineViolated(
       `the SLO is violated without any fault: ${sli} is ${value}, and is to be ${target}; search under an SLO that these policies meet`,
     )

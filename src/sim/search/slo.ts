@@ -1,45 +1,20 @@
-import { deviation, mean } from '../statistics.ts'
+import { judge } from '../../claims/judge.ts'
+import { type Subject, subjects } from '../../claims/subjects.ts'
+import { mean, quantile, standardError } from '../statistics.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { slisOf, type Tally } from '../tasks.ts'
 
-/** A measure of a run. */
-interface Sli {
-  readonly about: string
-  /** Whether more of it is better. */
-  readonly isGood: boolean
-  readonly unit: 'ratio' | 'ms'
-  readonly of: (tally: Tally, latencies: readonly Millis[]) => number
-}
-
-/** The service level indicators that an SLO can be about. */
+/** How the subjects of SLOs are measured in a run. */
 export const slis = {
-  tcsr: {
-    about: 'share of the calls that go well',
-    isGood: true,
-    unit: 'ratio',
-    of: (tally) => slisOf(tally).tcsr,
-  },
-  eta: {
-    about: 'the same without calls that the gateway rejects',
-    isGood: true,
-    unit: 'ratio',
-    of: (tally) => slisOf(tally).eta,
-  },
-  blast_radius: {
-    about: 'share of the tasks of which a call goes wrong',
-    isGood: false,
-    unit: 'ratio',
-    of: (tally) => slisOf(tally).blastRadius,
-  },
-  p95: {
-    about: 'what 95 % of the calls do not take longer than',
-    isGood: false,
-    unit: 'ms',
-    of: (_, latencies) => latencies.toSorted((a, b) => a - b)[Math.ceil(latencies.length * 0.95) - 1] ?? 0,
-  },
-} as const satisfies Readonly<Record<string, Sli>>
+  tcsr: (tally) => slisOf(tally).tcsr,
+  eta: (tally) => slisOf(tally).eta,
+  blast_radius: (tally) => slisOf(tally).blastRadius,
+  p95: (_, latencies) => quantile(latencies, 0.95) || 0,
+} as const satisfies Partial<Record<Subject, (tally: Tally, latencies: readonly Millis[]) => number>>
 
 export type SliName = keyof typeof slis
+
+export const sliNames = Object.keys(slis) as SliName[]
 
 /** An objective: a ratio in (0, 1), or for `p95` milliseconds above 0. */
 export interface Slo {
@@ -52,14 +27,13 @@ export interface Slo {
  * `tcsr=0.999`, 0.9985 is 0.5: half as many failures again as it allows.
  */
 export function excessOf({ sli, target }: Slo, value: number): number {
-  const { isGood } = slis[sli]
-  return isGood ? (target - value) / (1 - target) : (value - target) / target
+  return subjects[sli].better === 'higher' ? (target - value) / (1 - target) : (value - target) / target
 }
 
 /** Beyond this it is an outage, and no near miss: five times what the objective allows. */
 export const OUTAGE = 4
 
-/** How a value stands to an objective: see `judge`. */
+/** How a value stands to an objective: see `measuredBy`. */
 export type Standing = 'within' | 'uncertain' | 'violating' | 'outage'
 
 export interface Measured {
@@ -77,18 +51,18 @@ export interface Measured {
  * The mean of several seeds. It violates the objective when it lies beyond by more than its standard error, is uncertain when it
  * lies beyond by less, and within otherwise.
  */
-export function judge(slo: Slo, values: readonly number[]): Measured {
-  const middle = mean(values)
-  const standardError = deviation(values) / Math.sqrt(values.length)
-  const excess = excessOf(slo, middle)
-  const standing = standingOf(slo, middle, standardError, excess)
-  return { values, mean: middle, standardError, excess, standing }
+export function measuredBy(slo: Slo, values: readonly number[]): Measured {
+  const error = standardError(values)
+  const measured = { values, mean: mean(values), standardError: error, excess: excessOf(slo, mean(values)) }
+  return { ...measured, standing: standingOf(slo, measured) }
 }
 
-function standingOf(slo: Slo, mean: number, standardError: number, excess: number): Standing {
+function standingOf({ sli, target }: Slo, measured: Omit<Measured, 'standing'>): Standing {
+  const { mean: middle, standardError: error, excess } = measured
   if (excess > OUTAGE) return 'outage'
-  if (excess <= 0) return 'within'
-  return Math.abs(mean - slo.target) > standardError ? 'violating' : 'uncertain'
+  const bound = { operator: subjects[sli].better === 'higher' ? '>=' : '<=', value: target } as const
+  if (judge([bound], middle) === true) return 'within'
+  return judge([bound], { least: middle - error, most: middle + error }) === false ? 'violating' : 'uncertain'
 }
 
 /** Whether an objective is met by more than the standard error of the mean. */

@@ -34,7 +34,7 @@ import {
   type Standstill,
 } from '../../../src/sim/search/search.ts'
 import { shrink, smallerForms } from '../../../src/sim/search/shrink.ts'
-import { excessOf, judge, OUTAGE, type Slo } from '../../../src/sim/search/slo.ts'
+import { excessOf, measuredBy, OUTAGE, type Slo } from '../../../src/sim/search/slo.ts'
 
 const tools = ['a/one', 'a/two', 'b/one', 'b/two']
 
@@ -90,11 +90,11 @@ const otherSeed = await follow({ generations: 1, seed: 2 })
 
 test('a violation is confident beyond one standard error, and an outage beyond five times what is allowed', () => {
   const slo: Slo = { sli: 'tcsr', target: 0.99 }
-  assert.equal(judge(slo, [0.995, 0.991]).standing, 'within')
-  assert.equal(judge(slo, [0.999, 0.97]).standing, 'uncertain')
-  assert.equal(judge(slo, [0.986, 0.984]).standing, 'violating')
-  assert.equal(judge(slo, [0.94, 0.94]).standing, 'outage')
-  const { mean, standardError, excess } = judge(slo, [0.98, 0.986, 0.983])
+  assert.equal(measuredBy(slo, [0.995, 0.991]).standing, 'within')
+  assert.equal(measuredBy(slo, [0.999, 0.97]).standing, 'uncertain')
+  assert.equal(measuredBy(slo, [0.986, 0.984]).standing, 'violating')
+  assert.equal(measuredBy(slo, [0.94, 0.94]).standing, 'outage')
+  const { mean, standardError, excess } = measuredBy(slo, [0.98, 0.986, 0.983])
   assert.deepEqual(
     [mean, standardError, excess].map((value) => value.toFixed(4)),
     ['0.9830', '0.0017', '0.7000'],
@@ -106,7 +106,7 @@ test('a violation is confident beyond one standard error, and an outage beyond f
 test('the barest violation is the fittest, then what nearly violates, then an outage, then what was never measured', () => {
   const slo: Slo = { sli: 'tcsr', target: 0.99 }
   const fitness = [0.985, 0.97, 0.9901, 0.999, 0.9, 0.5].map((value) =>
-    fitnessOf({ status: 'measured', ...judge(slo, [value, value]) }),
+    fitnessOf({ status: 'measured', ...measuredBy(slo, [value, value]) }),
   )
   const all = [...fitness, fitnessOf({ status: 'unreachable' })]
   assert.deepEqual(

@@ -1,10 +1,12 @@
 import { z } from 'zod'
+import { claims } from '../../../claims/claim.ts'
 import type { Millis } from '../../../mesh/clock.ts'
 import { reasons, stableCode } from '../../../mesh/errors.ts'
 import { verdicts } from '../../../mesh/outcome.ts'
 import { policies } from '../../../policies/index.ts'
 import { duration } from '../../../units/duration.ts'
 import { suggest } from '../../../units/suggest.ts'
+import { measurable } from './measures.ts'
 
 /** Why calls are ended: by the mesh and by its policies. */
 const reasonNames = [
@@ -22,36 +24,31 @@ const unlessEmpty = (error: string) => ({
   error,
   when: ({ issues }: { readonly issues: readonly unknown[] }) => issues.length === 0,
 })
-const EMPTY = unlessEmpty('asserts nothing: it is empty')
 
 /** Whether a map has anything in it. */
 const isSome = (value: object): boolean => Object.values(value).some((one) => one !== undefined)
 
-/** A bound on a number that is from `min` to `max` whatever happens. */
-const bound = <Value extends z.ZodType<number>>(
-  value: Value,
-  about: string,
-  { min = -Infinity, max = Infinity }: { readonly min?: number; readonly max?: number } = {},
-) =>
+/** Schema of a map that has something in it. */
+const some = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z.strictObject(shape).refine(isSome, unlessEmpty('asserts nothing: it is empty'))
+
+/** A bound on a number that is from 0 to `most` whatever happens. */
+const bound = <Value extends z.ZodType<number>>(value: Value, about: string, most = Infinity) =>
   z
     .strictObject({ atLeast: value.optional(), atMost: value.optional() })
     .refine(isSome, unlessEmpty('expected atLeast, atMost or both'))
     .refine(
-      ({ atLeast = -Infinity, atMost = Infinity }) => atLeast <= atMost,
+      ({ atLeast = 0, atMost = most }) => atLeast <= atMost,
       unlessEmpty('can never hold: atLeast is more than atMost'),
     )
     .refine(
-      ({ atLeast = -Infinity, atMost = Infinity }) => atLeast > min || atMost < max,
+      ({ atLeast = 0, atMost = most }) => atLeast > 0 || atMost < most,
       unlessEmpty('asserts nothing: it can never fail'),
     )
     .describe(about)
 
-const count = (about: string) =>
-  z.union([z.literal('none'), bound(z.int().min(0), about, { min: 0 })]).describe(about)
-const share = bound(z.number().min(0).max(1), 'Share of these calls that get a good answer, from 0 to 1.', {
-  min: 0,
-  max: 1,
-})
+const count = (about: string) => z.union([z.literal('none'), bound(z.int().min(0), about)]).describe(about)
+const share = bound(z.number().min(0).max(1), 'Share of these calls that get a good answer, from 0 to 1.', 1)
 const slowest = bound(duration({ min: 1 }), 'Time within which 95 of 100 of these calls end.')
 
 const errorName = z.string().superRefine((name, context) => {
@@ -61,15 +58,13 @@ const errorName = z.string().superRefine((name, context) => {
   context.addIssue({ code: 'custom', message: `there is no error "${name.slice(0, 64)}"; ${hint}` })
 })
 
-const counts = <Name extends string>(names: readonly Name[], about: (name: Name) => string) =>
-  z
-    .strictObject(
-      Object.fromEntries(names.map((name) => [name, count(about(name)).optional()])) as Record<
-        Name,
-        z.ZodOptional<ReturnType<typeof count>>
-      >,
-    )
-    .refine(isSome, EMPTY)
+const counts = <Name extends string>(names: readonly Name[], about: string) =>
+  some(
+    Object.fromEntries(names.map((name) => [name, count(about).optional()])) as Record<
+      Name,
+      z.ZodOptional<ReturnType<typeof count>>
+    >,
+  )
 
 const calls = z
   .strictObject({
@@ -89,85 +84,79 @@ const calls = z
 const within = (about: string) => duration({ min: 1 }).optional().describe(about)
 
 /** Schema of the assertions in a scenario file. */
-export const assertionsSchema = z
-  .strictObject({
-    breaker: z
-      .strictObject({
-        opens: z
-          .union([
-            z.literal('never'),
-            z
-              .strictObject({
-                withinCalls: z
-                  .int()
-                  .min(1)
-                  .optional()
-                  .describe('Every tool that gets so many calls is stopped by then.'),
-                within: within('The first one opens so soon after the faults are armed.'),
-                notBefore: within('None opens sooner than that.'),
-              })
-              .refine(isSome, EMPTY),
-          ])
-          .optional(),
-        closes: z
-          .strictObject({ within: duration({ min: 1 }).describe('All are closed so long after the faults.') })
-          .optional(),
-      })
-      .refine(isSome, EMPTY)
-      .optional()
-      .describe('Breakers of the servers that are hit.'),
-    calls: z
-      .union([calls, z.array(calls).min(1)])
-      .optional()
-      .describe("The run's own calls at servers that are hit, while faults last; a list for several phases."),
-    others: z
-      .strictObject({ succeed: share.optional(), p95: slowest.optional() })
-      .refine(isSome, EMPTY)
-      .optional()
-      .describe('The same at servers that are not hit.'),
-    errors: z
-      .strictObject({
-        must: z.array(errorName).min(1).optional().describe('Each of them is seen.'),
-        may: z.array(errorName).min(1).optional().describe('No other is seen, but for those that must.'),
-        never: z.array(errorName).min(1).optional().describe('None of them is seen.'),
-      })
-      .refine(isSome, EMPTY)
-      .superRefine(({ must = [], never = [] }, context) => {
-        for (const [at, name] of never.entries()) {
-          const where = must.indexOf(name)
-          if (where === -1) continue
-          const message = `can never hold: "${name}" must be seen, by assert.errors.must[${where}]`
-          context.addIssue({ code: 'custom', path: ['never', at], message })
-        }
-      })
-      .optional()
-      .describe('How calls at servers that are hit end, other than with a good answer.'),
-    fates: counts(['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'], () => 'What became of faults.')
-      .optional()
-      .describe('How many of the injected faults had which fate.'),
-    retries: count('Calls that were sent again.').optional(),
-    attemptsPerCall: bound(z.number().min(0), 'Tries at the servers, by calls of agents.', {
-      min: 0,
-    }).optional(),
-    rejections: counts(reasonNames, () => 'Calls that were kept from a server for this reason.').optional(),
-    verdicts: counts(verdicts, () => 'Tries whose reply was judged so.').optional(),
-    recovery: z
-      .strictObject({
-        firstGood: within('A call gets a good answer so soon after the faults.'),
-        steady: within('All calls that begin so long after the faults, or later, get good answers.'),
-        p95: slowest.optional().describe('Of the calls that get good answers from then on.'),
-      })
-      .refine(isSome, EMPTY)
-      .optional()
-      .describe('How the servers that were hit come back, by calls that begin after the faults.'),
-    lists: z
-      .literal('kept')
-      .optional()
-      .describe('/mcp lists every tool, while the faults last, that it listed before.'),
+export const assertionsSchema = some({
+  breaker: some({
+    opens: z
+      .union([
+        z.literal('never'),
+        some({
+          withinCalls: z
+            .int()
+            .min(1)
+            .optional()
+            .describe('Every tool that gets so many calls is stopped by then.'),
+          within: within('The first one opens so soon after the faults are armed.'),
+          notBefore: within('None opens sooner than that.'),
+        }),
+      ])
+      .optional(),
+    closes: z
+      .strictObject({ within: duration({ min: 1 }).describe('All are closed so long after the faults.') })
+      .optional(),
   })
-  .refine(isSome, EMPTY)
+    .optional()
+    .describe('Breakers of the servers that are hit.'),
+  calls: z
+    .union([calls, z.array(calls).min(1)])
+    .optional()
+    .describe("The run's own calls at servers that are hit, while faults last; a list for several phases."),
+  others: some({ succeed: share.optional(), p95: slowest.optional() })
+    .optional()
+    .describe('The same at servers that are not hit.'),
+  errors: some({
+    must: z.array(errorName).min(1).optional().describe('Each of them is seen.'),
+    may: z.array(errorName).min(1).optional().describe('No other is seen, but for those that must.'),
+    never: z.array(errorName).min(1).optional().describe('None of them is seen.'),
+  })
+    .superRefine(({ must = [], never = [] }, context) => {
+      for (const [at, name] of never.entries()) {
+        const where = must.indexOf(name)
+        if (where === -1) continue
+        const message = `can never hold: "${name}" must be seen, by assert.errors.must[${where}]`
+        context.addIssue({ code: 'custom', path: ['never', at], message })
+      }
+    })
+    .optional()
+    .describe('How calls at servers that are hit end, other than with a good answer.'),
+  fates: counts(['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'], 'What became of faults.')
+    .optional()
+    .describe('How many of the injected faults had which fate.'),
+  retries: count('Calls that were sent again.').optional(),
+  attemptsPerCall: bound(z.number().min(0), 'Tries at the servers, by calls of agents.').optional(),
+  rejections: counts(reasonNames, 'Calls that were kept from a server for this reason.').optional(),
+  verdicts: counts(verdicts, 'Tries whose reply was judged so.').optional(),
+  recovery: some({
+    firstGood: within('A call gets a good answer so soon after the faults.'),
+    steady: within('All calls that begin so long after the faults, or later, get good answers.'),
+    p95: slowest.optional().describe('Of the calls that get good answers from then on.'),
+  })
+    .optional()
+    .describe('How the servers that were hit come back, by calls that begin after the faults.'),
+  claims: claims(measurable)
+    .optional()
+    .describe(
+      'Claims about the faults, and about calls at servers that are hit while faults last: `p95 < 500ms`.',
+    ),
+  lists: z
+    .literal('kept')
+    .optional()
+    .describe('/mcp lists every tool, while the faults last, that it listed before.'),
+})
 
 export type WrittenAssertions = z.output<typeof assertionsSchema>
+
+/** The bound of a number. */
+export type WrittenBound = z.output<ReturnType<typeof count>>
 
 /** Assertions about the calls of one phase. */
 export type WrittenCalls = z.output<typeof calls>
@@ -183,9 +172,8 @@ export function aftermathOf({ breaker, recovery }: WrittenAssertions): Millis {
 const LATER_MS: Millis = 30_000
 
 /** Whether any of them is about what the gateway counts. */
-export const assertsCounts = ({
-  retries,
-  attemptsPerCall,
-  rejections,
-  verdicts,
-}: WrittenAssertions): boolean => isSome({ retries, attemptsPerCall, rejections, verdicts })
+export function assertsCounts(written: WrittenAssertions): boolean {
+  const { retries, attemptsPerCall, rejections, verdicts, claims: all = [] } = written
+  const isClaimed = all.some(({ subject }) => subject === 'retries' || subject === 'attempts_per_call')
+  return isClaimed || isSome({ retries, attemptsPerCall, rejections, verdicts })
+}

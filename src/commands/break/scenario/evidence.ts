@@ -71,20 +71,15 @@ export const FEWEST_CALLS = 5
 /** How long a tool may take while nothing is wrong, in milliseconds: slower ones are not called, and what still takes longer is not good. */
 export const PROMPT_MS: Millis = 2_000
 
-/** The least and the most that a share or a count can be: calls that have not ended may still end well, or not. */
-export interface Range {
-  readonly least: number
-  readonly most: number
-  /** How many have not ended. */
-  readonly open: number
-}
-
 /**
- * Share of a run's own calls that got a good answer, as far as is known at `now`; undefined when too few have ended. Calls that
+ * How many of a run's own calls got a good answer, as far as is known at `now`; undefined when too few have ended. Calls that
  * have not ended are left out while they are young. From `PROMPT_MS` on they are not good at servers that are not hit. At hit
- * servers, where good answers may take their time as well, they hang once they have taken longer than each of these.
+ * servers, where good answers may take their time as well, they hang, and are open, once they have taken longer than each of these.
  */
-export function successShare(calls: readonly OwnCall[], now: Millis): Range | undefined {
+export function goodOf(
+  calls: readonly OwnCall[],
+  now: Millis,
+): { readonly good: number; readonly open: number; readonly all: number } | undefined {
   const good = calls.filter((call) => call.endedAt !== undefined && isGood(call))
   const slowest = good.reduce(
     (most, { startedAt, endedAt = now }) => Math.max(most, endedAt - startedAt),
@@ -94,30 +89,37 @@ export function successShare(calls: readonly OwnCall[], now: Millis): Range | un
   const late = held.filter(({ isHit, startedAt }) => !isHit && now - startedAt > PROMPT_MS).length
   const open = held.filter(({ isHit, startedAt }) => isHit && now - startedAt > slowest).length
   const ended = calls.length - held.length + late
-  if (ended < FEWEST_CALLS) return undefined
-  const all = ended + open
-  return { least: good.length / all, most: (good.length + open) / all, open }
+  return ended < FEWEST_CALLS ? undefined : { good: good.length, open, all: ended + open }
 }
 
 export const isGood = ({ ending }: OwnCall): boolean => ending === 'result'
 
 /**
- * The time within which 95 of 100 calls have ended; undefined when too few have. A call that has not ended counts as soon
+ * The time within which a share of the calls have ended; undefined when too few have. A call that has not ended counts as soon
  * as it has taken longer than `bound`: on which side of it others will be, nobody knows.
  */
-export function p95(calls: readonly OwnCall[], bound: Millis, now: Millis): Millis | undefined {
+export function quantile(
+  share: number,
+  calls: readonly OwnCall[],
+  bound: Millis,
+  now: Millis,
+): Millis | undefined {
   const took = calls.flatMap(({ startedAt, endedAt }) => {
     const ms = (endedAt ?? now) - startedAt
     return endedAt !== undefined || ms > bound ? [ms] : []
   })
   if (took.length < FEWEST_CALLS) return undefined
-  return took.sort((a, b) => a - b)[Math.ceil(took.length * 0.95) - 1]
+  return took.sort((a, b) => a - b)[Math.ceil(took.length * share) - 1]
 }
 
 /** The calls at hit servers that began while faults lasted, or within a part of that time; as they stood when all were cleared. */
 export function callsDuring(
   { calls, faultsEndedAt, clearedAt }: Pick<Evidence, 'calls' | 'faultsEndedAt' | 'clearedAt'>,
-  { isHit = true, from = 0, to = faultsEndedAt }: { isHit?: boolean; from?: Millis; to?: Millis } = {},
+  {
+    isHit = true,
+    from = 0,
+    to = faultsEndedAt,
+  }: { isHit?: boolean; from?: Millis | undefined; to?: Millis | undefined } = {},
 ): readonly OwnCall[] {
   const meant = (calls ?? []).filter(
     (call) => call.isHit === isHit && call.startedAt >= from && call.startedAt < to,

@@ -17,7 +17,7 @@ import { glob } from '../../../mesh/match.ts'
 import { isPlainMap } from '../../../config/schema/server-names.ts'
 import { duration } from '../../../units/duration.ts'
 import { suggest } from '../../../units/suggest.ts'
-import { assertionsSchema } from './assertions-schema.ts'
+import { assertionsSchema, type WrittenCalls } from './assertions-schema.ts'
 
 /** Stands in a fault's `match.server` for the servers that a run is aimed at. */
 export const SERVER_PLACEHOLDER = '$server'
@@ -221,41 +221,35 @@ export const faultsEnd = ({ faults }: Pick<Scenario, 'faults'>, durationMs: Mill
 /** The same scenario in another time: its phases, and what is asserted of them, are as much longer or shorter as all of it. */
 export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
   if (durationMs === scenario.duration) return scenario
-  const scale = (ms: Millis) => Math.round((ms * durationMs) / scenario.duration)
+  /** The same map with its times of these names scaled. */
+  const scaled = <Times extends object>(times: Times, ...names: readonly (keyof Times)[]): Times =>
+    Object.fromEntries(
+      Object.entries(times).map(([name, value]) => {
+        const isScaled = typeof value === 'number' && names.includes(name as keyof Times)
+        return [name, isScaled ? Math.round((value * durationMs) / scenario.duration) : value]
+      }),
+    ) as Times
   const faults = scenario.faults.map((fault) => {
-    const { from, to } = windowOf(fault)
+    const window = scaled(windowOf(fault), 'from', 'to')
     const after = afterOf(fault)
-    if (from === undefined && to === undefined && after === undefined) return fault
-    const window = {
-      ...(from !== undefined && { from: scale(from) }),
-      ...(to !== undefined && { to: scale(to) }),
-    }
+    const hasWindow = Object.keys(window).length > 0
+    if (!hasWindow && after === undefined) return fault
     return {
       ...fault,
-      ...(after !== undefined && { after: scale(after) }),
-      ...(Object.keys(window).length > 0 && { when: { ...(fault.when as object), window } }),
+      ...(after !== undefined && scaled({ after }, 'after')),
+      ...(hasWindow && { when: { ...(fault.when as object), window } }),
     }
   })
   // Without phases of its own, what it does by time does not change with how long that lasts.
   if (faults.every((fault, index) => fault === scenario.faults[index]))
     return { ...scenario, duration: durationMs }
-  const { calls } = scenario.assert
-  const phase = <Phase extends { from?: Millis | undefined; to?: Millis | undefined }>(
-    one: Phase,
-  ): Phase => ({
-    ...one,
-    ...(one.from !== undefined && { from: scale(one.from) }),
-    ...(one.to !== undefined && { to: scale(one.to) }),
-  })
-  const { breaker } = scenario.assert
-  const { opens } = breaker ?? {}
+  const { calls, breaker } = scenario.assert
+  const opens = breaker?.opens
+  const phase = (one: WrittenCalls) => scaled(one, 'from', 'to')
   const assert = {
     ...scenario.assert,
     ...(calls !== undefined && { calls: Array.isArray(calls) ? calls.map(phase) : phase(calls) }),
-    ...(typeof opens === 'object' &&
-      opens.notBefore !== undefined && {
-        breaker: { ...breaker, opens: { ...opens, notBefore: scale(opens.notBefore) } },
-      }),
+    ...(typeof opens === 'object' && { breaker: { ...breaker, opens: scaled(opens, 'notBefore') } }),
   }
   return { ...scenario, faults, assert, duration: durationMs }
 }

@@ -1,5 +1,7 @@
 import { readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { parseClaim } from '../../../claims/claim.ts'
+import { subjects } from '../../../claims/subjects.ts'
 import type { Env } from '../../../config/files/interpolate.ts'
 import { configHash } from '../../../config/hash.ts'
 import { systemClock } from '../../../mesh/clock.ts'
@@ -12,11 +14,9 @@ import {
   writeCheckpoint,
 } from '../../../sim/search/checkpoint.ts'
 import { BaselineViolated, search as searchPlans, type SearchParts } from '../../../sim/search/search.ts'
-import { OUTAGE, type SliName, type Slo, slis } from '../../../sim/search/slo.ts'
+import { OUTAGE, type SliName, sliNames, type Slo } from '../../../sim/search/slo.ts'
 import { makeFolder } from '../../../units/folder.ts'
-import { suggest } from '../../../units/suggest.ts'
 import {
-  durationOf,
   Misuse,
   optionLines,
   type Output,
@@ -47,7 +47,7 @@ const options = {
     kind: 'text',
     value: 'SLI=VALUE',
     default: 'tcsr=0.999',
-    about: `the objective: ${Object.keys(slis).join(', ')}`,
+    about: `the objective: ${sliNames.join(', ')}`,
   },
   ...policyOptions,
   tools: {
@@ -112,6 +112,12 @@ const options = {
   json: { kind: 'flag', about: 'prints JSON' },
 } as const
 
+function sliLine(name: SliName): string {
+  const { unit, better, about } = subjects[name]
+  const most = better === 'higher' ? 'least' : unit === 'ms' ? 'most, in ms' : 'most'
+  return `  ${name.padEnd(13)} at ${most}: ${about}`
+}
+
 const usage = `breakwater search [--slo SLI=VALUE] [--policies FILE [--set NAME]]
 
   Searches for faults that violate an SLO by a little: 99.85 % where it is to be 99.9 %, and no outage. Plans of 1 to 4
@@ -121,12 +127,7 @@ const usage = `breakwater search [--slo SLI=VALUE] [--policies FILE [--set NAME]
 
 ${optionLines(options)}
 
-${Object.entries(slis)
-  .map(
-    ([name, { about, isGood, unit }]) =>
-      `  ${name.padEnd(13)} at ${isGood ? 'least' : 'most'}${unit === 'ms' ? ', in ms' : ''}: ${about}`,
-  )
-  .join('\n')}
+${sliNames.map(sliLine).join('\n')}
 
   Exit codes: 0, whatever was found; 1 when it could not run, or the SLO is violated without faults; 2 when the
   arguments make no sense.`
@@ -208,19 +209,13 @@ async function removeFindings(folder: string): Promise<void> {
 }
 
 function sloOf(text: string): Slo {
-  const at = text.indexOf('=')
-  const [name, written] = at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
-  const sli = Object.keys(slis).find((known): known is SliName => known === name)
-  if (sli === undefined) {
-    const meant = suggest(name, Object.keys(slis))
-    const known = meant === undefined ? `there are ${Object.keys(slis).join(', ')}` : `did you mean ${meant}?`
-    throw new Misuse(`--slo: unknown SLI "${name}"; ${known}`)
-  }
-  if (slis[sli].unit === 'ms') return { sli, target: durationOf('slo', written, { min: 1 }) }
-  const target = Number(written)
-  if (!/^\d*\.?\d+$/.test(written) || target <= 0 || target >= 1)
-    throw new Misuse(`--slo: expected a ratio above 0 and below 1, such as ${sli}=0.999, not "${text}"`)
-  return { sli, target }
+  const claim = parseClaim(text, sliNames)
+  if ('problem' in claim) throw new Misuse(`--slo: ${claim.problem}`)
+  const { subject: sli, operator, value: target } = claim
+  const isRatio = subjects[sli].unit === 'share'
+  if (operator === '=' && target > 0 && (!isRatio || target < 1)) return { sli, target }
+  const expected = isRatio ? 'a ratio above 0 and below 1, such as' : 'a duration above 0, such as'
+  throw new Misuse(`--slo: expected ${expected} ${sli}=${isRatio ? 0.999 : '300ms'}, not "${text}"`)
 }
 
 function toolsOf(text: string | undefined): readonly string[] {
@@ -237,10 +232,10 @@ function toolsOf(text: string | undefined): readonly string[] {
 const FEWEST_FAILURES = 5
 
 function checkFailures(given: Given, { sli, target }: Slo): void {
-  const { isGood, unit } = slis[sli]
+  const { better, unit } = subjects[sli]
   if (unit === 'ms') return
   const whole = given.tasks * given.runs * (sli === 'blast_radius' ? 1 : given['fan-out'])
-  const allowed = whole * (isGood ? 1 - target : target)
+  const allowed = whole * (better === 'higher' ? 1 - target : target)
   if (allowed < FEWEST_FAILURES)
     throw new Misuse(
       `${sli}=${target} allows ${allowed.toFixed(1)} failures in the ${given.runs} runs of a plan: expected ${FEWEST_FAILURES} or more, or ${OUTAGE + 1} of them are an outage; raise --tasks`,

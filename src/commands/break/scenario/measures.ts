@@ -1,0 +1,104 @@
+import type { Range } from '../../../claims/judge.ts'
+import type { Subject } from '../../../claims/subjects.ts'
+import type { Millis } from '../../../mesh/clock.ts'
+import {
+  callsDuring,
+  type Counted,
+  type Evidence,
+  type Fates,
+  FEWEST_CALLS,
+  goodOf,
+  type OwnCall,
+  quantile,
+} from './evidence.ts'
+
+/** The judgement on an assertion. `undecided`: the run might have decided it. `skipped`: nothing exists that the assertion is about. */
+export interface Judged {
+  readonly verdict: 'pass' | 'fail' | 'undecided' | 'skipped'
+  /** The measured value, or the reason why no value was measured. */
+  readonly measured: string
+}
+
+export const undecided = (why: string): Judged => ({ verdict: 'undecided', measured: `not decided: ${why}` })
+
+const NO_TRAFFIC = undecided('it takes calls of the run itself')
+const TOO_FEW = undecided(`fewer than ${FEWEST_CALLS} of these calls ended`)
+const UNREAD = undecided('the metrics of the gateway could not be read, or lack calls')
+
+/** The least and the most that a number can be: calls that have not ended may still end well, or not. */
+interface OpenRange extends Range {
+  /** How many have not ended. */
+  readonly open: number
+}
+
+/** A part of the calls of a run. */
+export type Part = Parameters<typeof callsDuring>[1]
+
+/**
+ * Returns a number of a run, and a judgement where the run has no such number. Calls that have not ended count in quantiles
+ * once they have taken longer than `limit`, in milliseconds.
+ */
+export type Measure = (evidence: Evidence, limit: Millis, part?: Part) => number | OpenRange | Judged
+
+/** Returns what takes calls of the run itself: not decided without them. */
+export const withCalls =
+  <Found>(of: (evidence: Evidence) => Found) =>
+  (evidence: Evidence): Found | Judged =>
+    evidence.calls === undefined ? NO_TRAFFIC : of(evidence)
+
+/** Measures the calls of a part of a run. */
+const ofCalls =
+  (of: (calls: readonly OwnCall[], now: Millis, limit: Millis) => number | OpenRange | undefined): Measure =>
+  (evidence, limit, part) =>
+    withCalls(({ calls, clearedAt }) =>
+      part?.isHit === false && !calls!.some(({ isHit }) => !isHit)
+        ? withoutOthers(evidence)
+        : (of(callsDuring(evidence, part), clearedAt, limit) ?? TOO_FEW),
+    )(evidence)
+
+/** Only where there is no other server there is nothing to be said: one that could not be called may have suffered. */
+function withoutOthers({ others }: Evidence): Judged {
+  if (others.length === 0) return { verdict: 'skipped', measured: 'there is no other server' }
+  const more = others.length > 5 ? ', …' : ''
+  return undecided(`none of ${others.slice(0, 5).join(', ')}${more} was called`)
+}
+
+const durationAt = (share: number) => ofCalls((calls, now, limit) => quantile(share, calls, limit, now))
+
+/** The share of some calls, as far as is known, by those that have not ended. */
+const shareOfCalls = (of: (seen: NonNullable<ReturnType<typeof goodOf>>) => number) =>
+  ofCalls((calls, now) => {
+    const seen = goodOf(calls, now)
+    if (seen === undefined) return undefined
+    const { open, all } = seen
+    return { least: of(seen) / all, most: (of(seen) + open) / all, open }
+  })
+
+/** A number that the gateway counts, which is unknown when nobody could read it. */
+export const counted =
+  (of: (counted: Counted) => number): Measure =>
+  ({ counted: seen }) =>
+    seen === undefined ? UNREAD : of(seen)
+
+const fate =
+  (name: Exclude<keyof Fates, 'open'>): Measure =>
+  ({ fates: { [name]: least, open } }) => ({ least, most: least + open, open })
+
+/** How the subjects of scenarios are measured. */
+export const measures = {
+  p50: durationAt(0.5),
+  p90: durationAt(0.9),
+  p95: durationAt(0.95),
+  p99: durationAt(0.99),
+  tcsr: shareOfCalls(({ good }) => good),
+  error_ratio: shareOfCalls(({ good, open, all }) => all - open - good),
+  masked: fate('masked'),
+  delayed: fate('delayed'),
+  surfaced: fate('surfaced'),
+  escaped: fate('escaped'),
+  not_reached: fate('notReached'),
+  retries: counted(({ retries }) => retries),
+  attempts_per_call: counted(({ attempts, calls }) => attempts / Math.max(1, calls)),
+} as const satisfies Partial<Record<Subject, Measure>>
+
+export const measurable = Object.keys(measures) as (keyof typeof measures)[]
