@@ -65,3 +65,34 @@ test('a server behind stdio has no status to give, while the agent has', async (
     assert.equal(client.replies.length, 1)
   }
 })
+
+test('to whoever has a token of another owner something is forbidden, not there, or what the other would get', async () => {
+  const injection = testInjection()
+  const results = []
+  for (const as of ['forbidden', 'not_found', 'other_result']) {
+    const layer = faultLayer(authFaults['auth.owner_changed'], { as }, injection)
+    const outcome = await layer(unsent)(toolCall('search'))
+    results.push(outcome.kind === 'answered' ? outcome.result.value.result : undefined)
+  }
+  assert.deepEqual(results, [
+    undefined,
+    { content: [{ type: 'text', text: 'Not found' }], isError: true },
+    { content: [{ type: 'text', text: 'No entries.' }] },
+  ])
+  assert.equal(injection.replies[0]?.status, 403)
+})
+
+test('the first token holds, the next one is refused, and no note has either', async () => {
+  const injection = testInjection({ side: 'client' })
+  const layer = faultLayer(authFaults['auth.refresh_refused'], {}, injection)(answer)
+  const kinds = []
+  for (const token of ['old', 'old', 'new']) {
+    const { kind } = await layer(
+      toolCall('search', {}, { inbound: { authorization: `Bearer s3same-${token}` } }),
+    )
+    kinds.push(kind)
+  }
+  assert.deepEqual(kinds, ['answered', 'answered', 'failed'])
+  assert.equal(injection.replies[0]?.status, 401)
+  assert.doesNotMatch(JSON.stringify([injection.notes, injection.inapplicable, injection.replies]), /s3same/)
+})

@@ -130,3 +130,16 @@ test('what is no result of a tool passes unharmed, and the journal says so', asy
     }
   }
 })
+
+test('clock_skew moves all points in time alike, as exact as they were, and leaves days alone', async () => {
+  const times = (at: string) => ({ at, day: '2026-01-31', id: '42' })
+  const server = answering({
+    content: [{ type: 'text', text: 'At 2026-01-31T23:30:00+02:00.' }],
+    structuredContent: times('2026-01-31T23:30:00.5Z'),
+  })
+  const { result } = await fire('result.clock_skew', { by: '1h' }, server)
+  assert.deepEqual(result, {
+    content: [{ type: 'text', text: 'At 2026-02-01T00:30:00+02:00.' }],
+    structuredContent: times('2026-02-01T00:30:00.5Z'),
+  })
+})

@@ -22,6 +22,12 @@ export interface GatewayParts {
   readonly telemetry?: Json
 }
 
+/** The block `chaos` of a plan that is armed from the start; its faults hit each call that they are about. */
+export const armed = (faults: readonly Json[], more: Json = {}): Json => ({
+  ...{ enabled: true, persist: true, ...more },
+  faults: faults.map((fault) => ({ rate: 1, ttl: '15m', allowWrites: true, ...fault })),
+})
+
 export interface GatewayOptions extends ProgramOptions {
   /** The program; that of this project unless given. */
   readonly main?: string

@@ -75,6 +75,12 @@ export function sendJson(response: ServerResponse, body: string): void {
   response.writeHead(200, { 'content-type': 'application/json' }).end(body)
 }
 
+/** Sends the response to a request. */
+export function sendResult(response: ServerResponse, id: unknown, result: unknown): true {
+  sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+  return true
+}
+
 /** Answers as a plain server without sessions and without a stream of its own does. */
 function usual({ verb, message }: Seen, response: ServerResponse, tools: readonly string[]): void {
   if (verb !== 'POST') return void response.writeHead(405).end()

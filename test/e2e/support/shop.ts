@@ -3,7 +3,7 @@ import { Client as ModernClient, StreamableHTTPClientTransport } from '@modelcon
 import { refusalOf } from '../../../src/chaos/fault.ts'
 import { faults } from '../../../src/chaos/faults/index.ts'
 import { until } from '../../support/until.ts'
-import { Gateway, type Json } from './gateway.ts'
+import { armed, Gateway, type Json } from './gateway.ts'
 import { Program } from './program.ts'
 import { connect } from './sdk-client.ts'
 
@@ -81,12 +81,6 @@ type Call = (tool: string, args: Json, options: CallOptions) => Promise<object>
 /** Tools without a fault. */
 const plain = ['plain_plain', 'typed_plain', 'words_plain', 'who_plain']
 
-/** A plan's faults, and servers that only they are about. */
-export interface Beside {
-  readonly servers: Readonly<Record<string, Json>>
-  readonly faults: readonly Json[]
-}
-
 /** Servers that know orders, one on each lane, behind a gateway whose faults have a tool each. */
 export class Shop {
   readonly gateway: Gateway
@@ -100,7 +94,7 @@ export class Shop {
    * Tools do what the word at the beginning of their names says. Retries wait for hardly anything, and no budget ends them. A gate is for all tools of a server, each of which has a fault of
    * its own here: so there is none, unless a tool has it.
    */
-  static async start(acts: readonly Act[], beside: Beside): Promise<Shop> {
+  static async start(acts: readonly Act[]): Promise<Shop> {
     const tools = [...acts.map(({ tool }) => tool), ...plain]
     const url = await httpShop(tools)
     const own = {
@@ -110,7 +104,7 @@ export class Shop {
     const budget = { floor: 1_000, leastConcurrent: 1_000 }
     const gateway = await Gateway.start({
       gateway: { environment: 'test' },
-      servers: { ...beside.servers, ...own },
+      servers: own,
       policies: {
         defaults: {
           retry: { maxRetries: 2, base: 1, cap: 5, budget },
@@ -119,14 +113,7 @@ export class Shop {
         },
         overrides: acts.flatMap(({ tool, policies }) => (policies ? [{ match: { tool }, ...policies }] : [])),
       },
-      chaos: {
-        enabled: true,
-        persist: true,
-        faults: [
-          ...acts.flatMap((act) => lanesOf(act).map((lane) => faultOf(act, lane))),
-          ...beside.faults.map((fault) => ({ rate: 1, ttl: '15m', ...fault })),
-        ],
-      },
+      chaos: armed(acts.flatMap((act) => lanesOf(act).map((lane) => faultOf(act, lane)))),
     })
     await gateway.waitFor('up', ...lanes.map(({ name }) => name))
     const shop = new Shop(gateway)
@@ -185,15 +172,6 @@ export class Shop {
     return this.gateway.sums('breakwater_fault_outcomes_total', 'fate', `fault="${tool}.${name}"`)
   }
 
-  /** The notes in the journal on the injections of a fault, the oldest first. */
-  async notes({ name }: Lane, tool: string): Promise<readonly (Json | undefined)[]> {
-    type Journal = { entries: { fault?: string; decision?: string; note?: Json }[] }
-    const { body } = await this.gateway.admin<Journal>(`/admin/chaos/journal?limit=1000`)
-    return body.entries
-      .filter(({ fault, decision }) => fault === `${tool}.${name}` && decision === 'injected')
-      .map(({ note }) => note)
-  }
-
   /** How many calls a fault has chosen and not let go of, with those that are still on their way. */
   async held({ name }: Lane, tool: string): Promise<number> {
     type Status = { faults: { name: string; concurrent: number }[] }
@@ -219,8 +197,7 @@ function faultOf(act: Act, lane: Lane): Json {
   const common = {
     name: `${tool}.${lane.name}`,
     type,
-    rate: 1,
-    ttl: '15m',
+    allowWrites: false,
     match: { server: lane.name, tool },
   }
   return { ...common, ...(isTyped(tool) ? { when: { afterCalls: 1 } } : {}), ...fieldsOf(act, lane) }
