@@ -121,7 +121,7 @@ export const quick: { readonly files: Paths; readonly without: Paths; readonly l
     'e2e/exactly-once',
     'e2e/experiments/guarded.',
     'e2e/gate',
-    'e2e/hot-loop',
+    'e2e/quotas',
     'e2e/mesh-',
     'e2e/modern-',
     'e2e/proxy.',
