@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { afterEach, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { bystand } from '../e2e/support/bystander.ts'
 import { type DeafClient, postDeaf } from '../e2e/support/deaf-client.ts'
 import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { headersOf, ModernClient } from '../e2e/support/modern-client.ts'
+import { heldBy, withProbe } from '../e2e/support/memory.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer } from '../e2e/support/raw-server.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
@@ -20,22 +19,11 @@ const CLIENTS = 20
 /** What one of them may cost at most, in bytes. */
 const MAX_HELD = MIB
 
-const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
-
 // A server that pours goes on for clients of the older era that have left: no other test shares the machine with that.
 afterEach(async () => {
   await cleanUp()
   closeServers()
 })
-
-/** What a gateway holds once all garbage is collected, in bytes. */
-async function held({ program: { child } }: Gateway): Promise<number> {
-  child.send('measure')
-  const [{ heapUsed, external, arrayBuffers }] = (await once(child, 'message')) as [
-    Record<'heapUsed' | 'external' | 'arrayBuffers', number>,
-  ]
-  return heapUsed + Math.max(external, arrayBuffers)
-}
 
 /** Tells of progress for as long as somebody listens, as fast as it is taken. */
 function endless(response: ServerResponse, progressToken: unknown): void {
@@ -70,13 +58,13 @@ test('clients that never read a stream of events without end cost at most 1 MB e
       servers: { pouring: { url: server.url }, quiet: stdioToolbox() },
       policies: { defaults: { bulkhead: { concurrent: 8 * CLIENTS } } },
     },
-    { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
+    withProbe(),
   )
   await gateway.waitFor('up', 'pouring', 'quiet')
   const bystander = await RawClient.open(gateway.mcp('quiet'))
   const url = gateway.mcp('pouring')
   const sessions = await Promise.all(Array.from({ length: CLIENTS }, () => RawClient.open(url)))
-  const before = await held(gateway)
+  const before = await heldBy(gateway)
   const deaf: DeafClient[] = []
   await bystand(
     gateway,
@@ -98,7 +86,7 @@ test('clients that never read a stream of events without end cost at most 1 MB e
   )
   let last = -1
   await until('nothing moves any more', async () => {
-    const now = await held(gateway)
+    const now = await heldBy(gateway)
     const isStill = Math.abs(now - last) < 64 * 1024
     last = now
     return isStill
@@ -133,13 +121,13 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
       // Not so little that clients are cut off for others, and not so long that the test takes half a minute.
       gateway: { limits: { memory: '2560MiB', stalled: '5s' } },
     },
-    { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
+    withProbe(),
   )
   await gateway.waitFor('up', 'large', 'quiet')
   const bystander = await RawClient.open(gateway.mcp('quiet'))
   const url = gateway.mcp('large')
   const sessions = await Promise.all(Array.from({ length: CLIENTS }, () => RawClient.open(url)))
-  const before = await held(gateway)
+  const before = await heldBy(gateway)
   const deaf: DeafClient[] = []
   let most = 0
   /** Whether all of them were given up. On a busy machine the first ones are before the last ones have their replies. */
@@ -161,7 +149,7 @@ test('clients that never read a large reply cost at most 1 MB each when they hav
       await until('all of them were given up', look)
     },
   )
-  const each = ((await held(gateway)) - before) / CLIENTS
+  const each = ((await heldBy(gateway)) - before) / CLIENTS
   const inKiB = (bytes: number) => `${Math.round(bytes / 1024)} KiB`
   t.diagnostic(`${inKiB(most)} waited for each of ${CLIENTS} at most, ${inKiB(each)} are held in the end`)
   assert.ok(most > MAX_HELD, `no more than ${inKiB(most)} waited for each`)

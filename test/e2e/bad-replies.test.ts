@@ -27,21 +27,12 @@ function flood(response: ServerResponse): void {
 const json = { 'content-type': 'application/json' }
 const events = { 'content-type': 'text/event-stream' }
 
-/** What a server does instead of answering, and the error that the agent gets. */
+/** What a server does instead of answering, and the error that the agent gets; see e2e/hostile-peers for more. */
 const misdeeds: Readonly<Record<string, readonly [string, (response: ServerResponse) => unknown]>> = {
-  HTML: ['BW_BAD_REPLY', (response) => response.end('<html>hello</html>')],
-  'the answer to another request': [
-    'BW_BAD_REPLY',
-    (response) => sendJson(response, '{"jsonrpc":"2.0","id":"another","result":{}}'),
-  ],
-  'JSON that breaks off': ['BW_BAD_REPLY', (response) => sendJson(response, '{"jsonrpc":"2.0","id":')],
   'JSON that is no JSON-RPC': ['BW_BAD_REPLY', (response) => sendJson(response, '{"content":[]}')],
   'an empty reply': ['BW_BAD_REPLY', (response) => response.writeHead(200, json).end()],
   'HTTP 202': ['BW_BAD_REPLY', (response) => response.writeHead(202).end()],
   'a redirect': ['BW_UPSTREAM_REFUSED', (response) => response.writeHead(302, { location: '/' }).end()],
-  'HTTP 401': ['BW_UPSTREAM_UNAUTHORIZED', (response) => response.writeHead(401).end()],
-  'HTTP 500': ['BW_UPSTREAM_STATUS', (response) => response.writeHead(500).end('<h1>oops</h1>')],
-  'a connection that breaks at once': ['BW_UPSTREAM_DISCONNECTED', (response) => response.destroy()],
   'a reply that breaks off': [
     'BW_UPSTREAM_DISCONNECTED',
     (response) => response.writeHead(200, json).write('{"json', () => response.destroy()),

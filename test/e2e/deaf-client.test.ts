@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { until } from '../support/until.ts'
 import { postDeaf } from './support/deaf-client.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { heldBy, withProbe } from './support/memory.ts'
 import { ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 
@@ -103,27 +103,17 @@ test('clients of the modern era that share a process of their own kind do not ho
   stuck.close()
 })
 
-const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
-
-/** What a gateway that was started with the probe holds once all garbage is collected, in bytes. */
-async function held({ program: { child, pid } }: Gateway): Promise<{ inUse: number; resident: number }> {
-  child.send('measure')
-  const [bytes] = (await once(child, 'message')) as [Record<'heapUsed' | 'external' | 'arrayBuffers', number>]
-  return {
-    inUse: bytes.heapUsed + Math.max(bytes.external, bytes.arrayBuffers),
-    resident: residentBytes(pid),
-  }
-}
+const held = async (gateway: Gateway) => ({
+  inUse: await heldBy(gateway),
+  resident: residentBytes(gateway.program.pid),
+})
 
 for (const [title, sessions] of [
   ['forty sessions', 40],
   ['one session', 1],
 ] as const) {
   test(`forty replies of 10 MB that ${title} never read are not held, and others are served`, async (t) => {
-    const gateway = await Gateway.start(
-      { servers: { shared: server('legacy') } },
-      { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
-    )
+    const gateway = await Gateway.start({ servers: { shared: server('legacy') } }, withProbe())
     await gateway.waitFor('up', 'shared')
     const url = gateway.mcp('shared')
     const clients = await Promise.all(Array.from({ length: sessions }, () => RawClient.open(url)))

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { after, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
-import { cleanUp, Gateway, type GatewayOptions } from './support/gateway.ts'
-import type { Program } from './support/program.ts'
+import { cleanUp, Gateway } from './support/gateway.ts'
+import { memoryOf, withProbe } from './support/memory.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
 import { HttpToolbox } from './support/toolbox.ts'
@@ -14,24 +12,10 @@ const LIMIT_BYTES = 50 * 1024
 
 const AT_ONCE = 10
 
-const probe = fileURLToPath(new URL('../fixtures/heap-probe.js', import.meta.url))
-
 after(cleanUp)
 after(closeServers)
 
-/** The memory that is in use once all garbage is collected: on the heap, and outside of it. */
-async function memoryOf({ child }: Program): Promise<{ heapUsed: number; external: number }> {
-  child.send('measure')
-  const [measured] = (await once(child, 'message')) as [{ heapUsed: number; external: number }]
-  return measured
-}
-
-const heapUsed = async (program: Program) => (await memoryOf(program)).heapUsed
-
-const withProbe: GatewayOptions = {
-  nodeArgs: ['--expose-gc', '--import', probe],
-  stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-}
+const heapUsed = async (gateway: Gateway) => (await memoryOf(gateway)).heapUsed
 
 /** A session that has spoken with every server. */
 async function openSession(gateway: Gateway): Promise<RawClient> {
@@ -53,19 +37,19 @@ async function repeat<T>(count: number, task: (index: number) => Promise<T>): Pr
 test('an idle session costs less than 50 KB of heap, and nothing once it is gone', async (t) => {
   const toolboxes = await Promise.all(SERVERS.map(() => HttpToolbox.start()))
   const servers = Object.fromEntries(SERVERS.map((name, index) => [name, { url: toolboxes[index]?.url }]))
-  const gateway = await Gateway.start({ servers }, withProbe)
+  const gateway = await Gateway.start({ servers }, withProbe())
   await gateway.waitFor('up', ...SERVERS)
   // The first ones leave behind what is there once: code that was compiled, and tables that have grown.
   await repeat(SESSIONS, async () => (await openSession(gateway)).leave())
 
-  const before = await heapUsed(gateway.program)
+  const before = await heapUsed(gateway)
   const clients = await repeat(SESSIONS, () => openSession(gateway))
-  const during = await heapUsed(gateway.program)
+  const during = await heapUsed(gateway)
   const { body } = await gateway.admin('/admin/sessions')
   assert.equal(body.open, SESSIONS)
   const each = (during - before) / SESSIONS
   await repeat(SESSIONS, async (index) => clients[index]?.leave())
-  const rest = ((await heapUsed(gateway.program)) - before) / SESSIONS
+  const rest = ((await heapUsed(gateway)) - before) / SESSIONS
 
   t.diagnostic(`${Math.round(each)} bytes a session, ${Math.round(rest)} after it`)
   assert.ok(each < LIMIT_BYTES, `${Math.round(each)} bytes a session`)
@@ -94,13 +78,13 @@ test('faults keep nothing of the replies that they were applied to', async (t) =
       servers: { raw: { url: server.url } },
       chaos: { enabled: true, faults },
     },
-    withProbe,
+    withProbe(),
   )
   await gateway.waitFor('up', 'raw')
   await gateway.post('/admin/chaos/arm')
   const client = await RawClient.open(gateway.mcp('raw'))
   const inUse = async () => {
-    const { heapUsed, external } = await memoryOf(gateway.program)
+    const { heapUsed, external } = await memoryOf(gateway)
     return heapUsed + external
   }
   const call = () => client.request('tools/call', { name: 'big', arguments: {} })

@@ -31,7 +31,7 @@ export const parts = {
     'e2e/experiments/library',
     'e2e/flapping',
     'e2e/health/',
-    'e2e/hostile-servers',
+    'e2e/hostile-peers/floods',
     'e2e/hung-tool',
     'e2e/live-equals-simulated',
     'e2e/neighbours',
@@ -65,7 +65,7 @@ export const parts = {
   /** Faults and the policies that contain them, from outside. */
   chaos: ['e2e/chaos/'],
   /** Hostile agents and servers, floods, drills. */
-  hostile: ['e2e/hostile-', 'e2e/floods', 'e2e/neighbours', 'e2e/deaf-client', 'drills/'],
+  hostile: ['e2e/hostile-peers/', 'e2e/floods', 'e2e/neighbours', 'e2e/deaf-client', 'drills/'],
   /** Everything else from outside. */
   e2e: ['e2e/'],
   /** Commands, pages, examples, dashboards, benchmarks, and the sources themselves. */

@@ -1,15 +1,11 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { readdirSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
-import { fileURLToPath } from 'node:url'
 import { until } from '../../support/until.ts'
 import { bystand } from '../support/bystander.ts'
-import { Gateway, type Json } from '../support/gateway.ts'
+import { Gateway, type GatewayParts } from '../support/gateway.ts'
+import { memoryOf, withProbe } from '../support/memory.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { stdioToolbox } from '../support/toolbox.ts'
-
-const probe = fileURLToPath(new URL('../../fixtures/heap-probe.js', import.meta.url))
 
 /** What may stay of a hostile peer when it has gone, in bytes: code that was compiled for it, and noise of the collector. */
 const MAX_LEFT_BYTES = 24 * 1024 ** 2
@@ -38,29 +34,25 @@ export class Scene {
 
   /** `warmUp`: what a peer that is not hostile does, before anything is measured. */
   static async start(
-    servers: Json,
-    policies: Json,
-    warmUp: (gateway: Gateway) => Promise<unknown>,
+    { servers, ...parts }: GatewayParts,
+    warmUp: (gateway: Gateway) => Promise<unknown> = () => Promise.resolve(),
   ): Promise<Scene> {
-    const gateway = await Gateway.start(
-      { servers: { ...servers, quiet: stdioToolbox() }, policies },
-      { nodeArgs: ['--expose-gc', '--import', probe], stdio: ['ignore', 'pipe', 'pipe', 'ipc'] },
-    )
-    await gateway.waitFor('up', 'quiet', ...Object.keys(servers))
+    const all = { ...servers, quiet: stdioToolbox() }
+    const gateway = await Gateway.start({ ...parts, servers: all }, withProbe('--max-old-space-size=512'))
+    await gateway.waitFor('up', ...Object.keys(all))
     const bystander = await RawClient.open(gateway.mcp('quiet'))
-    assert.equal(await bystander.say('echo', { text: 'here' }), 'here')
+    await bystander.say('echo', { text: 'here' })
     await warmUp(gateway)
     return new Scene(gateway, bystander, await footprintOf(gateway))
   }
 
-  get port(): number {
-    return Number(new URL(this.gateway.data).port)
-  }
-
   /** Does something hostile while the bystander calls; every one of its calls has to be answered as always, and in time. */
   async beside(hostile: () => Promise<unknown>): Promise<void> {
-    const call = async () => assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
-    await bystand(this.gateway, call, hostile)
+    await bystand(this.gateway, () => this.isServed(), hostile)
+  }
+
+  async isServed(): Promise<void> {
+    assert.equal(await this.bystander.say('echo', { text: 'here' }), 'here')
   }
 
   /** Waits until nothing is left of whoever was hostile. */
@@ -86,56 +78,11 @@ export class Scene {
 }
 
 async function footprintOf(gateway: Gateway): Promise<Footprint> {
-  const { child, pid } = gateway.program
-  child.send('measure')
-  const [{ heapUsed }] = (await once(child, 'message')) as [{ heapUsed: number }]
   const { body } = await gateway.admin<{ sessions: unknown[] }>('/admin/sessions')
   return {
     sessions: body.sessions.length,
     underWay: await gateway.sums('breakwater_inflight', 'server', ''),
-    handles: readdirSync(`/proc/${pid}/fd`).length,
-    heapBytes: heapUsed,
+    handles: readdirSync(`/proc/${gateway.program.pid}/fd`).length,
+    heapBytes: (await memoryOf(gateway)).heapUsed,
   }
-}
-
-/** A connection on which a test says what it likes. */
-export class Peer {
-  readonly socket: Socket
-  /** What has come, as Latin-1. */
-  text = ''
-  isClosed = false
-
-  constructor(port: number, allowHalfOpen = false) {
-    this.socket = connect({ port, host: '127.0.0.1', allowHalfOpen })
-    this.socket.on('data', (chunk: Buffer) => (this.text += chunk.toString('latin1')))
-    this.socket.on('error', () => undefined)
-    this.socket.once('close', () => (this.isClosed = true))
-  }
-
-  send(text: string | Buffer): void {
-    if (this.socket.writable) this.socket.write(typeof text === 'string' ? Buffer.from(text, 'latin1') : text)
-  }
-
-  /** Waits for an answer, or for the end of the connection. */
-  async isOver(): Promise<void> {
-    await until('the gateway answers or closes', () => this.isClosed || this.text.includes('\r\n\r\n'))
-  }
-
-  leave(): void {
-    this.socket.destroy()
-  }
-}
-
-/** The bytes of a POST of this message. */
-export function postOf(path: string, body: Json, headers: Readonly<Record<string, string>>): string {
-  const text = JSON.stringify(body)
-  const all = {
-    Host: '127.0.0.1',
-    'Content-Type': 'application/json',
-    Accept: 'application/json, text/event-stream',
-    ...headers,
-    'Content-Length': String(Buffer.byteLength(text)),
-  }
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
-  return `POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n${text}`
 }

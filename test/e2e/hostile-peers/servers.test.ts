@@ -169,7 +169,7 @@ before(async () => {
       attemptTimeout: { timeout: TIMEOUT_MS },
     })),
   }
-  scene = await Scene.start({ hostile: { url, era: 'legacy' } }, policies, async (gateway) => {
+  scene = await Scene.start({ servers: { hostile: { url, era: 'legacy' } }, policies }, async (gateway) => {
     agent = await RawClient.open(gateway.mcp('hostile'))
     assert.ok('result' in (await agent.call('behaves')))
   })

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import type { Json } from './gateway.ts'
+import { postOf } from './raw-socket.ts'
 
 /** Posts a message over a connection of its own, and reads nothing of the reply. */
 export function postDeaf(
@@ -7,21 +8,12 @@ export function postDeaf(
   headers: Readonly<Record<string, string>>,
   body: Json,
 ): Promise<DeafClient> {
-  const { hostname, port, pathname } = new URL(url)
-  const text = JSON.stringify(body)
-  const all = {
-    host: `${hostname}:${port}`,
-    'content-type': 'application/json',
-    accept: 'application/json, text/event-stream',
-    ...headers,
-    'content-length': String(Buffer.byteLength(text)),
-  }
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  const { hostname, port } = new URL(url)
   return new Promise((resolve, reject) => {
     const socket = connect(Number(port), hostname)
     socket.pause()
     socket.once('error', reject)
-    socket.write(`POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n${text}`, () => {
+    socket.write(postOf(url, headers, body), () => {
       socket.off('error', reject)
       resolve(new DeafClient(socket))
     })

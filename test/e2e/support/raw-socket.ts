@@ -1,15 +1,35 @@
 import { connect, type Socket } from 'node:net'
+import type { Json } from './gateway.ts'
+
+/** The head of a POST to where a URL points, with these headers besides the usual ones. */
+export function headOf(url: string, headers: Readonly<Record<string, string>>): string {
+  const { host, pathname } = new URL(url)
+  const all = {
+    host,
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...headers,
+  }
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+  return `POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n`
+}
+
+/** A whole POST of a message. */
+export function postOf(url: string, headers: Readonly<Record<string, string>>, body: Json): string {
+  const text = JSON.stringify(body)
+  return headOf(url, { ...headers, 'content-length': String(Buffer.byteLength(text)) }) + text
+}
 
 /** A connection to an endpoint that says what it is told to, however little that looks like HTTP. */
 export class RawSocket {
-  readonly #socket: Socket
+  readonly socket: Socket
   readonly #head: string
   /** All that has come back. */
   text = ''
   isClosed = false
 
   private constructor(socket: Socket, head: string) {
-    this.#socket = socket
+    this.socket = socket
     this.#head = head
     socket.on('data', (chunk: Buffer) => (this.text += chunk.toString('latin1')))
     socket.on('error', () => undefined)
@@ -23,22 +43,15 @@ export class RawSocket {
   static open(
     url: string,
     headers: Readonly<Record<string, string>> = {},
-    localAddress = '127.0.0.1',
+    { localAddress = '127.0.0.1', allowHalfOpen = false } = {},
   ): Promise<RawSocket> {
-    const { hostname, port, pathname } = new URL(url)
-    const all = {
-      host: `${hostname}:${port}`,
-      'content-type': 'application/json',
-      accept: 'application/json, text/event-stream',
-      ...headers,
-    }
-    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
+    const { hostname, port } = new URL(url)
     return new Promise((resolve, reject) => {
-      const socket = connect({ port: Number(port), host: hostname, localAddress })
+      const socket = connect({ port: Number(port), host: hostname, localAddress, allowHalfOpen })
       socket.once('error', reject)
       socket.once('connect', () => {
         socket.off('error', reject)
-        resolve(new RawSocket(socket, `POST ${pathname} HTTP/1.1\r\n${lines.join('')}\r\n`))
+        resolve(new RawSocket(socket, headOf(url, headers)))
       })
     })
   }
@@ -50,10 +63,10 @@ export class RawSocket {
 
   /** Resolves when the system has taken it. */
   write(bytes: string | Buffer): Promise<void> {
-    return new Promise((resolve) => this.#socket.write(bytes, () => resolve()))
+    return new Promise((resolve) => this.socket.write(bytes, () => resolve()))
   }
 
   close(): void {
-    this.#socket.destroy()
+    this.socket.destroy()
   }
 }
