@@ -1,6 +1,6 @@
 import { test } from 'node:test'
-import type { FaultType } from '../../../src/chaos/fault.ts'
-import { halfOpen, latency, reset, slowDrip } from '../../../src/chaos/faults/connection.ts'
+import { refusalOf, serverAddress, type FaultType } from '../../../src/chaos/fault.ts'
+import { connectionFaults, halfOpen, latency, reset, slowDrip } from '../../../src/chaos/faults/connection.ts'
 import { late, reorder } from '../../../src/chaos/faults/rpc.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
@@ -69,4 +69,15 @@ test('a fault of the bytes of a reply has nothing to do where a part of them is 
     assert.deepEqual(await service(call), await answer(call))
     assert.deepEqual(injection.inapplicable, ['a part of the reply is with the agent already'])
   }
+})
+
+test('there is no name to look up where addresses are numbers, and no certificate without https', () => {
+  const refusals = (type: 'conn.dns' | 'conn.tls') =>
+    ['http://127.0.0.1:1/mcp', 'http://[::1]:1/mcp', 'https://a.example/mcp'].map((url) =>
+      refusalOf(connectionFaults[type], { transport: 'http', era: undefined, address: serverAddress([url]) }),
+    )
+  const isNumber = 'its address is a number: there is no name to look up'
+  const isPlain = 'its address is no https address'
+  assert.deepEqual(refusals('conn.dns'), [isNumber, isNumber, undefined])
+  assert.deepEqual(refusals('conn.tls'), [isPlain, isPlain, undefined])
 })

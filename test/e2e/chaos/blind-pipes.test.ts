@@ -3,10 +3,9 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { LATE_MS, printers, spoilers } from '../../fixtures/spoiling-server.ts'
 import { until } from '../../support/until.ts'
-import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
-import { ModernClient } from '../support/modern-client.ts'
+import { armed, cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { Program } from '../support/program.ts'
-import { RawClient, type RawReply } from '../support/raw-client.ts'
+import { attemptsAt, callerAt, fatesOf, kinds } from './alike.ts'
 
 /*
  * As blind.test.ts, for the transports whose answers share one stream. `real` really spoils its answers, and faults do the same to
@@ -30,10 +29,17 @@ const faultFor: Readonly<Record<string, Json & { readonly type: string }>> = {
   banner: { type: 'stdout.pollution', kind: 'banner' },
   bytes: { type: 'stdout.pollution', kind: 'bytes' },
   half: { type: 'stdout.pollution', kind: 'half' },
+  error: { type: 'rpc.error', message: 'out of order' },
+  silent: { type: 'conn.half_open' },
+  latent: { type: 'conn.latency', distribution: { kind: 'fixed', delay: '60s' } },
 }
 
-/** Tools whose answers cannot be read, but name their call. */
-const unreadable: ReadonlySet<string> = new Set(['truncated', 'bad_json'])
+/** Tools whose answers are errors, or cannot be read but name their call, and the outcome; of all others the time is up. */
+const outcomes: Readonly<Record<string, string>> = {
+  truncated: 'transport_error',
+  bad_json: 'transport_error',
+  error: 'rpc_error',
+}
 
 /** Those that answer all the same. */
 const harmless: ReadonlySet<string> = new Set(['duplicate', 'log', 'json', 'banner', 'bytes'])
@@ -65,8 +71,6 @@ const lanes: readonly Lane[] = [
   { name: 'sse', transport: 'sse', era: 'legacy', tools: everywhere },
 ]
 
-const kinds = ['real', 'fake'] as const
-
 async function entryOf({ transport, era }: Lane, kind: (typeof kinds)[number]): Promise<Json> {
   const args = [script, transport, era, kind === 'real' ? 'bad' : 'good']
   if (transport === 'stdio')
@@ -86,8 +90,6 @@ before(async () => {
     for (const tool of lane.tools)
       faults.push({
         name: `${tool}.${lane.name}`,
-        rate: 1,
-        ttl: '15m',
         match: { server: `fake_${lane.name}`, tool },
         ...faultFor[tool],
       })
@@ -103,7 +105,7 @@ before(async () => {
           .filter((tool) => !harmless.has(tool))
           .map((tool) => ({ match: { tool }, attemptTimeout: { timeout: 200 } })),
       },
-      chaos: { enabled: true, persist: true, faults },
+      chaos: armed(faults),
     },
     { args: ['--log-level', 'debug'] },
   )
@@ -134,10 +136,10 @@ interface Seen {
 
 async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Promise<Seen> {
   const server = `${kind}_${lane.name}`
-  const call = await agentAt(lane, server)
+  const call = await callerAt(lane.era, gateway.mcp(server))
   await call('fine')
   const known = saidOf(server).length
-  const { status, text } = await call(tool)
+  const reply = await call(tool)
   // An orphan is discarded after its call: what comes after the next answer has been read, comes behind all that the tool has said.
   if (tool === 'late')
     await until('the late answer has come', () =>
@@ -146,13 +148,8 @@ async function play(lane: Lane, kind: (typeof kinds)[number], tool: string): Pro
         .some((line) => line.includes('nobody waits for')),
     )
   await call('fine')
-  const attempts = await gateway.sums(
-    'breakwater_upstream_attempts_total',
-    'outcome',
-    `server="${server}",tool="${tool}"`,
-  )
   await until('the log is written', () => said(server, known).length >= expected(tool))
-  return { reply: { status, text: text.replaceAll(server, 'SERVER') }, attempts, log: said(server, known) }
+  return { reply, attempts: await attemptsAt(gateway, server, tool), log: said(server, known) }
 }
 
 const said = (server: string, known: number) => saidOf(server).slice(known)
@@ -162,22 +159,6 @@ function expected(tool: string): number {
   return discarded.has(tool) ? 1 : 0
 }
 
-async function agentAt({ era }: Lane, server: string): Promise<(tool: string) => Promise<RawReply>> {
-  const url = gateway.mcp(server)
-  const body = (tool: string, more: Json = {}) => ({
-    jsonrpc: '2.0',
-    id: 'the-call',
-    method: 'tools/call',
-    params: { name: tool, arguments: {}, ...more },
-  })
-  if (era === 'legacy') {
-    const client = await RawClient.open(url)
-    return (tool) => client.post(body(tool))
-  }
-  const client = new ModernClient(url)
-  return (tool) => client.post(body(tool, { _meta: client.meta }))
-}
-
 for (const lane of lanes) {
   for (const tool of lane.tools) {
     const { type } = faultFor[tool] as { type: string }
@@ -185,15 +166,10 @@ for (const lane of lanes) {
       const [real, fake] = await Promise.all(kinds.map((kind) => play(lane, kind, tool)))
       assert.deepEqual(fake, real)
       assert.equal(JSON.stringify(real?.reply).includes('fine'), harmless.has(tool), JSON.stringify(real))
-      const otherwise = unreadable.has(tool) ? { transport_error: 1 } : { timeout: 1 }
-      assert.deepEqual(real?.attempts, harmless.has(tool) ? { returned: 1 } : otherwise)
+      const outcome = harmless.has(tool) ? 'returned' : (outcomes[tool] ?? 'timeout')
+      assert.deepEqual(real?.attempts, { [outcome]: 1 })
       const fate = harmless.has(tool) ? 'masked' : 'surfaced'
-      const fates = await gateway.sums(
-        'breakwater_fault_outcomes_total',
-        'fate',
-        `fault="${tool}.${lane.name}"`,
-      )
-      assert.deepEqual(fates, { [fate]: 1 })
+      assert.deepEqual(await fatesOf(gateway, `${tool}.${lane.name}`), { [fate]: 1 })
     })
   }
 }
