@@ -5,8 +5,8 @@ import { until } from '../support/until.ts'
 import { bystand } from '../e2e/support/bystander.ts'
 import { cleanUp, Gateway } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
+import { postOf, RawSocket } from '../e2e/support/raw-socket.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
-import { Peer, postOf } from '../e2e/hostile-peers/scene.ts'
 
 const CALLS = 30
 
@@ -92,9 +92,12 @@ test('half-closed sockets, of servers and of agents, fail no call that can be an
   // A client that ends its side is one that is gone, as for most servers: its call ends, and so does its connection.
   const params = { name: 'sleep', arguments: { ms: 60_000 } }
   const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params }
-  const peers = Array.from({ length: CALLS }, () => new Peer(Number(new URL(gateway.data).port), true))
+  const opening = Array.from({ length: CALLS }, () =>
+    RawSocket.open(bystander.url, {}, { allowHalfOpen: true }),
+  )
+  const peers = await Promise.all(opening)
   for (const [id, peer] of peers.entries())
-    peer.send(postOf('/mcp/quiet', { ...message, id }, bystander.headers))
+    void peer.write(postOf(bystander.url, bystander.headers, { ...message, id }))
   await gateway.waitForCalls(CALLS)
   for (const peer of peers) peer.socket.end()
   await until('their connections are closed', () => peers.every(({ isClosed }) => isClosed))

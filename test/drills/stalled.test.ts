@@ -4,7 +4,7 @@ import { after, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from '../e2e/support/raw-server.ts'
 import { stdioToolbox } from '../e2e/support/toolbox.ts'
 
 /** Calls to each server that are under way when the gateway stops: more than it takes to open a breaker. */
@@ -32,7 +32,7 @@ test('a gateway that stood still blames no server for it: what was answered mean
     // One of them is read in several turns of the event loop.
     const more = who === 'call 0' ? [{ type: 'text', text: 'x'.repeat(LARGE) }] : []
     const result = { content: [{ type: 'text', text: who }, ...more] }
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+    sendResult(response, id, result)
   }
   const server = await RawServer.start(
     ({ message: { id, method, params } }, response) => {

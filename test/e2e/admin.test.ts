@@ -19,7 +19,6 @@ before(async () => {
       remote: { url: remote.url },
       dead: { url: 'http://127.0.0.1:9/mcp' },
     },
-    policies: { overrides: [{ match: { tool: 'sleep' }, attemptTimeout: { timeout: '7s' } }] },
   })
   await gateway.waitFor('up', 'local', 'remote')
   await gateway.waitFor('down', 'dead')
@@ -45,44 +44,6 @@ test('the registry shows every server with its state, and one with all that it o
   const unknown = await gateway.admin('/admin/servers/nobody')
   assert.equal(unknown.status, 404)
   assert.deepEqual(unknown.body.servers, ['local', 'remote', 'dead'])
-})
-
-test('the mesh shows which policies a call meets, and where they come from', async () => {
-  interface Layer {
-    readonly layer: string
-    readonly config?: unknown
-    readonly from?: string
-  }
-  const { body } = await gateway.admin<{ server: string; tools: Record<string, Layer[]> }[]>('/admin/mesh')
-  const tools = body.find(({ server }) => server === 'local')?.tools ?? {}
-  assert.deepEqual(
-    tools.sleep?.map(({ layer }) => layer),
-    [
-      'observe',
-      'deadline',
-      'arguments',
-      'idempotency',
-      'retry',
-      'gate',
-      'overdue',
-      'bulkhead',
-      'route',
-      'attemptTimeout',
-      'verdict',
-      'transport',
-    ],
-  )
-  const timeoutOf = (tool: string) => tools[tool]?.find(({ layer }) => layer === 'attemptTimeout')
-  assert.deepEqual(timeoutOf('sleep'), {
-    layer: 'attemptTimeout',
-    config: { timeout: 7_000, onProgress: 'extend', maxTotalTimeout: 600_000 },
-    from: 'override 0',
-  })
-  assert.deepEqual(timeoutOf('echo'), {
-    layer: 'attemptTimeout',
-    config: { timeout: 60_000, onProgress: 'extend', maxTotalTimeout: 600_000 },
-    from: 'default',
-  })
 })
 
 test('sessions are shown, but not so that anybody could speak in their name', async () => {
@@ -129,12 +90,6 @@ test('pages of other origins and names of other hosts do not reach the control p
   }
   assert.equal(await ask('/admin/reload', { origin: 'https://evil.example' }, 'POST'), 403)
   assert.equal(await ask('/admin/servers/local/restart', { 'sec-fetch-site': 'same-site' }, 'POST'), 403)
-})
-
-test('the planes do not serve what is for the other', async () => {
-  assert.equal((await fetch(`${gateway.data}/admin/servers`)).status, 404)
-  assert.equal((await fetch(`${gateway.data}/metrics`)).status, 404)
-  assert.equal((await fetch(`${gateway.control}/mcp`, { method: 'POST' })).status, 404)
 })
 
 test('the processes of a stdio server are counted, and those of a server behind a URL are not ours', async () => {

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from './support/raw-server.ts'
 import { closeClients, connect } from './support/sdk-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
@@ -68,8 +68,7 @@ function withInterface(extensions: Json): Promise<RawServer> {
     }
     const result = results[String(method)]
     if (result === undefined) return false
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
 }
 
@@ -197,12 +196,10 @@ test('malformed entries of one server keep official clients from nothing that ot
     if (!isAsked) return false
     if (method === 'tools/call') {
       const result = { content: [], structuredContent: { v: 1 } }
-      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-      return true
+      return sendResult(response, id, result)
     }
     const result = { protocolVersion: '2025-11-25', capabilities, serverInfo, ...lists }
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
   const own = await Gateway.start({ servers: { malformed: { url: malformed.url }, good: stdioToolbox() } })
   await own.waitFor('up', 'malformed', 'good')

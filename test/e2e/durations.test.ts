@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import type { ReceivedPoint } from '../support/otlp-points.ts'
 import { OtlpReceiver } from '../support/otlp-receiver.ts'
 import { until } from '../support/until.ts'
-import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
@@ -55,20 +55,12 @@ before(async () => {
         defaults: { retry: { base: 1, cap: 5, budget: { floor: 100 } }, breaker: false },
         overrides: [{ match: { server: 'raw' }, effect: 'read_only' }],
       },
-      chaos: {
-        enabled: true,
-        persist: true,
-        faults: [
-          {
-            name: 'no-way',
-            type: 'conn.refused',
-            rate: 1,
-            ttl: '15m',
-            maxInjections: 1,
-            match: { server: 'raw', tool: 'refused' },
-          },
-        ],
-      },
+      chaos: armed([
+        {
+          ...{ name: 'no-way', type: 'conn.refused', maxInjections: 1 },
+          match: { server: 'raw', tool: 'refused' },
+        },
+      ]),
     },
     {
       env: {

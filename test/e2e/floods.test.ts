@@ -102,7 +102,7 @@ test('a bystander is served while batches of pings are pipelined over many conne
   )
   const headers = { ...client.headers, 'content-length': String(pings.length) }
   const sockets = await Promise.all(
-    Array.from({ length: 20 }, () => RawSocket.open(url, headers, '127.0.0.2')),
+    Array.from({ length: 20 }, () => RawSocket.open(url, headers, { localAddress: '127.0.0.2' })),
   )
   await beside(t, gateway, async () => {
     for (const socket of sockets) for (let n = 0; n < 60; n++) void socket.begin(pings)

@@ -5,7 +5,7 @@ import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type GatewayParts, type Json } from './support/gateway.ts'
 import { keyedWrite } from './support/keyed-write.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+import { closeServers, RawServer, sendJson, type Seen, sendResult } from './support/raw-server.ts'
 
 after(cleanUp)
 after(closeServers)
@@ -22,8 +22,7 @@ test('names that every object inherits are names of servers, tools and arguments
     if (method !== 'tools/list' && method !== 'tools/call') return false
     const said = () => [{ type: 'text', text: JSON.stringify((params as Json).arguments) }]
     const result = method === 'tools/list' ? { tools } : { content: said() }
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
   const servers = ['constructor', 'toString', 'hasOwnProperty', 'prototype']
   const gateway = await Gateway.start({

@@ -3,7 +3,7 @@ import { after, test } from 'node:test'
 import { cleanUp, Gateway } from './support/gateway.ts'
 import { memoryOf, withProbe } from './support/memory.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from './support/raw-server.ts'
 import { HttpToolbox } from './support/toolbox.ts'
 
 const SESSIONS = 200
@@ -62,8 +62,7 @@ test('faults keep nothing of the replies that they were applied to', async (t) =
     ({ message }, response) => {
       if (message.method !== 'tools/call') return false
       const result = { content: [{ type: 'text', text }] }
-      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
-      return true
+      return sendResult(response, message.id, result)
     },
     ['big'],
   )

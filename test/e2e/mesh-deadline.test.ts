@@ -5,7 +5,7 @@ import { until } from '../support/until.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { errorOf, ModernClient } from './support/modern-client.ts'
 import { RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+import { closeServers, RawServer, sendJson, type Seen, sendResult } from './support/raw-server.ts'
 import { closeClients, connect, textOf as toolText } from './support/sdk-client.ts'
 
 const KEY = 'dev.breakwater/deadline-ms'
@@ -67,8 +67,7 @@ before(async () => {
       if ((message.params as Json).name === 'steady')
         return openStream(response) && reportSteadily(message, response, [response])
       const result = { content: [{ type: 'text', text: 'ok' }] }
-      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
-      return true
+      return sendResult(response, message.id, result)
     },
     ['quick', 'hung', 'steady', 'steady-apart'],
   )
@@ -195,7 +194,7 @@ test('the result of a task is waited for as long as a call of the tool that made
   const held: (() => void)[] = []
   const tasks = await RawServer.start(
     ({ message: { id, method, params } }, response) => {
-      const answer = (result: Json) => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+      const answer = (result: Json) => sendResult(response, id, result)
       if (method === 'tools/call') answer({ task: { taskId: 'known', status: 'working', ttl: null } })
       else if (method !== 'tasks/result') return false
       else if ((params as Json).taskId === 'known') held.push(() => answer({ content: [] }))

@@ -84,8 +84,7 @@ test('who listens under many names is told what there is too much of, and others
     (_, n) => new ModernClient(gateway.mcp('box'), { [`kind-${n}`]: {} }),
   )
   const notifications = { toolsListChanged: true }
-  const listening = []
-  for (const kind of [0, 1, 2]) listening.push(await kinds[kind]!.listen(notifications))
+  const listening = await Promise.all(kinds.slice(0, 3).map((kind) => kind.listen(notifications)))
   const listens = errorOf(await kinds[0]!.ask('subscriptions/listen', { notifications }))
   assert.match(listens.message, /subscriptions of this client \(limit 3, gateway\.limits\.perClient\)/)
   assert.equal(listens.data.reason, 'overloaded')
@@ -118,7 +117,7 @@ test('bodies that are completed together begin no more calls than one client may
     host: `${hostname}:${port}`,
   })
   const posts = Array.from({ length: 6 }, (_, id) => {
-    const params = { name: 'sleep', arguments: { ms: 500 } }
+    const params = { name: 'sleep', arguments: { ms: 5_000 } }
     const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })
     const socket = connect(Number(port), hostname)
     const status = new Promise<string>((resolve) => {

@@ -5,7 +5,7 @@ import { EventReader } from './support/event-reader.ts'
 import { cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
 import { post, RawClient } from './support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from './support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from './support/raw-server.ts'
 import { closeClients, connect, textOf } from './support/sdk-client.ts'
 import { HttpToolbox, stdioToolbox } from './support/toolbox.ts'
 
@@ -43,7 +43,7 @@ before(async () => {
       }
       if ((message.params as Json).name === 'held') {
         const result = { content: [{ type: 'text', text: 'late' }] }
-        held.push(() => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result })))
+        held.push(() => sendResult(response, message.id, result))
         return true
       }
       const event = (body: Json) => response.write(`data: ${JSON.stringify({ jsonrpc: '2.0', ...body })}\n\n`)

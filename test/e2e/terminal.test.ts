@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { noTerminal, TerminalProgram } from '../support/pseudo-terminal.ts'
-import { cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
+import { armed, cleanUp, configText, Gateway, newFolder } from './support/gateway.ts'
 import { RawClient } from './support/raw-client.ts'
 import { stdioToolbox } from './support/toolbox.ts'
 import { main } from '../support/main.ts'
@@ -40,13 +40,7 @@ test(
   'on a terminal a call that a fault has hit is one line, and a server that waits is counted',
   onTerminal,
   async () => {
-    const chaos = {
-      enabled: true,
-      persist: true,
-      faults: [
-        { name: 'broken', type: 'rpc.error', rate: 1, ttl: '1h', allowWrites: true, match: { tool: 'echo' } },
-      ],
-    }
+    const chaos = armed([{ name: 'broken', type: 'rpc.error', match: { tool: 'echo' } }])
     const servers = { tools: stdioToolbox(), mute: { ...mute, timeouts: { start: '3s' } } }
     const { program, data } = await start({ servers, chaos, gateway: { environment: 'test' } })
     await program.says(/tools {2}server is up/)

@@ -3,11 +3,11 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { OtlpReceiver } from '../support/otlp-receiver.ts'
 import { until } from '../support/until.ts'
-import { cleanUp, Gateway, type Json } from './support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from './support/gateway.ts'
 import { ModernClient } from './support/modern-client.ts'
 import { post, RawClient } from './support/raw-client.ts'
 import { stdioToolbox } from './support/toolbox.ts'
-import { closeServers, RawServer, sendJson, type Seen } from './support/raw-server.ts'
+import { closeServers, RawServer, sendJson, type Seen, sendResult } from './support/raw-server.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const AGENT = 'b7ad6b7169203331'
@@ -34,7 +34,7 @@ before(async () => {
       }
       const isError = name === 'broken'
       const result = { content: [{ type: 'text', text: 'ok' }], isError }
-      sendJson(response, JSON.stringify({ jsonrpc: '2.0', id: message.id, result }))
+      sendResult(response, message.id, result)
       return true
     },
     ['plain', 'refused', 'broken', 'modern', 'rude', 'carried'],
@@ -51,20 +51,12 @@ before(async () => {
         defaults: { retry: { base: 1, cap: 5 } },
         overrides: [{ match: { server: 'raw' }, effect: 'read_only' }],
       },
-      chaos: {
-        enabled: true,
-        persist: true,
-        faults: [
-          {
-            name: 'no-way',
-            type: 'conn.refused',
-            rate: 1,
-            ttl: '15m',
-            maxInjections: 1,
-            match: { server: 'raw', tool: 'refused' },
-          },
-        ],
-      },
+      chaos: armed([
+        {
+          ...{ name: 'no-way', type: 'conn.refused', maxInjections: 1 },
+          match: { server: 'raw', tool: 'refused' },
+        },
+      ]),
     },
     {
       env: {

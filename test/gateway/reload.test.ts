@@ -8,7 +8,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { FlakyServer } from '../e2e/support/flaky.ts'
 import { cleanUp, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from '../e2e/support/raw-server.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { heldServer } from './held-server.ts'
@@ -261,8 +261,7 @@ test('the owners of tasks are known after a reload with another connection', asy
   const server = await RawServer.start(({ message: { id, method } }, response) => {
     if (method !== 'tools/call' && method !== 'tasks/get') return false
     const result = method === 'tools/call' ? { task: { taskId: 'a', status: 'working' } } : { taskId: 'a' }
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
   const parts = (token: string) => ({
     servers: { tasks: { url: server.url, headers: { authorization: `Bearer ${token}` } } },

@@ -6,9 +6,9 @@ import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { after, test, type TestContext } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
-import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from '../e2e/support/raw-server.ts'
 import { cert, key } from '../fixtures/tls.ts'
 import { orBrokenOff } from '../support/broken-off.ts'
 import { until } from '../support/until.ts'
@@ -26,13 +26,7 @@ async function start(url: string, fault: Json, more: Json = {}): Promise<Gateway
     gateway: { environment: 'test' },
     servers: { one: { url, era: 'legacy', ...more } },
     policies: { defaults: { retry: false, gate: false, overdue: false } },
-    chaos: {
-      enabled: true,
-      persist: true,
-      faults: [
-        { name: 'it', rate: 1, ttl: '10m', allowWrites: true, match: { method: 'tools/call' }, ...fault },
-      ],
-    },
+    chaos: armed([{ name: 'it', match: { method: 'tools/call' }, ...fault }]),
   })
   await gateway.waitFor('up', 'one')
   return gateway
@@ -42,8 +36,7 @@ const server = () =>
   RawServer.start(({ message: { id, method } }, response) => {
     if (method !== 'tools/call') return false
     const result = { content: [{ type: 'text', text: LARGE }] }
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
 
 async function overTls(t: TestContext): Promise<string> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { ServerResponse } from 'node:http'
 import { after, test } from 'node:test'
-import { cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from '../e2e/support/gateway.ts'
 import { RawClient } from '../e2e/support/raw-client.ts'
 import { closeServers, RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { RawSocket } from '../e2e/support/raw-socket.ts'
@@ -23,17 +23,7 @@ async function start(server: RawServer, faults: readonly Json[]): Promise<Gatewa
     gateway: { environment: 'test' },
     servers: { one: { url: server.url, era: 'legacy' } },
     policies: { defaults: { retry: false, gate: false, overdue: false, verdict: false } },
-    chaos: {
-      enabled: true,
-      persist: true,
-      faults: faults.map((fault) => ({
-        rate: 1,
-        ttl: '10m',
-        allowWrites: true,
-        side: 'client',
-        ...fault,
-      })),
-    },
+    chaos: armed(faults.map((fault) => ({ side: 'client', ...fault }))),
   })
   await gateway.waitFor('up', 'one')
   return gateway

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { RawClient, type RawReply } from '../support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from '../support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from '../support/raw-server.ts'
 import { until } from '../../support/until.ts'
 
 /*
@@ -103,8 +103,7 @@ function startServer(tools: readonly string[]): Promise<RawServer> {
           ? resultOf(params?.arguments)
           : undefined
     if (result === undefined) return false
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
 }
 

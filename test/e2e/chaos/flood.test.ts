@@ -5,7 +5,7 @@ import { until } from '../../support/until.ts'
 import { Agent } from '../support/agent.ts'
 import { bystand } from '../support/bystander.ts'
 import { CountingServer } from '../support/counting.ts'
-import { cleanUp, Gateway } from '../support/gateway.ts'
+import { armed, cleanUp, Gateway } from '../support/gateway.ts'
 
 after(cleanUp)
 
@@ -23,24 +23,12 @@ for (const lines of ['junk', 'notifications'] as const) {
         pouring: { command: process.execPath, args: [script], era: 'legacy', trusted: true },
       },
       policies: { defaults: { retry: false } },
-      chaos: {
-        enabled: true,
-        persist: true,
-        faults: [
-          {
-            name: 'flood',
-            type: 'stdout.flood',
-            rate: 1,
-            ttl: '15m',
-            allowWrites: true,
-            match: { server: 'pouring', method: 'tools/call' },
-            lines,
-            perSecond: 10_000,
-            size: 1_024,
-            for: FLOOD_MS,
-          },
-        ],
-      },
+      chaos: armed([
+        {
+          ...{ name: 'flood', type: 'stdout.flood', match: { server: 'pouring', method: 'tools/call' } },
+          ...{ lines, perSecond: 10_000, size: 1_024, for: FLOOD_MS },
+        },
+      ]),
     })
     await gateway.waitFor('up', 'kind', 'pouring')
     const agent = await Agent.open('legacy', gateway.mcp('kind'))

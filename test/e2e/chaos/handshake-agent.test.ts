@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { until } from '../../support/until.ts'
-import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { RawClient } from '../support/raw-client.ts'
 import { closeServers, RawServer } from '../support/raw-server.ts'
@@ -18,8 +18,6 @@ const faults: Readonly<Record<string, Json>> = {
   silent: { type: 'ping.unanswered', hold: '10m' },
 }
 
-const common = { side: 'client', rate: 1, ttl: '10m' }
-
 let gateway: Gateway
 let server: RawServer
 
@@ -29,21 +27,13 @@ before(async () => {
   gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers: Object.fromEntries([...names, 'well'].map((name) => [name, { url: server.url, era: 'legacy' }])),
-    chaos: {
-      enabled: true,
-      persist: true,
-      faults: [
-        ...names.map((name) => ({ name, ...common, match: { server: name }, ...faults[name] })),
-        {
-          name: 'everywhere',
-          ...common,
-          type: 'ping.error',
-          code: -32000,
-          message: 'Everywhere',
-          match: { header: { 'x-shaken': 'yes' } },
-        },
-      ],
-    },
+    chaos: armed([
+      ...names.map((name) => ({ name, side: 'client', match: { server: name }, ...faults[name] })),
+      {
+        ...{ name: 'everywhere', side: 'client', type: 'ping.error', code: -32000, message: 'Everywhere' },
+        match: { header: { 'x-shaken': 'yes' } },
+      },
+    ]),
   })
   await gateway.waitFor('up', ...names, 'well')
 })

@@ -6,7 +6,7 @@ import { text } from 'node:stream/consumers'
 import { after, test, type TestContext } from 'node:test'
 import { until } from '../../support/until.ts'
 import { FlakyServer } from '../support/flaky.ts'
-import { cleanUp, Gateway, newFolder } from '../support/gateway.ts'
+import { armed, cleanUp, Gateway, newFolder } from '../support/gateway.ts'
 import { RawClient } from '../support/raw-client.ts'
 
 const SESSIONS = 10
@@ -63,23 +63,15 @@ async function holdingGateway({ url }: FlakyServer, journal: string, calls: numb
     },
     servers: { flaky: { url, trusted: true } },
     policies: { defaults: { bulkhead: false, retry: false, overdue: false } },
-    chaos: {
-      enabled: true,
-      persist: true,
-      journal: { file: journal },
-      faults: [
+    chaos: armed(
+      [
         {
-          name: 'silence',
-          type: 'rpc.late',
-          rate: 1,
-          ttl: '10m',
-          delay: '10m',
-          maxConcurrent: 2 * calls,
-          allowWrites: true,
+          ...{ name: 'silence', type: 'rpc.late', delay: '10m', maxConcurrent: 2 * calls },
           match: { server: 'flaky', method: 'tools/call' },
         },
       ],
-    },
+      { journal: { file: journal } },
+    ),
   })
   await gateway.waitFor('up', 'flaky')
   return gateway

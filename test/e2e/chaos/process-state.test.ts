@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { isAlive } from '../../support/processes.ts'
 import { until } from '../../support/until.ts'
 import { descendantsOf } from '../support/family.ts'
-import { cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json, newFolder } from '../support/gateway.ts'
 import { RawClient } from '../support/raw-client.ts'
 
 // What faults do to the processes of servers, seen from outside: their states as the system tells them.
@@ -40,20 +40,7 @@ async function start({ args, fault, policies = {} }: Parts): Promise<Gateway> {
     gateway: { environment: 'test' },
     servers: { local: { command: process.execPath, args, era: 'legacy', trusted: true } },
     policies: { defaults: { retry: false, breaker: false, ...policies } },
-    chaos: {
-      enabled: true,
-      persist: true,
-      faults: [
-        {
-          name: 'it',
-          rate: 1,
-          ttl: '15m',
-          allowWrites: true,
-          match: { server: 'local', method: 'tools/call' },
-          ...fault,
-        },
-      ],
-    },
+    chaos: armed([{ name: 'it', match: { server: 'local', method: 'tools/call' }, ...fault }]),
   })
   await gateway.waitFor('up', 'local')
   return gateway

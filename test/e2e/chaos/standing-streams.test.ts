@@ -3,10 +3,10 @@ import type { ServerResponse } from 'node:http'
 import { after, before, test } from 'node:test'
 import { until } from '../../support/until.ts'
 import type { EventReader } from '../support/event-reader.ts'
-import { cleanUp, Gateway, type Json } from '../support/gateway.ts'
+import { armed, cleanUp, Gateway, type Json } from '../support/gateway.ts'
 import { ModernClient } from '../support/modern-client.ts'
 import { RawClient } from '../support/raw-client.ts'
-import { closeServers, RawServer, sendJson } from '../support/raw-server.ts'
+import { closeServers, RawServer, sendResult } from '../support/raw-server.ts'
 
 /** Each has a server of its own, which is named after it; those of `client` are towards agents. */
 const faults: Readonly<Record<string, Json>> = {
@@ -53,7 +53,7 @@ function startServer(name: string): Promise<RawServer> {
   return RawServer.start(
     ({ verb, headers, message }, response) => {
       const { id, method, params } = message as { id?: unknown; method?: string; params?: Json }
-      const reply = (result: Json) => sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
+      const reply = (result: Json) => sendResult(response, id, result)
       const modern = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' }
       const can = {
         capabilities: { tools: { listChanged: true } },
@@ -107,26 +107,14 @@ before(async () => {
   ]
   const aimed =
     (side: string) =>
-    ([name, fault]: [string, Json]) => ({
-      name,
-      side,
-      rate: 1,
-      ttl: '10m',
-      maxConcurrent: 100,
-      match: { server: name },
-      ...fault,
-    })
+    ([name, fault]: [string, Json]) => ({ name, side, maxConcurrent: 100, match: { server: name }, ...fault })
   gateway = await Gateway.start({
     gateway: { environment: 'test' },
     servers: Object.fromEntries([...servers].map(entry)),
-    chaos: {
-      enabled: true,
-      persist: true,
-      faults: [
-        ...Object.entries(faults).map(aimed('upstream')),
-        ...Object.entries(towardsAgents).map(aimed('client')),
-      ],
-    },
+    chaos: armed([
+      ...Object.entries(faults).map(aimed('upstream')),
+      ...Object.entries(towardsAgents).map(aimed('client')),
+    ]),
   })
   await gateway.waitFor('up', ...names)
 })
@@ -164,6 +152,7 @@ for (const name of ['refused', 'denied'])
     const { client, reader } = await listening(name)
     assert.equal(await client.say('work'), 'done')
     await until('it was hit', async () => ((await tally(name, 'discovery')).hits ?? 0) > 0)
+    assert.ok((await gateway.metric('breakwater_discovery_faults_injected_total', `fault="${name}"`)) ?? 0)
     assert.equal(held.get(name)!.length, 0)
     assert.deepEqual(heard(reader), [])
     assert.equal(reader.ended, false)

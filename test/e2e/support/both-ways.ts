@@ -21,7 +21,7 @@ import { until } from '../../support/until.ts'
 import { Gateway, type Json, newFolder } from './gateway.ts'
 import { headersOf, metaOf } from './modern-client.ts'
 import { post } from './raw-client.ts'
-import { RawServer, sendJson } from './raw-server.ts'
+import { RawServer, sendResult } from './raw-server.ts'
 
 /** The same calls for a gateway that listens and for a simulated one. */
 export interface Traffic {
@@ -165,8 +165,7 @@ function serve({ tools }: ServerModel, onRun: () => void): Promise<RawServer> {
     if (method === 'tools/call') onRun()
     const result = resultOf(method, params as Json)
     if (result === undefined) return false
-    sendJson(response, JSON.stringify({ jsonrpc: '2.0', id, result }))
-    return true
+    return sendResult(response, id, result)
   })
 
   function resultOf(method: unknown, { name, arguments: args }: Json = {}): Json | undefined {
