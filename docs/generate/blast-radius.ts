@@ -7,10 +7,10 @@ import { standalone } from '../../src/sim/pictures.ts'
 import { radiusCurves, radiusMap } from '../../src/sim/sweep-page.ts'
 import { tables } from '../../src/commands/compare/sim/sweep.ts'
 
-// Run by itself, in the root of the repository: has the page about blast radius show what its commands print, and draws its
-// pictures. With an argument, it writes into that folder instead.
+// Run alone, in the root of the repository: updates the command output in the page about blast radius, and draws its
+// pictures. With an argument, writes into that folder instead.
 
-/** Options of the sweep that the page shows. */
+/** Options of the sweep shown in the page. */
 const options: SweepOptions = {
   rates: [0.005, 0.01, 0.02, 0.05, 0.1],
   fanOuts: [2, 4, 8, 16],
@@ -20,10 +20,10 @@ const options: SweepOptions = {
   choices: [none, byDefault],
 }
 
-/** The command that measures with these options. */
+/** The command with these options. */
 const SWEEP = 'sweep --only none,default --seeds 5'
 
-/** The pictures of the page about blast radius, by their paths under `docs`. */
+/** Returns the pictures of the page about blast radius, by their paths under `docs`. */
 function blastRadiusPictures(cells: readonly SweepCell[]): Readonly<Record<string, string>> {
   return {
     'blast-radius/none.svg': standalone(radiusMap(cells, none.name, options)),
@@ -38,7 +38,7 @@ const cells = await sweep(options)
 const printed = printingOf(commands)
 const made = {
   ...blastRadiusPictures(cells),
-  // A sweep is dear: its table and its pictures share one.
+  // A sweep is expensive: the table and the pictures share one.
   [page]: await withOutputs(readFileSync(`docs/${page}`, 'utf8'), (args) =>
     args.join(' ') === SWEEP ? Promise.resolve([...tables(cells, options)].join('\n').trim()) : printed(args),
   ),

@@ -2,7 +2,7 @@ import type { Commands, Run } from '../../src/commands/listed.ts'
 import { Terminal } from '../../src/commands/shared/terminal.ts'
 import { blocks, type Pages, table } from './markdown.ts'
 
-/** `docs/commands.md`: what each command says of itself, in the order in which `breakwater help` lists them. */
+/** Returns `docs/commands.md`: the help of each command, in the order of `breakwater help`. */
 export async function commandPages(commands: Commands): Promise<Pages> {
   const entries = Object.entries(commands)
   const sections: string[] = []
@@ -11,8 +11,8 @@ export async function commandPages(commands: Commands): Promise<Pages> {
   return {
     'commands.md': blocks(
       '# Commands',
-      'What each command prints with `--help`. `npm run docs` writes this page from the commands themselves.',
-      'In a checkout the program is `npx breakwater`. What a command was asked for goes to standard output, all else to standard error, and its exit code is 0 when it did what it was asked for, 1 when it could not, and 2 when the arguments make no sense; those for which it means more say so. Commands that speak to a running gateway find it on this machine, with its token; `--control` and `--token` name another one.',
+      'The `--help` of each command. `npm run docs` writes this page from the commands themselves.',
+      'In a checkout, the program is `npx breakwater`. A command writes its result to standard output, and everything else to standard error. Its exit code is 0 on success, 1 on failure, and 2 when the arguments make no sense; a command with further meanings says so. Commands for a running gateway find the gateway on this machine, with its token; `--control` and `--token` name another gateway.',
       table(
         ['Command', 'What it does'],
         entries.map(([name, { about }]) => [`[\`${name}\`](#${name})`, about]),

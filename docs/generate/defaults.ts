@@ -3,7 +3,8 @@ import { defaultsStudy } from '../../src/sim/studies/defaults.ts'
 import { withOutputs } from './outputs.ts'
 import { DEFAULTS, defaultsText, defaultsPictures, SEEDS } from '../../src/sim/defaults-page.ts'
 
-// Run by itself, in the root of the repository: has the page about the defaults show what its command prints, and draws its pictures.
+// Run alone, in the root of the repository: updates the command output in the page about the defaults, and draws its
+// pictures.
 
 const findings = await defaultsStudy.run({ seed: 1, seeds: SEEDS })
 const page = 'docs/defaults.md'

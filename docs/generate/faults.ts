@@ -8,7 +8,7 @@ import { policies } from '../../src/policies/index.ts'
 import { blocks, code, fieldTable, list, type Pages, yaml } from './markdown.ts'
 import { metricsOf, type Policies } from './policies.ts'
 
-/** `docs/faults.md` and the pages below it: all that the types of a registry say of themselves. */
+/** Returns `docs/faults.md` and the pages below it, from the descriptions of a registry's types. */
 export function faultPages(registry: FaultRegistry): Pages {
   const chapters = (Object.keys(families) as Family[]).flatMap((family) => {
     const types = Object.entries(registry).filter(([, type]) => type.family === family)
@@ -17,11 +17,11 @@ export function faultPages(registry: FaultRegistry): Pages {
   return {
     'faults.md': blocks(
       '# Faults',
-      `Every type of fault that a plan can name, ${Object.keys(registry).length} in all. \`npm run docs\` writes this page, and one for each type, from the code in \`src/chaos/faults\`.`,
+      `All ${Object.keys(registry).length} types of fault for plans. \`npm run docs\` writes this page, and one for each type, from the code in \`src/chaos/faults\`.`,
       list([
-        '[Fields of every fault](faults/common-fields.md): `rate`, `ttl`, `match`, `when` and the others that all types share.',
-        '[Operators](faults/operators.md): what `result.drift`, `result.split_brain` and `result.partial` can do to a result.',
-        '[What is seen of each fault](fault-cells.md): a table of what was seen of each type by agents, and by servers of each transport and era, and of why it is not applicable where it is not. A plan that aims it there is refused with the same words.',
+        '[Fields of every fault](faults/common-fields.md): `rate`, `ttl`, `match`, `when` and the other common fields.',
+        '[Operators](faults/operators.md): the changes `result.drift`, `result.split_brain` and `result.partial` can make to a result.',
+        '[What is seen of each fault](fault-cells.md): effects of each type on agents, and on servers of each transport and era, and why a type is not applicable somewhere. A plan with a fault outside its range is refused with the same words.',
         '[config/chaos.yaml](../config/chaos.yaml): a plan with an example of each type.',
       ]),
       ...chapters.flatMap(({ title, types }) => [
@@ -31,13 +31,13 @@ export function faultPages(registry: FaultRegistry): Pages {
     ),
     'faults/common-fields.md': blocks(
       '# Fields of every fault',
-      'Besides these, an entry has its `type`, the fields of that type, and its `side`: `upstream` (the default) is below all policies and tests the gateway, `client` is above them and tests the agent.',
+      'An entry also has its `type`, the fields of that type, and its `side`: `upstream` (the default) is below all policies and tests the gateway, `client` is above them and tests the agent.',
       fieldTable(z.object({ ...common })),
       '[All types of faults](../faults.md)',
     ),
     'faults/operators.md': blocks(
       '# Operators',
-      'What [`result.drift`](result.drift.md), [`result.split_brain`](result.split_brain.md) and [`result.partial`](result.partial.md) can do to a result. An operator that a schema of the result can reveal is called detectable.',
+      'The changes [`result.drift`](result.drift.md), [`result.split_brain`](result.split_brain.md) and [`result.partial`](result.partial.md) can make to a result. An operator is detectable if a schema of the result can reveal it.',
       ...Object.entries({ ...driftOperators, ...partialOperators }).map(([name, operator]) =>
         operatorSection(name, operator),
       ),
@@ -49,7 +49,7 @@ export function faultPages(registry: FaultRegistry): Pages {
   }
 }
 
-/** The page of one type. */
+/** Returns the page of one type. */
 function typePage(name: string, type: FaultType<unknown>): string {
   const { about, use, seen, methods = ['tools/call'], sides, aliases = {}, schema } = type
   const { name: exampleName, ...example } = type.example
@@ -78,14 +78,14 @@ function typePage(name: string, type: FaultType<unknown>): string {
       ...(foreign.length === 0 ? [] : [`In other formats of plans: ${foreign.join(', ')}`]),
     ]),
     '## Fields',
-    'Besides [those that every fault has](common-fields.md):',
+    'In addition to [the fields of every fault](common-fields.md):',
     fieldTable(schema as z.ZodObject),
     yaml([{ name: exampleName, type: name, ...example }]),
     '## Metrics',
-    `\`breakwater_faults_injected_total{type="${name}"}\` counts it. \`breakwater_fault_outcomes_total\` says what became of it, \`breakwater_fault_delay_seconds_total\` how long agents had to wait for good answers because of it, and \`breakwater_fault_reactions_total\` what retries and breakers did; they go by the name of the fault.`,
+    `\`breakwater_faults_injected_total{type="${name}"}\` counts its injections. By the name of the fault, \`breakwater_fault_outcomes_total\` counts their outcomes, \`breakwater_fault_delay_seconds_total\` the time agents waited for good answers because of the fault, and \`breakwater_fault_reactions_total\` the reactions of retries and breakers.`,
     ...(sides.includes('upstream') && methods.every(isOfGateway)
       ? [
-          `Towards servers the gateway asks this by itself: there \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts it, and none of the others.`,
+          `Towards servers, the gateway itself sends these requests: there only \`breakwater_discovery_faults_injected_total{type="${name}"}\` counts the fault.`,
         ]
       : []),
     ...metricsOfContainment(type),
@@ -98,14 +98,14 @@ function containment({ containedBy: { policies: names, how } }: FaultType<unknow
   return `${links.length === 0 ? 'No policy' : links.join(', ')}. ${how}`
 }
 
-/** Returns the metrics that move when the policies that contain the fault act. */
+/** Returns the metrics that move when the containing policies act. */
 function metricsOfContainment({ containedBy }: FaultType<unknown>): readonly string[] {
   const items = containedBy.policies.flatMap((name) => {
     const policy = (policies as Policies)[name]
     const metrics = policy === undefined ? [] : metricsOf(policy)
     return metrics.length === 0 ? [] : [`\`${name}\`: ${code(metrics.map((metric) => metric.name))}`]
   })
-  return items.length === 0 ? [] : ['The policies that contain it have metrics of their own:', list(items)]
+  return items.length === 0 ? [] : ['The containing policies have their own metrics:', list(items)]
 }
 
 function operatorSection(

@@ -2,7 +2,7 @@ import { stringify } from 'yaml'
 import { z } from 'zod'
 import { quantities } from '../../src/units/quantity.ts'
 
-/** Building blocks of documentation pages: Markdown as prettier leaves it, and schemas as tables. */
+/** Building blocks of documentation pages: Markdown in prettier's format, and schemas as tables. */
 
 /** Pages by their paths in `docs`. */
 export type Pages = Readonly<Record<string, string>>
@@ -26,7 +26,7 @@ export function fieldTable(schema: z.ZodObject): string {
     : table(['Field', 'Type', 'Default', 'Description'], rows)
 }
 
-/** The fields of an object, and of objects in it; a literal that tells objects apart is none. */
+/** Returns the fields of an object, and of nested objects; skips the literal that tells objects apart. */
 export function fieldsOf(schema: z.ZodObject, prefix: string): readonly Field[] {
   const shape: Readonly<Record<string, z.core.$ZodType>> = schema.shape
   return Object.entries(shape).flatMap(([key, field]) => {
@@ -83,7 +83,7 @@ function unwrapped(schema: z.core.$ZodType): Unwrapped {
   }
 }
 
-/** The objects that a value can be, with a label where there are several. */
+/** Returns the possible objects of a value, with a label if there are several. */
 function objectsIn(schema: z.core.$ZodType): { readonly object: z.ZodObject; readonly label: string }[] {
   if (schema instanceof z.ZodObject) return [{ object: schema, label: '' }]
   if (!(schema instanceof z.ZodUnion)) return []
@@ -94,7 +94,7 @@ function objectsIn(schema: z.core.$ZodType): { readonly object: z.ZodObject; rea
   })
 }
 
-/** The literal by which a union tells an object from others. */
+/** Returns the literal by which a union tells an object from others. */
 function tagOf({ shape }: z.ZodObject): string | undefined {
   const literal = Object.values(shape).find((field) => field instanceof z.ZodLiteral)
   return literal === undefined ? undefined : String(literal.value)
@@ -125,13 +125,13 @@ function recordType({ valueType }: z.ZodRecord): string {
   return of === 'any JSON' ? 'JSON object' : `object of ${of}s`
 }
 
-/** The JSON Schema of what may be kept under an id elsewhere. */
+/** Returns the JSON Schema, even when stored under an id elsewhere. */
 function plainJson(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
   const json = z.toJSONSchema(schema)
   return Object.values(json.$defs ?? {})[0] ?? json
 }
 
-/** With its bounds, where it has some besides those of the type. */
+/** Returns the type with its bounds, unless they are the type's own. */
 function numberType(schema: z.ZodNumber): string {
   const { type, minimum, maximum, exclusiveMinimum, exclusiveMaximum } = plainJson(schema)
   const isBound = (bound: unknown) =>
@@ -158,7 +158,7 @@ export const blocks = (...parts: readonly string[]): string =>
 export const yaml = (value: unknown): string =>
   `\`\`\`yaml\n${stringify(value, { singleQuote: true, lineWidth: 0 })}\`\`\``
 
-/** Columns of equal width. */
+/** Returns a table with columns of equal width. */
 export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => cell.replaceAll('|', '\\|')))
   const widths = head.map((_, column) => Math.max(3, ...cells.map((row) => row[column]!.length)))

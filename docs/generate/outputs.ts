@@ -1,12 +1,12 @@
 import type { Commands } from '../../src/commands/listed.ts'
 
-/** A block of a page that shows what a command prints: the command stands above it in a comment. */
+/** A block of a page with the output of a command: the command is above the block, in a comment. */
 const BLOCK = /<!-- breakwater (.*) -->\n+```text\n[^]*?```/g
 
-/** Resolves to what `breakwater` prints with these arguments. */
+/** Resolves to the output of `breakwater` with these arguments. */
 export type Printing = (args: readonly string[]) => Promise<string>
 
-/** A page with what its commands print now. */
+/** Returns a page with the present output of its commands. */
 export async function withOutputs(page: string, printed: Printing): Promise<string> {
   const outputs = new Map<string, string>()
   for (const [, line = ''] of page.matchAll(BLOCK))
@@ -17,7 +17,7 @@ export async function withOutputs(page: string, printed: Printing): Promise<stri
   )
 }
 
-/** Runs these commands for what they print; rejects when one ends with another exit code than 0. */
+/** Runs these commands for their output; rejects when a command's exit code is not 0. */
 export function printingOf(commands: Commands): Printing {
   return async ([name = '', ...args]) => {
     const command = commands[name]

@@ -6,8 +6,8 @@ import { commandPages } from './commands.ts'
 import { faultPages } from './faults.ts'
 import { policyPages } from './policies.ts'
 
-// Run by itself, in the root of the repository: writes the pages of docs that follow from the code, and removes those of
-// policies and faults that there are no more.
+// Run alone, in the root of the repository: writes the docs pages generated from the code, and removes the pages of
+// policies and faults that no longer exist.
 for (const folder of ['docs/faults', 'docs/policies']) {
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })

@@ -8,14 +8,14 @@ import { blocks, code, fieldTable, list, type Pages, table } from './markdown.ts
 /** The policies of the pages, by their names in a config, outermost first. */
 export type Policies = Readonly<Record<string, Omit<Policy<unknown>, 'build'>>>
 
-/** `docs/policies.md` and the pages below it: all that policies say of themselves. */
+/** Returns `docs/policies.md` and the pages below it, from the policies' descriptions. */
 export function policyPages(policies: Policies, faults: FaultRegistry): Pages {
   const entries = Object.entries(policies)
   return {
     'policies.md': blocks(
       '# Policies',
       'Every resilience policy, outermost first. `npm run docs` writes this page, and one for each policy, from the modules in `src/policies`.',
-      'A call passes the policies in this order, and its outcome passes them in the opposite one. Those that are not opt-in are in force unless a config says `false`. [config/resilience.yaml](../config/resilience.yaml) has all of them with comments; [how it works](how-it-works.md) tells what they do together.',
+      'A call passes the policies in this order, and its outcome passes them in reverse. Policies that are not opt-in are in force unless a config says `false`. [config/resilience.yaml](../config/resilience.yaml) has all of them with comments; [how it works](how-it-works.md) explains how they work together.',
       table(
         ['Policy', 'In force', 'What it does'],
         entries.map(([name, policy]) => [
@@ -25,7 +25,7 @@ export function policyPages(policies: Policies, faults: FaultRegistry): Pages {
         ]),
       ),
       '## Reasons known everywhere',
-      'Policies and the way to a server end calls for these reasons, too. `retryable` in the data of an error says whether the same call may succeed later; of a call that may have run (`sent`) it is false unless its tool is known to do no harm twice, or the server turned the call down.',
+      'Policies and the upstream connection also end calls for these reasons. `retryable` in the data of an error says whether the same call may succeed later. For a call that may have run (`sent`), `retryable` is false unless its tool is known to do no harm twice, or the server refused the call.',
       reasonTable(Object.entries(reasons).map(([name, facts]) => ({ name, ...facts }))),
     ),
     ...Object.fromEntries(
@@ -34,7 +34,7 @@ export function policyPages(policies: Policies, faults: FaultRegistry): Pages {
   }
 }
 
-/** The metrics that are a policy's own. */
+/** Returns a policy's own metrics. */
 export function metricsOf({ facts = [], events = {}, states = [] }: Policies[string]): readonly MetricSpec[] {
   const metrics = [
     ...facts.flatMap(({ telemetry }) => telemetry.counting?.metric ?? []),
@@ -64,7 +64,7 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
     list([
       optIn === true ? 'In force only where a config names it.' : 'In force unless a config says `false`.',
       ...(perAttempt === true
-        ? ['Is about single attempts: what a breaker rejects does not come so far.']
+        ? ['Applies to single attempts: calls rejected by a breaker never get here.']
         : []),
     ]),
     '## When to use it',
@@ -73,7 +73,7 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
     fieldTable(objectOf(policy)),
     ...(own.length === 0
       ? []
-      : ['## What the agent sees', 'It ends calls for these reasons:', reasonTable(own)]),
+      : ['## What the agent sees', 'The policy ends calls for these reasons:', reasonTable(own)]),
     ...(facts.length === 0
       ? []
       : [
@@ -92,7 +92,7 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
       ? []
       : [
           '## Events',
-          'It tells of these events, in the log and in `breakwater_policy_events_total`:',
+          'The policy reports these events, in the log and in `breakwater_policy_events_total`:',
           list(Object.entries(events).map(([type, { about }]) => `\`${type}\`: ${about}`)),
         ]),
     ...(metrics.length === 0
@@ -116,7 +116,7 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
       ? []
       : [
           '## By hand',
-          `\`GET /admin/${operator.path}\` lists its states, and \`POST /admin/${operator.path}/{server}/{tool}\` with \`{"action": "${operator.actions.join('|')}"}\` changes them. What was done by hand stays in force over reloads.`,
+          `\`GET /admin/${operator.path}\` lists its states, and \`POST /admin/${operator.path}/{server}/{tool}\` with \`{"action": "${operator.actions.join('|')}"}\` changes them. Manual changes stay in force over reloads.`,
         ]),
     ...(contained.length === 0
       ? []
@@ -128,7 +128,7 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
   )
 }
 
-/** The settings of a policy; every policy has an object of them. */
+/** Returns the settings of a policy; every policy has an object of them. */
 function objectOf({ schema }: Policies[string]): z.ZodObject {
   if (schema instanceof z.ZodObject) return schema
   throw new TypeError('the settings of a policy are an object')

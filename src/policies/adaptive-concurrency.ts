@@ -12,7 +12,7 @@ const concurrency = () => z.int().min(1).max(10_000)
 
 const schema = z
   .strictObject({
-    initial: concurrency().default(20).describe('How many calls at once are let through at first.'),
+    initial: concurrency().default(20).describe('The initial limit of concurrent calls.'),
     min: concurrency().default(4).describe('The limit never falls below this.'),
     max: concurrency().default(200).describe('The limit never rises above this.'),
     smoothing: z
@@ -20,7 +20,7 @@ const schema = z
       .min(0.01)
       .max(1)
       .default(0.2)
-      .describe('How far one call moves the limit towards what its latency suggests; 1: all the way.'),
+      .describe('How far each call moves the limit towards the value its latency suggests; 1: all the way.'),
     tolerance: z
       .number()
       .min(1)
@@ -32,7 +32,7 @@ const schema = z
       .min(10)
       .max(100_000)
       .default(600)
-      .describe('Over about how many calls the long-term mean latency is taken.'),
+      .describe('About how many calls the long-term mean latency covers.'),
   })
   .superRefine(({ initial, min, max }, context) => {
     const refuse = (key: string, message: string) =>
@@ -41,7 +41,9 @@ const schema = z
     else if (initial < min) refuse('initial', `initial must be at least min (${min})`)
     else if (initial > max) refuse('initial', `initial must not exceed max (${max})`)
   })
-  .describe('Learns from latency how many calls a server can take at once, and rejects those above.')
+  .describe(
+    'Learns from latency how many concurrent calls a server can handle, and rejects calls above the limit.',
+  )
 
 /** The kind of state of limiters. */
 const ADAPTIVE_CONCURRENCY = 'adaptive-concurrency'
@@ -54,8 +56,8 @@ export const concurrencyLimited = {
 } as const satisfies PolicyReason
 
 /**
- * Limits the calls in flight to a server by what its latency says (Gradient2 of Netflix' concurrency-limits). The
- * estimate is per server: a tool that is slow by nature weighs in the mean as often as it is called.
+ * Limits the calls in flight to a server by the server's latency (Gradient2 of Netflix' concurrency-limits). The
+ * estimate is per server: a slow tool weighs in the mean as often as it is called.
  */
 export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -63,7 +65,7 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   optIn: true,
   reasons: [concurrencyLimited],
   states: [{ kind: ADAPTIVE_CONCURRENCY, isBudget: true }],
-  // Where latency has brought it down to its least, everybody still gets one.
+  // At the lowest limit, every arm still gets a call.
   indivisible: ({ initial }, shares) => indivisible('calls at once', initial, shares),
   divided: ({ initial, min, max, ...others }, share) => {
     const part = (count: number) => partOf(count, share)
@@ -79,11 +81,11 @@ export const adaptiveConcurrency: Policy<z.output<typeof schema>> & { schema: ty
   },
 }
 
-/** Bounds of what a rejected call is told to wait, in milliseconds. */
+/** Bounds of the wait proposed to a rejected call, in milliseconds. */
 const LEAST_RETRY_MS = 50
 const MOST_RETRY_MS = 5_000
 
-/** Counts the calls in flight to one server, and rejects those above the limit that its latency allows. */
+/** Counts the calls in flight to a server, and rejects calls above the limit from its latency. */
 export class Limiter {
   readonly #server: string
   readonly #clock: Clock
@@ -115,7 +117,7 @@ export class Limiter {
       return next(call).then((outcome) => {
         left()
         const now = this.#clock.now()
-        // The time in which a person answers a server's question says nothing about the server, and does not count.
+        // Excludes the time a person needs for a server's question: that time says nothing about the server.
         const tookMs = now - startedAt - (askedMs(call.record, now) - askedBefore)
         this.#learn(outcome, startedAt, now, tookMs, inFlight)
         return outcome
@@ -125,7 +127,7 @@ export class Limiter {
     }
   }
 
-  /** One call more, or less: while an agent is asked, its call is no load. */
+  /** Adds or removes a call: while its agent is asked, a call is no load. */
   count(more: 1 | -1): void {
     this.#inFlight += more
   }
@@ -136,13 +138,13 @@ export class Limiter {
   }
 
   #learn(outcome: Outcome, startedAt: Millis, now: Millis, tookMs: Millis, inFlight: number): void {
-    // A server that fails is fast at it: only real answers say how long its work takes.
+    // A failing server fails fast: only real answers show how long its work takes.
     if (outcome.kind === 'answered') {
       if (!isFailure(outcome)) this.#gradient.sample(tookMs, inFlight)
     } else if (outcome.kind === 'failed' && this.#isDrop(outcome, tookMs)) this.#gradient.drop(startedAt, now)
   }
 
-  /** An agent in a hurry is no proof of a slow server: its timeouts count from the usual latency on. */
+  /** An impatient agent does not prove a slow server: timeouts count only from the usual latency on. */
   #isDrop(outcome: Outcome & { kind: 'failed' }, tookMs: Millis): boolean {
     if (resultOf(outcome) === 'timeout') return tookMs >= this.#gradient.latencyMs
     const { reason } = outcome.error
@@ -152,14 +154,14 @@ export class Limiter {
   #over(): Outcome {
     const { limit, latencyMs } = this.#gradient
     const message = `concurrency limit for ${this.#server} reached (${this.#inFlight} of ${limit} in flight)`
-    // At this latency, so often a call comes back.
+    // At this latency, calls end at this interval.
     const retryAfterMs = Math.round(Math.min(MOST_RETRY_MS, Math.max(LEAST_RETRY_MS, latencyMs / limit)))
     const error = gatewayError(concurrencyLimited, message, { retryAfterMs })
     return { kind: 'rejected', error, by: 'adaptiveConcurrency' }
   }
 }
 
-/** One call in flight. */
+/** A call in flight. */
 class Place implements Holding {
   outer: Holding | undefined
   readonly #limiter: Limiter
@@ -174,7 +176,7 @@ class Place implements Holding {
     this.#counts = false
   }
 
-  /** A few more than the limit for a moment are what a limit that is an estimate can bear. */
+  /** Takes the place back even above the limit: an estimated limit can bear a few extra calls. */
   takeBack(): undefined {
     if (!this.#counts) this.#limiter.count(1)
     this.#counts = true
@@ -194,10 +196,10 @@ interface GradientSettings {
 const AFTER_DROP = 0.9
 
 /**
- * How many calls a server can take at once, learned from its latency: Gradient2 of Netflix' concurrency-limits
- * (github.com/Netflix/concurrency-limits, `Gradient2Limit`). Latency above its long-term mean, times a tolerance,
- * means that calls queue up inside, and the limit shrinks by that ratio; otherwise it grows by its square root, the
- * queue that is allowed for. Drops shrink it as in the same library's `AIMDLimit`.
+ * How many concurrent calls a server can handle, learned from its latency: Gradient2 of Netflix' concurrency-limits
+ * (github.com/Netflix/concurrency-limits, `Gradient2Limit`). Latency above the long-term mean, times a tolerance, means
+ * calls queue inside the server: the limit shrinks by that ratio. Otherwise the limit grows by its square root, the
+ * queue allowed for. Drops shrink the limit as in the same library's `AIMDLimit`.
  */
 export class Gradient {
   readonly #settings: GradientSettings
@@ -211,7 +213,7 @@ export class Gradient {
     this.#limit = settings.initial
   }
 
-  /** Calls at once, a whole number within `min` … `max`. */
+  /** The limit of concurrent calls, a whole number within `min` … `max`. */
   get limit(): number {
     return Math.floor(this.#limit)
   }
@@ -221,22 +223,25 @@ export class Gradient {
     return this.#long.value
   }
 
-  /** A call came back after `latencyMs`; `inFlight`: how many there were when it started, itself included. */
+  /**
+   * Learns from a call that returned after `latencyMs`; `inFlight`: the calls in flight when it started, itself
+   * included.
+   */
   sample(latencyMs: Millis, inFlight: number): void {
     const { smoothing, tolerance } = this.#settings
-    // The clock's grain: a latency of 0 would make the ratio meaningless.
+    // The clock's resolution: a latency of 0 would make the ratio meaningless.
     const shortMs = Math.max(latencyMs, 0.001)
     const longMs = this.#long.add(shortMs)
-    // After a long slow spell the mean would take long to come down, and let too much through meanwhile.
+    // After a long slow spell the mean would fall too slowly, and let too many calls through.
     if (longMs / shortMs > 2) this.#long.scale(0.95)
-    // Calls that use half of the limit or less tell nothing about the other half.
+    // Calls at half of the limit or less say nothing about the other half.
     if (inFlight <= this.#limit / 2) return
     const gradient = Math.max(0.5, Math.min(1, (tolerance * longMs) / shortMs))
     const wanted = this.#limit * gradient + Math.sqrt(this.#limit)
     this.#set(this.#limit * (1 - smoothing) + wanted * smoothing)
   }
 
-  /** A call that started at `startedAt` was dropped. Drops of calls that were under way together count as one drop. */
+  /** Learns from a dropped call that started at `startedAt`. Drops of concurrent calls count as one drop. */
   drop(startedAt: Millis, now: Millis): void {
     if (startedAt < this.#droppedAt) return
     this.#droppedAt = now
@@ -249,7 +254,7 @@ export class Gradient {
   }
 }
 
-/** How many samples are averaged plainly, so that the first does not count for all. */
+/** How many samples are averaged plainly, so the first does not dominate. */
 const WARM_UP = 10
 
 /** An exponential mean over about `window` samples (`ExpAvgMeasurement` of Netflix' concurrency-limits). */

@@ -14,13 +14,13 @@ const schema = z
       .enum(['off', 'report', 'enforce'])
       .default('report')
       .describe(
-        'Calls whose arguments break the inputSchema of their tool: not looked for, counted, or rejected with words ' +
-          'by which a model can correct itself. What cannot be told within a bound of CPU passes: texts whose pattern could take exponential time, and values whose check would take too long.',
+        'Calls with arguments that break the inputSchema of their tool: ignored, counted, or rejected with an error ' +
+          'from which a model can correct itself. Checks beyond a bound of CPU time pass: texts whose pattern could take exponential time, and values whose check would take too long.',
       ),
   })
   .describe('Checks the arguments of a tool call before anything is sent.')
 
-/** Whether the arguments of a call break the `inputSchema` of its tool. */
+/** Whether a call's arguments break the `inputSchema` of its tool. */
 export const invalidArguments = new Fact(false, {
   about: "The arguments break the tool's `inputSchema`.",
   log: 'invalidArguments',
@@ -35,10 +35,10 @@ export const invalidArguments = new Fact(false, {
   },
 })
 
-/** Compares arguments with the tool's `inputSchema`; passes what it cannot tell. */
+/** Compares arguments with the tool's `inputSchema`; passes undecidable arguments. */
 export const argumentsPolicy: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Leave it at `report` to see how often models get arguments wrong, and use `enforce` where running a tool with wrong arguments does harm. Do not use `enforce` for servers that accept more than their `inputSchema` says.',
+  use: 'Leave it at `report` to see how often models get arguments wrong. Use `enforce` where running a tool with wrong arguments does harm. Do not use `enforce` for servers that accept more than their `inputSchema` says.',
   facts: [invalidArguments],
   states: [schemaStates],
   build({ check: mode }, context, scope): Layer {

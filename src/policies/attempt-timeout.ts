@@ -10,24 +10,24 @@ const schema = z
     timeout: duration({ min: 1 })
       .default(60_000)
       .describe(
-        'How long one attempt may take, to its last byte. The default counts only where `deadline` is off or longer than that. The wait for an agent that is asked does not count.',
+        "How long an attempt may take, to its last byte. The default counts only where `deadline` is off or longer. The wait for an agent's answer does not count.",
       ),
     onProgress: z
       .enum(['extend', 'ignore'])
       .default('extend')
       .describe(
-        'What progress of the call does, where its agent asked to hear of it: it gives the attempt its whole `timeout` anew, as resetTimeoutOnProgress of the MCP SDKs does, or nothing. The deadline of the call stays.',
+        "The effect of progress, if the call's agent asked for progress: it restarts the attempt's whole `timeout`, like resetTimeoutOnProgress of the MCP SDKs, or has no effect. The deadline of the call stays.",
       ),
     maxTotalTimeout: duration({ min: 1 })
       .default(600_000)
-      .describe('The longest time of an attempt that progress extends; never less than `timeout`.'),
+      .describe('The longest total time of an attempt that progress extends; never less than `timeout`.'),
   })
   .describe('Ends an attempt that takes too long.')
 
-/** Ends one attempt at an upstream after `timeout`; the upstream is told to cancel it. */
+/** Ends an attempt at an upstream after `timeout`; tells the upstream to cancel. */
 export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Use it with a timeout shorter than the deadline for tools whose usual time is known, so that a retry or another replica still has time. Leave the default for tools that may run long, and for writes, which cannot be sent again after a timeout.',
+  use: 'Use it with a timeout shorter than the deadline for tools whose usual time is known: a retry or another replica then still has time. Leave the default for tools that may run long, and for writes, which cannot be sent again after a timeout.',
   perAttempt: true,
   followsTask: true,
   build({ timeout, onProgress, maxTotalTimeout }, { clock }): Layer {
@@ -38,7 +38,7 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
       longest: `no answer within ${formatDuration(longest)}, for all its progress`,
     }
     return (next) => (call) => {
-      // The deadline ends the call no later: a second timer would find nothing to do.
+      // The deadline ends the call no later: a second timer would be pointless.
       const { deadline } = call
       if (deadline !== undefined && (deadline.latest ?? deadline.at) - clock.now() <= timeout)
         return next(call)

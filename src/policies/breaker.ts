@@ -30,7 +30,7 @@ const BREAKER = 'breaker'
 
 const actions = ['open', 'close', 'reset'] as const satisfies readonly BreakerOrder[]
 
-/** Takes the breakers of one tool by hand: those that there are, and, for as long as it is held, those to come. */
+/** The manual control of one tool's breakers: of the existing breakers and, while held open, of later breakers. */
 export const operator: Operator<Breaker> = {
   path: 'breakers',
   kind: BREAKER,
@@ -58,13 +58,13 @@ export const operator: Operator<Breaker> = {
 const states = ['closed', 'open', 'half_open'] as const
 
 /**
- * Stops calling what fails or answers wrongly, and tries it again later. A breaker for each endpoint of a tool;
- * a call that names no replica goes to the first.
+ * Stops calling a tool that fails or answers wrongly, and tries again later. Each endpoint of a tool has a breaker; a
+ * call without a replica goes to the first.
  */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
   optIn: true,
-  use: 'Keep it in force where failures are slow, or where a server breaks under load: it spares agents the wait, and gives the server time to recover. It prolongs failures that are quick and short: there set `open: 1s` (`breakwater study ablation` shows what that does), and `false` only where even a failing server has to get every call.',
+  use: 'Keep it in force where failures are slow, or where a server breaks under load: it spares agents the wait, and gives the server time to recover. It prolongs quick, short failures: set `open: 1s` there (`breakwater study ablation` shows the effect). Use `false` only where even a failing server has to get every call.',
   reasons: [breakerOpen],
   events: {
     breaker: {
@@ -89,7 +89,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
           ['server', 'tool', 'state', 'arm'],
           'tools × 3 states × arms',
         ),
-        // Also asked of an order that holds without a breaker, as the admin API shows the order.
+        // Also called for an order without a breaker, because the admin API shows the order.
         samples({ state: now }: { readonly state: string }) {
           return states.map((state) => ({ labels: { state }, value: now === state ? 1 : 0 }))
         },
@@ -119,32 +119,32 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
   },
 }
 
-/** An order that an operator may give to a breaker by hand. */
+/** An operator's order to a breaker. */
 type BreakerOrder = 'open' | 'close' | 'reset'
 
 /**
- * How often in a row it believes that its server is back before a call has succeeded: one that takes connections and
- * fails every call would otherwise never be left in peace.
+ * How often in a row a breaker believes its server is back before a call has succeeded. A server that accepts
+ * connections and fails every call would otherwise never get a rest.
  */
 const MOST_EARLY = 3
 
-/** When a replica was last found to be reachable again, on the monotonic clock. */
+/** Returns when a replica was last found reachable again, on the monotonic clock. */
 type BackAt = (replica: number) => Millis
 
 /**
- * One breaker: windows say when to open, opossum holds the state. Time is looked at when a call comes, so
- * that it needs no timer, and no `close()` either: chains of an older generation may go on using it.
+ * A breaker: windows decide when to open, opossum holds the state. The breaker reads the clock only when a call
+ * arrives, so it needs no timer and no `close()`: older chains may continue to use it.
  */
 export class Breaker {
   readonly #config: BreakerConfig
   readonly #clock: Clock
-  /** Changes places with its endpoint. */
+  /** The replica changes with the endpoint's place. */
   readonly #owner: { -readonly [Key in keyof BreakerOwner]: BreakerOwner[Key] }
   readonly #window: HealthWindow
   readonly #machine: Machine
-  /** Whether the failure that was counted last was one of the connection, as when the server is down. */
+  /** Whether the last counted failure was a lost connection, as when the server is down. */
   #wasConnectionLost = false
-  /** Times that it believed that its server is back since a call has succeeded. */
+  /** How often the breaker has believed its server is back since the last success. */
   #early = 0
 
   constructor(
@@ -172,7 +172,7 @@ export class Breaker {
     const startedAt = this.#clock.now()
     const askedBefore = askedMs(record, startedAt)
     return next(call).then((outcome) => {
-      // A call that was admitted before a change of state says nothing about the time after the change.
+      // A call admitted before a change of state says nothing about the time after the change.
       if (generation !== machine.generation) return outcome
       const now = this.#clock.now()
       const ranMs = ran(record, startedAt, askedBefore, now)
@@ -185,21 +185,21 @@ export class Breaker {
   }
 
   /**
-   * Takes it by hand: `open` holds it open until it is closed or reset, `close` closes it with empty windows,
-   * `reset` makes it as if it were new. After the last two it decides by itself again.
+   * Applies a manual order. `open` holds the breaker open until closed or reset, `close` closes it with empty windows,
+   * `reset` makes it like new. After the last two the breaker decides by itself again.
    */
   force(order: BreakerOrder): void {
     if (order === 'open') this.#machine.hold()
     else this.#machine.close(order === 'reset')
   }
 
-  /** An operator may have opened or closed its tool before it was there, or while its endpoint or its set was gone. */
+  /** Applies orders an operator gave before this breaker existed, or while its endpoint or its set was gone. */
   catchUp(holds: Holds): void {
     const isHeld = holds.since(this.#owner.tool) !== false
     if (isHeld !== this.#machine.manual) this.force(isHeld ? 'open' : 'close')
   }
 
-  /** Its endpoint is that of another replica now. */
+  /** Its endpoint now belongs to another replica. */
   moved(replica: number): void {
     this.#owner.replica = replica
   }
@@ -224,7 +224,7 @@ export class Breaker {
     }
   }
 
-  /** The way of a call that finds it open or half-open. */
+  /** Handles a call while the breaker is open or half-open. */
   #guard(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
     const machine = this.#machine
     const waitMs = machine.waitMs(this.#clock.now())
@@ -232,7 +232,7 @@ export class Breaker {
       if (!this.#isBack(backAt)) return Promise.resolve(refusedOpen(this.#owner, machine.trip?.why, waitMs))
       this.#early++
       if (this.#wasConnectionLost) {
-        // All that was against the server was that it was down: nothing is left to be tried.
+        // The only problem was an unreachable server: there is nothing left to probe.
         machine.recover('reachable again')
         return this.run(call, next, backAt)
       }
@@ -245,7 +245,7 @@ export class Breaker {
     return this.#try(call, next, probes, probe)
   }
 
-  /** Whether the server came back since the breaker opened, before the time that was chosen without knowing. */
+  /** Returns whether the server is back since the breaker opened, before the open time is over. */
   #isBack(backAt: BackAt): boolean {
     const { manual, since } = this.#machine
     return !manual && this.#early < MOST_EARLY && backAt(this.#owner.replica) >= since
@@ -274,7 +274,7 @@ export class Breaker {
   }
 }
 
-/** How long an attempt ran, in milliseconds, without the time for which the agent was asked. */
+/** Returns how long an attempt ran, in milliseconds, without the time spent asking the agent. */
 function ran(record: CallRecord, startedAt: Millis, askedBefore: Millis, now: Millis): Millis {
   return now - startedAt - (askedMs(record, now) - askedBefore)
 }

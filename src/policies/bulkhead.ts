@@ -22,7 +22,7 @@ const schema = z
       .max(10_000)
       .default(128)
       .describe(
-        'How many calls of one server run at once. One whose agent is asked something by the server does not count until it has answered. Overrides with other numbers have slots of their own.',
+        "How many calls of a server run at once. A call does not count while the server waits for its agent's answer. Overrides with other numbers have their own slots.",
       ),
     perTool: z
       .int()
@@ -30,7 +30,7 @@ const schema = z
       .max(10_000)
       .optional()
       .describe(
-        'How many of them may be calls of one tool; lists count as one tool, and all other requests that are for no listed tool as another. Default: as many as are still free, so that a tool alone stops at half, a second one at half of the rest, and a third one still finds room.',
+        'How many of these calls may be of one tool; lists count as one tool, and all other requests for no listed tool as another. Default: as many as are still free. A single tool then stops at half, a second tool at half of the rest, and a third tool still finds room.',
       ),
     queue: z
       .int()
@@ -38,7 +38,7 @@ const schema = z
       .max(4_096)
       .default(1_024)
       .describe(
-        'How many calls may wait for a slot; 0: none. Tenants take turns; the oldest call goes first, and the newest once the oldest has waited for 300ms; tenants whose names are new count as one, and there every second turn goes to the oldest. A tenant whose calls hang leaves the last eighth of the slots to others. Of the places a tool gets the part that it gets of the slots.',
+        'How many calls may wait for a slot; 0: none. Tenants take turns. The oldest call goes first, but the newest once the oldest has waited for 300ms. New tenant names count as one tenant, where every second turn goes to the oldest call. A tenant with hanging calls leaves the last eighth of the slots to others. A tool gets the same part of the places as of the slots.',
       ),
     maxWait: duration({ min: 1 }).default(30_000).describe('How long a call waits for a slot at most.'),
     tenantShare: z
@@ -46,30 +46,29 @@ const schema = z
       .min(0.01)
       .max(1)
       .default(0.5)
-      .describe('Largest share of the slots that one tenant gets while others wait; alone it may use all.'),
+      .describe('Largest share of the slots for one tenant while others wait; alone it may use all.'),
   })
   .superRefine(({ concurrent, perTool }, context) => {
     if (perTool === undefined || perTool <= concurrent) return
     const message = `perTool must not exceed concurrent (${concurrent})`
     context.addIssue({ code: 'custom', path: ['perTool'], message })
   })
-  .describe('Limits how many calls of a server run at once, so that a slow one cannot take everything.')
+  .describe('Limits how many calls of a server run at once, so a slow server cannot use all capacity.')
 
 export const bulkheadFull = {
   name: 'bulkhead_full',
   code: 1503,
   retryable: true,
-  about:
-    'No slot of the server or of the tool was free: the places in the queue are taken, or the call has waited in one for too long.',
+  about: 'No slot of the server or of the tool was free: the queue is full, or the call has waited too long.',
 } as const satisfies PolicyReason
 
 /**
- * Limits concurrency per server and per tool; calls over the limit wait in a bounded queue, with a fair share for every tenant. A
- * call that finds no place, or no slot in time, is rejected.
+ * Limits concurrency per server and per tool. Calls over the limit wait in a bounded queue, with a fair share for every
+ * tenant. The policy rejects a call without a place, or without a slot in time.
  */
 export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force: without it, one slow server can take all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that work on one call at a time.',
+  use: 'Keep it in force: without it, a slow server can use all the capacity of the gateway. Raise `concurrent` for servers that handle more calls at once, and lower it for servers that handle a single call at a time.',
   reasons: [bulkheadFull],
   states: [{ kind: BULKHEAD, isBudget: true }],
   indivisible: ({ concurrent, perTool = concurrent }, shares) =>
@@ -93,14 +92,17 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
   },
 }
 
-/** A slot that is held for so long, in milliseconds, and for so many times what is usual, does not count any more. */
+/** A slot held this long, in milliseconds, and this many times the usual, no longer counts. */
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
 
-/** Share of the slots that a tenant with hanging calls leaves to others. Otherwise each freed slot would go to its next hanging call. */
+/**
+ * Share of the slots a tenant with hanging calls leaves to others. Otherwise each freed slot would go to its next
+ * hanging call.
+ */
 const LEFT_BY_HANGING = 1 / 8
 
-/** Most of such slots, in times of those that count. */
+/** The most overdue slots, as a multiple of the counted slots. */
 const MOST_OVERDUE_TIMES = 16
 
 interface PoolSettings {
@@ -120,7 +122,7 @@ interface Lending {
   readonly takeBack: (slot: Slot) => Promise<void> | undefined
 }
 
-/** The slot of one call, while that is under way. */
+/** The slot of a call under way. */
 class Slot implements Holding {
   outer: Holding | undefined
   readonly tool: ToolSlots
@@ -128,12 +130,12 @@ class Slot implements Holding {
   /** The name of its agent. */
   readonly agent: string
   /**
-   * `lent`: the agent is asked. `waiting`: it has answered, and there is no slot for the call to go on. `overdue`: the call has held it for
-   * so long that it does not count any more.
+   * `lent`: the agent is asked. `waiting`: the agent has answered, and no slot is free for the call to go on.
+   * `overdue`: the call has held its slot for so long that the slot no longer counts.
    */
   state: 'held' | 'lent' | 'waiting' | 'overdue' | 'over' = 'held'
   since: Millis = 0
-  /** When it is looked at whether it is held for too long. */
+  /** When to check whether the slot is held too long. */
   expiry: Expiry | undefined
   /** Ends the wait. */
   settle: (() => void) | undefined
@@ -156,8 +158,8 @@ class Slot implements Holding {
 }
 
 /**
- * The slots of one server. A call needs one of the server's and one of its tool's: it gets both at once, or waits
- * for both without holding either. No slot is free as long as somebody waits who could use it.
+ * The slots of a server. A call needs a slot of the server and a slot of its tool. It gets both at once, or waits for
+ * both without holding either. No slot stays free while a call waits that could use it.
  */
 export class Pool {
   readonly server: string
@@ -168,10 +170,10 @@ export class Pool {
   readonly #queue = new WaitQueue(this.#tenants, (tool, tenant) => this.#mayStart(tool, tenant))
   readonly #expiries: ExpiryQueue
   readonly #holds = new Holds()
-  /** Looks after slots that are held for long. */
+  /** Checks slots held for long. */
   readonly #overdueLooks: ExpiryQueue
   #overdue = 0
-  /** Calls whose agent has answered, and that wait for a slot to go on, oldest first. */
+  /** Calls with an agent's answer, waiting for a slot to go on, oldest first. */
   readonly #returning = new Set<Slot>()
   readonly #lending: Lending = {
     lend: (slot) => this.#lend(slot),
@@ -193,26 +195,29 @@ export class Pool {
     return this.#queue.size
   }
 
-  /** Returns the slots of one tool, of all lists, or of all other requests that are for no listed tool. `perTool`: the most slots. */
+  /**
+   * Returns the slots of one tool, of all lists, or of all other requests for no listed tool. `perTool`: the most
+   * slots.
+   */
   tool(tool: string | undefined, perTool: number | undefined, forLists = false): ToolSlots {
     return this.#tools.get(tool, perTool, forLists)
   }
 
-  /** How many slots a tool may hold as things are. */
+  /** Returns how many slots a tool may hold now. */
   limitOf({ perTool, holds }: ToolSlots): number {
     return perTool ?? threshold(this.settings.concurrent, this.running, holds.running)
   }
 
-  /** How many calls of a tool may wait as things are: of the queue it gets what it gets of the slots. */
+  /** Returns how many calls of a tool may wait now: the same part of the queue as of the slots. */
   placesOf({ perTool, waiting }: ToolSlots): number {
     const { queue, concurrent } = this.settings
     if (perTool !== undefined) return Math.ceil(queue * Math.min(1, perTool / concurrent))
-    // With a single slot, half of it is all of it.
+    // With a single slot, half of the slots is the slot itself.
     if (concurrent === 1) return queue - (this.waiting - waiting)
     return threshold(queue, this.waiting, waiting)
   }
 
-  /** When all who wait will have been served, in milliseconds, at the pace at which slots are given back. */
+  /** Returns when all waiting calls will have been served, in milliseconds, at the present pace of freed slots. */
   retryAfterMs(tool: ToolSlots): Millis {
     const now = this.#clock.now()
     const ofServer = this.#holds.estimateMs(now) * ((this.waiting + 1) / this.settings.concurrent)
@@ -288,7 +293,7 @@ export class Pool {
     if (slot.state === 'overdue') {
       this.#overdue--
       if (--slot.tenant.overdue === 0 && this.#queue.size > 0) this.#admit()
-      // Else a tool that is always slow would be taken for one that hangs, call after call.
+      // Else an always slow tool would look like a hanging tool, call after call.
       if (isAnswered) slot.tool.holds.learn(this.#clock.now() - slot.since)
     }
     slot.state = 'over'
@@ -306,8 +311,8 @@ export class Pool {
   }
 
   /**
-   * A slot that is held far longer than usual is no measure of what its server does: it hangs, and others may run. As long as nobody knows
-   * what is usual for the tool, it is slow, and `#givesWay` decides.
+   * Stops counting a slot held far longer than usual: its call hangs, and other calls may run. While the tool's usual
+   * time is unknown, the tool is slow, and `#givesWay` decides.
    */
   #lookAt(slot: Slot): void {
     const heldMs = this.#clock.now() - slot.since
@@ -324,8 +329,9 @@ export class Pool {
   }
 
   /**
-   * A tenant that holds several slots gives way to one that has nothing under way; so does an agent among those that count as one tenant.
-   * Agents that hold one slot each keep it, else a tool that is merely slow would get more calls at once than it may.
+   * Returns whether a tenant with several slots gives way to a tenant with nothing under way. The same holds for agents
+   * counted as one tenant. Agents with a single slot keep the slot, else a merely slow tool would get more calls at
+   * once than allowed.
    */
   #givesWay({ tenant, agent, tool }: Slot): boolean {
     if (tenant.running > 1 && this.#queue.isWaitedForByIdle(tool)) return true
@@ -342,18 +348,18 @@ export class Pool {
   }
 
   #givenBack({ tenant, agent }: Slot): void {
-    // A tenant that gives a slot back still counts as its holder here: with few slots, tenants take turns.
+    // A tenant giving a slot back still counts as its holder here: with few slots, tenants take turns.
     if (this.#queue.size > 0 || this.#returning.size > 0) this.#admit()
     this.#tenants.ended(tenant, agent)
   }
 
-  /** While an agent is asked, its call uses no slot: people may take minutes, and others would be locked out for as long. */
+  /** Frees the slot while the agent is asked: people may take minutes, and would lock others out. */
   #lend(slot: Slot): void {
     if (slot.state === 'held') {
       slot.state = 'lent'
       this.#free(slot)
     } else if (slot.state === 'waiting') {
-      // It was asked once more, before the answer to an earlier question could go on.
+      // The agent was asked again before the answer to an earlier question could go on.
       slot.state = 'lent'
       this.#returning.delete(slot)
       slot.settle?.()
@@ -372,12 +378,12 @@ export class Pool {
     return this.running < this.settings.concurrent && tool.holds.running < this.limitOf(tool)
   }
 
-  /** Whether a tenant may start one more call. Calls that resume after a question need only `#hasSlot`. */
+  /** Returns whether a tenant may start another call. Calls resuming after a question need only `#hasSlot`. */
   #mayStart(tool: ToolSlots, { overdue }: Tenant): boolean {
     return this.#hasSlot(tool) && (overdue === 0 || this.#leavesEnough(tool))
   }
 
-  /** Whether others still find slots after a tenant with hanging calls has taken one more. */
+  /** Returns whether others still find slots after a tenant with hanging calls has taken another slot. */
   #leavesEnough(tool: ToolSlots): boolean {
     const { concurrent } = this.settings
     const limit = this.limitOf(tool)
@@ -387,11 +393,11 @@ export class Pool {
     )
   }
 
-  /** With a slot given back, limits have risen for all tools; with each that is taken, they fall again. */
+  /** Starts waiting calls. A freed slot raises the limits of all tools, and each taken slot lowers them again. */
   #admit(): void {
     const { concurrent, tenantShare } = this.settings
     const now = this.#clock.now()
-    // Calls that are half done go first.
+    // Half-done calls go first.
     for (const slot of this.#returning) {
       if (!this.#hasSlot(slot.tool)) continue
       this.#returning.delete(slot)
@@ -406,7 +412,7 @@ export class Pool {
     }
   }
 
-  /** Whether one more may wait; a tenant that has more waiting than others gives way to them. */
+  /** Returns whether another call may wait; a tenant with more waiting calls than others gives way to the others. */
   #makeRoom(tool: ToolSlots, tenant: Tenant): boolean {
     const isToolFull = tool.waiting >= this.placesOf(tool)
     if (!isToolFull && this.#queue.size < this.settings.queue) return true
@@ -420,11 +426,11 @@ export class Pool {
   }
 }
 
-/** Bounds of what a rejected call is told to wait, in milliseconds. */
+/** Bounds of the wait proposed to a rejected call, in milliseconds. */
 const LEAST_RETRY_MS = 50
 const MOST_RETRY_MS = 30_000
 
-/** Rejects a call for which there is no slot and no place to wait. */
+/** Rejects a call without a slot or a place to wait. */
 export function full(pool: Pool, tool: ToolSlots): Outcome {
   const { queue, concurrent } = pool.settings
   const ofQueue = pool.placesOf(tool)
@@ -450,14 +456,17 @@ function waitedInVain(pool: Pool, tool: ToolSlots): Outcome {
   )
 }
 
-/** Whether it is the tool's own calls that keep it from a slot, and not those of others. */
+/** Returns whether the tool's own calls keep it from a slot, rather than calls of other tools. */
 function isAtLimit(pool: Pool, tool: ToolSlots): boolean {
   const { running } = tool.holds
   if (running < pool.limitOf(tool)) return false
   return tool.perTool !== undefined || pool.running < pool.settings.concurrent || running === pool.running
 }
 
-/** How many slots a tool holds, and how many it may; what others have taken since does not make it hold too many. */
+/**
+ * Returns how many slots a tool holds, and how many it may; slots taken by others since do not push the tool over its
+ * limit.
+ */
 function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
   const { running } = tool.holds
   return [running, Math.max(running, pool.limitOf(tool))]

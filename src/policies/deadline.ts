@@ -12,32 +12,32 @@ const schema = z
     total: duration({ min: 1 })
       .default(55_000)
       .describe(
-        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. `tasks/result` has the one of the tool that made the task. Less than the 60 s after which clients of the MCP SDKs give up: an agent then hears why.',
+        'How long a call may take from its arrival, retries and waits included; an agent may ask for less, not for more. `tasks/result` uses the deadline of the tool that made the task. Less than the 60 s after which clients of the MCP SDKs give up, so an agent learns the reason.',
       ),
     onProgress: z
       .enum(['ignore', 'extend'])
       .default('ignore')
       .describe(
-        'What progress of the call does, where its agent asked to hear of it: nothing, or it gives the call its whole `total` anew. A deadline that the agent named itself stays.',
+        "The effect of progress, if the call's agent asked for progress: none, or it restarts the call's whole `total`. A deadline set by the agent stays.",
       ),
     maxTotalTimeout: duration({ min: 1 })
       .default(600_000)
-      .describe('The longest time of a call that progress extends; never less than `total`.'),
+      .describe('The longest total time of a call that progress extends; never less than `total`.'),
     reserve: duration()
       .default(50)
       .describe(
-        'Kept back for the way home when the server is told how long it has; at most half of the deadline.',
+        'Time reserved for the return path when the server is told its deadline; at most half of the deadline.',
       ),
     forward: z
       .enum(['asked', 'always', 'never'])
       .default('asked')
       .describe(
-        'Whether the server is told how long it has, in _meta: if the agent named a deadline itself, always, or never.',
+        'Whether the server is told its remaining time, in _meta: if the agent set a deadline, always, or never.',
       ),
   })
-  .describe('Ends a call whose agent does not wait any longer, however many attempts it is made of.')
+  .describe('Ends a call whose agent has stopped waiting, however many attempts the call has made.')
 
-/** How long a call may take at most, in milliseconds. */
+/** Returns how long a call may take at most, in milliseconds. */
 export function longestOf({
   total,
   onProgress,
@@ -46,23 +46,23 @@ export function longestOf({
   return onProgress === 'extend' ? Math.max(total, maxTotalTimeout) : total
 }
 
-/** How long a call may take from when it came, in milliseconds, and how long if progress extends that. */
+/** A call's time limit from its arrival, in milliseconds, and the limit when progress extends it. */
 interface Times {
   readonly ms: Millis
   readonly longestMs: Millis
 }
 
-/** Gives each call a deadline, and ends it then; the upstream is told to cancel. */
+/** Gives each call a deadline, and ends the call then; tells the upstream to cancel. */
 export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force: it is the one limit over all attempts, waits and retries of a call. Shorten `total` to what agents really wait, and lengthen it only for tools that are slow by design, or have their progress extend it; to limit one attempt, use `attemptTimeout`.',
+  use: 'Keep it in force: it is the only limit over all attempts, waits and retries of a call. Shorten `total` to the time agents really wait. Lengthen it only for tools that are slow by design, or let their progress extend it. To limit a single attempt, use `attemptTimeout`.',
   followsTask: true,
   build({ total, onProgress, maxTotalTimeout, reserve, forward }, { clock }): Layer {
     const limit = new TimeLimit(clock, total)
     const longest = longestOf({ total, onProgress, maxTotalTimeout })
     const usual = { ms: total, longestMs: longest }
 
-    /** `leftMs` of `ms` are left; `told`: whether its server is told. */
+    /** Runs a call with `leftMs` of `ms` left; `told`: whether its server is told. */
     function run(call: Call, next: Service, { ms, longestMs }: Times, leftMs: Millis, told: boolean) {
       const { record } = call
       const reserveMs = told ? Math.min(reserve, ms / 2) : undefined
@@ -72,7 +72,9 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
       return limit.run(call, next, leftMs, tooLong, { deadline }, leftMs + longestMs - ms)
     }
 
-    /** A fallback call has the deadline of the first one: its new tool's may only be earlier, and begins now. */
+    /**
+     * Runs a fallback call under the first call's deadline: the new tool's deadline starts now and may only be earlier.
+     */
     function runFallbackCall(call: Call, next: Service, { at, latest = at, reserveMs }: Deadline) {
       const now = clock.now()
       if (at <= now + total) return next(call)
@@ -86,7 +88,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
     return (next) => (call) => {
       if (call.deadline !== undefined) return runFallbackCall(call, next, call.deadline)
       const asked = askedLimitMs(call)
-      // Nobody counts from the moment of arrival then, and all such calls can share a timer.
+      // Without an agent's deadline, the limit need not count from arrival, and all these calls can share a timer.
       if (asked === undefined) return run(call, next, usual, total, forward === 'always')
       const ms = Math.min(asked, total)
       const leftMs = call.record.startedAt + ms - clock.now()
@@ -107,7 +109,7 @@ function exceeded(ms: Millis, sent: boolean, extension?: Extension, longestMs: M
 
 const MILLISECONDS = /^\d{1,15}(?:\.\d{1,9})?$/
 
-/** As the gRPC wire protocol defines it: at most eight digits and a unit. */
+/** As in the gRPC wire protocol: at most eight digits and a unit. */
 const GRPC_TIMEOUT = /^(\d{1,8})([HMSmun])$/
 
 const GRPC_UNITS_MS: Readonly<Record<string, number>> = {
@@ -120,8 +122,8 @@ const GRPC_UNITS_MS: Readonly<Record<string, number>> = {
 }
 
 /**
- * How long the agent is going to wait, in milliseconds from the call's arrival: the smallest of what it says in
- * its headers and in `_meta`. What is malformed or not positive is as good as not said; undefined when nothing is.
+ * Returns how long the agent will wait, in milliseconds from the call's arrival: the smallest value in its headers and
+ * in `_meta`. Ignores malformed and non-positive values; undefined without any.
  */
 export function askedLimitMs({ inbound, message }: Pick<Call, 'inbound' | 'message'>): Millis | undefined {
   let ms = headerMs(inbound, 'x-breakwater-deadline-ms')

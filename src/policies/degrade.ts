@@ -32,23 +32,23 @@ const fallback = z
       .string()
       .min(1)
       .max(256)
-      .describe('The other tool, as its server knows it. It gets the same arguments.'),
-    server: z.string().min(1).optional().describe('Its server, if it is another one.'),
+      .describe("The other tool, by its server's name for it. It gets the same arguments."),
+    server: z.string().min(1).optional().describe('Its server, if different.'),
   })
   .describe(
-    'Another tool that answers instead. Two tools may back each other up: a call never goes back to a tool that has failed it, and asks three fallbacks at most. Where none answers, the agent gets the failure of the tool that it called. The tool has three quarters of the time that is left, and all of it where no list has the fallback.',
+    'Another tool that answers instead. Two tools may back each other up: a call never returns to a tool that has failed it, and asks three fallbacks at most. If none answers, the agent gets the failure of the original tool. The tool has three quarters of the remaining time, or all of it if no list has the fallback.',
   )
 
 const lastKnownGood = z
   .strictObject({
-    maxAge: duration({ min: 1_000 }).default(300_000).describe('The oldest answer that is given again.'),
-    maxEntries: z.int().min(1).max(100_000).default(100).describe('Most answers that are kept of one tool.'),
+    maxAge: duration({ min: 1_000 }).default(300_000).describe('The maximum age of a repeated answer.'),
+    maxEntries: z.int().min(1).max(100_000).default(100).describe('Most answers kept per tool.'),
     maxSize: size()
       .default(1024 ** 2)
-      .describe('Most bytes of answers that are kept of one tool.'),
+      .describe('Most bytes of answers kept per tool.'),
   })
   .describe(
-    'The last good answer that the tenant got to the same arguments and forwarded headers; only of tools that are known to be read-only. `Authorization` makes no difference, as no server gets it.',
+    "The tenant's last good answer to the same arguments and forwarded headers; only for tools known to be read-only. `Authorization` makes no difference, as no server gets it.",
   )
 
 const fixed = z
@@ -57,12 +57,12 @@ const fixed = z
     structuredContent: z
       .record(z.string(), z.unknown())
       .optional()
-      .describe('A result; for a tool with an `outputSchema` it has to fit.'),
+      .describe("A result; must fit the tool's `outputSchema`, if any."),
   })
   .refine(({ text, structuredContent }) => text !== undefined || structuredContent !== undefined, {
     error: 'needs "text" or "structuredContent"',
   })
-  .describe('An answer that is always the same.')
+  .describe('A fixed answer.')
 
 const schema = z
   .strictObject({
@@ -72,19 +72,17 @@ const schema = z
     notice: z
       .boolean()
       .default(true)
-      .describe('Whether a text block tells the model too that it was degraded.'),
+      .describe('Whether a text block also tells the model about the degraded answer.'),
   })
   .refine((ways) => ways.fallback ?? ways.lastKnownGood ?? ways.static, {
     error: 'needs at least one of "fallback", "lastKnownGood" and "static"',
   })
-  .describe(
-    'Answers a tool call that failed in another way, and says so: `fallback`, `lastKnownGood`, `static`.',
-  )
+  .describe('Answers a failed tool call in another way, and says so: `fallback`, `lastKnownGood`, `static`.')
 
-/** Gives a worse answer in place of none, and flags it: of the ways that are configured, the first that has one. */
+/** Gives a worse answer instead of none, and flags it: tries the configured ways in order. */
 export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema; optIn: true } = {
   schema,
-  use: 'Use it for tools where an older or a simpler answer helps the agent more than an error, such as searches and lookups. Do not use it where an agent would act on stale data as if it were current, or for tools that write.',
+  use: 'Use it for tools where an older or simpler answer helps the agent more than an error, such as searches and lookups. Do not use it for tools that write, or where an agent would act on stale data as if current.',
   optIn: true,
   decisionIn(outcome) {
     const source = outcome.kind === 'answered' ? outcome.partial?.source : undefined
@@ -118,7 +116,7 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
         try {
           const { attempts } = record
           const outcome = await next(call)
-          // A record is shared along a chain: an earlier tool may have been sent, and this one not.
+          // A chain shares a record: an earlier tool may have been sent, and this one not.
           const failure = failureOf(call, outcome, scope, record.attempts > attempts)
           if (failure === undefined) {
             stale?.keep(call, outcome)
@@ -128,7 +126,7 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
             noteSupersededRejection(record, outcome)
             return other
           }
-          // A stored or static answer may come at the very end of the deadline; another server's answer may not.
+          // A stored or static answer may arrive at the very end of the deadline; another server's answer may not.
           if (fallback !== undefined && !call.signal.aborted) {
             record.hasAlternative = hasAtHand
             const other = await fallback.ask(call, failure)
@@ -145,7 +143,7 @@ export const degrade: Policy<z.output<typeof schema>> & { schema: typeof schema;
   },
 }
 
-/** The part of the time left that a tool with a fallback has for itself: a tool that hangs leaves the rest to the fallback. */
+/** The part of the remaining time for a tool with a fallback: a hanging tool leaves the rest to the fallback. */
 const OWN_PART = 3 / 4
 
 function leavingTime(clock: Clock, next: Service, hasFallback: (call: Call) => boolean): Service {
@@ -156,7 +154,7 @@ function leavingTime(clock: Clock, next: Service, hasFallback: (call: Call) => b
     const now = clock.now()
     const ms = (deadline.at - now) * OWN_PART
     if (ms <= 0) return next(call)
-    // Progress moves this limit where it moves the deadline.
+    // Progress moves this limit along with the deadline.
     const longestMs = ((deadline.latest ?? deadline.at) - now) * OWN_PART
     const moves = deadline.latest === undefined ? {} : { latest: now + longestMs }
     const own = { ...deadline, at: now + ms, ...moves }
@@ -166,7 +164,7 @@ function leavingTime(clock: Clock, next: Service, hasFallback: (call: Call) => b
   }
 }
 
-/** Ends that are the caller's own doing, that concern its rights, or that it has to hear of to go on. */
+/** Failures caused by the caller, about its rights, or needed by the caller to go on. */
 const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConflict.name>([
   'cancelled',
   'idempotency_conflict',
@@ -176,10 +174,10 @@ const notDegraded: ReadonlySet<string> = new Set<Reason | typeof idempotencyConf
   'upstream_unauthorized',
 ])
 
-/** Longest words of a server that are repeated, in characters. */
+/** Longest server message to repeat, in characters. */
 const WORDS = 200
 
-/** Why a call needs another answer, as in "search/query failed: breaker open"; undefined when it needs none. */
+/** Returns why a call needs another answer, as in "search/query failed: breaker open"; undefined otherwise. */
 function failureOf(call: Call, outcome: Outcome, scope: Scope, wasSent: boolean): string | undefined {
   if (isTask(call)) return undefined
   const what = outcome.kind === 'answered' ? errorOf(outcome) : messageOf(call, outcome)
@@ -189,7 +187,7 @@ function failureOf(call: Call, outcome: Outcome, scope: Scope, wasSent: boolean)
   return `${call.server}/${call.tool} failed: ${what}${mayHaveRun ? ' (the call may have run)' : ''}`
 }
 
-/** Whether whoever calls has stopped to wait. */
+/** Returns whether the caller has stopped waiting. */
 function isGone({ signal }: Call): boolean {
   return signal.aborted && isGatewayError(signal.reason) && signal.reason.reason === 'cancelled'
 }
@@ -208,7 +206,7 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
 /** A way to another answer. */
 interface Fallback {
   readonly server: string
-  /** Whether a call may go to the other tool, and the list of its server has the tool. */
+  /** Whether a call may go to the other tool, and its server lists the tool. */
   isThere(call: Call): boolean
   /** Calls the other tool. Resolves to its flagged answer; undefined when it has no usable answer. */
   ask(call: Call, failure: string): Promise<Outcome | undefined>
@@ -217,7 +215,10 @@ interface Fallback {
 /** Most fallbacks in a row. */
 const MOST_IN_A_ROW = 3
 
-/** The tools, as SERVER/TOOL, whose fallbacks led to a call: none of these tools is asked again, so that two may back each other up. */
+/**
+ * The tools, as SERVER/TOOL, whose fallbacks led to a call. None of these tools is asked again, so two tools may back
+ * each other up.
+ */
 const failedBefore = new WeakMap<CallRecord, readonly string[]>()
 
 /** Sends the call to another tool, through all policies of that tool. */
@@ -231,7 +232,7 @@ function toFallback(
   const mayAsk = (call: Call) => {
     const before = failedBefore.get(call.record) ?? []
     if (before.length >= MOST_IN_A_ROW || before.includes(`${server}/${tool}`)) return false
-    // A call that goes on where the server had left off means nothing to another tool.
+    // A call that continues a server's earlier state means nothing to another tool.
     if (paramsOf(call.message.value).requestState !== undefined || isTask(call)) return false
     return server !== call.server || tool !== call.tool
   }
@@ -259,17 +260,19 @@ function toFallback(
   }
 }
 
-/** In one upstream session no id may come twice. */
+/** Returns the call as another attempt: in an upstream session no id may repeat. */
 function asAnother(call: Call): Call {
   return derive(call, { attempt: call.attempt + 1 })
 }
 
-/** An `input_required` is none: the caller would take its answer to the tool that failed. */
+/**
+ * Returns whether an answer is usable. An `input_required` is not: the caller would send its answer to the failed tool.
+ */
 function isUsable({ result, verdict }: Outcome & { kind: 'answered' }): boolean {
   return verdict !== 'rpc_error' && verdict !== 'tool_error' && isFinal(result)
 }
 
-/** Tells why a fallback answers: a fallback may have failed itself and have another one, and its answer may be partial. */
+/** Returns why a fallback answers: a fallback may itself have failed over to another, and its answer may be partial. */
 function reasonOf(name: string, failure: string, { partial }: Outcome & { kind: 'answered' }): string {
   if (partial?.source === 'fallback') return `${partial.reason}, and ${failure}`
   return `answered by ${name} because ${failure}${partial === undefined ? '' : `; and ${partial.reason}`}`
@@ -291,14 +294,14 @@ interface Limits {
   readonly maxSize: number
 }
 
-/** The last good answers of one tool; the oldest go first. Their limits come with each, as reloads may change them. */
+/** The last good answers of a tool; the oldest go first. Each answer brings its limits, as reloads may change them. */
 export class LastKnownGood {
   readonly #answers = new LRUCache<string, Good>({
     maxSize: Number.MAX_SAFE_INTEGER,
     sizeCalculation: ({ bytes }) => bytes,
   })
 
-  /** The answer, however old. */
+  /** Returns the answer, however old. */
   get(key: string): Good | undefined {
     return this.#answers.peek(key)
   }
@@ -309,7 +312,7 @@ export class LastKnownGood {
     while (this.#answers.size > maxEntries || this.#answers.calculatedSize > maxSize) this.#answers.pop()
   }
 
-  /** There is a later answer, which is not kept. */
+  /** Drops an answer replaced by a later, unkept answer. */
   drop(key: string): void {
     this.#answers.delete(key)
   }
@@ -320,13 +323,13 @@ export class LastKnownGood {
   }
 }
 
-/** How large the result of a message is that is still bytes; 0 where that is not known. */
+/** Returns the result's size in a message of raw bytes; 0 when unknown. */
 function sizeOf(message: LargeMessage): number {
   const [result] = message.locate(['result']) ?? []
   return result === undefined ? 0 : result.end - result.start
 }
 
-/** Keeps the good answers of tools that only read, and finds them again for the same arguments and identity. */
+/** Keeps the good answers of read-only tools, and finds them again for the same arguments and identity. */
 function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scope: Scope, notice: boolean) {
   function goodFor(call: Call): Good | undefined {
     if (scope.effectOf(call) !== 'read_only') return undefined
@@ -338,7 +341,7 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
     keep(call: Call, outcome: Outcome): void {
       if (!isGood(call, outcome) || scope.effectOf(call) !== 'read_only') return
       const { result, verdict } = outcome
-      // To read the text of a large one only to find that would take a while.
+      // Reading a large text only to find out its size would take a while.
       if (LargeMessage.is(result) && sizeOf(result) > limits.maxSize) return answers.drop(keyOf(call))
       const span = locate(result.text, ['result'])
       if (span === undefined) return
@@ -368,7 +371,7 @@ function staleAnswers(answers: LastKnownGood, limits: Limits, clock: Clock, scop
   }
 }
 
-/** The eras get results of other shapes. */
+/** Returns the key of an answer; includes the era, because eras get results of other shapes. */
 function keyOf(call: Call): string {
   return digestOf(call.tool ?? '', argumentsOf(call), identityOf(call), call.caller.era)
 }
@@ -379,7 +382,7 @@ function isGood(call: Call, outcome: Outcome): outcome is Outcome & { kind: 'ans
   return isObject(outcome.result.value.result) && !isTask(call) && isFinal(outcome.result)
 }
 
-/** An answer that the operator has written. Without a text, the text is that of the structured content. */
+/** Returns an operator's prepared answer. Without a text, the text is the structured content. */
 export function prepared(
   {
     text,

@@ -4,13 +4,13 @@ import type { Outcome } from '../mesh/call.ts'
 import type { EventType, Operator, Policy, StateKind } from '../mesh/policy.ts'
 import { policies } from './index.ts'
 
-/** The descriptions of all policies, in their order, for code that tells people of calls and states. */
+/** The descriptions of all policies, in their order, for code that explains calls and states. */
 
 type Described = Omit<Policy<never>, 'schema' | 'build'>
 
 const described: readonly (readonly [name: string, policy: Described])[] = Object.entries(policies)
 
-/** A fact, and the policy that notes it. */
+/** A fact, and its policy. */
 export interface OwnedFact {
   readonly policy: string
   readonly fact: Fact
@@ -20,7 +20,7 @@ export const facts: readonly OwnedFact[] = described.flatMap(([policy, own]) =>
   (own.facts ?? []).map((fact) => ({ policy, fact })),
 )
 
-/** Policies that can tell from an outcome what they decided. */
+/** Policies that can read their own decision from an outcome. */
 export const deciders: readonly (readonly [
   policy: string,
   decisionIn: (outcome: Outcome) => Decision | undefined,
@@ -33,7 +33,7 @@ export const events: ReadonlyMap<string, EventType> = new Map(
   described.flatMap(([, own]) => Object.entries(own.events ?? {})),
 )
 
-/** All that is shown of states, each once. */
+/** All states shown, each once. */
 export const states: readonly StateKind[] = [...new Set(described.flatMap(([, own]) => own.states ?? []))]
 
 /** All operators, each with the name of its policy. */

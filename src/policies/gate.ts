@@ -11,7 +11,7 @@ const schema = z
     patience: duration({ min: 0 })
       .default(20_000)
       .describe(
-        'How long a call waits for a server that is lost; 0: not at all. For a server that has taken longer to come back lately it is half as long again, up to `maxPatience`.',
+        'How long a call waits for a lost server; 0: not at all. If the server has recently taken longer to return, one and a half times as long as its outage, up to `maxPatience`.',
       ),
     maxPatience: duration({ min: 0 })
       .default(45_000)
@@ -19,7 +19,7 @@ const schema = z
     giveUp: duration({ min: 0 })
       .default(120_000)
       .describe(
-        'Once a server has been lost for so long, no call waits for it any more: each tries once, and fails at once.',
+        'Once a server has been lost this long, no call waits any more: each tries once, and fails at once.',
       ),
     queue: z
       .int()
@@ -29,13 +29,13 @@ const schema = z
       .describe('How many calls may wait for one server. One tenant gets half of the places at most.'),
     maxWaiting: size()
       .default(64 * 1024 ** 2)
-      .describe('How large the requests that wait for one server may be together, in bytes.'),
+      .describe('The maximum total size of the requests waiting for one server, in bytes.'),
   })
   .refine(({ patience, maxPatience }) => patience <= maxPatience, {
     path: ['maxPatience'],
     error: '`maxPatience` must be at least `patience`',
   })
-  .describe('Holds calls back while their server is lost, and lets them go gradually when it is back.')
+  .describe('Holds calls back while their server is lost, and releases them gradually when it is back.')
 
 type GateConfig = z.output<typeof schema>
 
@@ -43,13 +43,14 @@ type GateConfig = z.output<typeof schema>
 const GATE = 'gate'
 
 /**
- * Holds back what would find a server lost: a connection that cannot be made or that breaks, and nothing else. One gate per server, shared
- * by its tools. Waiting for an endpoint that is known to be away is gRPC's wait-for-ready and Linkerd's failfast timeout; here it
- * ends by the gateway's own probes, and calls are released one by one at first, so that a server that is just up is not flooded.
+ * Holds calls back for a lost server: only for failed or broken connections. Each server has a gate, shared by its
+ * tools. Waiting for an unavailable endpoint is gRPC's wait-for-ready and Linkerd's failfast timeout; here the
+ * gateway's own probes end the wait. The gate first releases calls one by one, so a freshly started server is not
+ * flooded.
  */
 export const gate: Policy<GateConfig> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force: agents wait a second more gladly than they repeat a task. Shorten `patience` where agents have other servers for the same work; `patience: 0` only spares a lost server the retries.',
+  use: 'Keep it in force: agents would rather wait a second than repeat a task. Shorten `patience` where agents have other servers for the same work; `patience: 0` only spares a lost server the retries.',
   reasons: [serverLost],
   facts: [gateWait],
   events: {
@@ -97,7 +98,7 @@ export const gate: Policy<GateConfig> & { schema: typeof schema } = {
   ],
   build(config, context, scope): Layer {
     const { set, server } = scope
-    // One of other endpoints knows nothing of these.
+    // A gate for other endpoints knows nothing of these.
     const key = { kind: GATE, set, server, config: { ...config, endpoints: scope.endpoints } }
     const gate = context.state.get(key, () => new Gate(config, context, scope))
     return (next) => (call) => gate.run(call, next, scope)

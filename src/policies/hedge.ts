@@ -28,23 +28,23 @@ const schema = z
     after: z
       .union([z.enum(quantileNames), duration({ min: 1 })])
       .describe(
-        'How long to wait for an answer before the call is sent once more: a duration, or `p90`, `p95` or `p99` ' +
-          'of how long the tool has taken lately. As long as that is not known, nothing is sent twice.',
+        'How long to wait for an answer before sending the call once more: a duration, or `p90`, `p95` or `p99` ' +
+          "of the tool's recent latency. While the latency is unknown, nothing is sent twice.",
       ),
     maxHedges: z
       .int()
       .min(1)
       .max(3)
       .default(1)
-      .describe('Most tries after the first, each after such a wait; 1 to 3.'),
+      .describe('Most tries after the first, each after the same wait; 1 to 3.'),
     budget: budgetSchema,
   })
-  .describe('Sends a slow call that only reads once more, and takes the answer that comes first.')
+  .describe('Sends a slow, read-only call once more, and uses the answer that arrives first.')
 
 /**
- * Hedged requests (Dean and Barroso, "The Tail at Scale", 2013). Only what is known to read alone is sent twice.
- * Each is paid for like a retry, from the same budgets; it is the `retry` policy that pays in, so without it only the
- * floor is there.
+ * Hedged requests (Dean and Barroso, "The Tail at Scale", 2013). Only known read-only calls are sent twice. Each copy
+ * spends from the same budgets as a retry. Only the `retry` policy fills the budgets; without `retry`, only the floor
+ * remains.
  */
 export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
@@ -79,8 +79,8 @@ export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } 
 }
 
 /**
- * The quantile of the fastest replica that is known, in whole milliseconds: a call that has got to a slow one is
- * what hedges are for, and the budget keeps their number.
+ * Returns the quantile of the fastest known replica, in whole milliseconds: hedges are meant for calls on a slow
+ * replica, and the budget limits their number.
  */
 function shortest(estimates: readonly LatencyEstimate[], q: number, now: Millis): Millis | undefined {
   let least: Millis | undefined
@@ -98,15 +98,15 @@ interface RaceParts {
   readonly maxHedges: number
 }
 
-/** One try of a call. */
+/** A try of a call. */
 interface Runner {
   readonly signal: Cancellation
   outcome: Outcome | undefined
-  /** Whether it was ended because the agent could not hear it. */
+  /** Whether the try was ended because the agent could not hear it. */
   muted: boolean
 }
 
-/** The tries of one call, side by side: the first useful answer counts. */
+/** The tries of a call, side by side: the first useful answer counts. */
 class Race {
   readonly #call: Call
   readonly #next: Service
@@ -150,7 +150,7 @@ class Race {
   #hedge(): void {
     const { record, signal } = this.#call
     const { clock, budgets, maxHedges } = this.#parts
-    // Once the agent has seen a part of one try, the call has to go on with that try.
+    // Once the agent has seen a part of a try, the call has to go on with that try.
     if (signal.aborted || record.firstByteAt !== undefined || this.#channel.taken) return
     const refused = isInboundRetry(this.#call) ? 'inbound_attempt' : budgets.claim(clock.now())
     if (refused !== undefined) return retryRefused.note(record, refused)
@@ -171,7 +171,7 @@ class Race {
     const release = () => {
       if (before > 0) this.#parts.budgets.release()
     }
-    // A defect of ours that throws is the call's to tell: thrown out of a timer, it would end the process.
+    // A bug of ours fails only its call: thrown out of a timer, it would end the process.
     try {
       this.#next(call)
         .finally(release)
@@ -199,7 +199,7 @@ class Race {
     }
   }
 
-  /** Returns the outcome when no try was useful: of the first try that was sent and not muted, if there is one. */
+  /** Returns the outcome when no try was useful: of the first try sent and not muted, if any. */
   #standing(last: Outcome): Outcome {
     const told = this.#runners.filter(({ muted }) => !muted).flatMap(({ outcome }) => outcome ?? [])
     const sent = this.#runners.some(({ outcome }) => outcome?.kind === 'failed' && outcome.error.sent)
@@ -222,7 +222,7 @@ class Race {
   }
 }
 
-/** The channel of a call with several tries: the agent hears the first that has something to say, and no other. */
+/** The channel of a call with several tries: the agent hears only the first try that sends something. */
 class SharedChannel {
   readonly #channel: Channel
   #speaker: object | undefined
@@ -231,24 +231,24 @@ class SharedChannel {
     this.#channel = channel
   }
 
-  /** Whether some try has sent something. */
+  /** Whether any try has sent something. */
   get taken(): boolean {
     return this.#speaker !== undefined
   }
 
-  /** From here on only `speaker` is heard. */
+  /** From here on, the agent hears only `speaker`. */
   leaveTo(speaker: object): void {
     this.#speaker = speaker
   }
 
   /**
-   * The channel of one try, which is known by `speaker`. What it sends too late is dropped; a request of the server
-   * among it can have no answer, so `mute` is told: that try cannot go on.
+   * Returns the channel of the try `speaker`. Drops late messages. A late request of the server can have no answer, so
+   * the channel calls `mute`: the try cannot go on.
    */
   for(speaker: object, mute: () => void): Channel {
     const channel = this.#channel
     return {
-      // Says nothing yet: many servers open a stream whatever they will send.
+      // Opening says nothing yet: many servers always open a stream.
       open: () => channel.open(),
       pause: (retryMs, askNow) => {
         if (this.#speaker === undefined || this.#speaker === speaker) channel.pause(retryMs, askNow)

@@ -31,17 +31,17 @@ const schema = z
       .enum(['explicit', 'auto'])
       .default('explicit')
       .describe(
-        'Which tool calls have a key: those that name one in `_meta["dev.breakwater/idempotency-key"]`, or with `auto` also all others that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes: with `auto` they have keys of their own, and a key that was named in one of them is refused in the others.',
+        'The tool calls that have a key: calls that name a key in `_meta["dev.breakwater/idempotency-key"]`. With `auto`, also all other calls that are not read-only: within `scope`, the same tool with the same arguments is the same call. Protocol versions before and from 2026-07-28, and calls that run as tasks, have answers of other shapes. With `auto`, each has its own keys; a key named in one of them is refused in the others.',
       ),
     scope: z
       .enum(['caller', 'tenant', 'server'])
       .default('tenant')
       .describe(
-        "Among whose calls a key is one and the same. `tenant`: those of one tenant (the header `x-breakwater-tenant`, or the client's name), so that a client which comes back in a new session does not run a write twice. `caller`: those of one session; clients without sessions (protocol 2026-07-28) that say the same of themselves count as one. `server`: those of everybody who may call the server: whoever knows a key, or with `auto` sends the same arguments, gets the answer. In all of them agents whose forwarded headers differ are kept apart, so a header that is new with each request must not be forwarded. `Authorization` keeps no calls apart: an agent refreshes its token, and a write that it sends again must not run again. The answer is for calls that name their tenant by the header, and for calls with the same `Authorization`; others are told that the call may have run. So whatever verifies tokens in front of the gateway should set the header. With `server` everybody gets the answer. A session ends with its token: with `caller` a call in the next session runs again. Agents that share a scope should choose keys that nobody guesses, such as UUIDs.",
+        "The callers among whom a key means the same call. `tenant`: one tenant (the header `x-breakwater-tenant`, or the client's name), so a client returning in a new session does not run a write twice. `caller`: one session; clients without sessions (protocol 2026-07-28) that describe themselves alike count as one. `server`: everybody who may call the server: anybody who knows a key, or with `auto` sends the same arguments, gets the answer. All of them separate agents by forwarded headers, so a header that changes with each request must not be forwarded. `Authorization` separates no calls: an agent refreshes its token, and a repeated write must not run again. The answer is for calls that name their tenant by the header, and for calls with the same `Authorization`; other calls learn that the call may have run. A token verifier in front of the gateway should therefore set the header. With `server` everybody gets the answer. A session ends with its token: with `caller` a call in the next session runs again. Agents that share a scope should choose unguessable keys, such as UUIDs.",
       ),
     window: duration({ min: 1_000 })
       .default(600_000)
-      .describe('How long the answer to a key is kept after the call is over.'),
+      .describe("How long a key's answer is kept after the call ends."),
     limit: duration({ min: 1_000 })
       .default(300_000)
       .describe('How long a call with a key may run, whether or not its caller still waits.'),
@@ -51,16 +51,16 @@ const schema = z
       .max(1_000_000)
       .default(10_000)
       .describe(
-        'Most keys that are remembered of one server, those of running calls included. No key goes before its window is over. A tenant may have as many as are still free, so that a tenant alone stops at half, and a second one at half of the rest; a client without a tenant counts by its address, and all tenants of one address together stop at seven eighths. Beyond that a call with a new key is refused and not run. On disk 100,000 of all servers, and 128MiB; new keys beyond that are not kept there.',
+        'Most keys remembered per server, including running calls. No key is dropped before its window is over. A tenant may have as many keys as are still free: a single tenant stops at half, and a second tenant at half of the rest. A client without a tenant counts by its address, and all tenants of one address together stop at seven eighths. Beyond that, a call with a new key is refused and not run. On disk 100,000 for all servers, and 128MiB; the disk keeps no new keys beyond that.',
       ),
     maxSize: size()
       .default(16 * 1024 ** 2)
       .describe(
-        'Most bytes of answers that are kept for one server, on disk as well: the oldest go first, and one of more than 1MiB is never kept. A write whose answer is gone is still not run again.',
+        'Most bytes of answers kept per server, on disk as well: the oldest are dropped first, and an answer over 1MiB is never kept. A write without its answer is still not run again.',
       ),
   })
   .describe(
-    'Runs a tool call once per idempotency key, however often it is sent. Keys outlive reloads; with `gateway.stateDir` also the process, even if it is killed: a call that was under way then, and that must not run twice, is not run again but told to may have run. Records are handed to the operating system before a call is sent, not forced to the disk, so a loss of power can lose the last ones; a full or broken disk stops no call, only its record.',
+    'Runs a tool call once per idempotency key, however often it is sent. Keys outlive reloads and, with `gateway.stateDir`, also the process, even if killed. A call under way at that time that must not run twice is not run again; its caller learns that the call may have run. Records reach the operating system before a call is sent, but are not forced to the disk: a power failure can lose the last records. A full or broken disk stops no call, only its record.',
   )
 
 const idempotencyFull = {
@@ -70,7 +70,7 @@ const idempotencyFull = {
   about: 'There is no place for another idempotency key, so the call was not run.',
 } as const satisfies PolicyReason
 
-/** The limit whose places were taken when a call with a new key was refused. */
+/** The limit that was reached when a call with a new key was refused. */
 const placesTaken = new Fact<Full | undefined>(undefined, {
   about:
     'The call had a new idempotency key and was refused: the places of its tenant, of its client, or all were taken.',
@@ -87,23 +87,22 @@ const placesTaken = new Fact<Full | undefined>(undefined, {
   },
 })
 
-/** A tenant that is new shares its places with all new ones, for a second. */
+/** All new tenants share their places for a second. */
 const NEWCOMER_MS: Millis = 1_000
 
 /**
- * The first call with a key runs, apart from its caller: the usual reason for a second call is that the first was given
- * up too early. A second call that comes while the first runs waits for the same outcome; a later call gets the outcome
- * again. A call that was not run, or may be run twice, leaves no trace. Where records outlive the process, a call that
- * must not run twice is noted before it is sent. So a later process knows that the call may have run.
+ * Runs the first call with a key independently of its caller: most second calls follow a caller that gave up too early.
+ * A second call during the first waits for the same outcome; a later call gets the outcome again. A call that was not
+ * run, or may run twice, leaves no trace. Where records outlive the process, a call that must not run twice is recorded
+ * before sending. A later process then knows the call may have run.
  */
 export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force where agents send a key with their writes, and use `key: auto` for tools that must not run twice but whose agents send no key. Do not use `auto` for tools that are called with the same arguments on purpose, such as a counter.',
+  use: 'Keep it in force where agents send a key with their writes. Use `key: auto` for tools that must not run twice but whose agents send no key. Do not use `auto` for tools called with the same arguments on purpose, such as a counter.',
   reasons: [idempotencyConflict, idempotencyFull],
   facts: [replayed, placesTaken],
   build(config, { clock, state, durable }, scope): Layer {
-    // One state for all policy sets: a write has run, whichever arm of an experiment a call is in when it is sent
-    // again.
+    // All policy sets share a state: a write has run, whichever arm of an experiment repeats the call.
     const owner = { kind: 'idempotency', set: DEFAULT_SET, server: scope.server }
     const runs = state.get(owner, () => new Runs(clock, durable?.of(owner)))
     const limit = new TimeLimit(clock, config.limit)
@@ -152,7 +151,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         const noted = isRepeatable(scope.effectOf(call))
           ? undefined
           : runs.announce(id, begun, limitMs + window)
-        // It goes on when its agent, and with it the request that everybody else counts, is gone.
+        // The run goes on when its agent is gone, and with the agent the request that everybody else counts.
         const release = scope.hold()
         const outcome = noted === undefined ? run() : noted.then(run)
         outcome.then(release, release)
@@ -163,14 +162,14 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   },
 }
 
-/** Words for the holder of the places that are taken. */
+/** Names for the holders of the places. */
 const holders = {
   tenant: 'this tenant has',
   client: 'the tenants of this client have',
   all: 'all tenants together have',
 } as const satisfies Record<Full, string>
 
-/** Returns the share whose place a new key takes: of its tenant and its client, or without a tenant of the client alone. */
+/** Returns the share charged for a new key: its tenant and its client, or only the client if there is no tenant. */
 function shareOf({ countsAs, caller }: Call): Share {
   const client = caller.client ?? ''
   return { tenant: countsAs === '' ? `client ${client}` : `tenant ${countsAs}`, client }
@@ -181,17 +180,17 @@ function rejected(reason: Reason | PolicyReason, message: string, retryAfterMs?:
   return Promise.resolve({ kind: 'rejected', error, by: 'idempotency' })
 }
 
-/** Where a caller names the key of a call, in `params._meta`: a string of 1 to 256 characters. */
+/** The field in `params._meta` with the caller's key: a string of 1 to 256 characters. */
 export const IDEMPOTENCY_KEY = 'dev.breakwater/idempotency-key'
 
 const LONGEST = 256
 
 export interface Key {
-  /** Names the tool, the identity for which it runs, and the caller's key. */
+  /** Identifies the tool, the identity of the run, and the caller's key. */
   readonly id: string
-  /** Names what is to be run: one key stands for one of these. */
+  /** Identifies the work: a key stands for a single fingerprint. */
   readonly fingerprint: string
-  /** Names who may be given the answer: see `readerOf`. */
+  /** Identifies who may get the answer: see `readerOf`. */
   readonly reader: string
 }
 
@@ -209,7 +208,7 @@ export interface KeySettings {
   readonly scope: Sharing
 }
 
-/** The key of a tool call; undefined when it has none. */
+/** Returns the key of a tool call; undefined for none. */
 function keyOf(
   call: Call,
   { key: mode, scope: sharing }: KeySettings,
@@ -217,7 +216,7 @@ function keyOf(
 ): Key | InvalidKey | undefined {
   const named = metaOf(call.message.value, 'params', IDEMPOTENCY_KEY)
   if (named === undefined) {
-    // To join calls that only read would be a cache, and that is for somebody else to ask for.
+    // Joining read-only calls would be a cache, a separate decision.
     if (mode === 'explicit' || scope.effectOf(call) === 'read_only') return undefined
     const fingerprint = fingerprintOf(call)
     return { id: idOf(call, sharing, 'auto', fingerprint), fingerprint, reader: readerOf(call, sharing) }
@@ -229,8 +228,8 @@ function keyOf(
 }
 
 /**
- * A digest, because names of tools may be as long as their caller likes, and keys and headers may be secrets. Where agents choose
- * their arm of an experiment, one call with a key gets a run of its own in each arm that it names.
+ * Returns a digest, because names of tools may be of any length, and keys and headers may be secrets. Where agents
+ * choose their arm of an experiment, a call with a key runs separately in each named arm.
  */
 function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
   const { arm, isArmAsked } = call.record
@@ -238,12 +237,12 @@ function idOf(call: Call, sharing: Sharing, mode: string, key: string): string {
   return digestOf(sharing, mode, call.tool ?? '', identityOf(call, sharing), askedFor, key)
 }
 
-/** The eras, and calls that run as tasks, get answers of other shapes: one cannot stand in for the other. */
+/** Eras, and calls running as tasks, have answers of other shapes and cannot replace each other. */
 function fingerprintOf(call: Call): string {
   return digestOf(argumentsOf(call), String(isTask(call)), call.caller.era)
 }
 
-/** A caller's channel for as long as the caller is there; afterwards nobody hears, and questions are declined. */
+/** A caller's channel while the caller is there. Afterwards nobody hears, and the channel declines questions. */
 class LeavingChannel implements Channel {
   #channel: Channel | undefined
 
@@ -261,7 +260,7 @@ class LeavingChannel implements Channel {
 
   send(message: Message, answer?: Answer): Promise<void> | undefined {
     if (this.#channel !== undefined) return this.#channel.send(message, answer)
-    // A server that waited for an answer would wait until the call's time is up.
+    // A waiting server would wait until the call's time is up.
     answer?.(errorText('', reasons.cancelled.code, 'the caller has gone')).catch(() => undefined)
     return undefined
   }

@@ -15,10 +15,10 @@ import { route } from './route.ts'
 import { verdict } from './verdict.ts'
 
 /**
- * Every resilience policy, by its name in the config: the one line that a new policy adds. The order of the lines is the order of the
- * policies, outermost first: the deadline covers all attempts; what one key has started is joined before anything is tried again;
- * backoff holds no bulkhead slot; no policy below the breaker may reject: the breaker would take that for an
- * attempt; the breaker sees each attempt with its verdict.
+ * Every resilience policy, by its name in the config; a new policy adds one line here. The order of the lines is the
+ * order of the policies, outermost first. The deadline covers all attempts. Calls with the same key are joined before
+ * any retry. Backoff holds no bulkhead slot. No policy below the breaker may reject, because the breaker would count
+ * the rejection as an attempt. The breaker sees each attempt with its verdict.
  */
 export const policies = {
   deadline,

@@ -25,16 +25,16 @@ const schema = z
     times: z.number().min(1).max(1_000).default(5).describe('See `after`.'),
     budget: budgetSchema,
   })
-  .describe('Asks once more for what hangs, as soon as another call has shown that the server answers again.')
+  .describe('Repeats hanging calls as soon as another call has shown that the server answers again.')
 
 /**
- * A hedge for servers that hang: a copy that is sent after a fixed delay hangs as well. So one copy of one overdue call finds out whether
- * the server answers, and the other calls are sent again only when a call that was sent later has been answered. The originals stay, and
- * the first answer counts. Only what is known to read alone is sent twice.
+ * A hedge for hanging servers: a copy sent after a fixed delay would hang as well. A copy of a single overdue call
+ * therefore tests whether the server answers. The other calls are sent again only when a later call has been answered.
+ * The originals stay, and the first answer counts. Only known read-only calls are sent twice.
  */
 export const overdue: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force for servers that may hang for a while, or lose a request. Set it to `false` where each call costs money.',
+  use: 'Keep it in force for servers that may hang for a while, or lose a request. Use `false` where each call costs money.',
   divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
   build({ budget, ...config }, context, scope): Layer {
     const { set, server, tool, overrides } = scope
@@ -48,32 +48,32 @@ export const overdue: Policy<z.output<typeof schema>> & { schema: typeof schema 
   },
 }
 
-/** Longest pause between two copies that find out whether the server answers, in milliseconds, and how it grows. */
+/** Longest pause between two test copies, in milliseconds, and its growth. */
 const LONGEST_PAUSE_MS: Millis = 20_000
 const PAUSE_GROWTH = 2
 
 /** Most copies of one call. */
 const MOST_COPIES = 4
 
-/** How fast the usual time of a call is forgotten, from one call to the next. */
+/** How fast the usual time of a call is forgotten, per call. */
 const FORGETTING = 0.98
 
-/** A call that has not come back. */
+/** A call without an answer so far. */
 interface Asked {
   readonly since: Millis
   expiry: Expiry | undefined
-  /** How many copies of it were sent. */
+  /** How many copies were sent. */
   copies: number
-  /** Whether one was sent when the server was known to answer: a call that hangs on is heavy, and not lost. */
+  /** Whether a copy was sent while the server was known to answer: a call hanging on is heavy, not lost. */
   isHeavy: boolean
   /**
-   * Sends a copy, unless that has to wait for the budget (`broke`) or helps nobody any more (`useless`). `isProven`: the server is known to
-   * answer again.
+   * Sends a copy, unless the budget is empty (`broke`) or a copy is pointless (`useless`). `isProven`: the server is
+   * known to answer again.
    */
   again(isProven: boolean): 'sent' | 'broke' | 'useless'
 }
 
-/** The calls of one tool, and those of them that are overdue. */
+/** The calls of a tool, and the overdue calls among them. */
 class Late {
   readonly #clock: Clock
   readonly #afterMs: Millis
@@ -83,7 +83,7 @@ class Late {
   readonly #late = new Set<Asked>()
   /** How long calls usually take; undefined while none has been answered. */
   #usualMs: Millis | undefined
-  /** When the latest call was sent that has been answered. */
+  /** When the latest answered call was sent. */
   #provenAt: Millis = -Infinity
   #isProbing = false
   #pauseMs: Millis = 0
@@ -96,7 +96,7 @@ class Late {
   }
 
   run(call: Call, next: Service, budgets: RetryBudgets): Promise<Outcome> {
-    // An aborted signal tells nobody any more: the tries would not hear of it.
+    // An aborted signal fires no more events: the tries would not notice.
     if (call.signal.aborted) return next(call)
     return new Promise((resolve, reject) => {
       const tries: Cancellation[] = []
@@ -124,11 +124,11 @@ class Late {
             const isGood = outcome.kind === 'answered' && !isFailure(outcome)
             wasSent ||= outcome.kind === 'failed' && outcome.error.sent
             if (!isCopy) ownEnd = outcome
-            // Once the agent has heard of the original, it hears the end of the original.
+            // Once the agent has heard of the original, the agent hears the end of the original.
             const counts = isGood && !(isCopy && call.record.firstByteAt !== undefined)
-            // The end of a copy that failed says less than the original, which may still be answered.
+            // A failed copy says less than the original, which may still be answered.
             const isEnd = counts || underWay === 0
-            // First, or the call that is answered would be sent again with the others.
+            // This is first, or the answered call would be sent again with the others.
             if (isEnd) end()
             if (isGood) this.#answered(sentAt)
             if (isEnd) resolve(withSent(isGood ? outcome : (ownEnd ?? outcome), wasSent))
@@ -180,7 +180,7 @@ class Late {
     else this.#late.delete(asked)
   }
 
-  /** A call that was sent at `sentAt` has been answered: of those that were sent before, the overdue ones are lost. */
+  /** Notes that a call sent at `sentAt` has been answered: overdue calls sent before are lost. */
   #answered(sentAt: Millis): void {
     const tookMs = this.#clock.now() - sentAt
     const usualMs = this.#usualMs ?? 0
@@ -195,8 +195,8 @@ class Late {
   }
 
   /**
-   * A copy of one overdue call finds out whether the server answers, and then one of the next call, with growing pauses: a call may hang by
-   * itself, while the server answers others.
+   * Tests whether the server answers with a copy of an overdue call, then of the next, with growing pauses: a single
+   * call may hang while the server answers others.
    */
   #probe(): void {
     if (this.#isProbing) return
@@ -224,7 +224,10 @@ class Late {
 const anotherWasFaster = gatewayError('cancelled', 'another try was faster')
 const mayNotAsk = gatewayError('cancelled', 'a second try may not ask the agent')
 
-/** The channel of a copy: the agent hears nothing of it. A question of the server can have no answer, so `asked` ends the copy. */
+/**
+ * Returns the channel of a copy: the agent hears nothing. A server's question can have no answer, so the channel calls
+ * `asked`, which ends the copy.
+ */
 function silent(asked: () => void): Channel {
   return {
     open: () => undefined,

@@ -36,35 +36,35 @@ const schema = z
     base: duration({ min: 1 })
       .default(100)
       .describe(
-        'Longest wait before the first retry; with each further one it is four times as long. The wait is drawn from half of it up to it.',
+        'Longest wait before the first retry; four times as long for each further retry. The wait is drawn between half of this time and all of it.',
       ),
     cap: duration({ min: 1 })
       .default(10_000)
-      .describe('Longest of these waits. What the server asks for comes on top.'),
+      .describe('Longest of these waits. The wait the server asks for is added.'),
     budget: budgetSchema,
     waitForProof: z
       .boolean()
       .default(true)
       .describe(
-        'Whether a retry goes as soon as another call of the tool has succeeded, and else only when no other retry finds out whether the tool works: up to 20s, and not at all for a tool that has done nothing but fail for 30s.',
+        'Whether a retry waits until another call of the tool has succeeded, or until no other retry tests the tool. The wait is up to 20s, and none for a tool that has only failed for 30s.',
       ),
     incorrect: z
       .boolean()
       .default(false)
       .describe(
-        'Whether answers that are wrong (see `verdict`) are asked for again. Wrong answers that `verdict` turns into errors always are. Either way twice at most, and without a proof: a tool that answers needs none.',
+        'Whether wrong answers (see `verdict`) are asked for again. Wrong answers that `verdict` turns into errors always are. Either way twice at most, and without a proof: a tool that answers needs none.',
       ),
   })
   .refine(({ base, cap }) => base <= cap, {
     path: ['base'],
     error: '`base` must not exceed `cap`',
   })
-  .describe('Sends a failed call again, when that can do no harm: within a budget, and within its deadline.')
+  .describe('Sends a failed call again if this can do no harm: within a budget, and within its deadline.')
 
 /** Sends failed calls again; see `ruleAgainst` for which, and `state/retry-budget.ts` for how many. */
 export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force for servers whose failures are short: only calls that can do no harm are sent again. Set `maxRetries: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
+  use: 'Keep it in force for servers with short failures: only calls that can do no harm are sent again. Set `maxRetries: 0` where the agent or the server retries by itself, because retries at several levels multiply.',
   facts: [retries, retryRefused],
   states: [retryBudget],
   divided: ({ budget, ...others }, share) => ({ ...others, budget: dividedBudget(budget, share) }),
@@ -113,13 +113,13 @@ interface RetryParts extends Backoff {
 /** The end of a retry that waited for no proof. */
 const ignore: Ended = () => undefined
 
-/** How often a call may be sent that may have run and was lost each time: it may be what ends its server. */
+/** How often to send a call that may have run and was lost each time: the call may be the cause of its server's end. */
 const MOST_LOST = 3
 
-/** How often an answer that is wrong is asked for again: a tool that is wrong each time is found out soon. */
+/** How often to ask again for a wrong answer: an always wrong tool soon shows. */
 const MOST_WRONG = 2
 
-/** The steps after the first failure of a call: waits and further tries, until one outcome is to be told. */
+/** The steps after a call's first failure: waits and further tries, until there is a final outcome. */
 class Retries {
   readonly #call: Call
   readonly #next: Service
@@ -128,14 +128,14 @@ class Retries {
   #retries = 0
   /** Tries that may have run, and after which the server was lost. */
   #lost = 0
-  /** Tries whose answers were wrong. */
+  /** Tries with wrong answers. */
   #incorrect = 0
   /** Whether any try may have run. */
   #sent = false
-  /** The latest answer that came, though wrong: better than none. */
+  /** The latest answer, though wrong: better than none. */
   #wrong: Outcome | undefined
 
-  /** `hedgesBefore`: what the call's record counted when it came here. */
+  /** `hedgesBefore`: the hedges in the call's record when the call arrived here. */
   constructor(call: Call, next: Service, parts: RetryParts, hedgesBefore: number) {
     this.#call = call
     this.#next = next
@@ -165,7 +165,7 @@ class Retries {
     return this.#afterWait(outcome, begunAt, waitMs)
   }
 
-  /** Waits, for a server that was lost at its gate, and else for a proof that the tool works. */
+  /** Waits: for a lost server at its gate, or else for a proof that the tool works. */
   async #afterWait(outcome: Outcome, begunAt: Millis, waitMs: Millis): Promise<Outcome> {
     const { context, budgets, base } = this.#parts
     const { clock } = context
@@ -173,7 +173,7 @@ class Retries {
     const since = clock.now()
     const waitsForProof = this.#parts.waitForProof && !isConnectionLost(outcome) && !isIncorrect(outcome)
     const { isHeld } = this.#kindOf(outcome)
-    // A retry that is held back counts as under way only from its release on.
+    // A held retry counts as under way only from its release on.
     if (!isHeld) budgets.start()
     let ended: Ended | undefined
     try {
@@ -197,7 +197,7 @@ class Retries {
     return this.#parts.proof.wait(waiting, this.#call.signal)
   }
 
-  /** How long the call may wait for a proof, in milliseconds. */
+  /** Returns how long the call may wait for a proof, in milliseconds. */
   #patienceMs(): Millis {
     const { record } = this.#call
     const left = leftMs(this.#call, this.#parts.context.clock.now())
@@ -217,7 +217,7 @@ class Retries {
       return 'max_retries'
     const now = context.clock.now()
     if (waitMs >= leftMs(this.#call, now)) return 'deadline'
-    // A call that found nobody has cost nobody anything, and the gate of its server says when it may try again.
+    // A call that found no server has cost nothing, and the gate of its server says when to try again.
     const isFree = isConnectionLost(outcome) && wasNeverDelivered(outcome)
     return isFree ? undefined : budgets.reserve(now, this.#kindOf(outcome))
   }
@@ -230,7 +230,7 @@ class Retries {
     const { attempt, record } = this.#call
     const { budgets, context } = this.#parts
     this.#retries++
-    // Hedges have numbers too: no two tries of a call share one.
+    // Hedges have numbers too: no two tries of a call share a number.
     const number = attempt + this.#retries + hedges.of(record) - this.#hedgesBefore
     const begunAt = context.clock.now()
     let isGood = false
@@ -239,10 +239,10 @@ class Retries {
       if (outcome.kind !== 'rejected') {
         retries.add(record)
         isGood = !isWorthRetrying(outcome, this.#parts.incorrect)
-        // How it ended is known before the next one may go.
+        // Its end is known before the next retry may go.
         return this.after(outcome, begunAt)
       }
-      // A limit of ours says nothing of the call, which was sent before: what stands is how that ended.
+      // Our own limit says nothing about the call: the outcome of the earlier try stands.
       noteSupersededRejection(record, outcome)
       return this.#refused('limited', before)
     } finally {
@@ -255,7 +255,7 @@ class Retries {
     return none && this.#wrong !== undefined ? this.#wrong : withSent(outcome, this.#sent)
   }
 
-  /** The call was ended between two tries. */
+  /** Returns the outcome of a call ended between two tries. */
   #abandoned(reason: unknown): Outcome {
     const error = isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
     return { kind: 'failed', error: { ...error, sent: this.#call.record.sent } }
@@ -263,8 +263,8 @@ class Retries {
 }
 
 /**
- * Whether another try might end better. What our own limits rejected is not tried again: they would be met by a
- * retry for every call that they keep away. `incorrect`: whether wrong answers count as failures.
+ * Returns whether another try might end better. Calls rejected by our own limits are not retried: each rejected call
+ * would bring a retry back to the limit. `incorrect`: whether wrong answers count as failures.
  */
 function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
   switch (outcome.kind) {
@@ -272,7 +272,7 @@ function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
       return false
     case 'failed': {
       const { reason, retryable, notStarted } = outcome.error
-      // Retryable for the agent, with another deadline or once the server is up; not within this one.
+      // Retryable for the agent, with another deadline or once the server is up; not within this deadline.
       return reason !== 'deadline_exceeded' && !notStarted && retryable
     }
     case 'answered':
@@ -280,7 +280,7 @@ function isWorthRetrying(outcome: Outcome, incorrect: boolean): boolean {
   }
 }
 
-/** Why a failed call must not be sent again, whatever is left of its time and of the budgets. */
+/** Returns why a failed call must not be sent again, whatever remains of its time and of the budgets. */
 function ruleAgainst(call: Call, outcome: Outcome, scope: Scope): RetryRefusal | undefined {
   if (call.record.firstByteAt !== undefined) return 'streaming'
   if (!isSafe(call, outcome, scope)) return 'unsafe'
@@ -291,30 +291,30 @@ function isSafe(call: Call, outcome: Outcome, scope: Scope): boolean {
   return wasNeverDelivered(outcome) || isRepeatable(scope.effectOf(call))
 }
 
-/** Whether the answer is a question to the agent, which is an answer like any other. */
+/** Returns whether the answer is a question to the agent, and so an answer like any other. */
 function asksForInput(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return false
   const result = outcome.result.value.result as { resultType?: unknown } | undefined
   return result?.resultType === 'input_required'
 }
 
-/** How much longer each wait may be than the one before. */
+/** How much longer each wait may be than the wait before. */
 const GROWTH = 4
 
 interface Backoff {
-  /** Longest wait before the first retry, in milliseconds; each further one may wait four times as long. */
+  /** Longest wait before the first retry, in milliseconds; each further retry may wait four times as long. */
   readonly base: Millis
-  /** Longest of these waits, in milliseconds. What the server asks for comes on top. */
+  /** Longest of these waits, in milliseconds. The wait the server asks for is added. */
   readonly cap: Millis
 }
 
-/** Longest wait for a call that has no deadline, in milliseconds: servers may ask for hours. */
+/** Longest wait for a call without a deadline, in milliseconds: servers may ask for hours. */
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * How long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from half of the exponential bound up to the
- * exponential bound ("equal jitter", Brooker 2015): what has just failed is given some time in any case. Comes on top of what the
- * server asked for: all who were sent away got the same time from it.
+ * Returns how long to wait before retry number `retry`, from 0, in milliseconds: a uniform draw from half of the
+ * exponential bound up to the exponential bound ("equal jitter", Brooker 2015), so a failed server always gets some
+ * time. Adds the wait the server asked for, which is the same for all refused callers.
  */
 function waitBefore(
   retry: number,
@@ -330,16 +330,16 @@ function waitBefore(
 }
 
 /**
- * How long a call can wait, in milliseconds. Time that the agent was asked does not count towards deadlines, but a call that
- * was asked has been sent, and is not retried.
+ * Returns how long a call can wait, in milliseconds. Time spent asking the agent does not count towards deadlines, but
+ * an asking call has been sent, and is not retried.
  */
 function leftMs({ deadline }: Call, now: Millis): Millis {
   return deadline === undefined ? LONGEST_WAIT_MS : deadline.at - now
 }
 
 /**
- * Whether the server may have worked on the call, or has too much to do and does not say until when: sending it again would make that
- * worse.
+ * Returns whether the server may have worked on the call, or is overloaded without a retry time: another try would make
+ * this worse.
  */
 function isCostly(outcome: Outcome): boolean {
   if (outcome.kind !== 'failed') return false

@@ -21,10 +21,10 @@ const ejection = z
       .describe('Failures in a row after which a replica is taken out of use.'),
     base: duration({ min: 1 })
       .default(30_000)
-      .describe('For how long the first time; each further time it is that much longer, up to 5m.'),
+      .describe('How long the first time; each further time takes that much longer, up to 5m.'),
     maxShare: rate()
       .default(0.1)
-      .describe('Most of the replicas that may be out at once; one always may be, the last one never.'),
+      .describe('Largest share of the replicas out of use at once; one always may be, the last one never.'),
   })
   .describe('Takes replicas that only fail out of use for a while.')
 
@@ -34,31 +34,29 @@ const schema = z
       .enum(['auto', 'none'])
       .default('auto')
       .describe(
-        'auto: who has a session with a replica that keeps state stays with it while it can be used; none: any replica will do.',
+        'auto: a caller with a session at a stateful replica stays with the replica while it is usable; none: any replica will do.',
       ),
     feasibility: z
       .enum(['off', 'observe', 'enforce'])
       .default('observe')
       .describe(
-        'What is done about calls that will probably miss their deadline on every replica: nothing, counting them, or rejecting them.',
+        'The effect on calls that will probably miss their deadline on every replica: none, counting, or rejection.',
       ),
     threshold: rate().default(0.5).describe('Least probability of an answer in time for a call to be sent.'),
     explore: rate()
       .default(0.03)
-      .describe(
-        'Share of the calls to be rejected that are sent nevertheless, to notice when it gets better.',
-      ),
+      .describe('Share of the calls to be rejected but sent nevertheless, to notice an improvement.'),
     ejection: z
       .union([z.literal(false), ejection])
       .prefault({})
       .describe('Outlier ejection; false: none.'),
   })
-  .describe('Sends each attempt to the replica that is likely to answer it soonest.')
+  .describe('Sends each attempt to the replica likely to answer soonest.')
 
-/** Chooses the replica for each attempt, and learns from what becomes of it. */
+/** Chooses the replica for each attempt, and learns from the outcome. */
 export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
-  use: 'Keep it in force: it matters for servers with several replicas, and costs little with one. Use `affinity: none` only for replicas that keep no state of their clients, and `feasibility: enforce` where an early error is better than a late one.',
+  use: 'Keep it in force: it matters for servers with several replicas, and costs little otherwise. Use `affinity: none` only for replicas without client state, and `feasibility: enforce` where an early error is better than a late error.',
   reasons: [deadlineInfeasible],
   facts: [infeasible],
   events: {
@@ -79,7 +77,7 @@ export const route: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   },
 }
 
-/** The way to a server with one replica: there is nothing to choose, only something to learn. */
+/** The layer for a server with a single replica: it only learns, and never chooses. */
 function toSingle(replica: Replica, scores: Scores, feasibility: Feasibility, clock: Clock): Layer {
   const { load } = replica
   return (next) => (call) => {
@@ -122,14 +120,14 @@ interface AmongParts {
 
 const NONE: readonly number[] = []
 
-/** The way to a server with several replicas. */
+/** The layer for a server with several replicas. */
 function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, backAt }: AmongParts): Layer {
-  /** The replica that the call has to go to, if there is one. */
+  /** Returns the only possible replica for a call, if there is one. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
     return call.replica === undefined ? affinity?.of(call, now) : replicas[call.replica]
   }
 
-  /** The replica for a call that may go to any. */
+  /** Returns the replica for a call with a free choice. */
   function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
     return affinity?.place(call, tried, now) ?? chooser.choose(call, tried, now)
   }
@@ -162,7 +160,7 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
     const { record } = call
     const before = record.replica
     const askedBefore = askedMs(record, begun)
-    // The transport writes it too, but not when it finds no way to the replica.
+    // The transport writes this too, but not when it finds no way to the replica.
     record.replica = index
     const answered = next(derive(call, { replica: index }))
     load.inFlight++
@@ -174,7 +172,7 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
         if (isRejected) record.replica = before
         else scores.note(to, call, outcome, now - begun - (askedMs(record, now) - askedBefore), now)
         record.failedReplica = outcome.kind === 'failed' ? index : undefined
-        // A call that did not reach one replica may go to another: neither the breaker nor the closed port has run
+        // A call that did not reach its replica may go to another: neither the breaker nor the closed port has run
         // anything.
         if (!isRejected && !isUnreached(outcome)) return outcome
         const mayVisit = call.replica === undefined && affinity?.mayVisit(call) !== false
@@ -193,14 +191,14 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
   return (next) => (call) => route(next, call)
 }
 
-/** Whether a call found nobody to be sent to. */
+/** Returns whether a call could reach no replica. */
 function isUnreached(outcome: Outcome): boolean {
   return (
     wasNeverDelivered(outcome) && outcome.kind === 'failed' && outcome.error.reason === 'upstream_unavailable'
   )
 }
 
-/** Draws the lessons of what became of the calls of one tool. */
+/** Learns from the outcomes of a tool's calls. */
 class Scores {
   readonly #usual = new UsualTime()
   readonly #ejection: Ejection | undefined
@@ -209,7 +207,7 @@ class Scores {
     this.#ejection = ejection
   }
 
-  /** Notes how an attempt ended after `ms`, in which the wait for an agent's answer does not count. */
+  /** Notes how an attempt ended after `ms`, without the wait for an agent's answer. */
   note(replica: Replica, call: Call, outcome: Outcome, ms: Millis, now: Millis): void {
     if (outcome.kind === 'rejected') return
     if (outcome.kind === 'answered') replica.estimate.record(ms, now)
@@ -227,7 +225,7 @@ class Scores {
         return this.#ejection?.failed(replica, now)
       case 'wrong':
       case 'refused':
-        // No failure; but whoever is quick at it must not draw more calls either.
+        // No failure; but a quick refusal must not attract more calls either.
         return load.failed(slowness, now)
       case 'caller_error':
         if (outcome.kind === 'answered') load.answered(slowness, now)

@@ -21,21 +21,21 @@ const schema = z
       .enum(['off', 'report', 'enforce'])
       .default('report')
       .describe(
-        'Replies that break their outputSchema or the form that the protocol gives them, and text that claims to be JSON: not looked for, counted, or ' +
+        "Replies that break their outputSchema or the protocol's form, and text that only claims to be JSON: ignored, counted, or " +
           'turned into errors, which breakers and metrics still count as wrong answers. A schema is compiled while the server works on the first ' +
-          'call: a reply that comes before is unchecked, unless it has to be enforced.',
+          'call: an earlier reply is unchecked, unless it has to be enforced.',
       ),
     shapes: z
       .boolean()
       .default(true)
       .describe(
-        'Whether the shape of JSON replies without an outputSchema is learned, and a change reported.',
+        'Whether verdict learns the shape of JSON replies without an outputSchema, and reports a change.',
       ),
     partials: z
       .boolean()
       .default(true)
       .describe(
-        'Whether replies are looked at for missing parts: declared ones, cut JSON, lists shorter than their total, ' +
+        'Whether verdict searches replies for missing parts: declared ones, cut JSON, lists shorter than their total, ' +
           'lost cursors, a text that differs from the structured content.',
       ),
   })
@@ -50,7 +50,7 @@ const absent: readonly Mismatch[] = [
   { path: '/structuredContent', expected: 'is missing', keyword: 'required', limit: undefined },
 ]
 
-/** Says of each reply of a tool how good it was; what it cannot tell stays `unchecked`. */
+/** Judges how good each reply of a tool was; undecidable replies stay `unchecked`. */
 export const verdict: Policy<Config> & { schema: typeof schema } = {
   schema,
   use: 'Keep it in force: correctness metrics and the breaker for wrong answers depend on it. Use `output: enforce` where a wrong reply does more harm than an error, and `shapes: false` for tools whose replies have another shape each time.',
@@ -65,7 +65,7 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
     const judge = judgeFor(config, context, scope)
     const schemas = sharedSchemas(context)
     let asked: unknown
-    /** Has a new schema compiled while the server works on the first call. */
+    /** Starts compiling a new schema while the server works on the first call. */
     const ahead = () => {
       const outputSchema = scope.facts()?.outputSchema
       if (outputSchema === asked || config.output === 'off') return
@@ -80,7 +80,7 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
       }
     return (next) => async (call) => {
       if (call.tool === undefined) return next(call)
-      // It is compiled while the server works on the call.
+      // Compiling runs while the server works on the call.
       const pending = schemas.settled(scope.facts()?.outputSchema, 'reply', call.signal)
       const outcome = await next(call)
       await pending
@@ -144,7 +144,7 @@ function judgeFor({ output, shapes, partials }: Config, context: PolicyContext, 
   }
 }
 
-/** Whether a result is what the call asked for; it may also ask for input, or be the handle of a task. */
+/** Returns whether a result answers the call; a result may also ask for input, or be a task handle. */
 function isFinal({ resultType, task, content }: Readonly<Record<string, unknown>>): boolean {
   if (resultType !== undefined && resultType !== 'complete') return false
   return task === undefined || content !== undefined

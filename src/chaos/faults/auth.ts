@@ -10,7 +10,7 @@ import { json, NO_STATUS, speaksHttp, requests } from './shared.ts'
 const expiring = z.strictObject({
   after: duration()
     .default(0)
-    .describe('How long the token holds, from the first call that is hit; calls until then pass.'),
+    .describe('How long the token stays valid, from the first call the fault hits; until then, calls pass.'),
 })
 
 const expired: FaultType<z.output<typeof expiring>> = {
@@ -21,7 +21,7 @@ const expired: FaultType<z.output<typeof expiring>> = {
   seen: 'BW_UPSTREAM_UNAUTHORIZED, which is not retryable.',
   containedBy: {
     policies: [],
-    how: 'Whoever holds the credentials has to act; the error says so and is not retried.',
+    how: 'The owner of the credentials has to act; the error says so, and no policy retries.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -44,22 +44,22 @@ const scoped = z.strictObject({
     .string()
     .regex(
       /^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/,
-      'expected OAuth scopes, parted by spaces',
+      'expected OAuth scopes, separated by spaces',
     )
     .max(512)
     .default('mcp:tools')
-    .describe('The scope that the token is said to lack.'),
+    .describe('The scope the token is said to lack.'),
 })
 
 const scope: FaultType<z.output<typeof scoped>> = {
   schema: scoped,
   family: 'auth',
-  about: 'HTTP 403: the token does not go far enough.',
+  about: 'HTTP 403: the scope of the token is insufficient.',
   use: 'To see what happens when the credentials of a server do not allow a tool.',
   seen: 'BW_UPSTREAM_FORBIDDEN, which is not retryable.',
   containedBy: {
     policies: [],
-    how: 'Whoever holds the credentials has to act; the error says so and is not retried.',
+    how: 'The owner of the credentials has to act; the error says so, and no policy retries.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -80,28 +80,28 @@ const scope: FaultType<z.output<typeof scoped>> = {
 const refreshSchema = z.strictObject({
   after: duration()
     .optional()
-    .describe('How long the first token of a tenant holds, from its first call; without it, for ever.'),
+    .describe("How long a tenant's first token stays valid, from its first call; without it, for ever."),
 })
 
-/** The memory of a tenant's token: a digest, never the token itself. */
+/** Remembers a tenant's token: a digest, never the token itself. */
 interface Token {
   readonly digest: string
   readonly since: Millis
 }
 
 /**
- * The gateway neither issues nor refreshes tokens: it forwards those of agents, or sends what the config says. So a
- * refresh shows as another token of the same tenant: a session never changes its token, with another one it begins anew.
+ * The gateway neither issues nor refreshes tokens: it forwards agents' tokens, or sends the config's. A refresh thus
+ * shows as another token of the same tenant. A session never changes its token; another token begins a new session.
  */
 const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
   schema: refreshSchema,
   family: 'auth',
-  about: "HTTP 401 to a tenant's second token: its refresh is not accepted.",
-  use: 'To see whether an agent whose refreshed token is refused stops, asks, or refreshes for ever.',
+  about: "HTTP 401 to a tenant's second token: the server rejects the refreshed token.",
+  use: 'To see whether an agent with a refused new token stops, asks, or refreshes for ever.',
   seen: 'BW_UPSTREAM_UNAUTHORIZED, which is not retryable, from the first call with another token on.',
   containedBy: {
     policies: [],
-    how: 'Whoever holds the credentials has to act. Upstream it takes a header of the agent that is forwarded as `authorization`: the token of a config never changes, and can only expire (`after`).',
+    how: 'The owner of the credentials has to act. Upstream, the agent has to send a header forwarded as `authorization`: the token of a config never changes, and can only expire (`after`).',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -126,7 +126,7 @@ const refreshRefused: FaultType<z.output<typeof refreshSchema>> = {
     },
 }
 
-/** The token that the receiver of the call sees, as far as it is the agent's. */
+/** Returns the agent's token as the receiver of the call sees the token; empty when there is none. */
 function tokenOf({ headers, inbound }: Call, { side }: Injection): string {
   const held = (side === 'upstream' ? headers : inbound)?.authorization
   return typeof held === 'string' ? held : ''
@@ -137,28 +137,28 @@ const ownerSchema = z.strictObject({
     .enum(['forbidden', 'not_found', 'other_result'])
     .default('forbidden')
     .describe(
-      '`forbidden`: HTTP 403, only of servers behind HTTP: the others are left alone. `not_found`: what was asked for is not there. `other_result`: `result`, as if it were that of the other owner.',
+      "`forbidden`: HTTP 403, only for servers behind HTTP; other servers are left alone. `not_found`: the tool or the resource finds nothing. `other_result`: `result`, as if it were the other owner's.",
     ),
   result: z
     .record(z.string(), z.json())
     .default({ content: [{ type: 'text', text: 'No entries.' }] })
-    .describe('The whole result of a tool that `other_result` gives. Never that of another agent.'),
+    .describe("The whole tool result of `other_result`. Never another agent's result."),
   after: duration()
     .default(0)
     .describe(
-      "How long the token is still its owner's, from the first call that is hit; calls until then pass.",
+      'How long the token still belongs to its owner, from the first call the fault hits; until then, calls pass.',
     ),
 })
 
 const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
   schema: ownerSchema,
   family: 'auth',
-  about: 'The token belongs to somebody else now: what it gives access to is not what it was.',
-  use: 'To find out whether an agent notices that it acts for another user, as after a mix-up of sessions or a change of accounts.',
-  seen: 'BW_UPSTREAM_FORBIDDEN; or that nothing is there; or an answer that looks right and is not its own.',
+  about: 'The token now belongs to somebody else, and gives access to other data.',
+  use: 'To find out whether an agent notices acting for another user, as after a mix-up of sessions or a change of accounts.',
+  seen: 'BW_UPSTREAM_FORBIDDEN, or a "not found", or another owner\'s answer that looks right.',
   containedBy: {
     policies: [],
-    how: 'A status is told and not retried; an answer of another owner looks like any other, read the outcome `escaped`.',
+    how: 'The agent sees a status, and no policy retries. An answer for another owner looks like any other: read the outcome `escaped`.',
   },
   methods: ['tools/call', 'resources/read'],
   sides: ['upstream', 'client'],
@@ -190,16 +190,18 @@ const ownerChanged: FaultType<z.output<typeof ownerSchema>> = {
     },
 }
 
-/** Code of the error with which servers of the legacy era answer the URI of a resource that they do not have. */
+/** The error code with which legacy servers answer the URI of an unknown resource. */
 const RESOURCE_NOT_FOUND = -32002
 
-/** A reply of JSON-RPC. Towards the agent it goes the usual way: only there is the agent's own id known. */
+/**
+ * Returns a JSON-RPC reply. Towards the agent, the reply is sent the usual way: only there is the agent's own id known.
+ */
 function answered(call: Call, text: string, injection: Injection): Promise<Outcome> {
   const { wire: _, ...outcome } = injection.reply(call, json(text))
   return Promise.resolve(outcome)
 }
 
-/** A refusal in the form of RFC 6750 (section 3): the server has not looked at the call. */
+/** Refuses in the form of RFC 6750 (section 3): the server has not looked at the call. */
 function refused(
   call: Call,
   next: Service,

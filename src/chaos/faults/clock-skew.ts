@@ -5,27 +5,27 @@ import type { FaultType } from '../fault.ts'
 import { shifted } from '../operators/time.ts'
 import { blocksOf, changing, textOf } from './tool-result.ts'
 
-/** Points in time as RFC 3339 has them, seconds and zone by choice; no part of a longer word or number. */
+/** Matches points in time in RFC 3339, seconds and zone optional; no part of a longer word or number. */
 const moment = /(?<![\w.-])\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?(?![\w:])/g
 
 const schema = z.strictObject({
-  by: duration({ min: 1 }).default(300_000).describe('By how much the clock of the server is wrong.'),
+  by: duration({ min: 1 }).default(300_000).describe('How wrong the clock of the server is.'),
   direction: z
     .enum(['ahead', 'behind'])
     .default('ahead')
-    .describe('Whether its times are later than the true ones, or earlier.'),
+    .describe('Whether its times are later or earlier than the true ones.'),
 })
 
-/** All points in time of one reply move by the same amount, so that they still agree with one another. */
+/** All points in time of a reply move by the same amount, so they still agree with each other. */
 export const clockSkew: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'result',
   about: 'The clock of the server is wrong: times in its results are shifted.',
-  use: 'To find out what an agent makes of times that lie in the future, or of data that seems older than it is.',
+  use: 'To find out how an agent handles times in the future, or data that seems older than it is.',
   seen: 'The same result with other times (RFC 3339; days without a time and numbers stay).',
   containedBy: {
     policies: [],
-    how: 'No schema tells a wrong time from a right one; compare it with a clock of your own.',
+    how: 'No schema tells a wrong time from a right time; compare the time with your own clock.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'clock-skew', rate: 0.1, ttl: '10m', match: { server: 'search' }, by: '1h' },

@@ -6,9 +6,9 @@ import { duration, waitDuration } from '../../units/duration.ts'
 import type { FaultType, Injection } from '../fault.ts'
 import { copyOf, firstOf, givenUp, requests, endOf, speaksHttp, refuse } from './shared.ts'
 
-/** The calls to one server, one behind the other. */
+/** The queue of calls to one server. */
 interface Lane {
-  /** Settles when the last one in it has left. */
+  /** Settles when the last call in the queue has left. */
   last: Promise<unknown>
   length: number
 }
@@ -16,23 +16,23 @@ interface Lane {
 const headOfLineSchema = z.strictObject({
   hold: duration({ min: 1 })
     .default(2_000)
-    .describe('How long the call at the head of the queue takes longer.'),
+    .describe('How much longer the call at the head of the queue takes.'),
 })
 
 const laneOf = ({ server }: Call, memories: Pick<Injection, 'memory'>): Lane =>
   memories.memory<Lane>(server, () => ({ last: Promise.resolve(), length: 0 }))
 
-/** `hol.block`: a call that is hit while nobody is held is slow, and all that come behind it wait until it is through. */
+/** `hol.block`: a call hit while no call is held is slow, and all later calls wait until the slow call is through. */
 export const headOfLine: FaultType<z.output<typeof headOfLineSchema>> = {
   schema: headOfLineSchema,
   family: 'composite',
   about:
-    'A call that is hit is slow, and all later calls to its server that match queue behind it, hit or not. They count in `maxInjections`.',
-  use: 'To see what one slow call does to all that share a connection with it.',
+    'A call the fault hits is slow. All later matching calls to its server queue behind it, hit or not, and count in `maxInjections`.',
+  use: 'To see how one slow call affects all calls that share a connection with it.',
   seen: 'A wait behind a slow call.',
   containedBy: {
     policies: ['bulkhead', 'deadline'],
-    how: 'A bulkhead bounds how many calls wait, and the deadline how long.',
+    how: 'A bulkhead bounds how many calls wait, and the deadline bounds how long.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -52,7 +52,7 @@ async function queued(call: Call, next: Service, injection: Injection, holdMs: M
   const before = lane.last
   let leave: () => void = () => undefined
   const left = new Promise<void>((resolve) => (leave = resolve))
-  // A call that leaves the middle of the queue lets no call behind pass the calls ahead.
+  // A call that leaves the middle of the queue lets no later call pass the calls ahead.
   lane.last = before.then(() => left)
   try {
     if (ahead === 0) await injection.pause(holdMs, call)
@@ -67,22 +67,22 @@ async function queued(call: Call, next: Service, injection: Injection, holdMs: M
 
 const fanoutSchema = z
   .strictObject({
-    factor: z.int().min(2).max(100).default(3).describe('How many calls become of one.'),
+    factor: z.int().min(2).max(100).default(3).describe('How many calls each call becomes.'),
   })
-  // In a plan, `allowWrites` stands beside these fields. A call that writes must not run several times, even with leave.
+  // In a plan, `allowWrites` is among these fields. A write must not run several times, even with permission.
   .refine((fault) => !('allowWrites' in fault && fault.allowWrites === true), {
     path: ['allowWrites'],
     error: 'fanout.amplify sends calls again: it can only hit tools that are known to be read-only',
   })
 
-/** `fanout.amplify`: extra load, of calls that change nothing. */
+/** `fanout.amplify`: adds load with calls that change nothing. */
 export const fanout: FaultType<z.output<typeof fanoutSchema>> = {
   schema: fanoutSchema,
   family: 'composite',
   about:
-    'Each call is sent several times, one after another; the answer is that to the first, and comes when all have been answered.',
-  use: 'To see what several times the load does to a server and its limits.',
-  seen: 'A late answer; the server gets several calls for one.',
+    'Each call is sent several times, one after another. The agent gets the first answer, once the server has answered all of them.',
+  use: 'To see how a multiple of the load affects a server and its limits.',
+  seen: 'A late answer; the server gets several calls for each.',
   containedBy: {
     policies: ['rateLimit'],
     how: 'A rate limit protects the server where its capacity is known.',
@@ -104,7 +104,7 @@ async function amplified(call: Call, next: Service, injection: Injection, factor
     const copy = next(copyOf(call, sent++, end))
     await injection.delaying(call, firstOf(copy, injection.released, call.signal))
   }
-  // A copy that is still under way would otherwise outlive the fault.
+  // Without this, a copy still under way would outlive the fault.
   end.abort(gatewayError('cancelled', 'nobody waits for it any more'))
   leave()
   injection.note({ sent })
@@ -117,15 +117,17 @@ const stormSchema = z.strictObject({
     .min(1)
     .max(100)
     .default(2)
-    .describe('How many attempts of one call fail before one passes. With `sticky`, each attempt is hit.'),
+    .describe(
+      'How many attempts of each call fail before an attempt passes. With `sticky`, the fault hits each attempt.',
+    ),
 })
 
-/** `retry.storm`: makes everybody above try again, so that one call becomes many. */
+/** `retry.storm`: makes every layer above retry, so each call becomes many calls. */
 const storm: FaultType<z.output<typeof stormSchema>> = {
   schema: stormSchema,
   family: 'composite',
-  about: 'The first attempts of each call fail, with HTTP 503 where there is HTTP, so that retries multiply.',
-  use: 'To check that retries cannot multiply the load of a server that is failing.',
+  about: 'The first attempts of each call fail (over HTTP with 503), so retries multiply.',
+  use: 'To check that retries cannot multiply the load of a failing server.',
   seen: 'Nothing, or an error.',
   containedBy: { policies: ['retry'], how: 'The retry budget bounds the share of retries.' },
   methods: requests,
@@ -159,22 +161,22 @@ const storm: FaultType<z.output<typeof stormSchema>> = {
 }
 
 const poolSchema = z.strictObject({
-  slots: z.int().min(1).max(10_000).default(1).describe('Calls a server that get through at a time.'),
+  slots: z.int().min(1).max(10_000).default(1).describe('How many calls per server get through at a time.'),
   hold: duration({ min: 1 })
     .default(10_000)
-    .describe('How long a call waits that finds no slot, unless one gets free earlier.'),
+    .describe('How long a call without a slot waits, unless a slot gets free earlier.'),
 })
 
-/** `pool.exhaust`: a pool of connections that is too small for what it has to carry. */
+/** `pool.exhaust`: a pool of connections too small for its load. */
 export const pool: FaultType<z.output<typeof poolSchema>> = {
   schema: poolSchema,
   family: 'composite',
   about: 'Few calls get through at a time; the others wait for a slot.',
-  use: 'To test a pool of connections that is too small for its load.',
+  use: 'To test a connection pool too small for its load.',
   seen: 'A wait for a free slot.',
   containedBy: {
     policies: ['bulkhead', 'deadline'],
-    how: 'A bulkhead bounds how many calls wait, and the deadline how long.',
+    how: 'A bulkhead bounds how many calls wait, and the deadline bounds how long.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -234,7 +236,7 @@ class Slots {
     return true
   }
 
-  /** Calls `grant` when a slot has become the waiter's. */
+  /** Calls `grant` when the waiter owns a slot. */
   wait(grant: () => void): void {
     this.#waiting.add(grant)
   }
@@ -243,7 +245,7 @@ class Slots {
     this.#waiting.delete(grant)
   }
 
-  /** To whoever has waited the longest. */
+  /** Gives the slot to the longest-waiting call. */
   give(): void {
     for (const grant of this.#waiting) {
       this.#waiting.delete(grant)
@@ -254,22 +256,26 @@ class Slots {
 }
 
 const failureDomainSchema = z.strictObject({
-  down: duration({ min: 1 }).default(10_000).describe('How long an outage lasts, where `up` parts them.'),
+  down: duration({ min: 1 })
+    .default(10_000)
+    .describe('How long an outage lasts, when `up` separates outages.'),
   up: duration()
     .default(0)
-    .describe('How long all is well between two outages; without it, `when.burst` and `rate` decide alone.'),
+    .describe(
+      'How long the servers work between two outages; without it, `when.burst` and `rate` alone decide.',
+    ),
 })
 
-/** `failure_domain`: one clock for all servers: what is down is down for everybody. */
+/** `failure_domain`: one clock for all servers; an outage hits all of them at once. */
 const failureDomain: FaultType<z.output<typeof failureDomainSchema>> = {
   schema: failureDomainSchema,
   family: 'composite',
-  about: 'All servers that it matches refuse connections at the same time.',
-  use: 'To test an outage that takes several servers down at once, such as that of a rack or a region.',
+  about: 'All matching servers refuse connections at the same time.',
+  use: 'To test an outage of several servers at once, such as a rack or a region.',
   seen: 'Several servers fail at once.',
   containedBy: {
     policies: ['gate', 'degrade'],
-    how: 'The gate of each server holds its calls until it is back, and degrade answers in their place.',
+    how: 'The gate of each server holds calls until the server is back, and degrade answers in their place.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -300,15 +306,15 @@ const coldStartSchema = z.strictObject({
   delay: duration({ min: 1 }).default(3_000).describe('How long a server takes to start.'),
   idle: duration({ min: 1 })
     .default(60_000)
-    .describe('After so long without a call that is hit, it has to start again.'),
+    .describe('After this time without a call that the fault hits, the server has to start again.'),
 })
 
-/** `cold_start`: a server that sleeps when nobody needs it. */
+/** `cold_start`: a server that sleeps while idle. */
 export const coldStart: FaultType<z.output<typeof coldStartSchema>> = {
   schema: coldStartSchema,
   family: 'composite',
   about:
-    'The first call to each server is slow, and the first after a pause; those that come meanwhile wait too.',
+    'The first call to each server is slow, and so is the first call after a pause. Calls in the meantime wait too.',
   use: 'To test servers that are stopped while idle.',
   seen: 'The first call is slow.',
   containedBy: {

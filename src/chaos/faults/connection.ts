@@ -15,7 +15,7 @@ const MAX_BYTES = 256 * units.MiB
 
 const format = (value: number) => formatQuantity(value, units)
 
-/** A number of bytes of the wire: `16B`, `4KiB`, or a bare number; whole, from `min` to 256 MiB. */
+/** A number of bytes on the wire: `16B`, `4KiB`, or a bare number; whole, from `min` to 256 MiB. */
 function bytes(min: number) {
   const expected = `expected bytes from ${min} to 256MiB, such as 16 or 4KiB`
   return z
@@ -37,17 +37,17 @@ function bytes(min: number) {
 
 const refusedSchema = z.strictObject({})
 
-/** Nobody is there: the server never gets the call. */
+/** No server answers the connection: the server never gets the call. */
 export const refused = {
   schema: refusedSchema,
   family: 'connection',
   about:
-    'No connection can be made: the server never gets the call. Towards an agent, who is connected by then, its connection is reset when its request has come.',
+    'No connection can be made: the server never gets the call. An agent is connected already: its connection is reset after its request has arrived.',
   use: 'To test the first line of defence: a server that is down, with calls that are safe to repeat.',
   seen: 'Nothing when another attempt succeeds, or an error at once.',
   containedBy: {
     policies: ['gate', 'retry'],
-    how: 'The call was never sent, so that even a write may be tried again; the gate of the server holds calls until it is back.',
+    how: 'The call was never sent, so retry may repeat even a write. The gate of the server holds calls until the server is back.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -64,22 +64,22 @@ const dnsSchema = z.strictObject({
   code: z
     .enum(['ENOTFOUND', 'EAI_AGAIN'])
     .default('ENOTFOUND')
-    .describe('There is no such name, or no resolver that can say.'),
+    .describe('The name does not exist, or no resolver can say.'),
   delay: duration()
     .default(0)
-    .describe('How long the resolver takes to say so; `timeouts.connect` of the server ends it earlier.'),
+    .describe('How long the resolver takes; `timeouts.connect` of the server ends the lookup earlier.'),
 })
 
-/** The resolver has nothing for the name of the server, which never gets the call. */
+/** The resolver has no address for the name of the server; the server never gets the call. */
 export const dns = {
   schema: dnsSchema,
   family: 'connection',
-  about: 'The name of the server cannot be looked up: the server never gets the call.',
-  use: 'To test a resolver that fails or is slow, with calls that are safe to repeat.',
-  seen: 'Nothing when another attempt succeeds, or an error, late where the resolver is slow.',
+  about: 'The name of the server does not resolve: the server never gets the call.',
+  use: 'To test a failing or slow resolver, with calls that are safe to repeat.',
+  seen: 'Nothing when another attempt succeeds, or an error, late when the resolver is slow.',
   containedBy: {
     policies: ['gate', 'retry'],
-    how: 'The call was never sent, so that even a write may be tried again; `timeouts.connect` ends a lookup that takes too long.',
+    how: 'The call was never sent, so retry may repeat even a write; `timeouts.connect` ends a slow lookup.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -123,21 +123,21 @@ const tlsSchema = z.strictObject({
     .enum(['expired', 'self_signed', 'wrong_host', 'handshake'])
     .default('expired')
     .describe(
-      "What is wrong: the server's certificate has expired, is signed by itself, or is for another host; or the server refuses the handshake.",
+      "The cause: the server's certificate has expired, is self-signed, or is for another host; or the server refuses the handshake.",
     ),
 })
 
-/** There is a server, and no way to talk to it: nothing of the call is sent before the handshake is done. */
+/** The server is up, but the handshake fails: no part of the call is sent before. */
 export const tls = {
   schema: tlsSchema,
   family: 'connection',
   about:
-    'The TLS handshake with the server fails: the server never gets the call. Only of servers with an https address.',
+    'The TLS handshake with the server fails: the server never gets the call. Only for servers with an https address.',
   use: 'To test the night on which a certificate expires.',
   seen: 'Nothing when another replica answers, or an error at once.',
   containedBy: {
     policies: ['gate', 'retry', 'route'],
-    how: 'The call was never sent, so that even a write may be tried again, at another replica; the gate holds calls when there is none.',
+    how: 'The call was never sent, so retry may repeat even a write, at another replica. The gate holds calls when there is none.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -171,33 +171,35 @@ const resetSchema = z.strictObject({
     .union([
       z.literal('headers'),
       z.strictObject({
-        afterBytes: bytes(0).describe('So many bytes of the body arrive, and none after them.'),
+        afterBytes: bytes(0).describe('This many bytes of the body arrive, and none after them.'),
       }),
       z.strictObject({
-        after: duration({ min: 1 }).describe('So long after the call was sent, unless the reply has come.'),
+        after: duration({ min: 1 }).describe(
+          'This long after the call was sent, unless the reply has arrived.',
+        ),
       }),
     ])
     .default('headers')
     .describe(
-      'When the connection is reset: before the first byte of the reply, after so many bytes of its body, or after a time.',
+      'When the connection is reset: before the first byte of the reply, after this many bytes of its body, or after a time.',
     ),
 })
 
 type ResetConfig = z.output<typeof resetSchema>
 
 /**
- * The connection is reset while the reply comes: the server had the call and may have run it, and nobody will know. The
- * bytes before that arrive, with a head that promises more; the real connection to the server is reset as well.
+ * Resets the connection while the reply arrives: the server got the call and may have run it, and nobody will know. The
+ * bytes before the reset arrive, with a head that promises more. The real connection to the server is reset as well.
  */
 export const reset = {
   schema: resetSchema,
   family: 'connection',
-  about: 'The connection is reset while the reply comes: the call may have run.',
+  about: 'The connection is reset while the reply arrives: the call may have run.',
   use: 'To test the hardest failure of a write: the connection breaks when the server may have run the call.',
   seen: 'Nothing, or an error that says that the call may have run.',
   containedBy: {
     policies: ['gate', 'retry'],
-    how: 'Only calls that read are retried, because the others may have run.',
+    how: 'Only reads are retried, because other calls may have run.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -217,22 +219,21 @@ function resetAt(at: ResetConfig['at']): WireIncident {
   return { kind: 'reset', at: { bytes: at.afterBytes } }
 }
 
-/** How a wait was over; that of `Injection.pause`. */
+/** How a wait ended; the result of `Injection.pause`. */
 type Waited = 'over' | 'released' | 'aborted'
 
 /**
- * A slow way home for one call: each message of the server, and at last its reply, waits its turn and then its time. The
- * sender has to wait as well, as behind a socket that is full. When the call is given up, the messages still on their way
- * are dropped.
+ * A slow return path for one call. Each message of the server, and finally the reply, waits its turn and then its time.
+ * The sender waits too, as with a full socket. Giving the call up drops the messages still on their way.
  */
 class SlowWay {
-  /** To be put in place of the call's own. */
+  /** Replaces the call's own channel. */
   readonly channel: Channel
   readonly #call: Call
   readonly #wait: () => Promise<Waited>
   #last: Promise<unknown> = Promise.resolve()
 
-  /** `wait` is asked for each message. */
+  /** Calls `wait` for each message. */
   constructor(call: Call, wait: () => Promise<Waited>) {
     const { channel } = call
     this.#call = call
@@ -244,7 +245,7 @@ class SlowWay {
     })
   }
 
-  /** Brings the outcome home. */
+  /** Delivers the outcome. */
   bring(outcome: Outcome): Promise<Outcome> {
     const brought = this.#inTurn(() => outcome).then((home) => home ?? givenUp(this.#call))
     return orGivenUp(brought, this.#call)
@@ -254,13 +255,13 @@ class SlowWay {
     const done = this.#last
       .then(() => this.#wait())
       .then((waited) => (waited === 'aborted' ? undefined : task()))
-    // A message that could not be delivered holds up none behind it.
+    // A message that could not be delivered does not delay later messages.
     this.#last = done.catch(() => undefined)
     return done
   }
 }
 
-/** Holds everything back until the silence is over, and then breaks the connection off; what was held is dropped. */
+/** Holds everything back until the silence is over, and then breaks the connection; held messages are dropped. */
 function failing(
   call: Call,
   next: Service,
@@ -286,27 +287,27 @@ function failing(
 }
 
 const halfOpenSchema = z.strictObject({
-  hold: duration({ min: 1 }).default(60_000).describe('How long nothing comes back.'),
+  hold: duration({ min: 1 }).default(60_000).describe('How long no reply comes back.'),
   then: z
     .enum(['pass', 'fail'])
     .default('pass')
-    .describe('What comes then: all that was held back, or the end of the connection.'),
+    .describe('Afterwards: all held messages, or the end of the connection.'),
 })
 
 /**
- * The server gets the call and may run it, but nothing comes back, neither its reply nor a message, until `hold` is
- * over, the fault ends, or the caller gives up. Then the way is free, as after a hole in the network; or, once `hold` is
- * over, the connection is given up, as by whoever waits no longer.
+ * The server gets the call and may run it, but no reply and no message comes back. The silence lasts until `hold` is
+ * over, the fault ends, or the caller gives up. Then messages pass again, as after a hole in the network. With `then:
+ * fail`, the connection breaks once `hold` is over, as after a timeout.
  */
 export const halfOpen = {
   schema: halfOpenSchema,
   family: 'connection',
-  about: 'The server gets the call, and nothing comes back for as long as it holds.',
-  use: 'To check that every call has an end when packets are dropped without an error.',
+  about: 'The server gets the call, and nothing comes back for as long as `hold` says.',
+  use: 'To check that every call ends when packets are dropped without an error.',
   seen: 'A timeout.',
   containedBy: {
     policies: ['overdue', 'attemptTimeout', 'deadline'],
-    how: 'Reads are sent once more when another call has shown that the server answers; timeouts end all others.',
+    how: 'overdue sends reads once more when another call has shown that the server answers; timeouts end all other calls.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -327,16 +328,16 @@ export const halfOpen = {
 
 const latencySchema = z.strictObject({ distribution })
 
-/** The call waits before it is sent: of one that is given up meanwhile, the server learns nothing. */
+/** Delays the call before sending: the server never hears of a call given up meanwhile. */
 export const latency = {
   schema: latencySchema,
   family: 'connection',
-  about: 'The call is sent late, by a delay that is drawn for it.',
-  use: 'To see what slow servers do to an agent, with fixed delays or with a measured distribution.',
+  about: 'The call is sent late, by a delay drawn for it.',
+  use: 'To see how slow servers affect an agent, with fixed delays or with a measured distribution.',
   seen: 'The answer comes later.',
   containedBy: {
     policies: ['attemptTimeout', 'hedge'],
-    how: 'A timeout bounds the wait, and a hedged second attempt often is the faster one.',
+    how: 'A timeout bounds the wait, and a hedged second attempt is often faster.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -366,19 +367,19 @@ const bandwidthSchema = z.strictObject({
     .positive()
     .max(1_048_576)
     .default(1)
-    .describe('How many KiB of a reply come in a second.'),
+    .describe('How many KiB of a reply arrive per second.'),
 })
 
-/** A thin wire for each call of its own. */
+/** A narrow connection of its own for each call. */
 export const bandwidth = {
   schema: bandwidthSchema,
   family: 'connection',
-  about: 'The reply comes at so many KiB per second.',
+  about: 'The reply arrives at a fixed number of KiB per second.',
   use: 'To test timeouts against a connection that always moves, but far too slowly.',
   seen: 'The answer trickles in.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Both limit the total time; an idle timeout would begin again with every byte.',
+    how: 'Both limit the total time; an idle timeout would restart with every byte.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -388,20 +389,20 @@ export const bandwidth = {
 } satisfies FaultType<z.output<typeof bandwidthSchema>>
 
 const dripSchema = z.strictObject({
-  chunk: bytes(1).default(16).describe('How much comes at a time.'),
-  gap: duration({ min: 1 }).default(100).describe('Between one chunk and the next.'),
+  chunk: bytes(1).default(16).describe('How many bytes arrive at a time.'),
+  gap: duration({ min: 1 }).default(100).describe('The pause between two chunks.'),
 })
 
-/** Never silent for long, and never done: a timeout that begins anew with each byte does not see it. */
+/** Never silent for long, and never done: a timeout that restarts with each byte does not notice. */
 export const slowDrip = {
   schema: dripSchema,
   family: 'connection',
-  about: 'The reply comes in small chunks with gaps between them.',
+  about: 'The reply arrives in small chunks with gaps between them.',
   use: 'To test timeouts against a server that sends a few bytes at a time, as in a slow-read attack.',
   seen: 'The answer trickles in, chunk by chunk.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Both limit the total time; an idle timeout would begin again with every chunk.',
+    how: 'Both limit the total time; an idle timeout would restart with every chunk.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -410,10 +411,10 @@ export const slowDrip = {
   layer: ({ chunk, gap }, injection) => trickle({ bytes: chunk, gapMs: gap }, injection),
 } satisfies FaultType<z.output<typeof dripSchema>>
 
-/** Between two portions of a thin wire, in milliseconds. */
+/** Time between two portions of a narrow connection, in milliseconds. */
 const PORTION_MS: Millis = 50
 
-/** Returns the size of a portion, and the gap after it, with which so many bytes pass in a second. */
+/** Returns the size of a portion, and the gap after each portion, for this many bytes per second. */
 function portionOf(bytesPerSecond: number): Pace {
   const portion = Math.max(1, Math.round((bytesPerSecond * PORTION_MS) / 1_000))
   return { bytes: portion, gapMs: (portion * 1_000) / bytesPerSecond }
@@ -421,26 +422,26 @@ function portionOf(bytesPerSecond: number): Pace {
 
 type Pace = NonNullable<WireShape['pace']>
 
-/** Bytes of the reply's body, whether it is one answer or a stream of events, come in portions. */
+/** Sends the reply's body in portions, whether the reply is an answer or a stream of events. */
 function trickle(pace: Pace, injection: Injection): Layer {
   return onTheWire({ pace, nothing: ({ bytes: size }) => `the reply has ${size} bytes only` }, injection)
 }
 
 const flapSchema = z.strictObject({
-  up: duration({ min: 1 }).default(30_000).describe('How long calls go through, the first time and again.'),
-  down: duration({ min: 1 }).default(10_000).describe('How long there is no server after that.'),
+  up: duration({ min: 1 }).default(30_000).describe('How long calls go through, each time.'),
+  down: duration({ min: 1 }).default(10_000).describe('How long the server is gone after that.'),
 })
 
-/** Up and down by turns, from the first call on that it is aimed at, and for all servers at once. */
+/** Alternates between up and down, starting with the first targeted call, for all servers at once. */
 export const flap = {
   schema: flapSchema,
   family: 'connection',
-  about: 'The server is there and gone by turns; while gone, no connection can be made.',
-  use: 'To test what becomes of calls to a server that comes and goes.',
+  about: 'The server is up and down by turns; while it is down, no connection can be made.',
+  use: 'To test calls to a server that comes and goes.',
   seen: 'Errors and answers by turns.',
   containedBy: {
     policies: ['gate', 'retry'],
-    how: 'The gate holds calls while the server is away, and lets them go when it is back.',
+    how: 'The gate holds calls while the server is away, and releases them when it is back.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -461,7 +462,7 @@ export const flap = {
     },
 } satisfies FaultType<z.output<typeof flapSchema>>
 
-/** Faults of the way between the gateway and a server, or an agent and the gateway. */
+/** Faults of the connection between the gateway and a server, or an agent and the gateway. */
 export const connectionFaults = {
   'conn.refused': refused,
   'conn.dns': dns,

@@ -2,22 +2,22 @@ import { z } from 'zod'
 import type { Millis } from '../../mesh/clock.ts'
 import { duration } from '../../units/duration.ts'
 
-/** Longest delay where a distribution has no end of its own and no `cap` was given. */
+/** The longest delay when a distribution has no upper end and no `cap` is set. */
 const CAP_MS = 600_000
 
 const cap = duration({ min: 1 })
   .optional()
   .describe(
-    'No delay is longer. Without it: 10 minutes for normal, lognormal and pareto; the others end by themselves.',
+    'The longest delay. Without it: 10 minutes for normal, lognormal and pareto; the others are bounded already.',
   )
 
 const capBelow = (what: string) => `cap must not be below ${what}: nearly every delay would be the cap`
 
-/** The distribution that a delay is drawn from, by `kind`. All its fields are durations, but `alpha`. */
+/** The distribution of a delay, by `kind`. All its fields are durations, except `alpha`. */
 export const schema = z
   .discriminatedUnion('kind', [
     z
-      .strictObject({ kind: z.literal('fixed'), delay: duration().describe('Always this long.'), cap })
+      .strictObject({ kind: z.literal('fixed'), delay: duration().describe('Always this delay.'), cap })
       .refine((d) => d.delay <= (d.cap ?? Infinity), { path: ['cap'], message: capBelow('delay') }),
     z
       .strictObject({
@@ -31,7 +31,7 @@ export const schema = z
     z
       .strictObject({
         kind: z.literal('normal'),
-        mean: duration().describe('The mean; what falls below zero is no delay.'),
+        mean: duration().describe('The mean; a value below zero means no delay.'),
         sd: duration().describe('The standard deviation.'),
         cap,
       })
@@ -55,11 +55,7 @@ export const schema = z
       .refine((d) => d.scale <= (d.cap ?? Infinity), { path: ['cap'], message: capBelow('scale') }),
     z.strictObject({
       kind: z.literal('empirical'),
-      values: z
-        .array(duration())
-        .min(1)
-        .max(10_000)
-        .describe('Measured delays: each is as likely as any other.'),
+      values: z.array(duration()).min(1).max(10_000).describe('Measured delays, all equally likely.'),
       cap,
     }),
   ])
@@ -69,7 +65,7 @@ export const schema = z
 export type Distribution = z.output<typeof schema>
 
 /**
- * A delay of this distribution in milliseconds, made by the inverse of its cumulative function from the one draw
+ * Returns a delay of this distribution in milliseconds. Applies the inverse of the cumulative function to the draw
  * `delay` in [0, 1): the same draw gives the same delay.
  */
 export function sample(distribution: Distribution, draw: (purpose: string) => number): Millis {
@@ -102,7 +98,7 @@ const isEndless = ({ kind }: Distribution): boolean =>
 /** The tails begin here. */
 const LOW = 0.02425
 
-/** No draw is nearer to 0 or 1 than this, so that no quantile is infinite. */
+/** Draws stay at least this far from 0 and 1, so no quantile is infinite. */
 const NEAREST = 2 ** -54
 
 const a = [
@@ -120,9 +116,9 @@ const c = [
 const d = [7.784695709041462e-3, 3.224671290700398e-1, 2.445134137142996, 3.754408661907416, 1]
 
 /**
- * The value below which a standard normal variable falls with probability `p` in [0, 1).
- * The rational approximation of P. J. Acklam ("An algorithm for computing the inverse normal cumulative
- * distribution function", 2003): its relative error is below 1.15e-9 everywhere.
+ * Returns the value below which a standard normal variable falls with probability `p` in [0, 1). Uses the rational
+ * approximation of P. J. Acklam ("An algorithm for computing the inverse normal cumulative distribution function",
+ * 2003): its relative error is below 1.15e-9 everywhere.
  */
 export function normalQuantile(p: number): number {
   const u = Math.min(Math.max(p, NEAREST), 1 - NEAREST)

@@ -25,23 +25,25 @@ import {
   textOf,
 } from './tool-result.ts'
 
-/** The operators to apply: the listed ones or, for `auto`, one that is drawn from `names`. */
+/** The operators to apply: the listed operators or, for `auto`, an operator drawn from `names`. */
 interface Plan extends Choosing {
   readonly operators: 'auto' | readonly OperatorConfig[]
   readonly names: readonly OperatorName[]
 }
 
-/** The setting that says which of the two forms of a result is changed. */
+/** The setting for the form of a result to change. */
 const sync = z
   .enum(['both', 'structured_only', 'text_only'])
   .default('both')
-  .describe('Whether structured content and text that is JSON change alike, or only one of them.')
+  .describe('Whether structured content and JSON text change alike, or only one of them.')
 
-/** Returns the JSON Schema of the structured content of the call's tool, for operators to choose by; undefined for none. */
+/**
+ * Returns the JSON Schema of the structured content of the call's tool, for operators to choose by; undefined for none.
+ */
 const schemaOf = ({ server, tool }: Call, { faultEnvironment }: Injection): unknown =>
   tool === undefined ? undefined : faultEnvironment.outputSchemaOf(server, tool)
 
-/** Applies a plan to a result. Operators that fit nowhere are noted; when none fits, there is no change. */
+/** Applies a plan to a result. Notes operators that fit nowhere; without any that fits, nothing changes. */
 function changeBy(result: ToolResult, plan: Plan, sync: Sync, injection: Injection): Change {
   const done: Done[] = []
   const missed: string[] = []
@@ -84,13 +86,13 @@ const driftConfig = z.strictObject({
     .union([z.literal('auto'), z.array(driftSchema).max(32)])
     .default('auto')
     .describe(
-      'What is done, in this order, none being nothing; `auto` draws one operator and its place from what there is.',
+      'The operators to apply, in this order; an empty list changes nothing. `auto` draws an operator and its place from the reply.',
     ),
   sync,
   detectable: z
     .enum(['any', 'schema_detectable', 'semantic'])
     .default('any')
-    .describe('Which operators `auto` draws from: those that a schema can show, or those that none can.'),
+    .describe('The operators `auto` draws from: those a schema can reveal, or those no schema can.'),
 })
 
 /** Replies of another shape, or of the same shape with wrong values. */
@@ -98,11 +100,11 @@ export const drift: FaultType<z.output<typeof driftConfig>> = {
   schema: driftConfig,
   family: 'result',
   about: 'A reply changes its shape or its values.',
-  use: 'To test agents and verdict against a server that has changed the shape or the meaning of its results.',
+  use: 'To test agents and verdict against a server whose results have changed in shape or meaning.',
   seen: 'Another shape, or another value of the same shape.',
   containedBy: {
     policies: ['verdict', 'breaker'],
-    how: 'verdict finds what breaks the outputSchema (schema_invalid) or differs from before (drift), and a breaker, where one is configured, can count that.',
+    how: 'verdict finds replies that break the outputSchema (schema_invalid) or differ from earlier replies (drift). A breaker, where configured, can count both.',
   },
   sides: ['upstream', 'client'],
   aliases: { 'mcp-chaos': ['schema_drift'], 'chaos-monkey': ['schema-mismatch'] },
@@ -130,24 +132,26 @@ const partialConfig = z.strictObject({
   operators: z
     .union([z.literal('auto'), z.array(partialSchema).min(1).max(32)])
     .default('auto')
-    .describe('What is left out, in this order; `auto` draws one operator and its place from what there is.'),
+    .describe(
+      'The parts to leave out, in this order; `auto` draws an operator and its place from the reply.',
+    ),
   sync,
   declared: z
     .boolean()
     .default(false)
-    .describe('Whether the reply says that it is partial, under `_meta["dev.breakwater/partial"]`.'),
+    .describe('Whether the reply declares itself partial, under `_meta["dev.breakwater/partial"]`.'),
 })
 
-/** Replies that are only a part of what they should be. */
+/** Replies with only a part of the data. */
 export const partial: FaultType<z.output<typeof partialConfig>> = {
   schema: partialConfig,
   family: 'result',
   about: 'A reply holds only some of the data.',
   use: 'To see whether an agent notices that only some of the data has arrived.',
-  seen: 'Some of the data, flagged as partial where that can be found out.',
+  seen: 'Some of the data, flagged as partial where verdict can find out.',
   containedBy: {
     policies: ['verdict'],
-    how: 'verdict finds text that is cut off, and lists that are shorter than the total beside them (partial_silent).',
+    how: 'verdict finds text that is cut off, and lists shorter than the total beside them (partial_silent).',
   },
   sides: ['upstream', 'client'],
   aliases: { 'mcp-chaos': ['partial_result'] },
@@ -176,23 +180,21 @@ function declaring({ result, note }: Exclude<Change, string>): Change {
   return { result: { ...result, _meta: { ...meta, [PARTIAL_KEY]: entry } }, note }
 }
 
-/** Another value of the same shape is harder to notice: these come first. */
+/** Another value of the same shape is harder to notice: these operators are first. */
 const values: readonly DriftName[] = ['stale_value', 'unit', 'precision', 'enum']
 
 const splitSchema = z.strictObject({
   changes: z
     .enum(['text', 'structured'])
     .default('text')
-    .describe(
-      'Which of the two is changed. Text that is no JSON cannot be: then it is the structured content.',
-    ),
+    .describe('The form to change. Text that is no JSON cannot change: then the structured content does.'),
   operators: z
     .union([z.literal('auto'), z.array(driftSchema).min(1).max(32)])
     .default('auto')
-    .describe('What is done to it; `auto` draws one operator that changes a value, or else the shape.'),
+    .describe('The changes to make; `auto` draws an operator that changes a value, or else the shape.'),
 })
 
-/** A model that reads the text and a program that reads the structured content get to know different things. */
+/** A model that reads the text and a program that reads the structured content learn different things. */
 export const splitBrain: FaultType<z.output<typeof splitSchema>> = {
   schema: splitSchema,
   family: 'result',

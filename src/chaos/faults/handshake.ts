@@ -5,7 +5,10 @@ import { duration } from '../../units/duration.ts'
 import { resultIn, type FaultType, type Injection } from '../fault.ts'
 import { givenUp, json } from './shared.ts'
 
-/** By which the gateway begins an upstream session: `initialize` in the legacy era, `server/discover` in the modern one. */
+/**
+ * The gateway begins an upstream session with these: `initialize` in the legacy era, `server/discover` in the modern
+ * one.
+ */
 const handshakes = ['initialize', 'server/discover']
 
 /** The common fields of faults of the handshake. Towards agents, the gateway is the server of the handshake. */
@@ -13,7 +16,7 @@ const ofHandshakes = { family: 'handshake', methods: handshakes, sides: ['upstre
 
 const words = z.string().max(4_096)
 
-/** A layer that answers with an error; the server gets nothing. */
+/** A layer answering with an error; the server gets nothing. */
 const answering =
   ({ code, message }: { readonly code: number; readonly message: string }, injection: Injection): Layer =>
   () =>
@@ -22,7 +25,7 @@ const answering =
     return Promise.resolve(injection.reply(call, json(errorText(call.id, code, message))))
   }
 
-/** A layer that sends a request, and keeps its answer back for `holdMs`. */
+/** A layer sending the request, and holding the answer back for `holdMs`. */
 const silent =
   (holdMs: number, injection: Injection): Layer =>
   (next) =>
@@ -33,7 +36,7 @@ const silent =
     )
   }
 
-/** A layer that changes what a server says of itself. */
+/** A layer changing a server's description of itself. */
 const saying =
   (
     injection: Injection,
@@ -61,29 +64,29 @@ const refused: FaultType<z.output<typeof refusedSchema>> = {
   schema: refusedSchema,
   ...ofHandshakes,
   about: 'A server refuses the handshake with an error.',
-  use: 'To see what becomes of calls whose server takes connections and lets nobody in, as while it starts.',
-  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for who needs a new one. Towards agents, the error.',
+  use: 'To test calls to a server that accepts connections but refuses sessions, for example while starting.',
+  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. Towards agents, the error.',
   containedBy: {
     policies: ['breaker'],
-    how: 'The last-known lists stay, discovery comes back at growing intervals, and a breaker, where one is configured, stops calls that need a handshake.',
+    how: 'The last-known lists stay, and discovery returns at growing intervals. A breaker, where configured, stops calls that need a handshake.',
   },
   example: { name: 'no-handshake', rate: 0.5, ttl: '10m', match: { server: 'search' }, code: -32603 },
   layer: answering,
 }
 
 const holdSchema = z.strictObject({
-  hold: duration({ min: 1 }).default(60_000).describe('How long no answer comes; then it does.'),
+  hold: duration({ min: 1 }).default(60_000).describe('How long the answer is held back; then it arrives.'),
 })
 
 const hang: FaultType<z.output<typeof holdSchema>> = {
   schema: holdSchema,
   ...ofHandshakes,
-  about: 'A server takes the handshake and does not answer it.',
-  use: 'To check that a handshake that hangs has an end, and holds up neither others nor the start.',
-  seen: 'Nothing while upstream sessions last; a timeout for who needs a new one. Towards agents, silence.',
+  about: 'A server accepts the handshake and does not answer.',
+  use: 'To check that a hanging handshake ends, and delays neither other servers nor the start.',
+  seen: 'Nothing while upstream sessions last; a timeout for agents in need of a new session. Towards agents, silence.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: '`timeouts.discovery` of the server ends the handshake (with a process that has written nothing `timeouts.start`), and each call that waits for it has a time of its own.',
+    how: '`timeouts.discovery` of the server ends the handshake (for a process that has written nothing, `timeouts.start`). Each call waiting for the handshake has its own timeout.',
   },
   example: { name: 'handshake-hangs', rate: 0.5, ttl: '10m', match: { server: 'search' }, hold: '60s' },
   layer: ({ hold }, injection) => silent(hold, injection),
@@ -94,18 +97,18 @@ const versionSchema = z.strictObject({
     .string()
     .max(64)
     .default('1999-01-01')
-    .describe('The version that it names; in the modern era the only one that it supports.'),
+    .describe('The version in the answer; in the modern era the only supported version.'),
 })
 
 const version: FaultType<z.output<typeof versionSchema>> = {
   schema: versionSchema,
   ...ofHandshakes,
-  about: 'A server answers the handshake with a version of the protocol that nobody asked for.',
-  use: 'To test a server that was replaced by one of a version that the gateway does not speak.',
-  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for who needs a new one. Towards agents, that version.',
+  about: 'A server answers the handshake with a protocol version nobody asked for.',
+  use: 'To test the replacement of a server by a version the gateway does not speak.',
+  seen: 'Nothing while upstream sessions last; BW_UPSTREAM_REFUSED for agents in need of a new session. Towards agents, that version.',
   containedBy: {
     policies: ['breaker'],
-    how: 'The gateway goes on in no version that it does not know; what it knew of the server stays for its grace period.',
+    how: "The gateway never continues in an unknown version; its knowledge of the server stays for the server's grace period.",
   },
   example: {
     name: 'handshake-version',
@@ -130,12 +133,12 @@ const noneSchema = z.strictObject({})
 const noCapabilities: FaultType<z.output<typeof noneSchema>> = {
   schema: noneSchema,
   ...ofHandshakes,
-  about: 'A server says in the handshake that it can do nothing.',
-  use: 'To see what becomes of the tools of a server that no longer claims to have any.',
+  about: 'A server declares no capabilities in the handshake.',
+  use: 'To test the tools of a server that no longer claims to have any.',
   seen: 'Nothing while upstream sessions last; then the tools of the server are gone from the lists. Towards agents, the list of capabilities is empty.',
   containedBy: {
     policies: [],
-    how: 'The gateway believes what a server says of itself. When the fault ends, a new handshake brings the tools back; a process that callers share has to be restarted for it.',
+    how: "The gateway believes a server's own capabilities. When the fault ends, a new handshake brings the tools back; a process shared by callers has to be restarted first.",
   },
   example: { name: 'no-capabilities', rate: 0.5, ttl: '10m', match: { server: 'search' } },
   layer: (_, injection) =>
@@ -143,8 +146,8 @@ const noCapabilities: FaultType<z.output<typeof noneSchema>> = {
 }
 
 /**
- * The gateway pings servers whose lists it knows (`probe`), and sessions that look as if they were lost; it answers the pings of
- * agents by itself.
+ * The gateway pings servers with known lists (`probe`), and sessions that look lost; the gateway answers agents' pings
+ * itself.
  */
 const ofPings = { family: 'handshake', methods: ['ping'], sides: ['upstream', 'client'] } as const
 
@@ -152,11 +155,11 @@ const unanswered: FaultType<z.output<typeof holdSchema>> = {
   schema: holdSchema,
   ...ofPings,
   about: 'A server does not answer a ping; in the modern era, which has none, `server/discover`.',
-  use: 'To see what the gateway makes of a server that is alive and does not say so.',
+  use: 'To see how the gateway treats a server that is alive but does not say so.',
   seen: 'The server counts as down after `timeouts.discovery`; its tools stay listed, and calls of them go through. Towards agents, silence.',
   containedBy: {
     policies: [],
-    how: 'A server that is down keeps its last-known lists for its grace period; calls are not held back by a ping.',
+    how: 'A server that is down keeps its last-known lists for its grace period; pings hold no calls back.',
   },
   example: { name: 'no-pong', rate: 0.5, ttl: '10m', match: { server: 'search' }, hold: '60s' },
   layer: ({ hold }, injection) => silent(hold, injection),
@@ -171,14 +174,14 @@ const pingError: FaultType<z.output<typeof pingErrorSchema>> = {
   schema: pingErrorSchema,
   ...ofPings,
   about: 'A server answers a ping with an error; in the modern era, which has none, `server/discover`.',
-  use: 'To check that a server that does not know pings is taken to be there all the same.',
+  use: 'To check that a server without ping support still counts as up.',
   seen: 'Nothing. Towards agents, the error.',
-  containedBy: { policies: [], how: 'Any answer to a ping is a sign of life, an error as well.' },
+  containedBy: { policies: [], how: 'Any answer to a ping is a sign of life, even an error.' },
   example: { name: 'ping-error', rate: 0.5, ttl: '10m', match: { server: 'search' }, code: -32601 },
   layer: answering,
 }
 
-/** Faults of the start of a session, and of the ping that asks whether the session goes on. */
+/** Faults of the start of a session, and of the ping for its sign of life. */
 export const handshakeFaults = {
   'initialize.refused': refused,
   'initialize.hang': hang,

@@ -8,7 +8,7 @@ const headerName = z
 
 const headerValue = z.string().regex(/^[\t\x20-\x7e]*$/, 'expected printable ASCII')
 
-/** Headers that say how the body is framed: they follow from it. */
+/** Headers for the framing of the body: they follow from the body. */
 const framing = ['content-length', 'transfer-encoding', 'connection']
 
 const schema = z.strictObject({
@@ -23,7 +23,7 @@ const schema = z.strictObject({
     .describe('Headers of the reply; `content-type` is text/plain unless it is named here.'),
 })
 
-/** A status in place of a reply, as from a proxy before the server: that one never gets the call. */
+/** An HTTP status in place of a reply, as from a proxy before the server: the server never gets the call. */
 const status = {
   schema,
   family: 'http',
@@ -32,7 +32,7 @@ const status = {
   seen: 'Nothing when a retry succeeds, or an error.',
   containedBy: {
     policies: ['retry'],
-    how: 'Statuses that pass by themselves are retried as soon as another call shows that the tool works again.',
+    how: 'Temporary statuses are retried as soon as another call shows that the tool works again.',
   },
   methods: requests,
   sides: ['upstream', 'client'],

@@ -17,10 +17,10 @@ import { sessionFaults } from './session.ts'
 import { standingStreamFaults } from './standing-streams.ts'
 import { streamFaults } from './stream.ts'
 
-/** Kinds of faults, by their `type` in a plan. */
+/** Types of faults, by their `type` in a plan. */
 export type FaultRegistry = Readonly<Record<string, FaultType<unknown>>>
 
-/** All kinds of faults: a new family is one line. */
+/** All types of faults: a new family adds one line. */
 export const faults: FaultRegistry = {
   ...registryFaults,
   ...descriptionFaults,

@@ -6,33 +6,33 @@ import type { FaultType, Injection } from '../fault.ts'
 import { NO_STATUS, speaksHttp, errorBody, json, requests } from './shared.ts'
 
 const schema = z.strictObject({
-  retryAfter: duration().default(1_000).describe('When to come again; told in whole seconds, rounded up.'),
+  retryAfter: duration().default(1_000).describe('When to retry; sent in whole seconds, rounded up.'),
   form: z
     .enum(['seconds', 'date', 'absent', 'absurd'])
     .default('seconds')
-    .describe('How Retry-After says so: as seconds, as a date, not at all, or as ten years.'),
+    .describe('The form of Retry-After: seconds, a date, none at all, or ten years.'),
   perSecond: z
     .int()
     .min(1)
     .max(1_000_000)
     .optional()
-    .describe('Calls a second and server that pass, of those that are hit; without it, none.'),
+    .describe('How many of the hit calls pass, per second and server; without it, none.'),
 })
 
 type Config = z.output<typeof schema>
 
 const TEN_YEARS_S = 315_360_000
 
-/** A server that limits its callers, or a proxy before it: it has not looked at the call. */
+/** A server, or a proxy before the server, limits its callers and has not looked at the call. */
 const tooMany: FaultType<Config> = {
   schema,
   family: 'limit',
   about: 'HTTP 429: too many calls.',
-  use: 'To test how quotas are respected, and what absurd values of Retry-After do.',
-  seen: 'Nothing when a retry succeeds, or an error that says when to come again.',
+  use: 'To test how callers respect quotas, and the effect of absurd values of Retry-After.',
+  seen: 'Nothing when a retry succeeds, or an error with the time to retry.',
   containedBy: {
     policies: ['retry', 'rateLimit'],
-    how: 'retry waits for as long as the server says, and a rate limit of the gateway keeps below the quota.',
+    how: 'retry waits as long as the server says, and a rate limit of the gateway stays below the quota.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -75,7 +75,7 @@ function isWithin({ perSecond }: Config, { server }: Call, injection: Injection)
   return true
 }
 
-/** The value of the header Retry-After (RFC 9110, section 10.2.3); undefined for none. */
+/** Returns the value of the header Retry-After (RFC 9110, section 10.2.3); undefined for none. */
 function retryAfter({ form, retryAfter: ms }: Config, clock: Pick<Clock, 'wall'>): string | undefined {
   switch (form) {
     case 'seconds':

@@ -5,7 +5,7 @@ import { isObject, errorText, INVALID_PARAMS } from '../../protocol/jsonrpc.ts'
 import { NO_REPLY, resultIn, type Injection } from '../fault.ts'
 import { json } from './shared.ts'
 
-/** Where each list has its entries. */
+/** The key of each list's entries. */
 const entriesKeys: Readonly<Record<string, string>> = {
   'tools/list': 'tools',
   'prompts/list': 'prompts',
@@ -13,7 +13,7 @@ const entriesKeys: Readonly<Record<string, string>> = {
   'resources/templates/list': 'resourceTemplates',
 }
 
-/** The methods that give lists. */
+/** The methods that return lists. */
 export const listMethods = Object.keys(entriesKeys)
 
 export type ListItem = Readonly<Record<string, unknown>>
@@ -22,13 +22,13 @@ export type ListItem = Readonly<Record<string, unknown>>
 export interface Page {
   readonly result: Readonly<Record<string, unknown>>
   readonly entries: readonly ListItem[]
-  /** The same page with other entries. */
+  /** Returns the same page with other entries. */
   with(entries: readonly ListItem[]): Readonly<Record<string, unknown>>
 }
 
 export const nameOf = ({ name, uri, uriTemplate }: ListItem): string => String(name ?? uri ?? uriTemplate)
 
-/** The page that an outcome holds; undefined when it is none. */
+/** Returns the page in an outcome; undefined for any other outcome. */
 function pageIn(call: Call, outcome: Outcome): Page | undefined {
   const key = entriesKeys[call.method]
   const result = resultIn(outcome)
@@ -41,12 +41,12 @@ function pageIn(call: Call, outcome: Outcome): Page | undefined {
   }
 }
 
-/** The change of a page: another result with a note of the change, or the reason why the page stays as it is. */
+/** The change of a page: another result with a note of the change, or the reason why the page stays unchanged. */
 type PageChange =
   | { readonly result: Readonly<Record<string, unknown>>; readonly note: Readonly<Record<string, unknown>> }
   | string
 
-/** A layer that has the list fetched and changes the page that comes. */
+/** A layer that fetches a list and changes the page. */
 export function changingPage(injection: Injection, make: (page: Page, call: Call) => PageChange): Layer {
   return (next) => (call) =>
     next(call).then((outcome) => {
@@ -62,25 +62,25 @@ export function changingPage(injection: Injection, make: (page: Page, call: Call
       }
       injection.note(change.note)
       const { result } = change
-      // Nobody keeps it for longer than the fault is there, unless how long it holds is what the fault is about.
+      // No cache keeps the page longer than the fault lasts, unless the fault changes `ttlMs` itself.
       const isKept = page !== undefined && Number(page.result.ttlMs) > 0 && result.ttlMs === page.result.ttlMs
       return injection.change(outcome, isKept ? { ...result, ttlMs: 0 } : result)
     })
 }
 
-/** Both sides of a tool: its entry in the list, and calls of it. */
+/** Both sides of a tool: its entry in the list, and its calls. */
 export const toolMethods = ['tools/list', 'tools/call']
 
 /** Names of tools, or globs over them; at most 1,000. */
 export const toolNames = () => z.array(z.string().min(1)).max(1_000)
 
-/** Whether a name is one of these globs. */
+/** Returns a test: does a name match any of these globs? */
 export function anyOf(patterns: readonly string[]): Glob {
   const globs = patterns.map(glob)
   return (name) => globs.some((holds) => holds(name))
 }
 
-/** A layer for lists, and another one for calls. */
+/** A layer for lists, and another for calls. */
 export function listOrCall(list: Layer, call: Layer): Layer {
   return (next) => {
     const [ofList, ofCall] = [list(next), call(next)]
@@ -88,7 +88,7 @@ export function listOrCall(list: Layer, call: Layer): Layer {
   }
 }
 
-/** A layer that answers calls of some tools with an error of the parameters; the server gets none of them. */
+/** A layer that answers calls of some tools with an error about the parameters; the server gets none of these calls. */
 export function refusing(injection: Injection, isOne: Glob, message: (tool: string) => string): Layer {
   return (next) => (call) => {
     if (call.tool === undefined || !isOne(call.tool)) {
@@ -102,5 +102,5 @@ export function refusing(injection: Injection, isOne: Glob, message: (tool: stri
   }
 }
 
-/** Returns the message with which servers refuse the name of a tool that they do not have. */
+/** Returns a server's error message for an unknown tool. */
 export const unknownTool = (tool: string): string => `Unknown tool: ${tool}`

@@ -7,7 +7,7 @@ import { duration, waitDuration } from '../../units/duration.ts'
 import type { FaultType, Injection, Only, Transport } from '../fault.ts'
 import { firstOf, onAnswer, requests } from './shared.ts'
 
-/** Only what the gateway has started can be signalled. `instead`: what does the like elsewhere. */
+/** Only processes started by the gateway can get signals. `instead`: a similar fault for other servers. */
 const ownProcess = (instead: string): Only<Transport> => ({
   only: ['stdio'],
   otherwise: `there is no process behind {}; see ${instead}`,
@@ -21,28 +21,28 @@ const NO_PROCESS = 'the server has no process now'
 const ending = z.enum(['TERM', 'KILL', 'INT', 'HUP', 'QUIT', 'ABRT', 'SEGV'])
 
 const killSchema = z.strictObject({
-  signal: ending.default('TERM').describe('What ends it.'),
+  signal: ending.default('TERM').describe('The signal that ends the process.'),
   restartAfter: duration({ min: 1 })
     .optional()
     .describe(
-      'How long calls that the fault hits find no process after that; without it, until it is started again.',
+      'How long calls the fault hits find no process afterwards; without it, until the gateway has started the process again.',
     ),
 })
 
 /**
- * Ends the server's process. The call that it hits goes on, and fares as a call does whose server has just died.
- * Starting it again is the gateway's business, not the fault's: `restartAfter` keeps away the calls that the fault
- * hits (with a rate below 1, the others may find a new process before).
+ * Ends the server's process. The call continues, and fares like any call to a server that has just died. The gateway
+ * restarts the process, not the fault. `restartAfter` only keeps away calls the fault hits; with a rate below 1, other
+ * calls may find a new process earlier.
  */
 const kill = {
   schema: killSchema,
   family: 'process',
   about: "Ends the server's process.",
-  use: 'To test the restart of a local server and the calls that were under way when it died.',
-  seen: 'Calls that were under way fail.',
+  use: 'To test the restart of a local server, and the calls under way when it died.',
+  seen: 'Calls under way fail.',
   containedBy: {
     policies: ['retry'],
-    how: 'The gateway starts the program again, and calls that only read are retried.',
+    how: 'The gateway starts the program again, and retry repeats calls that only read.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -74,27 +74,27 @@ const kill = {
 } satisfies FaultType<z.output<typeof killSchema>>
 
 const pauseSchema = z.strictObject({
-  for: duration({ min: 1, max: 600_000 }).default(5_000).describe('How long it stands still.'),
+  for: duration({ min: 1, max: 600_000 }).default(5_000).describe('How long the process is stopped.'),
 })
 
-/** The end of a pause that a process is in; undefined while it runs. */
+/** The end of the current pause of a process; undefined while the process runs. */
 interface Pause {
   over: Promise<void> | undefined
 }
 
 /**
- * Stops the server's process and what else is in its group, as by `kill -STOP`: it reads nothing, answers nothing and loses
- * nothing. Calls that the fault hits meanwhile find it as it is.
+ * Stops the server's process and the rest of its group, like `kill -STOP`: the process reads nothing, answers nothing
+ * and loses nothing. A call hit during the pause finds the process stopped.
  */
 const pause = {
   schema: pauseSchema,
   family: 'process',
-  about: "The server's process stands still for a while, and then goes on.",
+  about: "The server's process stops for a while, and then continues.",
   use: 'To test a server that hangs as a whole: a long garbage collection, swapping, a frozen container.',
   seen: 'Silence, then the answer, or a timeout.',
   containedBy: {
     policies: ['bulkhead', 'attemptTimeout', 'deadline'],
-    how: 'The bulkhead bounds what is sent meanwhile, and a timeout ends what takes too long.',
+    how: 'The bulkhead bounds the calls sent meanwhile, and a timeout ends slow calls.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -107,7 +107,7 @@ const pause = {
     (call) => {
       const state = injection.memory<Pause>(`pause of ${call.server}`, () => ({ over: undefined }))
       const before = state.over
-      // Again each time: others may have been started meanwhile.
+      // Repeated each time: other processes may have started meanwhile.
       if (!injection.faultEnvironment.signal(call.server, 'SIGSTOP')) {
         injection.notApplicable(NO_PROCESS)
         return next(call)
@@ -119,7 +119,7 @@ const pause = {
     },
 } satisfies FaultType<z.output<typeof pauseSchema>>
 
-/** Has a process go on after a time, or as soon as the fault ends. */
+/** Continues a process after a time, or as soon as the fault ends. */
 function resumed(server: string, forMs: Millis, state: Pause, injection: Injection): Promise<void> {
   const { clock, released, faultEnvironment } = injection
   return new Promise((resolve) => {
@@ -139,8 +139,8 @@ const crashLoopSchema = z.strictObject({
   for: duration({ min: 1, max: 3_600_000 }).default(30_000).describe('How long no process stays up.'),
   after: duration({ max: 600_000 })
     .default(0)
-    .describe('How long each process lives; with 0 it ends as soon as it has been started.'),
-  signal: ending.default('KILL').describe('What ends them.'),
+    .describe('How long each process lives; with 0 it ends immediately after its start.'),
+  signal: ending.default('KILL').describe('The signal for each end.'),
 })
 
 interface Looping {
@@ -148,16 +148,16 @@ interface Looping {
   endsAt: Millis
 }
 
-/** From the first call that it hits on, once for each server: the gateway starts processes, and each of them ends again. */
+/** Begins with the first call the fault hits, once for each server: each process the gateway starts ends again. */
 const crashLoop = {
   schema: crashLoopSchema,
   family: 'process',
-  about: "The server's process ends, and so does each that is started in its place, for a while.",
-  use: 'To test a program that cannot come up: how often it is started, and how soon it is back once it can.',
-  seen: 'Errors that say when the program is started again.',
+  about: "The server's process ends, and so does each replacement, for a while.",
+  use: 'To test a program that cannot start: how often the gateway tries, and how soon the program is back once it can run.',
+  seen: 'Errors with the time of the next start.',
   containedBy: {
     policies: [],
-    how: 'The gateway pauses before each start, from 1 s up to 30 s; calls that come meanwhile fail at once, unsent, and no retry waits for it.',
+    how: 'The gateway pauses before each start, from 1 s up to 30 s. Calls in the meantime fail at once, unsent, and no retry waits for the start.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -186,7 +186,7 @@ const crashLoop = {
       const isFirst = state.loop === undefined
       state.loop ??= { signal: `SIG${signal}`, afterMs: after, over: endOfLoop(forMs, injection) }
       injection.note(isFirst ? { effect: 'crash loop', forMs } : { effect: 'in crash loop' })
-      // Again each time: the server may have got other settings, and with them other processes.
+      // Repeats this each time: new settings of the server may have brought new processes.
       injection.faultEnvironment.crash(call.server, state.loop)
       return next(call)
     },
@@ -211,20 +211,25 @@ const pollutionSchema = z.strictObject({
     .enum(pollutions)
     .default('log')
     .describe(
-      'A line of a log; one in JSON; a banner; bytes that are no UTF-8; or text without a line break, so that the answer stands in the same line.',
+      'A log line; a JSON log line; a banner; bytes that are no UTF-8; or text without a line break, so the answer is in the same line.',
     ),
-  lines: z.int().min(1).max(1_000).default(1).describe('How often it is printed; always once with `half`.'),
+  lines: z
+    .int()
+    .min(1)
+    .max(1_000)
+    .default(1)
+    .describe('How often the program prints the text; always once with `half`.'),
   text: z
     .string()
     .min(1)
     .max(4_096)
     .optional()
-    .describe('What is printed in place of the usual words, as it is; not with `bytes`.'),
+    .describe('Text to print in place of the usual text, unchanged; not with `bytes`.'),
 })
 
 type PollutionConfig = z.output<typeof pollutionSchema>
 
-/** Usual output of programs where only messages belong, most often because a library of the program logs there. */
+/** Usual output of programs where only messages belong, most often logs of a library. */
 const usual: Readonly<Record<Exclude<(typeof pollutions)[number], 'bytes'>, string>> = {
   log: '[INFO] processing request',
   json: '{"level":"info","msg":"processing request"}',
@@ -239,11 +244,11 @@ const pollution = {
   schema: pollutionSchema,
   family: 'process',
   about: 'The program prints something else to its standard output, directly before an answer.',
-  use: 'To test the most frequent defect of local servers: logs, banners and stray bytes among the messages.',
+  use: 'To test the most frequent bug of local servers: logs, banners and stray bytes among the messages.',
   seen: 'Nothing, or with `half` a timeout.',
   containedBy: {
     policies: ['attemptTimeout', 'retry'],
-    how: 'The gateway skips lines that are no messages and logs a few of them; where the answer is spoiled, the attempt timeout ends the wait.',
+    how: 'The gateway skips lines that are no messages, and logs a few of them. If the answer is damaged, the attempt timeout ends the wait.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -267,35 +272,35 @@ const floodSchema = z.strictObject({
   lines: z
     .enum(['junk', 'notifications'])
     .default('junk')
-    .describe('What comes: lines that are no messages, or log messages of the protocol.'),
+    .describe('The lines: junk that is no message, or log messages of the protocol.'),
   perSecond: z
     .int()
     .min(1)
     .max(10_000)
     .default(1_000)
-    .describe('How many of them come in a second, unless the gateway reads more slowly.'),
-  size: z.int().min(1).max(8_192).default(128).describe('How long each is at least, in bytes.'),
-  for: duration({ min: 1, max: 600_000 }).default(5_000).describe('How long they come.'),
+    .describe('How many lines per second, unless the gateway reads more slowly.'),
+  size: z.int().min(1).max(8_192).default(128).describe('The minimum length of each line, in bytes.'),
+  for: duration({ min: 1, max: 600_000 }).default(5_000).describe('How long the flood lasts.'),
 })
 
 type FloodConfig = z.output<typeof floodSchema>
 
-/** Between two portions of a flood, in milliseconds. */
+/** Time between two portions of a flood, in milliseconds. */
 const PORTION_MS: Millis = 50
 
 /**
- * Pours lines into what the gateway reads of the server's process, between the lines that it writes itself. As from a pipe,
- * the next portion comes when the one before it has been read.
+ * Inserts lines into the server output the gateway reads, between the process's own lines. As with a pipe, the next
+ * portion follows when the gateway has read the portion before.
  */
 const flood = {
   schema: floodSchema,
   family: 'process',
   about: 'The program floods its standard output with junk or notifications for a while.',
-  use: 'To check that a server which never stops talking slows down nobody but itself.',
+  use: 'To check that a server with endless output slows down only itself.',
   seen: 'Later answers of this server; with `notifications`, these too.',
   containedBy: {
     policies: ['attemptTimeout'],
-    how: 'Servers take turns, a pipe is not read faster than its lines are dealt with, and of what is no message the log shows a few lines a second.',
+    how: 'Servers take turns, and the gateway reads a pipe no faster than it handles lines. The log shows only a few junk lines per second.',
   },
   methods: requests,
   sides: ['upstream'],
@@ -338,7 +343,7 @@ function lineOf(lines: FloodConfig['lines'], size: number): string {
   return message('x'.repeat(Math.max(0, size - message('').length)))
 }
 
-/** Faults of a server's process, and of what it prints. */
+/** Faults of a server's process, and of its output. */
 export const processFaults = {
   'proc.kill': kill,
   'proc.pause': pause,

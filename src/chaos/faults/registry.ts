@@ -20,18 +20,18 @@ import { givenUp } from './shared.ts'
 import { staleList, staleSchema } from './stale-lists.ts'
 
 const missingSchema = z.strictObject({
-  tools: toolNames().describe('Globs over the names of the tools that are gone, as their server knows them.'),
+  tools: toolNames().describe('Globs over the names of the missing tools, as their server knows them.'),
 })
 
 const toolMissing: FaultType<z.output<typeof missingSchema>> = {
   schema: missingSchema,
   family: 'registry',
-  about: 'Tools are gone from the list, and calls of them fail.',
-  use: 'To see whether an agent copes with a tool that a new version of the server no longer has.',
-  seen: 'The tool is gone from tools/list, and a call of it gets -32602, also where the tool writes: nothing is sent.',
+  about: 'Tools are gone from the list, and calls to them fail.',
+  use: 'To see whether an agent copes when a new version of the server drops a tool.',
+  seen: 'The tool is gone from tools/list, and each call to it gets -32602, even for tools that write: nothing is sent.',
   containedBy: {
     policies: [],
-    how: 'The code blames the caller, so that no policy tries again or answers in its place: the agent has to read the list again.',
+    how: 'The code blames the caller, so no policy retries or answers in its place: the agent has to read the list again.',
   },
   methods: toolMethods,
   withholds: true,
@@ -50,18 +50,18 @@ const toolMissing: FaultType<z.output<typeof missingSchema>> = {
 }
 
 const ghostSchema = z.strictObject({
-  tools: toolNames().describe('Names of tools that are listed and do not exist.'),
+  tools: toolNames().describe('Names of listed tools that do not exist.'),
 })
 
 const ghostTool: FaultType<z.output<typeof ghostSchema>> = {
   schema: ghostSchema,
   family: 'registry',
-  about: 'Tools are listed that do not exist; calls of them fail.',
-  use: 'To see what an agent does with a tool that is listed and cannot be called.',
-  seen: 'One more tool in tools/list, whose calls get -32602: nothing is sent.',
+  about: 'Tools are listed that do not exist; calls to them fail.',
+  use: 'To see how an agent treats a listed tool that cannot be called.',
+  seen: 'Another tool in tools/list; its calls get -32602: nothing is sent.',
   containedBy: {
     policies: [],
-    how: 'No policy can know that the tool does not exist; the next list that the server gives is without it.',
+    how: "No policy can know that the tool does not exist; the server's next list is without the tool.",
   },
   methods: toolMethods,
   withholds: true,
@@ -83,7 +83,7 @@ const ghostTool: FaultType<z.output<typeof ghostSchema>> = {
   },
 }
 
-/** An entry that looks like any other. */
+/** An inconspicuous entry. */
 const ghost = (name: string) => ({
   name,
   description: `${name.replace(/[_-]+/g, ' ')}.`,
@@ -91,26 +91,26 @@ const ghost = (name: string) => ({
 })
 
 const movedSchema = z.strictObject({
-  tools: toolNames().default(['*']).describe('Globs over the names of the tools that have moved.'),
+  tools: toolNames().default(['*']).describe('Globs over the names of the moved tools.'),
   replacement: z
     .string()
     .regex(/^[^/]+(\/.+)?$/, 'expected SERVER or SERVER/TOOL')
-    .describe('The server that they have moved to, and the name there (SERVER/TOOL) when it is another one.'),
+    .describe("The tools' new server, and the new name there (SERVER/TOOL) if different."),
   mode: z
     .enum(['error', 'silent'])
     .default('error')
-    .describe('Whether the caller is told, or the other server gets the call.'),
+    .describe('Whether the caller gets an error, or the other server gets the call.'),
 })
 
 const moved: FaultType<z.output<typeof movedSchema>> = {
   schema: movedSchema,
   family: 'registry',
-  about: 'A tool has moved to another server: calls are told so, or go there.',
-  use: 'To test clients against a tool that was handed over to another server, with or without a notice.',
-  seen: '-32602 with a notice of where the tool is now, or, with `mode: silent`, an answer of another server.',
+  about: 'A tool has moved to another server: calls get an error, or go to the other server.',
+  use: 'To test clients after a tool was handed over to another server, with or without a notice.',
+  seen: '-32602 with the new place of the tool, or, with `mode: silent`, an answer of another server.',
   containedBy: {
     policies: ['verdict'],
-    how: 'Where the tool has an outputSchema, verdict notices an answer of another shape; a notice is an error that the agent can read.',
+    how: 'If the tool has an outputSchema, verdict notices an answer of another shape; a notice is an error the agent can read.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -139,14 +139,14 @@ const moved: FaultType<z.output<typeof movedSchema>> = {
   },
 }
 
-/** The two parts of SERVER or SERVER/TOOL. */
+/** Returns the two parts of SERVER or SERVER/TOOL. */
 function placeIn(replacement: string): { readonly server: string; readonly name: string | undefined } {
   const slash = replacement.indexOf('/')
   if (slash === -1) return { server: replacement, name: undefined }
   return { server: replacement.slice(0, slash), name: replacement.slice(slash + 1) }
 }
 
-/** The same call of a tool with another name. */
+/** Returns the same call with another tool name. */
 function renamed(call: Call, tool: string): Call {
   const { text, value } = call.message
   const message = {
@@ -160,18 +160,18 @@ const none = z.strictObject({})
 type None = z.output<typeof none>
 
 const slowSchema = z.strictObject({
-  delay: duration({ min: 1 }).default(10_000).describe('How much later the list comes.'),
+  delay: duration({ min: 1 }).default(10_000).describe('How much later the list arrives.'),
 })
 
 const slowList: FaultType<z.output<typeof slowSchema>> = {
   schema: slowSchema,
   family: 'registry',
-  about: 'A list comes late.',
-  use: 'To check that a server whose lists are slow holds up neither the start nor other servers.',
-  seen: 'The list of before, until the new one has arrived; a list of all servers waits for it for `listTimeout` at most.',
+  about: 'A list arrives late.',
+  use: 'To check that a server with slow lists delays neither the start nor other servers.',
+  seen: 'The previous list, until the new list has arrived; a list of all servers waits for at most `listTimeout`.',
   containedBy: {
     policies: [],
-    how: 'Lists are fetched in the background and servers are asked in parallel, so no call waits for one.',
+    how: 'The gateway fetches lists in the background and asks servers in parallel, so no call waits for a list.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
@@ -188,12 +188,12 @@ const slowList: FaultType<z.output<typeof slowSchema>> = {
 const dropCursor: FaultType<None> = {
   schema: none,
   family: 'registry',
-  about: 'The cursor to the next page of a list is missing: the list seems to be shorter.',
+  about: 'The cursor to the next page of a list is missing: the list seems shorter.',
   use: 'To find out whether anybody notices that most of a long list is missing.',
   seen: 'The tools of the first page only.',
   containedBy: {
     policies: [],
-    how: 'A short list looks like any other; compare the number of tools with that of before.',
+    how: 'A short list looks like any other; compare the number of tools with the earlier number.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
@@ -214,19 +214,19 @@ const invalidSchema = z.strictObject({
 const invalidCursor: FaultType<z.output<typeof invalidSchema>> = {
   schema: invalidSchema,
   family: 'registry',
-  about: 'A list has a cursor to a next page that its server does not know.',
-  use: 'To test what a failure in the middle of a paged list does to the part that is known.',
-  seen: 'In the list of all servers nothing: the last good list stays for the grace period of the server. At the endpoint of one server, the cursor.',
+  about: 'A list has a cursor to a next page unknown to its server.',
+  use: 'To test how a failure in the middle of a paged list affects the known part.',
+  seen: "Nothing in the list of all servers: the last good list stays for the server's grace period. At the endpoint of one server, the cursor.",
   containedBy: {
     policies: [],
-    how: 'The gateway keeps the last complete list until a new one has been read to its end.',
+    how: 'The gateway keeps the last complete list until it has read a new list to its end.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
   example: { name: 'invalid-cursor', rate: 0.1, ttl: '10m', match: { server: 'search' } },
   layer: ({ cursor }, injection) =>
     changingPage(injection, ({ result }, { server, method }) => {
-      // A new one on each page would lead on without end at a server that ignores cursors.
+      // A new cursor on each page would lead on without end at a server that ignores cursors.
       const drawn = () => ({ cursor: letters((purpose) => injection.draw(purpose)) })
       const nextCursor = cursor ?? injection.memory(`cursor ${server} ${method}`, drawn).cursor
       return { result: { ...result, nextCursor }, note: { nextCursor } }
@@ -241,12 +241,12 @@ const letters = (draw: (purpose: string) => number): string =>
 const dupName: FaultType<None> = {
   schema: none,
   family: 'registry',
-  about: 'A list has two entries of one name; the second is what another entry was, when there is one.',
-  use: 'To test how name collisions in one list are resolved.',
-  seen: 'In the list of all servers each name once, and one entry may have the description and schema of another tool. At the endpoint of one server, and on the side of the client, both entries.',
+  about: 'A list has two entries of the same name; the second copies another entry, if there is another.',
+  use: 'To test how the gateway and agents resolve name collisions in a list.',
+  seen: "In the list of all servers each name once, but an entry may have another tool's description and schema. At the endpoint of one server, and on the client side, both entries.",
   containedBy: {
     policies: [],
-    how: 'The catalog takes one entry for each name, so a list with two of them does no more harm than a wrong description.',
+    how: 'The catalog uses one entry per name, so a duplicate does no more harm than a wrong description.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
@@ -265,7 +265,7 @@ const dupName: FaultType<None> = {
 
 const NO_TTL = 'lists of the legacy era have no ttlMs'
 
-/** Whether a list is read in the legacy era: by the gateway of its server, or by the agent. */
+/** Returns whether the reader of a list, the gateway or the agent, uses the legacy era. */
 function isLegacy({ side, faultEnvironment }: Injection, call: Call): boolean {
   if (side === 'client') return call.caller.era === 'legacy'
   return faultEnvironment.kindOf(call)?.era === 'legacy'
@@ -275,18 +275,18 @@ const ttlSchema = z.strictObject({
   ttlMs: z
     .int()
     .default(315_360_000_000)
-    .describe('For how many milliseconds the list is said to hold: 10 years, or a negative number.'),
+    .describe("The list's lifetime in milliseconds: 10 years, or a negative number."),
 })
 
 const badTtl: FaultType<z.output<typeof ttlSchema>> = {
   schema: ttlSchema,
   family: 'registry',
-  about: 'A list says that it holds for an absurd time.',
-  use: 'To check that a server cannot make its list be kept for years.',
+  about: 'A list claims an absurd lifetime.',
+  use: 'To check that a server cannot make caches keep its list for years.',
   seen: 'Nothing.',
   containedBy: {
     policies: [],
-    how: 'The gateway refreshes lists at intervals of its own, whatever time a server gives.',
+    how: 'The gateway refreshes lists at its own intervals, whatever lifetime a server gives.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
@@ -300,24 +300,24 @@ const badTtl: FaultType<z.output<typeof ttlSchema>> = {
     ),
 }
 
-/** Timers are no finer than this: what falls due meanwhile is told at once. */
+/** The finest timer step: notifications due in between are sent together. */
 const FINEST_MS = 10
 
 const stormSchema = z.strictObject({
-  perSecond: z.number().gt(0).max(1_000).default(10).describe('Notifications in a second.'),
-  duration: duration({ min: 1 }).default(10_000).describe('How long a storm takes.'),
+  perSecond: z.number().gt(0).max(1_000).default(10).describe('Notifications per second.'),
+  duration: duration({ min: 1 }).default(10_000).describe('How long a storm lasts.'),
 })
 
 type StormConfig = z.output<typeof stormSchema>
 
-/** The call that sets it off goes on unharmed. */
+/** The call that starts the storm continues unharmed. */
 const listChangedStorm: FaultType<StormConfig> = {
   schema: stormSchema,
   family: 'registry',
-  about: 'A server says over and over that its tools have changed.',
+  about: 'A server announces over and over that its tools have changed.',
   use: 'To check that a flood of notifications does not become a flood of list requests.',
   seen: 'A few list_changed notifications.',
-  containedBy: { policies: [], how: 'Discovery combines notifications that come together into one round.' },
+  containedBy: { policies: [], how: 'Discovery combines simultaneous notifications into a single round.' },
   methods: toolMethods,
   sides: ['upstream', 'client'],
   example: {
@@ -342,7 +342,7 @@ const listChangedStorm: FaultType<StormConfig> = {
 
 const totalOf = ({ perSecond, duration }: StormConfig): number => Math.floor((perSecond * duration) / 1000)
 
-/** Tells as many as are due, until the time is up or the injection is released. */
+/** Sends all due notifications, until the time is up or the injection is released. */
 function blow(
   { perSecond, duration }: StormConfig,
   server: string,
@@ -374,7 +374,7 @@ function blow(
   gust()
 }
 
-/** Faults of the lists of a server. */
+/** Faults of a server's lists. */
 export const registryFaults = {
   'registry.tool_missing': toolMissing,
   'registry.ghost_tool': ghostTool,

@@ -7,14 +7,14 @@ import { duration } from '../../units/duration.ts'
 import { resultIn, type FaultType, type Injection } from '../fault.ts'
 import { copyOf, endOf, firstOf, givenUp } from './shared.ts'
 
-/** A member of the arguments of a call, in the text of the request: `text` has its name, too. */
+/** A member of a call's arguments, in the text of the request; `text` includes its name. */
 interface Argument {
   readonly name: string
   readonly text: string
   readonly value: Span
 }
 
-/** The arguments of a call, in their order. */
+/** Returns the arguments of a call, in their order. */
 function argumentsIn(text: string): { readonly span: Span; readonly list: readonly Argument[] } | undefined {
   const span = locate(text, ['params', 'arguments'])
   if (span === undefined || text[span.start] !== '{') return undefined
@@ -26,17 +26,17 @@ function argumentsIn(text: string): { readonly span: Span; readonly list: readon
   return { span, list }
 }
 
-/** Other arguments, as JSON text, with what was done to get them; or why there are none. */
+/** Other arguments as JSON text, with a note of the change; or the reason why there are none. */
 type Mutation =
   | {
       readonly text: string
       readonly note: Readonly<Record<string, unknown>>
-      /** Whether the call asks for something else now: then a good answer to it is a wrong one. */
+      /** Whether the changed call asks for something else: then a good answer is wrong. */
       readonly asksElse: boolean
     }
   | string
 
-/** A layer that sends a call with other arguments. All else of it stays as its agent wrote it. */
+/** A layer that sends a call with other arguments. The rest of the call stays as the agent wrote it. */
 function mutating(injection: Injection, make: (args: readonly Argument[], text: string) => Mutation): Layer {
   function corrupted(outcome: Outcome): Outcome {
     const result = resultIn(outcome)
@@ -69,9 +69,9 @@ const argument = z
   .min(1)
   .max(256)
   .optional()
-  .describe('The name of the argument, at the top level; without it one is drawn.')
+  .describe('The name of the argument, at the top level; without it, the fault draws an argument.')
 
-/** The argument of this name, or one of those that fit, drawn. */
+/** Returns the argument of this name, or draws a suitable argument. */
 function oneOf(
   args: readonly Argument[],
   name: string | undefined,
@@ -81,7 +81,7 @@ function oneOf(
   return possible[Math.floor(injection.draw('argument') * possible.length)]
 }
 
-/** Arguments whose value is a list with at least two elements. */
+/** Returns the arguments whose value is a list with at least two elements. */
 const lists = (args: readonly Argument[], text: string): Argument[] =>
   args.filter(({ value }) => text[value.start] === '[' && elementsOf(text, value).length > 1)
 
@@ -97,11 +97,11 @@ const argumentLost: FaultType<z.output<typeof lostSchema>> = {
   schema: lostSchema,
   family: 'request',
   about: 'An argument of a call gets lost on the way.',
-  use: 'To find out whether a server, or the gateway, notices that something is missing, or answers another question.',
-  seen: 'An error of the parameters, or an answer to a question that was not asked.',
+  use: 'To find out whether a server, or the gateway, notices a missing argument, or answers another question.',
+  seen: 'An error about the parameters, or an answer to another question.',
   containedBy: {
     policies: ['arguments'],
-    how: 'On the client side the policy arguments notices a required argument that is missing; upstream only the server can.',
+    how: 'On the client side, the policy arguments notices a missing required argument; upstream only the server can.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'argument-lost', rate: 0.05, ttl: '10m', match: { server: 'search' } },
@@ -120,19 +120,19 @@ const duplicatedSchema = z.strictObject({
     .enum(['key', 'list'])
     .default('key')
     .describe(
-      '`key`: the argument stands twice in the JSON text, with the same value (RFC 8259 leaves open what becomes of it), only on the side `upstream`. `list`: each element of a list stands twice.',
+      '`key`: the JSON text has the argument twice, with the same value (RFC 8259 leaves the result open), only on the side `upstream`. `list`: each element of a list appears twice.',
     ),
 })
 
 const argumentDuplicated: FaultType<z.output<typeof duplicatedSchema>> = {
   schema: duplicatedSchema,
   family: 'request',
-  about: 'An argument of a call is there twice.',
-  use: 'To test parsers with a key that is there twice, and tools with a list whose elements come twice.',
-  seen: 'Nothing, or an error of a server whose parser is strict; with `form: list` the answer to a longer list.',
+  about: 'A call has an argument twice.',
+  use: 'To test parsers with a duplicate key, and tools with a list of duplicate elements.',
+  seen: 'Nothing, or an error of a server with a strict parser; with `form: list`, the answer to a longer list.',
   containedBy: {
     policies: [],
-    how: 'To a schema a list with equal elements is a list, unless it says `uniqueItems`; a parser takes one of two equal keys, or refuses both.',
+    how: 'To a schema, a list with equal elements is a list, unless it says `uniqueItems`; a parser uses one of two equal keys, or refuses both.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'argument-twice', rate: 0.05, ttl: '10m', match: { server: 'search' }, form: 'key' },
@@ -157,19 +157,19 @@ const reorderedSchema = z.strictObject({
     .enum(['members', 'list'])
     .default('members')
     .describe(
-      '`members`: the arguments stand in the opposite order, which means the same in JSON. `list`: the elements of a list do.',
+      '`members`: reverses the arguments, which means the same in JSON. `list`: reverses the elements of a list.',
     ),
 })
 
 const argumentReordered: FaultType<z.output<typeof reorderedSchema>> = {
   schema: reorderedSchema,
   family: 'request',
-  about: 'The arguments of a call, or the elements of one of them, come in another order.',
-  use: 'To find servers that take the order of members for granted, and lists whose order matters to nobody but the agent.',
-  seen: 'Nothing; with `of: list` the answer to another list.',
+  about: 'The arguments of a call, or the elements of an argument, arrive in another order.',
+  use: 'To find servers that rely on the order of members, and lists whose order matters only to the agent.',
+  seen: 'Nothing; with `of: list`, the answer to another list.',
   containedBy: {
     policies: [],
-    how: 'The order of members means nothing in JSON, and idempotency and caches compare arguments without it; that of a list no schema can check.',
+    how: 'The order of members means nothing in JSON, and idempotency and caches ignore it. No schema can check the order of a list.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'argument-order', rate: 0.05, ttl: '10m', match: { server: 'search' }, of: 'members' },
@@ -188,29 +188,30 @@ const argumentReordered: FaultType<z.output<typeof reorderedSchema>> = {
 
 const NO_LIST = 'no such argument is a list that is long enough'
 
-/** The text of an argument with other elements. */
+/** Returns the text of an argument with other elements. */
 const withList = ({ name }: Argument, list: readonly string[]): string =>
   `${JSON.stringify(name)}:[${list.join(',')}]`
 
 const twiceSchema = z.strictObject({
   gap: duration({ max: 60_000 })
     .default(0)
-    .describe('How long after the first delivery the second one is sent; at most a minute.'),
+    .describe('How long after the first delivery the second delivery follows; at most a minute.'),
 })
 
 /**
- * Two deliveries, of which the agent gets the answer to the first. The second, under an id of its own, as two of one id
- * would be one to some servers, is waited for as well: when the agent has its answer, the server has got both.
+ * Sends the call twice; the agent gets the answer to the first delivery. The second has its own id, because some
+ * servers would treat equal ids as one call. The layer waits for the second too: when the agent has its answer, the
+ * server has got both.
  */
 const duplicated: FaultType<z.output<typeof twiceSchema>> = {
   schema: twiceSchema,
   family: 'request',
   about: 'A call reaches the server twice.',
-  use: 'To find out whether a write that is delivered twice takes effect twice, as behind a proxy that repeats requests.',
-  seen: 'One answer; what the call does is done twice.',
+  use: 'To find out whether a write delivered twice takes effect twice, as behind a proxy that repeats requests.',
+  seen: 'A single answer; the call takes effect twice.',
   containedBy: {
     policies: ['idempotency'],
-    how: 'On the client side idempotency lets a call with a key run once; upstream only the server can tell, by a key of its own. Writes need `allowWrites: true`.',
+    how: 'On the client side, idempotency runs a call with a key only once; upstream only the server can tell, by its own key. Writes need `allowWrites: true`.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -232,7 +233,7 @@ const duplicated: FaultType<z.output<typeof twiceSchema>> = {
       return first
         .then((outcome) => firstOf(second, injection.released, call.signal).then(() => outcome))
         .then((outcome) => {
-          // A copy that is still under way would otherwise outlive the fault.
+          // Without this, a copy still under way would outlive the fault.
           end.abort(gatewayError('cancelled', 'nobody waits for it any more'))
           leave()
           return call.signal.aborted ? givenUp(call) : outcome
@@ -240,7 +241,7 @@ const duplicated: FaultType<z.output<typeof twiceSchema>> = {
     },
 }
 
-/** Faults that hit a request before its server has it. */
+/** Faults that hit a request on the way to its server. */
 export const requestFaults = {
   'request.argument_lost': argumentLost,
   'request.argument_duplicated': argumentDuplicated,

@@ -14,19 +14,19 @@ import { json } from './shared.ts'
 import { changing, textResult, type ToolResult, blocksOf } from './tool-result.ts'
 
 const isErrorSchema = z.strictObject({
-  text: z.string().min(1).default('The request could not be completed.').describe('What the error says.'),
+  text: z.string().min(1).default('The request could not be completed.').describe('The text of the error.'),
 })
 
-/** The tool has run: only its answer is another one. */
+/** The tool has run: only its answer changes. */
 const isError: FaultType<z.output<typeof isErrorSchema>> = {
   schema: isErrorSchema,
   family: 'result',
-  about: 'The tool says that it failed.',
-  use: 'To see how an agent handles a tool that says that it failed.',
+  about: 'The tool reports failure.',
+  use: 'To see how an agent handles a tool that reports failure.',
   seen: '`isError: true` with the text.',
   containedBy: {
     policies: [],
-    how: 'The agent can tell and decide by itself; degrade does not take it for a failure.',
+    how: 'The agent can tell and decide by itself; degrade does not treat the reply as a failure.',
   },
   sides: ['upstream', 'client'],
   example: {
@@ -48,21 +48,21 @@ const errorAsSuccessSchema = z.strictObject({
     .enum(['errors', 'every_reply'])
     .default('errors')
     .describe(
-      '`errors`: what went wrong is told as a success. `every_reply`: a good reply gives way to the words of an ' +
-        'error, which is not marked as one.',
+      '`errors`: an error becomes a success. `every_reply`: a good reply also becomes an error text, ' +
+        'not marked as an error.',
     ),
-  text: z.string().optional().describe('What the reply says; without it, `OK`, or the words of an error.'),
+  text: z.string().optional().describe('The text of the reply; without it, `OK`, or an error text.'),
 })
 
 const errorAsSuccess: FaultType<z.output<typeof errorAsSuccessSchema>> = {
   schema: errorAsSuccessSchema,
   family: 'result',
   about: 'An error that looks like a success.',
-  use: 'To find out whether an agent notices an error that is not marked as one.',
-  seen: 'A success that is none.',
+  use: 'To find out whether an agent notices an unmarked error.',
+  seen: 'An apparent success.',
   containedBy: {
     policies: ['verdict'],
-    how: 'verdict notices it where the tool has an outputSchema that the text breaks.',
+    how: 'verdict notices the error if the tool has an outputSchema that the text breaks.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'as-success', rate: 0.05, ttl: '10m', match: { server: 'search' }, of: 'every_reply' },
@@ -96,7 +96,7 @@ function errorIn(outcome: Outcome): string | undefined {
   return resultIn(outcome)?.isError === true ? 'tool_error' : undefined
 }
 
-/** The outcome when it was an answer, or else an empty answer in its place. */
+/** Returns the outcome if it is an answer, or else an empty answer in its place. */
 function answer(call: Call, outcome: Outcome): Outcome {
   if (outcome.kind === 'answered') return outcome
   const text = resultText(call.id, '{}')
@@ -108,18 +108,18 @@ function answer(call: Call, outcome: Outcome): Outcome {
 }
 
 /**
- * Returns the result in the outcome or, without one, the fields that a result has besides its content. Every result of a
- * modern server says that it is complete.
+ * Returns the result in the outcome or, without a result, the fields of a result besides its content. Every result of a
+ * modern server declares itself complete.
  */
 function envelope(call: Call, outcome: Outcome, injection: Injection): Readonly<Record<string, unknown>> {
   const modern = injection.faultEnvironment.kindOf(call)?.era === 'modern'
   return resultIn(outcome) ?? (modern ? { resultType: 'complete' } : {})
 }
 
-/** Most replies that one fault remembers; the oldest are forgotten first. */
+/** How many replies a fault remembers; the oldest are forgotten first. */
 const MOST = 256
 
-/** Longest reply that is remembered, in characters. */
+/** Longest reply to remember, in characters. */
 const LONGEST = 64 * 1024
 
 interface Earlier {
@@ -128,11 +128,11 @@ interface Earlier {
   readonly at: Millis
 }
 
-/** The first reply to each call of a tool, for one tenant: nobody gets to see what is another tenant's. */
+/** The first reply to each call of a tool, for one tenant: no tenant ever sees another tenant's reply. */
 class Replies {
   readonly #byKey = new LRUCache<string, Earlier>({ max: MOST })
 
-  /** The reply to the same call; this one is remembered when it is the first. */
+  /** Returns the earlier reply to the same call; remembers this reply if it is the first. */
   first(key: string, reply: Earlier): Earlier | undefined {
     const known = this.#byKey.peek(key)
     if (known !== undefined || reply.text.length > LONGEST) return known
@@ -140,7 +140,7 @@ class Replies {
     return undefined
   }
 
-  /** Replies of the same tool that are not like this one, oldest first. */
+  /** Returns other replies of the same tool, oldest first. */
   unlike({ group, text }: Earlier): Earlier[] {
     const others: Earlier[] = []
     this.#byKey.rforEach((earlier) => {
@@ -153,7 +153,7 @@ class Replies {
 interface Seen {
   readonly replies: Replies
   readonly now: Earlier
-  /** The first reply to the same call; undefined when it is this one. */
+  /** The first reply to the same call; undefined when this is the first. */
   readonly same: Earlier | undefined
 }
 
@@ -172,19 +172,19 @@ function seen(injection: Injection, call: Call, result: ToolResult): Seen | stri
 }
 
 const staleSchema = z.strictObject({
-  age: duration().default(0).describe('How old a reply has to be at least.'),
+  age: duration().default(0).describe('The minimum age of a reply.'),
 })
 
-/** The first reply since the fault was armed that it hit is the old one from then on. */
+/** The old reply is the first reply the fault has hit since it was armed. */
 const stale: FaultType<z.output<typeof staleSchema>> = {
   schema: staleSchema,
   family: 'result',
   about: 'An earlier reply to the same call, which has changed since.',
-  use: 'To find out what an outdated answer does, as from a replica that lags behind.',
+  use: 'To find out how an outdated answer affects an agent, as from a lagging replica.',
   seen: 'An earlier answer to the same question.',
   containedBy: {
     policies: [],
-    how: 'Nothing that reads one reply alone can notice it; read the outcome `escaped`.',
+    how: 'No check of a single reply can notice it; read the outcome `escaped`.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'stale', rate: 0.05, ttl: '10m', match: { server: 'search' }, age: '1m' },
@@ -203,7 +203,7 @@ const stale: FaultType<z.output<typeof staleSchema>> = {
 
 const wrongEntitySchema = z.strictObject({})
 
-/** A reply that the fault hits is remembered, to be the wrong answer to another call later. */
+/** Remembers each reply the fault hits, as the wrong answer to a later call. */
 const wrongEntity: FaultType<z.output<typeof wrongEntitySchema>> = {
   schema: wrongEntitySchema,
   family: 'result',
@@ -212,7 +212,7 @@ const wrongEntity: FaultType<z.output<typeof wrongEntitySchema>> = {
   seen: 'The answer to another question.',
   containedBy: {
     policies: [],
-    how: 'Nothing that reads one reply alone can notice it; read the outcome `escaped`.',
+    how: 'No check of a single reply can notice it; read the outcome `escaped`.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'wrong-entity', rate: 0.05, ttl: '10m', match: { server: 'search' } },
@@ -231,18 +231,18 @@ const emptySchema = z.strictObject({
   form: z
     .enum(['no_content', 'empty_text'])
     .default('no_content')
-    .describe('No content block at all, or one whose text is empty.'),
+    .describe('No content block at all, or a block with empty text.'),
 })
 
 const empty: FaultType<z.output<typeof emptySchema>> = {
   schema: emptySchema,
   family: 'result',
-  about: 'A reply with nothing in it.',
-  use: 'To see whether an agent takes no data for an answer of "nothing found".',
+  about: 'An empty reply.',
+  use: 'To see whether an agent reads no data as "nothing found".',
   seen: 'An empty result.',
   containedBy: {
     policies: ['verdict'],
-    how: 'verdict notices it where the tool has an outputSchema that an empty result breaks.',
+    how: 'verdict notices the reply if the tool has an outputSchema that an empty result breaks.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'empty', rate: 0.05, ttl: '10m', match: { server: 'search' } },
@@ -257,18 +257,18 @@ const empty: FaultType<z.output<typeof emptySchema>> = {
 const oversizeSchema = z.strictObject({
   bytes: size()
     .default(10 * 1024 ** 2)
-    .describe('How much longer the reply gets.'),
+    .describe('By how much the reply grows.'),
 })
 
 const oversize: FaultType<z.output<typeof oversizeSchema>> = {
   schema: oversizeSchema,
   family: 'result',
-  about: 'A reply that is far too long.',
-  use: 'To test size limits, and what a huge answer does to the context of an agent.',
+  about: 'A far too long reply.',
+  use: "To test size limits, and how a huge answer affects an agent's context.",
   seen: '10 MiB more, or an error where replies have a smaller limit.',
   containedBy: {
     policies: [],
-    how: 'The size limit of replies of the server refuses it, where that limit is smaller.',
+    how: "The server's size limit for replies refuses it, if smaller.",
   },
   sides: ['upstream', 'client'],
   example: { name: 'oversize', rate: 0.01, ttl: '10m', match: { server: 'search' }, bytes: '10MiB' },
@@ -278,7 +278,7 @@ const oversize: FaultType<z.output<typeof oversizeSchema>> = {
       note: { bytes },
     }))
     if (injection.side === 'client') return grow
-    // The gateway has to meet it as a server would have sent it: where replies are read, their size has a limit.
+    // The gateway has to read this reply like one from a server: reading enforces the size limit.
     return (next) => (call) =>
       next(call).then((whole) =>
         grow(() => Promise.resolve(whole))(call).then((grown) =>

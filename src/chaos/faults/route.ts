@@ -3,7 +3,7 @@ import type { Call, Layer, Outcome } from '../../mesh/call.ts'
 import { resultIn, type Injection, type FaultType } from '../fault.ts'
 import { firstOf } from './shared.ts'
 
-/** A layer that has another server answer; its answer counts as corrupted. */
+/** A layer sending the call to another server; the answer counts as corrupted. */
 export function sending(injection: Injection, server: string, readdress: (call: Call) => Call): Layer {
   function corrupted(outcome: Outcome): Outcome {
     const result = resultIn(outcome)
@@ -18,7 +18,7 @@ export function sending(injection: Injection, server: string, readdress: (call: 
       return next(call)
     }
     injection.note({ server })
-    // Once it is released, nobody may wait for the wrong server any more.
+    // Once released, no call may wait for the wrong server any more.
     return firstOf(sent, injection.released).then(() =>
       injection.released.aborted ? next(call) : sent.then(corrupted),
     )
@@ -26,18 +26,18 @@ export function sending(injection: Injection, server: string, readdress: (call: 
 }
 
 const schema = z.strictObject({
-  server: z.string().min(1).describe('The server that gets the call, under the same name of the tool.'),
+  server: z.string().min(1).describe('The server that gets the call, under the same tool name.'),
 })
 
 const wrongBackend: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'route',
   about: 'A call goes to the wrong server, whose answer may look right.',
-  use: 'To find out whether answers of a wrong server are noticed, as after a mistake in routing.',
+  use: 'To find out whether anybody notices answers of a wrong server, as after a routing mistake.',
   seen: 'A plausible answer of another server.',
   containedBy: {
     policies: ['verdict'],
-    how: 'Only verdict can notice, and only where the tool has an outputSchema that the answer breaks.',
+    how: 'Only verdict can notice, and only if the tool has an outputSchema that the answer breaks.',
   },
   sides: ['upstream'],
   example: { name: 'wrong-backend', rate: 0.05, ttl: '10m', match: { server: 'search' }, server: 'modern' },
@@ -45,5 +45,5 @@ const wrongBackend: FaultType<z.output<typeof schema>> = {
   layer: ({ server }, injection) => sending(injection, server, (call) => call),
 }
 
-/** Calls that arrive somewhere else. */
+/** Faults of calls sent to another server. */
 export const routeFaults = { 'route.wrong_backend': wrongBackend } as const

@@ -27,21 +27,21 @@ import {
   sharesStream,
 } from './shared.ts'
 
-/** The call's id as its sender wrote it: numbers that JavaScript would round keep all of their digits. */
+/** Returns the call's id as its sender wrote it: numbers that JavaScript would round keep all their digits. */
 function rawId({ id, message: { text } }: Call): string {
   const span = locate(text, ['id'])
   return span === undefined ? JSON.stringify(id) : text.slice(span.start, span.end)
 }
 
-/** The text of a reply under another id, which is given as JSON text. */
+/** Returns the text of a reply with another id, given as JSON text. */
 function withId(text: string, id: string): string {
   const span = locate(text, ['id'])
   return span === undefined ? text : splice(text, [edit(span, id)])
 }
 
 /**
- * A JSON-RPC error in place of a reply. Towards the agent it goes the usual way: only there is the agent's own id
- * known, which may not be that of the call.
+ * Returns a JSON-RPC error in place of a reply. Towards the agent, the error is sent the usual way: only there is the
+ * agent's own id known, perhaps not the call's id.
  */
 function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
   const { wire: _, ...outcome } = injection.reply(call, raw)
@@ -49,15 +49,15 @@ function refusal(call: Call, raw: RawReply, injection: Injection): Outcome {
 }
 
 /**
- * The call as it has to be sent on when its reply may be replaced: towards the agent that is possible only while
- * nothing of it is on the wire, so a stream begins no earlier than its first message.
+ * Returns the call to send on when its reply may be replaced. Towards the agent, a replacement is possible only while
+ * nothing is on the wire, so the stream begins no earlier than its first message.
  */
 function unopened(call: Call, { side }: Injection): Call {
   if (side === 'upstream') return call
   return derive(call, { channel: diverted(call.channel, { open: () => undefined }) })
 }
 
-/** The reply that a fault may break; undefined when it may not, and the journal is told why there was none. */
+/** Returns the reply to break; undefined when the fault may not, after a note of the reason in the journal. */
 function breakable(call: Call, outcome: Outcome, injection: Injection): CallResult | undefined {
   if (injection.released.aborted) return void injection.notReached(ENDED)
   if (outcome.kind !== 'answered') return void injection.notReached(NO_REPLY)
@@ -69,7 +69,7 @@ function breakable(call: Call, outcome: Outcome, injection: Injection): CallResu
 const errorSchema = z.strictObject({
   code: z.int().default(-32603).describe('The JSON-RPC code.'),
   message: z.string().max(4_096).default('Internal error').describe('The message.'),
-  data: z.unknown().optional().describe('The data, any JSON; none unless given.'),
+  data: z.unknown().optional().describe('The data, any JSON; none by default.'),
 })
 
 /** A JSON-RPC error in place of a reply. The server never gets the call, though nobody can tell. */
@@ -77,11 +77,11 @@ export const error = {
   schema: errorSchema,
   family: 'rpc',
   about: 'A JSON-RPC error in place of a reply.',
-  use: 'To imitate a server that fails on its own terms, at a rate.',
+  use: 'To imitate a server that answers with its own errors, at a rate.',
   seen: 'Nothing when a retry succeeds, or the error, as if the server had sent it.',
   containedBy: {
     policies: ['retry'],
-    how: 'A code that does not blame the caller counts as a failure of the server: calls that only read are retried.',
+    how: 'A code that does not blame the caller counts as a failure of the server: retry repeats calls that only read.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -107,19 +107,21 @@ const malformedSchema = z.strictObject({
   kind: z
     .enum(['truncate', 'bad_json', 'wrong_content_type'])
     .default('truncate')
-    .describe('The first half only; with a comma too many; or inside of a web page (HTTP only).'),
+    .describe(
+      'Keeps only the first half; adds a comma too many; or wraps the reply in a web page (HTTP only).',
+    ),
 })
 
-/** The server runs the call, and its reply arrives as what is no JSON-RPC response. */
+/** The server runs the call, and the reply arrives as something other than a JSON-RPC response. */
 export const malformed = {
   schema: malformedSchema,
   family: 'rpc',
   about: "The server's reply arrives broken: cut off, as no JSON, or as a web page.",
   use: 'To check that broken bytes never reach an agent.',
-  seen: 'A clean error (BW_BAD_REPLY), or over stdio and HTTP+SSE a timeout where nothing says whose answer it was; never the bytes.',
+  seen: 'A clean error (BW_BAD_REPLY), or a timeout over stdio and HTTP+SSE if nothing identifies the call; never the bytes.',
   containedBy: {
     policies: ['attemptTimeout', 'retry'],
-    how: 'The transport refuses what it cannot parse, or skips it where nothing says whose answer it was: there the attempt timeout ends the wait. Calls that only read are retried.',
+    how: 'The transport refuses what it cannot parse, or skips an answer that identifies no call: then the attempt timeout ends the wait. Calls that only read are retried.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -145,7 +147,7 @@ export const malformed = {
 
 type Malformed = z.output<typeof malformedSchema>['kind']
 
-/** A line or an event of its own in place of the answer: nothing in it says whose answer it was. */
+/** Puts a line or an event in place of the answer: nothing in it identifies the call. */
 function malformedAnswer(kind: Malformed, injection: Injection): Layer {
   return (next) => {
     if (kind === 'wrong_content_type') {
@@ -159,7 +161,7 @@ function malformedAnswer(kind: Malformed, injection: Injection): Layer {
   }
 }
 
-/** No half of an object is JSON, nor is one with a comma behind its last member. */
+/** Half of an object is never JSON, nor is an object with a comma behind its last member. */
 function broken(kind: Exclude<Malformed, 'wrong_content_type'>, text: string): string {
   switch (kind) {
     case 'truncate':
@@ -178,9 +180,9 @@ function page(text: string, status: number): RawReply {
 }
 
 /**
- * A reply that no call waits for: the gateway reads it like any other, and finds that its id is none that it has
- * asked for. Its id is always a string of its own: where servers answer to numbers of the gateway's, that of the
- * caller could be another call's. It goes to no audience: transports throw such replies away before that.
+ * Has the gateway read a reply no call waits for, like any other; the gateway finds that it never asked for this id.
+ * The id is always a new string: where servers answer to the gateway's numbers, the caller's id could be another
+ * call's. No audience gets this reply: transports discard such replies earlier.
  */
 function orphan(call: Call, { text, status }: CallResult, injection: Injection): void {
   const read = injection.faultEnvironment.read(
@@ -194,16 +196,16 @@ const identitySchema = z.strictObject({})
 
 type IdentityConfig = z.output<typeof identitySchema>
 
-/** The server runs the call and answers it, under the id of another that there never was. */
+/** The server runs the call and answers it under the id of a call that never existed. */
 export const wrongId = {
   schema: identitySchema,
   family: 'rpc',
   about: "The server's reply carries the id of another request.",
-  use: 'To check that answers cannot be taken for those of other calls.',
-  seen: 'An error, or over stdio and HTTP+SSE a timeout.',
+  use: 'To check that no call can get the answer of another call.',
+  seen: 'An error, or a timeout over stdio and HTTP+SSE.',
   containedBy: {
     policies: ['attemptTimeout'],
-    how: 'The gateway matches replies by id and discards this one; the attempt timeout ends the wait where all replies share one stream.',
+    how: 'The gateway matches replies by id and discards this one; where all replies share a stream, the attempt timeout ends the wait.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -226,16 +228,16 @@ export const wrongId = {
 } satisfies FaultType<IdentityConfig>
 
 /**
- * The reply comes twice. Upstream the second one reaches the gateway outside of the call, which is over with the
- * first. The agent gets both as events of one stream: JSON has no room for two.
+ * The reply arrives twice. Upstream, the second reply reaches the gateway outside the call, which ends with the first.
+ * The agent gets both as events of one stream: JSON has no room for two.
  */
 export const duplicate = {
   schema: identitySchema,
   family: 'rpc',
-  about: "The server's reply comes twice.",
-  use: 'To check that a reply that is sent twice is delivered once.',
+  about: "The server's reply arrives twice.",
+  use: 'To check that a reply sent twice is delivered once.',
   seen: 'One answer.',
-  containedBy: { policies: [], how: 'The gateway matches replies by id and discards the second one.' },
+  containedBy: { policies: [], how: 'The gateway matches replies by id and discards the second.' },
   methods: requests,
   sides: ['upstream', 'client'],
   example: { name: 'duplicate', rate: 0.1, ttl: '10m', match: { server: 'search' } },
@@ -265,18 +267,20 @@ function twice(outcome: Outcome, { text }: CallResult): Outcome {
 }
 
 const lateSchema = z.strictObject({
-  delay: duration({ min: 1 }).default(5_000).describe('How long after the server gave it the reply arrives.'),
+  delay: duration({ min: 1 })
+    .default(5_000)
+    .describe("How long after the server's answer the reply arrives."),
 })
 
 /**
- * The server runs the call at once, and its reply is late. A gateway that does not wait for it gets it all the
- * same, and has to know that nobody wants it any more.
+ * The server runs the call at once, and its reply is late. The gateway gets the reply even when it does not wait any
+ * more, and has to know that no call waits for the reply.
  */
 export const late = {
   schema: lateSchema,
   family: 'rpc',
   about: "The server's reply is late; the call has run long before.",
-  use: 'To test what becomes of an answer that comes after the call was given up.',
+  use: 'To test an answer that arrives after the caller has given up.',
   seen: 'A delay, or a timeout; the call has run long before.',
   containedBy: {
     policies: ['attemptTimeout'],
@@ -307,7 +311,7 @@ export const late = {
     },
 } satisfies FaultType<z.output<typeof lateSchema>>
 
-/** The answers of other calls overtake it, and whether its own call is still there shows when it is read. */
+/** Answers of other calls overtake this one. Reading the answer shows whether its own call still exists. */
 function lateAnswer(delay: Millis, injection: Injection): Layer {
   return onAnswer((text, call) => {
     const holds = (over: Promise<void>) => {
@@ -318,7 +322,7 @@ function lateAnswer(delay: Millis, injection: Injection): Layer {
   }, injection)
 }
 
-/** Not when the fault has ended by then: nothing may happen after that. */
+/** Does nothing when the fault has ended by then. */
 function arriveLate(call: Call, result: CallResult, inMs: Millis, injection: Injection): void {
   const { released } = injection
   if (released.aborted) return
@@ -330,26 +334,30 @@ function arriveLate(call: Call, result: CallResult, inMs: Millis, injection: Inj
 }
 
 const reorderSchema = z.strictObject({
-  maxHold: duration({ min: 1 }).default(1_000).describe('How long a reply waits at most to be overtaken.'),
+  maxHold: duration({ min: 1 })
+    .default(1_000)
+    .describe('How long a reply waits at most for another to overtake.'),
 })
 
-/** By how much a reply is overtaken, in milliseconds: replies go over sockets of their own, and are read in any order. */
+/**
+ * The lead of an overtaking reply, in milliseconds: each reply uses its own socket, and the reading order is arbitrary.
+ */
 const AHEAD_MS = 25
 
-/** The reply of a server that waits for another to overtake it. */
+/** The reply of a server, waiting for another reply to overtake. */
 interface Line {
   letGo: (() => void) | undefined
 }
 
 /**
- * Replies swap places by twos: one waits until the next one of the same server that the fault hits has passed.
- * With a rate below 1 it may be overtaken by many others as well.
+ * Swaps replies in pairs: a reply waits until the server's next hit reply has passed. With a rate below 1, many other
+ * replies may overtake as well.
  */
 export const reorder = {
   schema: reorderSchema,
   family: 'rpc',
-  about: 'A reply waits until a later one of the same server has passed.',
-  use: 'To check that concurrent calls to one server cannot get the answers of one another.',
+  about: 'A reply waits until a later reply of the same server has passed.',
+  use: "To check that concurrent calls to a server cannot get each other's answers.",
   seen: 'A delay until another call is answered, or for `maxHold` where none is.',
   containedBy: { policies: [], how: 'The gateway matches replies by id, so each call gets its own answer.' },
   methods: requests,
@@ -375,7 +383,10 @@ export const reorder = {
       }),
 } satisfies FaultType<z.output<typeof reorderSchema>>
 
-/** Waits to be overtaken. Undefined when the reply may go on, and what became of the call otherwise. */
+/**
+ * Waits for another reply to overtake. Resolves to undefined when the reply may go on, or else to the outcome of the
+ * call.
+ */
 function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
   const { end, leave } = endOf(call)
   const since = injection.clock.now()
@@ -385,13 +396,13 @@ function stand(line: Line, maxHold: Millis, call: Call, injection: Injection) {
     end.abort('overtaken')
   }
   line.letGo = letGo
-  // The journal shows at once that this reply stands and waits for the next one.
+  // The journal shows at once that this reply waits for the next.
   injection.note({ effect: 'waits' })
   return injection.pause(maxHold, derive(call, { signal: end })).then((how) => {
     leave()
     if (line.letGo === letGo) line.letGo = undefined
     if (!isOvertaken && how === 'aborted') return givenUp(call)
-    // It came later than the server had sent it in any case.
+    // The reply is later than the server sent it in any case.
     const heldMs = Math.round(injection.clock.now() - since)
     if (isOvertaken || how === 'over')
       injection.note({ effect: isOvertaken ? 'overtaken' : 'not overtaken', heldMs })
@@ -403,16 +414,16 @@ const mismatchSchema = z.strictObject({})
 
 type MismatchConfig = z.output<typeof mismatchSchema>
 
-/** As a server that was replaced by one of another version: it refuses requests that name the one which it spoke before. */
+/** Imitates a server replaced by another version: the server refuses requests with the earlier protocol version. */
 export const versionMismatch = {
   schema: mismatchSchema,
   family: 'rpc',
-  about: 'The server no longer speaks the version of the protocol that it spoke.',
+  about: 'The server no longer speaks its earlier version of the protocol.',
   use: 'To test the replacement of a server by one that speaks another version of the protocol.',
   seen: 'HTTP 400 (at the endpoint of all servers 200) with the code -32022; in the legacy era nothing when a retry succeeds, or -32000.',
   containedBy: {
     policies: ['retry'],
-    how: 'In the legacy era calls that only read are retried. In the modern one the refusal goes on to the agent, who names the version: nothing is repeated, and no breaker counts it.',
+    how: 'In the legacy era, retry repeats calls that only read. In the modern era, the agent gets the refusal, because the agent names the version: no policy repeats the call, and no breaker counts it.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -433,16 +444,16 @@ export const versionMismatch = {
   },
 } satisfies FaultType<MismatchConfig>
 
-/** As a server, or something before it, that read the headers in another way than the gateway wrote them. */
+/** Imitates a server, or a proxy before the server, reading the headers differently from what the gateway wrote. */
 export const headerMismatch = {
   schema: mismatchSchema,
   family: 'rpc',
-  about: 'The server finds headers that do not say what the body says.',
-  use: 'To test the recovery of clients when headers and body of a request are said not to agree.',
+  about: 'The server finds headers that contradict the body.',
+  use: 'To test how clients recover when a server claims that headers and body of a request disagree.',
   seen: 'HTTP 400 (at the endpoint of all servers 200) with the code -32020.',
   containedBy: {
     policies: [],
-    how: 'The gateway passes the refusal on: nothing is repeated, and no breaker counts it. A client may fetch the list anew, whose schemas say which headers there are, and call again.',
+    how: 'The gateway passes the refusal on: no policy repeats the call, and no breaker counts it. A client may fetch the list again, whose schemas name the headers, and call again.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -462,7 +473,10 @@ export const headerMismatch = {
   },
 } satisfies FaultType<MismatchConfig>
 
-/** Returns the transport and the era on the injection's side: for the agent always HTTP, in the era that the agent chose. */
+/**
+ * Returns the transport and the era on the injection's side: for the agent always HTTP, in the era of the agent's
+ * choice.
+ */
 function kindFor(call: Call, { side, faultEnvironment }: Injection): Partial<ServerKind> {
   if (side === 'upstream') return faultEnvironment.kindOf(call) ?? {}
   return { transport: 'http', era: call.caller.era }
@@ -478,13 +492,13 @@ function modernRefusal(call: Call): string {
   })
 }
 
-/** Servers of the legacy era look at the header before they look at the body, whose id they thus do not know. */
+/** Legacy servers check the header before they read the body, so they do not know its id. */
 const legacyRefusal = errorBody('null', {
   code: -32000,
   message: `Bad Request: Unsupported protocol version (supported versions: ${legacyVersions.slice(1).join(', ')})`,
 })
 
-/** Faults of the JSON-RPC that replies are made of. */
+/** Faults of the JSON-RPC in replies. */
 export const rpcFaults = {
   'rpc.error': error,
   'rpc.malformed': malformed,

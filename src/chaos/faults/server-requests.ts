@@ -8,25 +8,25 @@ const schema = z.strictObject({
   ask: z
     .enum(['*', 'sampling/createMessage', 'elicitation/create', 'roots/list'])
     .default('*')
-    .describe('Which requests of the server; all unless given.'),
+    .describe('The server requests to hit; all by default.'),
   lost: z
     .enum(['request', 'answer'])
     .default('request')
     .describe(
-      '`request`: the agent is never asked. `answer`: it is, and its answer never reaches the server.',
+      '`request`: the agent never gets the question. `answer`: the agent does, but its answer never reaches the server.',
     ),
 })
 
-/** Messages that were held back go on when the fault ends: the server has waited for an answer since. */
+/** Messages held back continue when the fault ends: the server has waited for an answer since. */
 const unanswered: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'stream',
-  about: 'What a server asks of the agent in the course of a call is never answered.',
-  use: 'To find out whether a question without an answer holds a call, or a whole server, for ever.',
-  seen: 'No question, or one whose answer changes nothing, and then a timeout.',
+  about: "A server's question to the agent during a call is never answered.",
+  use: 'To find out whether an unanswered question holds a call, or a whole server, for ever.',
+  seen: 'No question, or a question whose answer changes nothing, and then a timeout.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Upstream nobody is asked, or has answered, and times go on; on the client side they stand still, as for a person who thinks, until the agent gives up.',
+    how: 'Upstream, no agent is asked or the agent has answered, so timeouts go on. On the client side they pause, as for a thinking person, until the agent gives up.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'unanswered', rate: 0.1, ttl: '10m', match: { server: 'search' }, lost: 'answer' },
@@ -52,7 +52,7 @@ const unanswered: FaultType<z.output<typeof schema>> = {
           }
           return call.channel.send(message, (text) => {
             if (injection.released.aborted) return answer(text)
-            // The server is gone by now, or takes nothing: it misses no answer then.
+            // The server is gone by now, or accepts nothing: then it misses no answer.
             held.push(() => void answer(text).catch(() => undefined))
             return Promise.resolve()
           })
@@ -67,5 +67,5 @@ const unanswered: FaultType<z.output<typeof schema>> = {
   },
 }
 
-/** Faults of the requests that servers send. */
+/** Faults of servers' requests. */
 export const serverRequestFaults = { 'server_request.unanswered': unanswered }

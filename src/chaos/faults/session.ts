@@ -7,11 +7,11 @@ const schema = z.strictObject({
     .union([z.literal(404), z.literal(400)])
     .default(404)
     .describe(
-      'What the agent is told (side client): 404 as the protocol says, or 400, the common bug. Upstream the server decides.',
+      'The status for the agent (side client): 404 as the protocol says, or 400, the common bug. Upstream the server decides.',
     ),
 })
 
-/** Errors with which servers answer a session that they do not know, by HTTP status. */
+/** Servers' errors for an unknown session, by HTTP status. */
 const words = {
   404: { code: -32001, message: 'Session not found' },
   400: { code: -32000, message: 'Bad Request: No valid session ID provided' },
@@ -20,8 +20,8 @@ const words = {
 const lost: FaultType<z.output<typeof schema>> = {
   schema,
   family: 'session',
-  about: 'The server has forgotten the session of the caller.',
-  use: 'To test a server that restarts and no longer knows its sessions.',
+  about: "The server has forgotten the caller's session.",
+  use: 'To test a server that restarts and loses its sessions.',
   seen: 'Nothing.',
   containedBy: { policies: [], how: 'The gateway initializes a new session once and sends the call again.' },
   methods: requests,

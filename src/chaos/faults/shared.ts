@@ -6,10 +6,10 @@ import { replaceAt } from '../../protocol/json-span.ts'
 import { errorText, METHOD_NOT_FOUND } from '../../protocol/jsonrpc.ts'
 import { ENDED, type Injection, NO_REPLY, type Only, type RawReply, type Transport } from '../fault.ts'
 
-/** Why a fault of the reply to an agent has nothing to do. */
+/** The reason when a fault of a reply to an agent cannot work. */
 export const BEGUN = 'a part of the reply is with the agent already'
 
-/** All requests that travel to a server on an agent's behalf: a connection does not know a tool call from a list. */
+/** All requests sent to a server on an agent's behalf: a connection cannot tell a tool call from a list. */
 export const requests: readonly string[] = [
   'tools/call',
   'tools/list',
@@ -28,7 +28,7 @@ export function givenUp({ signal, record }: Call): Outcome {
   return { kind: 'failed', error: { ...error, sent: record.sent } }
 }
 
-/** The outcome, unless the call's signal aborts before it is there: a call that nobody waits for is not held. */
+/** Returns the outcome, unless the call's signal aborts first: nothing holds a call without a waiting caller. */
 export function orGivenUp(outcome: Promise<Outcome>, call: Call): Promise<Outcome> {
   const { signal } = call
   return new Promise((resolve, reject) => {
@@ -39,7 +39,7 @@ export function orGivenUp(outcome: Promise<Outcome>, call: Call): Promise<Outcom
   })
 }
 
-/** An end of a fault's own for what belongs to a call; the call's own end is one too until `leave` is called. */
+/** Creates an end for a fault's own work in a call. The call's own end triggers it too, until `leave` is called. */
 export function endOf({ signal }: Call): { readonly end: Cancellation; readonly leave: () => void } {
   const end = new Cancellation()
   const follow = () => end.abort(signal.reason)
@@ -61,7 +61,7 @@ export function firstOf(settled: Promise<unknown>, ...signals: readonly Signal[]
   })
 }
 
-/** A channel in which some of what travels goes another way. */
+/** A channel that diverts some of its traffic. */
 export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 'pause' | 'send'>>): Channel {
   return {
     open: () => channel.open(),
@@ -72,7 +72,9 @@ export function diverted(channel: Channel, ways: Partial<Pick<Channel, 'open' | 
   }
 }
 
-/** Replies of Streamable HTTP have bytes of their own; what all calls share cannot be broken for one of them. */
+/**
+ * Only replies of Streamable HTTP have their own bytes; a stream shared by all calls cannot break for a single call.
+ */
 export const ownReplies: Only<Transport> = {
   only: ['http'],
   otherwise: 'the replies of all calls share one stream over {}; see conn.half_open and rpc.late',
@@ -89,8 +91,8 @@ interface WirePlan extends Pick<WireShape, 'pace' | 'incident'> {
 }
 
 /**
- * Has the bytes of the reply go as a fault wants them: those that the gateway reads of the server, or those that the agent
- * reads of the gateway.
+ * Shapes the bytes of the reply as a fault plans: bytes the gateway reads from the server, or bytes the agent reads
+ * from the gateway.
  */
 export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection): Layer {
   const { clock, released, side } = injection
@@ -121,7 +123,7 @@ export function onTheWire({ nothing, ...plan }: WirePlan, injection: Injection):
   }
 }
 
-/** The answer has yet to be written: unless something has happened before it, whether anything will shows in its size. */
+/** The answer is not written yet: unless something has already happened, its size tells whether anything will. */
 function towardsAgent(
   { channel }: Call,
   outcome: Outcome,
@@ -151,14 +153,14 @@ function towardsAgent(
   return breaks ? { ...outcome, wire: { ...outcome.wire, end: 'shape' } } : outcome
 }
 
-/** Whether the answers of all calls to its server come over one stream. */
+/** Returns whether the answers of all calls to its server share a stream. */
 export function sharesStream(call: Call, { side, faultEnvironment }: Injection): boolean {
   return side === 'upstream' && faultEnvironment.kindOf(call)?.transport !== 'http'
 }
 
 /**
- * Has the answer to a call come as a fault wants it where all answers share one stream, and read like all that comes over
- * it. `take` is told the text of the answer when it has come, and notes what it makes of it.
+ * Shapes the answer to a call where all answers share a stream; the transport reads the result like any other. `take`
+ * gets the text of the answer when it arrives, and notes the change.
  */
 export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injection: Injection): Layer {
   const { clock, released } = injection
@@ -186,26 +188,26 @@ export function onAnswer(take: (text: string, call: Call) => ShapedAnswer, injec
   }
 }
 
-/** Returns the outcome of a call while there is no server to connect to: no part of the call was sent. */
+/** Returns the outcome of a call when there is no server to connect to: no part of the call was sent. */
 export function refuse(call: Call, injection: Injection): Outcome {
   const error = injection.faultEnvironment.unreachable(call)
   return injection.side === 'client' ? injection.disconnect(call, error.message) : { kind: 'failed', error }
 }
 
-/** Why a fault that is a status cannot work. */
+/** The reason when a fault with an HTTP status cannot work. */
 export const NO_STATUS = 'stdio has no HTTP status'
 
-/** Whether there is HTTP where the injection goes; towards agents it always is. */
+/** Returns whether the injection's side speaks HTTP; towards agents it always does. */
 export function speaksHttp(call: Call, { side, faultEnvironment }: Injection): boolean {
   return side === 'client' || faultEnvironment.kindOf(call)?.transport !== 'stdio'
 }
 
-/** A reply in JSON, with HTTP status 200 unless told otherwise. */
+/** Returns a reply in JSON, with HTTP status 200 by default. */
 export function json(body: string, status = 200): RawReply {
   return { status, headers: { 'content-type': 'application/json' }, body }
 }
 
-/** The text of an error response; `id` is JSON text. */
+/** Returns the text of an error response; `id` is JSON text. */
 export function errorBody(
   id: string,
   error: { readonly code: number; readonly message: string; readonly data?: unknown },
@@ -213,7 +215,7 @@ export function errorBody(
   return `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(error)}}`
 }
 
-/** The same call under an id of its own, of which the agent hears nothing. */
+/** Returns the same call under its own id; the agent hears nothing of this copy. */
 export function copyOf(call: Call, number: number, signal: Signal): Call {
   const id = `${call.id}.${number}`
   const { text, value } = call.message
@@ -226,7 +228,7 @@ export function copyOf(call: Call, number: number, signal: Signal): Call {
   })
 }
 
-/** Nobody answers the questions of a server about a copy. */
+/** Declines a server's questions about a copy. */
 const nobody: Channel = {
   open: () => undefined,
   pause: () => undefined,

@@ -7,14 +7,14 @@ import type { FaultType, Injection } from '../fault.ts'
 import { otherName } from '../operators/lists.ts'
 import { anyOf, toolNames, changingPage, type ListItem, listMethods, nameOf, type Page } from './lists.ts'
 
-/** A page as it was once. */
+/** A remembered page. */
 interface Old {
   at: Millis
   result: Page['result']
   entries: Page['entries']
 }
 
-/** The page as it was first seen; anew when that is longer ago than `age`. */
+/** Returns the page as first seen, or the present page when the old page is older than `age`. */
 function oldPage(injection: Injection, call: Call, { result, entries }: Page, age: Millis): Old {
   const { cursor } = paramsOf(call.message.value)
   const now = injection.clock.now()
@@ -32,19 +32,19 @@ function oldPage(injection: Injection, call: Call, { result, entries }: Page, ag
 const listSchema = z.strictObject({
   age: duration({ min: 1 })
     .default(3_600_000)
-    .describe('How old a list gets before the present one is kept.'),
+    .describe('How old a list gets before the fault remembers the present list.'),
 })
 
-/** The first list that the fault hits is the old list from then on. */
+/** The first list the fault hits becomes the old list. */
 export const staleList: FaultType<z.output<typeof listSchema>> = {
   schema: listSchema,
   family: 'registry',
-  about: 'An old list: what has changed since does not show.',
+  about: 'An old list: later changes do not show.',
   use: 'To find out how long an outdated list does harm, as behind a cache that is not invalidated.',
-  seen: 'Tools that were added since are missing, and tools that were removed are still listed.',
+  seen: 'Tools added since are missing, and tools removed since are still listed.',
   containedBy: {
     policies: [],
-    how: 'The gateway fetches lists again at intervals and after list_changed, which replaces the old one.',
+    how: 'The gateway fetches lists again at intervals and after list_changed, and so replaces the old list.',
   },
   methods: listMethods,
   sides: ['upstream', 'client'],
@@ -59,22 +59,22 @@ export const staleList: FaultType<z.output<typeof listSchema>> = {
 }
 
 const schemaSchema = z.strictObject({
-  tools: toolNames().default(['*']).describe('Globs over the tools; one of them is drawn.'),
+  tools: toolNames().default(['*']).describe('Globs over the tools; the fault draws a matching tool.'),
   age: duration({ min: 1 })
     .default(3_600_000)
-    .describe('How old a schema gets before the present one is kept.'),
+    .describe('How old a schema gets before the fault remembers the present schema.'),
 })
 
-/** Without an older schema that was really seen, one is made up: a member of it has another name. */
+/** Without an older schema that was really seen, the fault makes one up: it renames a member. */
 export const staleSchema: FaultType<z.output<typeof schemaSchema>> = {
   schema: schemaSchema,
   family: 'registry',
   about: 'A tool is listed with an old schema.',
-  use: 'To see what happens when the schema that an agent reads and the one that the server checks are of different versions.',
-  seen: 'A tool asks for arguments under names that the server no longer knows.',
+  use: 'To see what happens when the agent reads one version of a schema and the server checks another.',
+  seen: 'A tool asks for arguments under names the server no longer knows.',
   containedBy: {
     policies: ['arguments'],
-    how: 'The policy arguments counts or stops calls that do not match the schema; a refresh of the list ends it.',
+    how: "The policy arguments counts or stops calls that do not match the schema; refreshing the list ends the fault's effect.",
   },
   methods: ['tools/list'],
   sides: ['upstream', 'client'],
@@ -101,8 +101,8 @@ export const staleSchema: FaultType<z.output<typeof schemaSchema>> = {
 const kinds = ['inputSchema', 'outputSchema'] as const
 
 /**
- * The entry with an older schema, and what is older in it: the one in `old` when that is another one, or else one where
- * the member that `draw`, in [0, 1), picks had another name. Undefined when there is no member.
+ * Returns the entry with an older schema, and a note of the difference. Uses the schemas in `old` when they differ; or
+ * else renames the member that `draw`, in [0, 1), picks. Undefined when there is no member.
  */
 function aging(
   entry: ListItem,
@@ -129,7 +129,7 @@ function aging(
   }
 }
 
-/** The members that a schema requires, or else all that it knows. */
+/** Returns the members a schema requires, or else all its members. */
 function membersOf(schema: unknown): string[] {
   if (!isObject(schema) || !isObject(schema.properties)) return []
   const names = Object.keys(schema.properties)
@@ -138,7 +138,7 @@ function membersOf(schema: unknown): string[] {
   return required.length > 0 ? required : names
 }
 
-/** The schema with one member under another name. */
+/** Returns the schema with a renamed member. */
 function renamed(schema: unknown, name: string, to: string): unknown {
   const { properties, required, ...rest } = schema as Record<string, unknown>
   const members = Object.entries(properties as object).map(([key, value]: [string, unknown]) => [

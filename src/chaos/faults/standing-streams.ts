@@ -6,8 +6,8 @@ import type { FaultType, Injection } from '../fault.ts'
 import { errorBody, json, shapedBy } from './shared.ts'
 
 /**
- * The common fields of faults of standing streams. The modern era opens such a stream with a request, the legacy era with a
- * GET.
+ * The common fields of faults of standing streams. The modern era opens such a stream with a request, the legacy era
+ * with a GET.
  */
 const ofStreams = {
   family: 'stream',
@@ -40,18 +40,18 @@ const refusing = z.strictObject({
     .min(400)
     .max(599)
     .default(405)
-    .describe('The HTTP status: 405 says that there is no such stream, 503 that there is none for now.'),
+    .describe('The HTTP status: 405 means no such stream exists, 503 means none for now.'),
 })
 
 const refused: FaultType<z.output<typeof refusing>> = {
   schema: refusing,
   ...ofStreams,
-  about: 'The stream for what belongs to no call (GET, or `subscriptions/listen`) is refused.',
-  use: 'To test whoever relies on notifications: how changes become known without them.',
+  about: 'The stream for messages outside calls (GET, or `subscriptions/listen`) is refused.',
+  use: 'To test how agents and the gateway learn of changes without notifications.',
   seen: 'No notifications; towards agents, the status.',
   containedBy: {
     policies: [],
-    how: 'The gateway fetches lists at intervals (`refresh`) as well, and asks again after a 5xx or 429, with pauses that double.',
+    how: 'The gateway also fetches lists at intervals (`refresh`), and asks again after a 5xx or 429, with doubling pauses.',
   },
   options: { status: { sets: 'status' } },
   example: { name: 'no-stream', rate: 0.5, ttl: '10m', match: { server: 'search' }, status: 503 },
@@ -71,13 +71,13 @@ const afterEvents = z
   .min(0)
   .max(10_000)
   .default(1)
-  .describe('Messages that pass before it happens; with 0 it happens when the next one comes.')
+  .describe('How many messages pass before the fault acts; with 0, it acts on the next message.')
 
 const cutting = z.strictObject({
   afterEvents,
   after: duration()
     .optional()
-    .describe('When it happens at the latest after the stream was asked for, though nothing comes.'),
+    .describe('When the fault acts at the latest after the request for the stream, even without messages.'),
   how: z
     .enum(['close', 'reset'])
     .default('close')
@@ -86,21 +86,20 @@ const cutting = z.strictObject({
     .enum(['resume', 'replay', 'gap'])
     .default('resume')
     .describe(
-      'What the next stream begins with: what there is (`resume`), `events` that had come before again (`replay`), or with the loss of `events` (`gap`). Only in the legacy era: the modern one resumes nothing.',
+      'How the next stream begins: with the present messages (`resume`), with `events` earlier messages repeated (`replay`), or without `events` messages (`gap`). Only in the legacy era: the modern era resumes nothing.',
     ),
-  events: z.int().min(1).max(16).default(1).describe('How many messages come again, or are lost.'),
+  events: z.int().min(1).max(16).default(1).describe('How many messages are repeated or lost.'),
 })
 
 const cut: FaultType<z.output<typeof cutting>> = {
   schema: cutting,
   ...ofStreams,
-  about:
-    'The stream for what belongs to no call breaks, again and again, and may be taken up in the wrong place.',
-  use: 'To test that a stream is taken up again, without a flood of requests, and that nobody relies on each message coming once.',
+  about: 'The stream for messages outside calls breaks, again and again, and may resume in the wrong place.',
+  use: 'To test that readers resume a stream without a flood of requests, and that nobody relies on each message arriving exactly once.',
   seen: 'Notifications late, twice or not at all.',
   containedBy: {
     policies: [],
-    how: 'The gateway asks again behind the last event, with pauses that double while nothing comes; calls go on.',
+    how: 'The gateway asks again after the last event, with doubling pauses while nothing arrives; calls go on.',
   },
   example: {
     name: 'stream-cut',
@@ -134,18 +133,18 @@ const stalling = z.strictObject({
   afterEvents: afterEvents.default(0),
   stall: duration({ min: 1 })
     .default(30_000)
-    .describe('How long nothing comes; then all that was held back.'),
+    .describe('How long the stream is silent; then all held messages arrive.'),
 })
 
 const stall: FaultType<z.output<typeof stalling>> = {
   schema: stalling,
   ...ofStreams,
-  about: 'The stream for what belongs to no call stays open and is silent for a while.',
-  use: 'To test that nobody waits for a notification to go on.',
-  seen: 'Notifications come late.',
+  about: 'The stream for messages outside calls stays open but is silent for a while.',
+  use: 'To test that nothing waits for a notification to go on.',
+  seen: 'Notifications arrive late.',
   containedBy: {
     policies: [],
-    how: 'No call waits for the stream for more than a second, and the gateway fetches lists at intervals as well.',
+    how: 'No call waits for the stream for more than a second, and the gateway also fetches lists at intervals.',
   },
   options: { delay: { sets: 'stall' } },
   example: { name: 'stream-stall', rate: 0.5, ttl: '10m', match: { server: 'search' }, stall: '30s' },
@@ -153,5 +152,5 @@ const stall: FaultType<z.output<typeof stalling>> = {
     onStanding({ kind: 'stall', at: { messages: afterEvents }, stallMs: stall }, injection),
 }
 
-/** Faults of the streams for messages that belong to no call: from servers to the gateway, and from the gateway to agents. */
+/** Faults of the streams for messages outside calls: from servers to the gateway, and from the gateway to agents. */
 export const standingStreamFaults = { 'listen.refused': refused, 'listen.cut': cut, 'listen.stall': stall }

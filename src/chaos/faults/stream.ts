@@ -11,8 +11,8 @@ import { diverted, endOf, firstOf, givenUp, onTheWire, ownReplies, requests } fr
 const PROGRESS = 'notifications/progress'
 
 /**
- * Keeps the answer back and reports progress every `everyMs` instead, until the call is given up or the injection is
- * released. The server's own reports make way for ours, because progress may only grow. Failures are not held.
+ * Holds the answer back and reports progress every `everyMs` instead, until the call is given up or the injection is
+ * released. Drops the server's own reports, because progress may only grow. Holds no failures back.
  */
 function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: Millis): Promise<Outcome> {
   const token = metaOf(call.message.value, 'params', 'progressToken')
@@ -52,7 +52,7 @@ function onlyProgress(call: Call, next: Service, injection: Injection, everyMs: 
 }
 
 /**
- * Returns a layer that makes an incident happen to the stream of a reply. Where the reply is no stream, the incident hits
+ * Returns a layer that makes an incident happen to the stream of a reply. If the reply is no stream, the incident hits
  * the answer.
  */
 function onStream(incident: WireIncident, injection: Injection): Layer {
@@ -65,7 +65,7 @@ const afterEvents = z
   .min(0)
   .max(10_000)
   .default(1)
-  .describe('Messages that pass before it happens; an answer that comes earlier is hit itself.')
+  .describe('How many messages pass before the fault acts; an earlier answer is hit itself.')
 
 const broken = z.strictObject({ afterEvents })
 
@@ -73,7 +73,9 @@ const cutting = z.strictObject({
   afterEvents,
   after: duration()
     .optional()
-    .describe('When it happens at the latest, though nothing comes; without it, it waits for the stream.'),
+    .describe(
+      'When the fault acts at the latest, even without messages; without this field, the fault waits for the stream.',
+    ),
 })
 
 const cut: FaultType<z.output<typeof cutting>> = {
@@ -98,7 +100,7 @@ const badFrame: FaultType<z.output<typeof broken>> = {
   schema: broken,
   family: 'stream',
   about: 'An event of the stream is no JSON.',
-  use: 'To check that an event that cannot be read ends in a clean error.',
+  use: 'To check that an unreadable event ends in a clean error.',
   seen: 'A clean error (BW_BAD_REPLY).',
   containedBy: { policies: [], how: 'The transport refuses what it cannot parse.' },
   methods: requests,
@@ -111,18 +113,18 @@ const badFrame: FaultType<z.output<typeof broken>> = {
 
 const stalled = z.strictObject({
   afterEvents,
-  stall: duration({ min: 1 }).default(30_000).describe('How long nothing comes.'),
+  stall: duration({ min: 1 }).default(30_000).describe('How long the stream is silent.'),
 })
 
 const stall: FaultType<z.output<typeof stalled>> = {
   schema: stalled,
   family: 'stream',
   about: 'The stream of a reply falls silent for a while.',
-  use: 'To check that a stream which falls silent does not hold a call for ever.',
+  use: 'To check that a silent stream does not hold a call for ever.',
   seen: 'Silence.',
   containedBy: {
     policies: ['attemptTimeout', 'deadline'],
-    how: 'Both limit the total time of a call; before them, `timeouts.idle` of the server ends a silence that is longer.',
+    how: 'Both limit the total time of a call; before them, `timeouts.idle` of the server ends a longer silence.',
   },
   methods: requests,
   sides: ['upstream', 'client'],
@@ -141,12 +143,12 @@ const progressForever: FaultType<z.output<typeof endless>> = {
   schema: endless,
   family: 'stream',
   about:
-    'Progress, and never a result: an idle timeout does not end it. Only for calls that ask for progress.',
+    'Progress, but never a result: an idle timeout does not end the call. Only for calls that ask for progress.',
   use: 'To check that progress without a result cannot hold a call for ever.',
   seen: 'Progress without end.',
   containedBy: {
     policies: ['deadline'],
-    how: 'A total time ends it; an idle timeout would begin again with every report.',
+    how: 'A total time limit ends the call; an idle timeout would restart with every report.',
   },
   sides: ['upstream', 'client'],
   example: { name: 'progress', rate: 0.05, ttl: '10m', match: { server: 'search' }, every: '1s' },

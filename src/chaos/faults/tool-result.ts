@@ -7,13 +7,13 @@ import type { Detectability, Draw, Material, OperatorConfig } from '../operators
 
 export type ToolResult = Readonly<Record<string, unknown>>
 
-/** Another result, and what was done to get it; or why there is none. */
+/** Another result, with a note of the change; or the reason why there is none. */
 export type Change =
   { readonly result: ToolResult; readonly note: Readonly<Record<string, unknown>> } | string
 
 /**
- * A layer that lets the call run and changes its result. Replies that are no final result of a tool (errors of the
- * protocol, questions, handles of tasks) pass unharmed.
+ * A layer that lets the call run and changes its result. Replies without a final tool result (protocol errors,
+ * questions, task handles) pass unharmed.
  */
 export function changing(injection: Injection, make: (result: ToolResult, call: Call) => Change): Layer {
   return (next) => (call) =>
@@ -34,7 +34,7 @@ export function changing(injection: Injection, make: (result: ToolResult, call: 
     })
 }
 
-/** A result of one text, with what else it said about itself. */
+/** Returns a result with a single text; keeps the other fields of the result. */
 export function textResult(
   { structuredContent: _, isError: __, ...rest }: ToolResult,
   text: string,
@@ -42,11 +42,11 @@ export function textResult(
   return { ...rest, content: [{ type: 'text', text }] }
 }
 
-/** The content blocks of a result. */
+/** Returns the content blocks of a result. */
 export const blocksOf = ({ content }: ToolResult): readonly unknown[] =>
   Array.isArray(content) ? content : []
 
-/** The text of a content block; undefined for all other blocks. */
+/** Returns the text of a content block; undefined for all other blocks. */
 export const textOf = (block: unknown): string | undefined =>
   isObject(block) && block.type === 'text' && typeof block.text === 'string' ? block.text : undefined
 
@@ -55,23 +55,23 @@ function isFinal({ resultType, content, structuredContent }: ToolResult): boolea
   return content !== undefined || structuredContent !== undefined
 }
 
-/** The form of a result that is changed: its text, its structured content, or both alike. */
+/** The form of a result to change: its text, its structured content, or both alike. */
 export type Sync = 'both' | 'structured_only' | 'text_only'
 
 /** The record of an operator's change: the place in the value, and the parts of the result. */
 export type Done = { readonly op: string; readonly path: string; readonly parts: readonly string[] }
 
-/** One thing that operators can work on. */
+/** A value for operators to work on. */
 interface Part {
   readonly name: string
   readonly value: unknown
   /** Index of its content block; undefined for the structured content. */
   readonly block: number | undefined
-  /** Whether the value is the block's text itself, not what was read from it. */
+  /** Whether the value is the block's text itself rather than the parsed text. */
   readonly raw: boolean
 }
 
-/** The parts of a result that are of this material. Plain text stands behind JSON, because there is less to change. */
+/** Returns the parts of a result with this material. Plain text is last, because there is less to change. */
 function partsOf(result: ToolResult, sync: Sync, on: Material): readonly Part[] {
   if (on === 'blocks')
     return sync === 'structured_only'
@@ -95,9 +95,8 @@ function partsOf(result: ToolResult, sync: Sync, on: Material): readonly Part[] 
 }
 
 /**
- * A result that one operator has changed, in all parts where it fits at the path that the first of them gives;
- * undefined when it fits in none. A path that has to be drawn is drawn with what `schema`, that of the structured
- * content, says.
+ * Returns a result changed by an operator, in all parts where the operator fits at the path from the first part;
+ * undefined when it fits nowhere. Draws a missing path with the help of `schema`, the schema of the structured content.
  */
 export function mutated(
   result: ToolResult,
@@ -127,7 +126,7 @@ export interface Choosing {
   readonly detectable?: Detectability | undefined
 }
 
-/** Draws one of the named operators and its place, from what there is in a result and what its schema says of it. */
+/** Draws one of the named operators and its place, from a result and the result's schema. */
 export function chosen(
   result: ToolResult,
   names: readonly OperatorName[],
@@ -136,7 +135,7 @@ export function chosen(
   choosing: Choosing = {},
 ): OperatorConfig | undefined {
   const materials: Materials = (on) => {
-    // One that cuts one of two forms of the same would show itself, and without its last block a result is empty.
+    // Cutting one of two equal forms would be obvious, and without its last block a result is empty.
     if (on === 'json_text' && result.structuredContent !== undefined) return undefined
     if (on === 'blocks' && blocksOf(result).length < 2) return undefined
     return partsOf(result, sync, on)[0]?.value
@@ -157,7 +156,7 @@ function withPart(result: ToolResult, { name, block, raw }: Part, value: unknown
   return { ...result, content }
 }
 
-/** How a JSON text is indented. */
+/** Returns the indentation of a JSON text. */
 const indentOf = (text: string): string | undefined => /^[[{]\r?\n([ \t]+)/.exec(text)?.[1]
 
 function firstFound<Item, Found>(

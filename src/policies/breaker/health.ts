@@ -11,7 +11,7 @@ const minimum = (what: string) => z.number().int().min(1).max(1_000_000).default
 const slow = z
   .strictObject({
     over: duration({ min: 1 }).describe(
-      'A call that took longer than this was slow; so was one that its caller gave up after that.',
+      'Calls longer than this are slow; a call its caller gave up after this time is slow too.',
     ),
     ratio: ratio('Share of slow calls in the window, above 0 and at most 1, at which it opens.'),
   })
@@ -22,12 +22,12 @@ const correctness = z
     ratio: ratio('Share of wrong replies, above 0 and at most 1, to open at.'),
     minimum: minimum('Fewest replies in the window before their ratio counts.'),
   })
-  .describe('Opens on replies that came and were wrong, as `verdict` finds.')
+  .describe('Opens on wrong replies, as found by `verdict`.')
 
 /** Settings of the breaker; `{}` is all defaults. */
 export const breakerSchema = z
   .strictObject({
-    window: duration({ min: 100 }).default(30_000).describe('How far back calls count.'),
+    window: duration({ min: 100 }).default(30_000).describe('The length of the window for counting calls.'),
     ratio: ratio('Share of failed calls in the window, above 0 and at most 1, at which it opens.'),
     minimum: minimum('Fewest completed calls in the window before a ratio counts.'),
     consecutive: z
@@ -40,53 +40,53 @@ export const breakerSchema = z
     open: duration({ min: 1 })
       .default(5_000)
       .describe(
-        'How long it stays open the first time; it doubles with each opening in a row, and begins anew after it has stayed closed for `window`. It ends early when a server that could not be reached can be reached again, at most 3 times before a call succeeds.',
+        'How long it stays open the first time. The time doubles with each opening in a row, and starts over after the breaker has stayed closed for `window`. It ends early when an unreachable server becomes reachable again, at most 3 times before a call succeeds.',
       ),
     maxOpen: duration({ min: 1 })
       .default(60_000)
-      .describe('What the open time doubles up to, before jitter.'),
+      .describe('The maximum of the doubling open time, before jitter.'),
     jitter: z
       .number()
       .min(0)
       .max(1)
       .default(0.2)
-      .describe('By which share the open time is varied, up or down, from 0 to 1.'),
+      .describe('The share by which the open time varies, up or down, from 0 to 1.'),
     probes: z
       .number()
       .int()
       .min(1)
       .max(100)
       .default(1)
-      .describe('How many calls may try it at a time when half-open, and how many have to succeed.'),
+      .describe('How many calls may probe at a time when half-open, and how many have to succeed.'),
     probeTimeout: duration({ min: 1 })
       .default(30_000)
       .describe(
-        'When a probe that has not come back is given up, and counts as failed: more than a good call takes. The wait for an agent that is asked does not count.',
+        "When a pending probe is given up and counts as failed: longer than a good call takes. The wait for an agent's answer does not count.",
       ),
     slow: z
       .union([z.literal(false), slow])
       .default(false)
-      .describe('What slow calls do; false: nothing.'),
+      .describe('The effect of slow calls; false: none.'),
     correctness: z
       .union([z.literal(false), correctness])
       .default({ ratio: 0.5, minimum: 10 })
-      .describe('What wrong replies do; false: nothing.'),
+      .describe('The effect of wrong replies; false: none.'),
   })
   .refine(({ open, maxOpen }) => open <= maxOpen, {
     path: ['open'],
     error: '`open` may be at most `maxOpen`',
   })
-  .describe('Stops calling a tool that fails, or answers wrongly, and tries it again later.')
+  .describe('Stops calling a tool that fails or answers wrongly, and tries it again later.')
 
 export type BreakerConfig = z.output<typeof breakerSchema>
 
 /** The cause of a change of state. */
 export type Dimension = 'availability' | 'correctness' | 'slow' | 'consecutive' | 'manual' | 'probe'
 
-/** Why a breaker opens. */
+/** The reason a breaker opens. */
 export interface Trip {
   readonly dimension: Dimension
-  /** In words, with the numbers; holds no secret. */
+  /** In words, with the numbers; contains no secret. */
   readonly why: string
 }
 
@@ -94,11 +94,11 @@ export interface Trip {
 export interface Counts {
   readonly good: number
   readonly bad: number
-  /** Share of bad ones, in [0, 1]; 0 when there are none at all. */
+  /** Share of bad calls, in [0, 1]; 0 without any calls. */
   readonly ratio: number
 }
 
-/** Counts what became of calls while a breaker is closed, and says when it is too much. */
+/** Counts the outcomes of calls while a breaker is closed, and says when failures are too many. */
 export class HealthWindow {
   readonly #config: BreakerConfig
   readonly #availability: RingWindow
@@ -114,7 +114,7 @@ export class HealthWindow {
     if (config.slow !== false) this.#slow = new RingWindow(config.window)
   }
 
-  /** Returns the fault of a probe that counts against the server, in words; undefined when there is none. */
+  /** Returns the fault of a probe that counts against the server, in words; undefined without such a fault. */
   faultOf(judgement: HealthSample, ranMs: Millis): string | undefined {
     if (judgement === 'neutral') return undefined
     if (judgement === 'failed') return 'a probe failed'
@@ -122,11 +122,11 @@ export class HealthWindow {
     return this.#isSlow(ranMs) ? 'a probe was slow' : undefined
   }
 
-  /** Counts a call that is over. Returns why to open, if there is a reason. */
+  /** Counts a finished call. Returns the reason to open, if there is one. */
   add(judgement: HealthSample, ranMs: Millis, now: Millis): Trip | undefined {
     if (judgement === 'neutral') return undefined
     if (judgement === 'caller_timeout') {
-      // How long it would have taken is not known: it counts if it was slow by then, and for nothing else.
+      // Its full time is unknown: the call counts only if it was slow already.
       if (!this.#isSlow(ranMs)) return undefined
       this.#slow?.add(true, now)
       return this.#trip(now)
@@ -187,7 +187,7 @@ export class HealthWindow {
 }
 
 function exceeds(window: RingWindow | undefined, ratio: number, minimum: number, now: Millis): boolean {
-  // Without a bad sample there is nothing to work out: that is nearly every call.
+  // Without a bad sample there is nothing to compute: the case of nearly every call.
   if (window === undefined || window.bad === 0) return false
   const { good, bad } = window.totals(now)
   return bad > 0 && good + bad >= minimum && bad >= ratio * (good + bad)
@@ -199,7 +199,7 @@ function countsOf(window: RingWindow | undefined, now: Millis): Counts {
   return { good, bad, ratio: bad === 0 ? 0 : bad / (good + bad) }
 }
 
-/** The judgement of one outcome. `caller_timeout` says only that the reply was not there yet when nobody waited any more. */
+/** The judgement of one outcome. `caller_timeout` only says that the caller stopped waiting before the reply. */
 export type HealthSample = 'neutral' | 'caller_timeout' | 'failed' | 'good' | 'wrong'
 
 /** Judges the outcome of an attempt that ran for `ranMs`. */
@@ -221,7 +221,7 @@ export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample
   }
 }
 
-/** The counts of a window; the same object for as long as the window lives. */
+/** The counts of a window; the same object while the window lives. */
 export interface Totals {
   readonly good: number
   readonly bad: number
@@ -230,13 +230,13 @@ export interface Totals {
 const BUCKETS = 10
 
 /**
- * Counts good and bad samples of the last `windowMs` in a ring of ten buckets, the oldest of which is emptied as
- * time moves on, so that a window covers 90 to 100 % of its length. An average that decays would
- * let a tight burst of successes hide an outage. Takes 0.3 KB, and about 20 ns a sample.
+ * Counts good and bad samples of the last `windowMs` in a ring of ten buckets. The oldest bucket is emptied as time
+ * moves on, so a window covers 90 to 100 % of its length. In a decaying average, a tight burst of successes could hide
+ * an outage. Takes 0.3 KB, and about 20 ns a sample.
  */
 export class RingWindow implements Totals {
   readonly #bucketMs: Millis
-  /** Good at even places, bad at odd ones. A typed array of this size lies off the heap, and takes more room. */
+  /** Good samples at even indexes, bad at odd. A typed array of this size lies off the heap, and needs more memory. */
   readonly #counts = new Array<number>(2 * BUCKETS).fill(0)
   /** Number of the newest bucket since the clock began. */
   #newest = 0

@@ -3,8 +3,8 @@ import type { OperatorTarget, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 
 /**
- * Since when tools of a server are held open by hand, in milliseconds of the Unix epoch; `false`: closed by hand. Undefined
- * in place of a tool stands for the server's other requests.
+ * When an operator opened tools of a server, in milliseconds of the Unix epoch; `false`: closed by hand. The key
+ * undefined means the server's other requests.
  */
 type Orders = Map<string | undefined, Millis | false>
 
@@ -21,9 +21,9 @@ function ordersForOne(store: StateStore, set: string, server: string): Orders {
 }
 
 /**
- * The tools of a server that an operator holds open in a policy set. An order for the set counts before one for all sets. Orders
- * are kept apart from breakers: a breaker begins anew with its settings and its endpoint, and an order outlives both. An
- * order also holds where there is no breaker.
+ * The tools of a server held open by an operator in a policy set. An order for the set outranks an order for all sets.
+ * Orders are stored apart from breakers: a breaker starts over with new settings or a new endpoint, and an order
+ * outlives both. An order also applies without a breaker.
  */
 export class Holds {
   readonly #forAll: Orders
@@ -34,12 +34,12 @@ export class Holds {
     this.#forOne = ordersForOne(store, set, server)
   }
 
-  /** Since when a tool is held open, in milliseconds of the Unix epoch; `false` when it is not. */
+  /** Returns since when a tool is held open, in milliseconds of the Unix epoch; `false` when it is not. */
   since(tool: string | undefined): Millis | false {
     return this.#forOne.get(tool) ?? this.#forAll.get(tool) ?? false
   }
 
-  /** The tools that are held open, with the time since when. */
+  /** Returns the tools held open, each with its start time. */
   list(): readonly (readonly [tool: string | undefined, since: Millis])[] {
     return [...new Set([...this.#forAll.keys(), ...this.#forOne.keys()])].flatMap((tool) => {
       const since = this.since(tool)
@@ -49,8 +49,8 @@ export class Holds {
 }
 
 /**
- * Notes an order. An order for all sets takes the place of those for one. To close the default set ends an order for all sets:
- * the arms of now stay held, each by an order of its own, and later arms are not held.
+ * Records an order. An order for all sets replaces the orders for single sets. Closing the default set ends an order
+ * for all sets: present arms stay held, each by its own order, and later arms are not held.
  */
 export function note(store: StateStore, { set, server, tool }: OperatorTarget, since: Millis | false): void {
   const forAll = ordersForAll(store, server)

@@ -22,23 +22,23 @@ type BreakerState = 'closed' | 'open' | 'half_open'
 export interface BreakerOwner {
   readonly set: string
   readonly server: string
-  /** Undefined for all requests of the server that are no calls of a listed tool. */
+  /** Undefined for all requests of the server except calls of listed tools. */
   readonly tool: string | undefined
-  /** The endpoint that it is for. */
+  /** The breaker's endpoint. */
   readonly endpoint: string
-  /** Index of the replica that is there now. */
+  /** Index of the endpoint's present replica. */
   readonly replica: number
 }
 
 /** A breaker as the admin API shows it. */
 export interface BreakerSnapshot {
   readonly state: BreakerState
-  /** Since when, in milliseconds of the Unix epoch. */
+  /** When this state began, in milliseconds of the Unix epoch. */
   readonly since: Millis
-  /** The cause of the last change; undefined when there was no change. */
+  /** The cause of the last change; undefined without a change. */
   readonly dimension: Dimension | undefined
   readonly why: string | undefined
-  /** Whether it stays open until somebody closes or resets it. */
+  /** Whether the breaker stays open until an operator closes or resets it. */
   readonly manual: boolean
   readonly availability: Counts
   readonly correctness: Counts
@@ -46,18 +46,18 @@ export interface BreakerSnapshot {
   readonly slow: Counts | undefined
   /** Failures in a row. */
   readonly consecutive: number
-  /** How long it stays open this time, in milliseconds; undefined unless it is open and not held open. */
+  /** How long the breaker stays open this time, in milliseconds; undefined unless open and not held open. */
   readonly openForMs: Millis | undefined
-  /** When the next call may try it, in milliseconds from now, 0 when it is due; undefined likewise. */
+  /** When the next call may probe, in milliseconds from now, 0 when due; undefined likewise. */
   readonly nextProbeInMs: Millis | undefined
-  /** Counts the changes: what was admitted under another number does not count any more. */
+  /** Counts the changes: calls admitted under another number no longer count. */
   readonly generation: number
 }
 
-/** Why a breaker is open that an operator holds open. */
+/** The reason shown while an operator holds a breaker open. */
 export const OPENED = 'opened by hand'
 
-/** Longest wait that is proposed to whoever finds all probes taken, in milliseconds: probes mostly return soon. */
+/** Longest proposed wait when all probes are under way, in milliseconds: most probes return soon. */
 const LONGEST_PROBE_WAIT_MS = 1_000
 
 /** `search/query`, or `search` for a server's other requests. */
@@ -65,7 +65,7 @@ function nameOf({ server, tool }: Pick<BreakerOwner, 'server' | 'tool'>): string
   return tool === undefined ? server : `${server}/${tool}`
 }
 
-/** The answer of a breaker that is open; `waitMs` until the next probe is infinite when it is held open. */
+/** Returns the answer of an open breaker; `waitMs` until the next probe is infinite when held open. */
 export function refusedOpen(
   owner: Pick<BreakerOwner, 'server' | 'tool'>,
   why: string | undefined,
@@ -76,7 +76,7 @@ export function refusedOpen(
   return refused(`${opened}; next probe in ${waitDuration(waitMs)}`, waitMs)
 }
 
-/** The answer of a breaker that is being probed. */
+/** Returns the answer of a breaker with probes under way. */
 export function refusedProbing(owner: BreakerOwner, trip: Trip | undefined, probeTimeout: Millis): Outcome {
   const waitMs = Math.min(probeTimeout, LONGEST_PROBE_WAIT_MS)
   return refused(`breaker half-open for ${nameOf(owner)} (${trip?.why}); all probes are under way`, waitMs)
@@ -87,8 +87,8 @@ function refused(message: string, retryAfterMs: Millis | undefined): Outcome {
 }
 
 /**
- * The state of one breaker. opossum changes it; this says how long and why, counts the changes, and tells them.
- * At rest it has neither circuit nor timer, and nothing has to be let go of when it is dropped.
+ * The state of one breaker. opossum changes the state; this class adds duration and reason, counts the changes, and
+ * emits events. At rest it has neither circuit nor timer, so dropping it frees everything.
  */
 export class Machine {
   readonly #config: BreakerConfig
@@ -97,22 +97,22 @@ export class Machine {
   readonly #backoff: Backoff
   readonly #onClosed: () => void
   #circuit: Circuit | undefined
-  /** The last state that opossum reported. */
+  /** The last state opossum reported. */
   state: BreakerState = 'closed'
-  /** Why it is so; undefined before the first trouble. */
+  /** The reason of the state; undefined before the first trouble. */
   trip: Trip | undefined
-  /** Whether it is held open. */
+  /** Whether an operator holds the breaker open. */
   manual = false
-  /** When it came to be so, on the clock. */
+  /** When the state began, on the clock. */
   since: Millis
-  /** How long it stays open, in milliseconds; infinite while it is held open. */
+  /** How long the breaker stays open, in milliseconds; infinite while held open. */
   openForMs: Millis = 0
-  /** Counts the changes, so that what was admitted before one can be told. */
+  /** Counts the changes, to recognise calls admitted before a change. */
   generation = 0
   /** The slots of probes; undefined unless the breaker is half-open. */
   probes: HalfOpenProbes | undefined
 
-  /** `onClosed`: told when it closes, or begins anew. */
+  /** Calls `onClosed` when the breaker closes, or starts over. */
   constructor(
     config: BreakerConfig,
     context: Pick<PolicyContext, 'clock' | 'random' | 'emit'>,
@@ -127,34 +127,34 @@ export class Machine {
     this.since = context.clock.now()
   }
 
-  /** How long an open breaker lets nothing through, in milliseconds, 0 when a probe is due. */
+  /** Returns how long an open breaker lets nothing through, in milliseconds, 0 when a probe is due. */
   waitMs(now: Millis): Millis {
     return Math.max(0, Math.ceil(this.since + this.openForMs - now))
   }
 
   open(trip: Trip): void {
     this.trip = trip
-    // One that is open already, and is to be held open, is no change for opossum.
+    // For opossum, holding an open breaker open is no change.
     if (this.state === 'open') return this.#opened()
     this.#circuit ??= createCircuit('closed', this.#events())
     this.#circuit.open()
   }
 
-  /** Opens it until it is closed by hand. */
+  /** Opens the breaker until an operator closes it. */
   hold(): void {
     if (this.manual) return
     this.manual = true
     this.open({ dimension: 'manual', why: OPENED })
   }
 
-  /** Closes it by hand. `anew`: earlier openings are forgotten too. */
+  /** Closes the breaker by hand. `anew`: also forgets earlier openings. */
   close(anew: boolean): void {
     if (anew) this.#backoff.reset()
     this.manual = false
     this.#close({ dimension: 'manual', why: anew ? 'reset by hand' : 'closed by hand' })
   }
 
-  /** Closes it because what opened it is over, as `why` says. */
+  /** Closes the breaker because the cause is over, as `why` says. */
   recover(why: string): void {
     this.#close({ dimension: 'probe', why })
   }
@@ -166,7 +166,7 @@ export class Machine {
     this.#onClosed()
   }
 
-  /** Lets probes through. opossum would go half-open by a timer of its own only, so a new circuit begins there. */
+  /** Lets probes through. opossum only goes half-open by its own timer, so a new circuit begins there. */
   halfOpen(): void {
     this.#circuit = createCircuit('half_open', this.#events())
     const decide = this.#circuit.fire()
@@ -215,24 +215,24 @@ export class Machine {
   }
 }
 
-/** The arms of an experiment draw alike, so the set is no part of it. */
+/** The arms of an experiment draw alike, so the key omits the set. */
 const keyOf = ({ server, tool = '', endpoint }: BreakerOwner) => `${server}/${tool}/${endpoint}`
 
-/** A call that tries a half-open breaker. */
+/** A call that probes a half-open breaker. */
 export interface Probe {
   cancel: Cancel
-  /** Whether it is no longer waited for. */
+  /** Whether the breaker has stopped waiting for the probe. */
   over: boolean
 }
 
 interface ProbeParts {
   readonly clock: Clock
-  /** How many may be under way at a time, and how many have to succeed. */
+  /** How many probes may be under way at a time, and how many have to succeed. */
   readonly probes: number
   readonly probeTimeout: Millis
 }
 
-/** The half-open time of a breaker: as many probes as needed, and the decision that they come to. */
+/** The half-open time of a breaker: its probes, and their decision. */
 export class HalfOpenProbes {
   readonly #parts: ProbeParts
   readonly #decided: (failure: string | undefined) => void
@@ -240,7 +240,7 @@ export class HalfOpenProbes {
   #free: number
   #needed: number
 
-  /** `decided`: called at most once; undefined when the probes have succeeded, else why not. */
+  /** Calls `decided` at most once: with undefined when the probes have succeeded, else with the reason. */
   constructor(parts: ProbeParts, decided: (failure: string | undefined) => void) {
     this.#parts = parts
     this.#decided = decided
@@ -248,7 +248,7 @@ export class HalfOpenProbes {
     this.#needed = parts.probes
   }
 
-  /** Takes a slot for a call; undefined when there is none. */
+  /** Takes a slot for a call; undefined without a free slot. */
   begin(record: CallRecord): Probe | undefined {
     if (this.#free === 0) return undefined
     this.#free--
@@ -274,18 +274,18 @@ export class HalfOpenProbes {
     if (this.#ended(probe)) this.#decide(why)
   }
 
-  /** Gives back the slot of a probe that has shown nothing. */
+  /** Gives back the slot of an inconclusive probe. */
   neutral(probe: Probe): void {
     if (this.#ended(probe)) this.#free++
   }
 
-  /** Ends it without a decision. Probes that are under way do not count any more. */
+  /** Ends the half-open time without a decision. Probes under way no longer count. */
   abandon(): void {
     this.#free = 0
     for (const probe of this.#underWay) this.#ended(probe)
   }
 
-  /** False when it was over before. */
+  /** Returns false when the probe was over before. */
   #ended(probe: Probe): boolean {
     if (probe.over) return false
     probe.over = true
@@ -301,15 +301,15 @@ export class HalfOpenProbes {
 }
 
 /**
- * How long a breaker stays open: `open`, doubled with each opening in a row up to `maxOpen`, give or take
- * `jitter`. The jitter comes last, so that breakers that have reached the longest time do not fall into step.
+ * How long a breaker stays open: `open`, doubled with each opening in a row up to `maxOpen`, varied by `jitter`. The
+ * jitter is applied last, so breakers at the longest time do not fall into step.
  */
 export class Backoff {
   readonly #config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>
   readonly #random: KeyedRandom
-  /** Openings so far: each has a draw of its own. */
+  /** Openings so far: each has its own draw. */
   #openings = 0
-  /** Openings since the last recovery that lasted. */
+  /** Openings since the last lasting recovery. */
   #inARow = 0
 
   constructor(config: Pick<BreakerConfig, 'open' | 'maxOpen' | 'jitter'>, random: KeyedRandom) {
@@ -317,7 +317,9 @@ export class Backoff {
     this.#random = random
   }
 
-  /** How long to stay open this time, in milliseconds, at least 1. `owner`: whose breaker it is, for the draws. */
+  /**
+   * Returns how long to stay open this time, in milliseconds, at least 1. `owner`: the breaker's owner, for the draws.
+   */
   next(owner: string): Millis {
     const { open, maxOpen, jitter } = this.#config
     // Past 2^31 every open time has met its maximum.
@@ -331,21 +333,21 @@ export class Backoff {
   }
 }
 
-/** Told of each change of state. */
+/** Called on each change of state. */
 interface CircuitEvents {
   opened(): void
   closed(): void
 }
 
-/** A state machine that is not at rest. */
+/** A state machine not at rest. */
 interface Circuit {
   open(): void
   close(): void
-  /** Fires what a half-open circuit waits for. Without a failure it closes, with one it opens again. */
+  /** Fires a half-open circuit. Calling the result closes the circuit, or with a failure opens it again. */
   fire(): (failure: string | undefined) => void
 }
 
-/** The settings for which there is no type: the state to begin in. */
+/** The settings without a type: the initial state. */
 type Options = CircuitBreaker.Options<[Promise<void>]> & {
   readonly state: { readonly closed: boolean; readonly halfOpen: boolean }
 }
@@ -353,8 +355,8 @@ type Options = CircuitBreaker.Options<[Promise<void>]> & {
 const rotation = new EventEmitter().setMaxListeners(0)
 
 /**
- * Statistics that all circuits share, since nobody reads them: our windows decide. A Status of its own would
- * cost every circuit 2.5 KB, and a listener that only `shutdown` takes away again.
+ * Statistics shared by all circuits and read by nobody: our windows decide. Its own Status would cost every circuit 2.5
+ * KB, and a listener that only `shutdown` removes.
  */
 const status = CircuitBreaker.newStatus({
   rollingCountBuckets: 1,
@@ -364,16 +366,16 @@ const status = CircuitBreaker.newStatus({
 })
 
 /**
- * opossum, which has the states and decides on a half-open one. Made at the first trouble and dropped at
- * recovery: a circuit takes 4 KB, and firing it for each call of a closed breaker, where it could only count
- * what our windows count, 1.8 µs. Holds no timer and nothing global, so that dropping it is enough.
+ * The opossum circuit, with the states and the decision of a half-open breaker. Created at the first trouble and
+ * dropped at recovery: a circuit takes 4 KB. Firing it for each call of a closed breaker would cost 1.8 µs, only to
+ * count again. Holds no timer and nothing global, so dropping it is enough.
  */
 export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: CircuitEvents): Circuit {
-  // A fresh object each: opossum writes into it.
+  // A new object each time: opossum writes into it.
   const options: Options = {
     name: 'breaker',
     timeout: false,
-    // It opens by itself when a half-open circuit fails, and at no other time.
+    // The circuit opens by itself only when a half-open circuit fails.
     errorThresholdPercentage: 100,
     volumeThreshold: Number.MAX_SAFE_INTEGER,
     resetTimeout: LONGEST_TIMER_MS,
@@ -384,7 +386,7 @@ export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: 
     state: { closed: from === 'closed', halfOpen: from === 'half_open' },
   }
   const circuit = new CircuitBreaker((decision: Promise<void>) => decision, options)
-  // Its reset timer hangs on this event: when to go half-open is decided on the mesh's clock.
+  // Its reset timer depends on this event; the mesh's clock decides when to go half-open.
   circuit.removeAllListeners('open')
   circuit.on('open', opened)
   circuit.on('close', closed)
@@ -392,7 +394,7 @@ export function createCircuit(from: 'closed' | 'half_open', { opened, closed }: 
     open: () => circuit.open(),
     close: () => circuit.close(),
     fire() {
-      // The shared statistics keep a latency of each, until they rotate.
+      // The shared statistics keep each latency until they rotate.
       rotation.emit('rotate')
       let decide: (failure: string | undefined) => void = () => undefined
       const decision = new Promise<void>((resolve, reject) => {

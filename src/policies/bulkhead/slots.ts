@@ -1,12 +1,12 @@
 import type { Millis } from '../../mesh/clock.ts'
 
-/** Weight of the newest call in the mean time for which a slot is held. */
+/** Weight of the newest call in the mean hold time. */
 const NEWEST = 0.1
 
-/** For how long slots are held: by calls that gave theirs back, and so far by those that have not. */
+/** How long calls hold slots: ended calls, and so far running calls. */
 export class Holds {
   #running = 0
-  /** Sum of the start times of all running calls: their mean age follows from the sum, however many calls run. */
+  /** Sum of the start times of all running calls; gives their mean age at constant cost. */
   #startSum: Millis = 0
   #meanMs: Millis | undefined
 
@@ -15,7 +15,7 @@ export class Holds {
     return this.#running
   }
 
-  /** For how long calls have held it that gave it back; undefined while there are none. */
+  /** How long ended calls have held a slot on average; undefined without any. */
   get usualMs(): Millis | undefined {
     return this.#meanMs
   }
@@ -30,21 +30,20 @@ export class Holds {
     this.left(startedAt)
   }
 
-  /** A call was under way for so long, whether its slot has counted all the time or not. */
+  /** Learns a call's time under way, whether or not its slot has counted all the time. */
   learn(heldMs: Millis): void {
     this.#meanMs = this.#meanMs === undefined ? heldMs : this.#meanMs + (heldMs - this.#meanMs) * NEWEST
   }
 
-  /** A slot does not count any more whose call has not ended. */
+  /** Stops counting a slot before its call has ended. */
   left(startedAt: Millis): void {
-    // Not what is left of the sum: errors of rounding would add up.
+    // Reset instead of the rest of the sum: rounding errors would add up.
     this.#startSum = --this.#running === 0 ? 0 : this.#startSum - startedAt
   }
 
   /**
-   * For how long a slot is held, in milliseconds, as far as anybody knows: the mean of calls that have ended, or that of
-   * the ages of those that have not, if these are older already. Calls that hang do not end, so the former alone
-   * would promise what the tool was like before.
+   * Estimates how long a slot is held, in milliseconds: the mean of ended calls, or the mean age of running calls if
+   * older. Hanging calls do not end, so the former alone would describe the tool's past.
    */
   estimateMs(now: Millis): Millis {
     const age = this.#running === 0 ? 0 : now - this.#startSum / this.#running
@@ -52,34 +51,30 @@ export class Holds {
   }
 }
 
-/** The slots of one tool, and who waits for them. */
+/** The slots of a tool, and the number of its waiting calls. */
 export interface ToolSlots {
-  /** Undefined: all requests that are for no listed tool, or all lists. */
+  /** Undefined: all requests for no listed tool, or all lists. */
   readonly tool: string | undefined
   /** Whether these slots are for list requests; every agent needs lists, so lists share no slots with reads. */
   readonly forLists: boolean
-  /** How many slots it may hold at most, whatever is free; undefined: what `limitOf` grants it. */
+  /** How many slots the tool may hold at most, however many are free; undefined: the grant of `limitOf`. */
   readonly perTool: number | undefined
   readonly holds: Holds
   waiting: number
 }
 
 /**
- * How much one tool may take now of something that all share, which has `size`, of which `used` is taken, `own` of that
- * by the tool itself. By the dynamic threshold algorithm with α = 1
- * (A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM
- * Transactions on Networking 6(2), 1998): one more as long as it has less than what is free. A tool that is alone
- * stops at half, a second one at half of what the first has left, and so on: of 64, six tools that hang leave a
- * seventh one something. A fixed share for each would be lost while few are busy.
+ * Returns how much of a shared resource a tool may use now. The resource has `size`, of which `used` is taken, `own` by
+ * the tool itself. Uses the dynamic threshold algorithm with α = 1 (A. K. Choudhury and E. L. Hahne, "Dynamic Queue
+ * Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998): a tool may
+ * grow while it has less than the free part. A single tool stops at half, a second at half of the rest, and so on: of
+ * 64, six hanging tools leave something for a seventh. A fixed share for each tool would be wasted while few are busy.
  */
 export function threshold(size: number, used: number, own: number): number {
   return Math.ceil((size - (used - own)) / 2)
 }
 
-/**
- * The tools of one pool. Chains and calls hold on to what they use, and nobody else does: tools come and go with
- * catalogs and reloads.
- */
+/** The tools of a pool. Only chains and calls keep references: tools appear and disappear with catalogs and reloads. */
 export class Tools {
   readonly #known = new Map<string, WeakRef<ToolSlots>>()
   #sweepAt = 64
@@ -94,7 +89,7 @@ export class Tools {
     return slots
   }
 
-  /** Returns the slots of tools with calls that run or wait now. */
+  /** Returns the slots of tools with running or waiting calls. */
   active(): ToolSlots[] {
     const all = [...this.#known.values()].map((reference) => reference.deref())
     return all.filter(

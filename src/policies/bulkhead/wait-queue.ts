@@ -10,34 +10,37 @@ interface Waiter {
   readonly tenant: Tenant
   /** The name of its agent. */
   readonly agent: string
-  /** When it came, on the monotonic clock. */
+  /** When the call arrived, on the monotonic clock. */
   readonly since: Millis
-  /** It has a slot now. */
+  /** Called when the call has a slot. */
   start(): void
-  /** Its place goes to another call. */
+  /** Called when the place goes to another call. */
   displace(): void
 }
 
-/** The waiting calls of one tenant for one tool, the first to come first. */
+/** The waiting calls of a tenant for a tool, oldest first. */
 interface Lane {
   readonly tool: ToolSlots
   readonly tenant: Tenant
   readonly waiters: Waiter[]
-  /** Counts the calls of the pool that got a slot from a line: which was the latest one of this lane. */
+  /** The number of the lane's latest served call, counted over the pool. */
   servedAt: number
-  /** How many turns it has had since its oldest call was late. */
+  /** How many turns the lane has had since its oldest call was late. */
   lateTurns: number
 }
 
-/** Once the oldest call of a lane has waited for so long, in milliseconds, there is too much to do, and the newest goes first. */
+/**
+ * Once the oldest call of a lane has waited this long, in milliseconds, the pool is overloaded, and the newest call
+ * goes first.
+ */
 const LATE_MS: Millis = 300
 
 /**
- * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. Within a lane the oldest call goes first, until it has
- * waited for too long: then the newest does, whose agent surely waits still (adaptive LIFO; B. Maurer, "Fail at Scale", ACM
- * Queue 13(8), 2015). Where many agents count as one tenant, the newest call of an agent with nothing under way goes before all other
- * new ones then, and every second turn goes to the oldest: else one agent with new calls all the time would keep another's single call
- * waiting for as long.
+ * All waiting calls of a pool. Tenants take turns, and so do the tools of a tenant. In a lane the oldest call goes
+ * first, until it has waited too long. Then the newest goes first, because its agent surely still waits (adaptive LIFO;
+ * B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015). Where many agents count as one tenant, the newest call of an idle
+ * agent then precedes all other new calls. Every second turn goes to the oldest call, or an agent with a steady stream
+ * of new calls would block another agent's single call.
  */
 export class WaitQueue {
   readonly #tenants: Tenants
@@ -46,7 +49,7 @@ export class WaitQueue {
   #size = 0
   #served = 0
 
-  /** `hasSlot`: whether a tool may start one more call of a tenant now. */
+  /** `hasSlot` returns whether a tool may start another call of a tenant now. */
   constructor(tenants: Tenants, hasSlot: (tool: ToolSlots, tenant: Tenant) => boolean) {
     this.#tenants = tenants
     this.#hasSlot = hasSlot
@@ -70,7 +73,7 @@ export class WaitQueue {
     this.#tenants.queued(tenant)
   }
 
-  /** Takes one out; does nothing when it does not wait any more. */
+  /** Removes a call; does nothing when the call no longer waits. */
   remove(waiter: Waiter): void {
     const { tool, tenant } = waiter
     const lane = tenant.lanes.get(tool)
@@ -87,9 +90,8 @@ export class WaitQueue {
   }
 
   /**
-   * Returns the next call: of the tenant that holds the fewest slots, from its lane that has waited for its turn the
-   * longest. A tenant that holds `share` slots or more comes after all others. Undefined when no call
-   * finds a slot.
+   * Returns the next call: of the tenant with the fewest slots, from the lane with the longest wait for its turn. A
+   * tenant with `share` slots or more is behind all others. Undefined when no call finds a slot.
    */
   next(share: number, now: Millis): Waiter | undefined {
     let best: Lane | undefined
@@ -103,22 +105,22 @@ export class WaitQueue {
     return newestIdle(best) ?? best.waiters.at(-1)
   }
 
-  /** Whether a tenant that has nothing under way waits for a tool. */
+  /** Returns whether a tenant with nothing under way waits for a tool. */
   isWaitedForByIdle(tool: ToolSlots): boolean {
     for (const lane of this.#lanes) if (lane.tool === tool && lane.tenant.running === 0) return true
     return false
   }
 
-  /** Whether an agent that has nothing under way waits for a tool, and counts as this tenant with others. */
+  /** Returns whether an agent with nothing under way, sharing this tenant with other agents, waits for a tool. */
   isWaitedForByIdleOf({ lanes }: Tenant, tool: ToolSlots): boolean {
     const lane = lanes.get(tool)
     return lane !== undefined && newestIdle(lane) !== undefined
   }
 
   /**
-   * Returns the call that has to make room for one more of `tenant`; undefined when there is none. The victim is the
-   * latest call of the tenant with the most calls waiting, for `tool` only when `tool` is given. When no tenant waits
-   * with more calls than `tenant` then would, the victim is the oldest call of `tenant`, if late.
+   * Returns the call to evict for another call of `tenant`; undefined without a victim. The victim is the latest call
+   * of the tenant with the most waiting calls, only for `tool` when given. When no tenant has more waiting calls than
+   * `tenant` then would, the victim is the oldest call of `tenant`, if late.
    */
   evictionVictim(tenant: Tenant, tool: ToolSlots | undefined, now: Millis): Waiter | undefined {
     let most = 1 + (tool === undefined ? tenant.waiting : (tenant.lanes.get(tool)?.waiters.length ?? 0))
@@ -138,7 +140,7 @@ export class WaitQueue {
   }
 }
 
-/** The newest call of an agent that has nothing under way, where many agents count as one. */
+/** Returns the newest call of an agent with nothing under way, where many agents share a tenant. */
 function newestIdle({ tenant, waiters }: Lane): Waiter | undefined {
   return tenant.isShared ? waiters.findLast(({ agent }) => !tenant.runningOf.has(agent)) : undefined
 }
@@ -155,30 +157,30 @@ function comesBefore(one: Lane, other: Lane, share: number): boolean {
 /** The calls and lanes of one tenant in a pool. */
 export interface Tenant {
   readonly name: string
-  /** Many agents count as this one. */
+  /** Whether many agents count as this tenant. */
   readonly isShared: boolean
   running: number
-  /** How many of them are of each agent, where many count as this one. */
+  /** How many running calls each agent has, where many agents share the tenant. */
   readonly runningOf: Map<string, number>
   waiting: number
   /** Hanging calls of the tenant. Their slots are given back already. */
   overdue: number
-  /** Where its calls wait, by tool. */
+  /** The tenant's waiting calls, by tool. */
   readonly lanes: Map<ToolSlots, Lane>
 }
 
-/** The tenants of one pool. Tenants without calls in the pool are forgotten from time to time, not at every call. */
+/** The tenants of a pool. Tenants without calls are dropped from time to time, not at every call. */
 export class Tenants {
   readonly #known = new Map<string, Tenant>()
   #active = 0
   #sweepAt = 1024
 
-  /** How many tenants run or wait. */
+  /** How many tenants have running or waiting calls. */
   get active(): number {
     return this.#active
   }
 
-  /** The tenant that counts under a name; `isShared`: many agents count as it. */
+  /** Returns the tenant with this name; `isShared`: many agents count as this tenant. */
   of(name: string, isShared: boolean): Tenant {
     const known = this.#known.get(name)
     if (known !== undefined) return known
@@ -218,19 +220,19 @@ export class Tenants {
   }
 }
 
-/** A call that has to wait, and what may come of it. */
+/** A call that has to wait, and its possible outcomes. */
 interface Waiting extends Pick<Waiter, 'since' | 'tool' | 'tenant'> {
   readonly call: Call
-  /** Takes the slot that it gets in the end. */
+  /** Starts the call in the slot. */
   start(): Promise<Outcome>
   full(): Outcome
   waitedInVain(): Outcome
 }
 
-/** The end of a call that was given up while it waited. */
+/** Returns the outcome of a call given up while waiting. */
 export const leftWaiting = (call: Call): Outcome => givenUp(call, 'cancelled while it waited for a slot')
 
-/** Lets a call wait for a slot, for as long as `expiries` allow and nobody gives it up. */
+/** Lets a call wait for a slot, until `expiries` end the wait or the caller gives up. */
 export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Waiting): Promise<Outcome> {
   const { call, since, tool, tenant } = waiting
   return new Promise((resolve) => {
@@ -251,7 +253,7 @@ export function waitForSlot(lanes: WaitQueue, expiries: ExpiryQueue, waiting: Wa
       agent: call.tenant,
       start() {
         leave()
-        // In a promise, so that a defect further in meets this call and not the one that gave its slot back.
+        // Inside a promise, so a bug further in fails this call and not the call giving its slot back.
         resolve(new Promise((settle) => settle(waiting.start())))
       },
       displace: () => end(waiting.full()),

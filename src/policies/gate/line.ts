@@ -1,17 +1,17 @@
-/** A call that waits for its server to be back. */
+/** A call waiting for its server to return. */
 export interface Waiter {
   readonly tenant: string
   /** Size of its request, in characters. */
   readonly bytes: number
-  /** Whether it may be what ends the server: it goes last, and alone. */
+  /** Whether the call may be the cause of the server's end: it goes last, and alone. */
   readonly isSuspect: boolean
-  /** It goes now. */
+  /** Called to send the call. */
   go(): void
-  /** Its place goes to a call of another tenant. */
+  /** Called when the place goes to a call of another tenant. */
   displaced(): void
 }
 
-/** One tenant's calls in line: all of them, and all that are no suspects. */
+/** A tenant's calls in line: all calls, and all without suspects. */
 interface Share {
   readonly waiters: Set<Waiter>
   readonly usual: Set<Waiter>
@@ -19,19 +19,19 @@ interface Share {
 }
 
 /**
- * Calls in the order in which they came, the tenants in turn; bounded in number and size: when it is full, the tenant that has the most
- * gives way.
+ * Calls in order of arrival, the tenants in turn. The line is bounded in number and size: when full, the tenant with
+ * the largest share gives way.
  */
 export class Line {
   readonly #most: number
   readonly #mostBytes: number
   readonly #suspects = new Set<Waiter>()
-  /** By tenant, the one first whose turn it is. */
+  /** By tenant; the first tenant has the next turn. */
   readonly #shares = new Map<string, Share>()
   #size = 0
   bytes = 0
 
-  /** `most`: how many calls; `mostBytes`: how large all of them may be together. */
+  /** `most`: how many calls; `mostBytes`: their total size. */
   constructor(most: number, mostBytes: number) {
     this.#most = most
     this.#mostBytes = mostBytes
@@ -41,12 +41,12 @@ export class Line {
     return this.#size
   }
 
-  /** How many of them are suspects. */
+  /** The number of suspects in line. */
   get suspects(): number {
     return this.#suspects.size
   }
 
-  /** Puts a call at the end. Returns why there is no place for it, in words, or undefined when there is one. */
+  /** Adds a call at the end. Returns the reason when there is no place, in words, or else undefined. */
   add(waiter: Waiter): string | undefined {
     const { tenant, bytes, isSuspect } = waiter
     const victims = this.#victims(waiter)
@@ -69,7 +69,7 @@ export class Line {
     return undefined
   }
 
-  /** Takes a call out; does nothing when it is not in line. */
+  /** Removes a call; does nothing when the call is not in line. */
   remove(waiter: Waiter): void {
     const share = this.#shares.get(waiter.tenant)
     if (share?.waiters.delete(waiter) !== true) return
@@ -81,11 +81,11 @@ export class Line {
     if (share.waiters.size === 0) this.#shares.delete(waiter.tenant)
   }
 
-  /** Takes out whose turn it is, among those that are no suspects. */
+  /** Removes and returns the next call, suspects excluded. */
   next(): Waiter | undefined {
     for (const [tenant, share] of this.#shares)
       for (const waiter of share.usual) {
-        // The tenant's next turn comes after those of all others.
+        // The tenant's next turn is after all other tenants' turns.
         this.#shares.delete(tenant)
         this.#shares.set(tenant, share)
         this.remove(waiter)
@@ -94,7 +94,7 @@ export class Line {
     return undefined
   }
 
-  /** Takes out the suspect that has waited longest. */
+  /** Removes and returns the longest-waiting suspect. */
   nextSuspect(): Waiter | undefined {
     for (const waiter of this.#suspects) {
       this.remove(waiter)
@@ -103,7 +103,10 @@ export class Line {
     return undefined
   }
 
-  /** Returns the calls that give way to `waiter`; undefined when `waiter` finds no place even then, and no call gives way. */
+  /**
+   * Returns the calls that give way to `waiter`; undefined when `waiter` finds no place even then, and no call gives
+   * way.
+   */
   #victims(waiter: Waiter): ReadonlySet<Waiter> | undefined {
     const victims = new Set<Waiter>()
     let [size, bytes] = [this.size, this.bytes + waiter.bytes]
@@ -118,8 +121,8 @@ export class Line {
   }
 
   /**
-   * The latest call of the tenant with the largest share, if that is larger than the share that the new call's tenant would have.
-   * `gone`: calls that give way already.
+   * Returns the latest call of the tenant with the largest share, if larger than the new tenant's share would be.
+   * `gone`: calls giving way already.
    */
   #victim({ tenant, bytes }: Waiter, gone: ReadonlySet<Waiter>): Waiter | undefined {
     const weigh = (count: number, size: number) => Math.max(count / this.#most, size / this.#mostBytes)

@@ -1,13 +1,13 @@
 import type { Millis } from '../../mesh/clock.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 
-/** Outages that are remembered. */
+/** How many outages to remember. */
 const REMEMBERED = 5
 
-/** A server is given so many times as long as its longest recent outage took. */
+/** Patience with a server, as a multiple of its longest recent outage. */
 const MARGIN = 1.5
 
-/** How long a list waits, and a call that has another answer, in milliseconds. */
+/** How long lists wait, and calls with another answer, in milliseconds. */
 export const SHORT_PATIENCE_MS: Millis = 1_000
 
 export interface PatienceSnapshot {
@@ -15,7 +15,7 @@ export interface PatienceSnapshot {
   readonly why: string
 }
 
-/** How long calls wait for a server: the usual time, or longer where its own outages have shown that it comes back later. */
+/** How long calls wait for a server: the usual time, or longer if its own outages took longer. */
 export class Patience {
   readonly #usual: Millis
   readonly #most: Millis
@@ -28,16 +28,16 @@ export class Patience {
     this.#most = most
   }
 
-  /** The server is back after an outage of `ms`. */
+  /** Records the end of an outage of `ms`. */
   note(ms: Millis): void {
     this.#outages.push(ms)
     if (this.#outages.length > REMEMBERED) this.#outages.shift()
   }
 
-  /** How long from the beginning of a loss on, in milliseconds. */
+  /** The patience from the beginning of a loss, in milliseconds. */
   get ms(): Millis {
     if (this.#usual === 0) return 0
-    // An outage that nobody would have waited for teaches nothing about restarts.
+    // An outage too long for any call to wait teaches nothing about restarts.
     const longest = Math.max(0, ...this.#outages.filter((outage) => outage <= this.#most))
     return Math.max(this.#usual, Math.min(this.#most, Math.ceil(longest * MARGIN)))
   }

@@ -14,12 +14,12 @@ export const serverLost = {
   code: 1503,
   retryable: true,
   about:
-    'The server is lost, and the call may not wait for it: too many wait already, or it has been gone for too long.',
+    'The server is lost, and the call may not wait: too many calls wait already, or the server has been gone too long.',
 } as const satisfies PolicyReason
 
-/** How long a call waited for its server to be back. */
+/** How long a call waited for its server to return. */
 export const gateWait = new Fact<number>(0, {
-  about: 'How long the call waited for its server to be back, in milliseconds.',
+  about: 'How long the call waited for its server to return, in milliseconds.',
   log: 'gateWaitMs',
   attribute: 'breakwater.gate.wait_ms',
   event: () => ({ decision: 'held' }),
@@ -35,44 +35,50 @@ interface GateSettings {
   readonly giveUp: Millis
   /** How many calls may wait. */
   readonly queue: number
-  /** How large the requests that wait may be together, in bytes. */
+  /** Maximum total size of the waiting requests, in bytes. */
   readonly maxWaiting: number
 }
 
-/** The part of the registry that a gate asks: see `Scope`. */
+/** The part of the registry a gate uses: see `Scope`. */
 type Endpoints = Pick<Scope, 'replicas' | 'isLost' | 'reached'>
 
-/** Pauses between two calls that try a lost server, in milliseconds: the first one, how each further one grows, and the longest. */
+/** Pauses between two calls that try a lost server, in milliseconds: the first, the growth factor, and the longest. */
 const FIRST_PAUSE_MS: Millis = 50
 const PAUSE_GROWTH = 1.5
 const LONGEST_PAUSE_MS: Millis = 500
 
-/** A released call that has not failed for so long got through, in milliseconds, whatever it takes to answer. */
+/** A released call without a failure for this long, in milliseconds, has got through, however long its answer takes. */
 const PROVEN_MS: Millis = 200
 
-/** A call that was lost so often may be what ends its server: it goes last, and alone until it has not failed for `PROVEN_MS`. */
+/**
+ * A call lost this often may be the cause of its server's end: it goes last, and alone until it has not failed for
+ * `PROVEN_MS`.
+ */
 const SUSPICIOUS_ATTEMPT = 3
 
-/** So long others go first while a suspect waits, in milliseconds: then they wait for it. */
+/** Other calls go first for this long while a suspect waits, in milliseconds: then they wait for the suspect. */
 const SUSPECT_PAUSE_MS: Millis = 1_000
 
-/** A server that is lost again so soon after a probe got through, in milliseconds, and has answered nothing between, was lost all the time. */
+/**
+ * A server lost again this soon after a successful probe, in milliseconds, without an answer in between, was lost all
+ * the time.
+ */
 const SAME_LOSS_MS: Millis = 5_000
 
-/** Stands where breakers name their tool. */
+/** Replaces the tool in a breaker's snapshot. */
 const ALL_TOOLS = '*'
 
 /** A gate as the admin API shows it. */
 export interface GateSnapshot {
-  /** It is about all tools of its server. */
+  /** A gate covers all tools of its server. */
   readonly tool: typeof ALL_TOOLS
   readonly state: GateState
-  /** Since when, in milliseconds of the Unix epoch. */
+  /** When the state began, in milliseconds of the Unix epoch. */
   readonly since: Millis
   readonly why: string | undefined
   readonly waiting: number
   readonly waitingBytes: number
-  /** Calls that were released, and of which nothing is known yet. */
+  /** Calls released, with an outcome still unknown. */
   readonly released: number
   readonly patience: PatienceSnapshot
 }
@@ -88,26 +94,26 @@ export class Gate {
   readonly #giveUpMs: Millis
   #why: string | undefined
   #since: Millis
-  /** When the present loss began; undefined while the server is not known to be lost. */
+  /** When the present loss began; undefined unless the server is known to be lost. */
   #lostSince: Millis | undefined
-  /** Whether there is a replica that can be probed. */
+  /** Whether any replica can be probed. */
   #isProbed = false
   /** When a probe got through since the latest loss. */
   #reachableAt: Millis | undefined
-  /** When the latest call was sent that has shown that the server is there. */
+  /** When the latest call was sent that has proved the server is up. */
   #provenAt: Millis = -Infinity
-  /** Calls that were released and of which nothing is known yet, and how many of these there may be. */
+  /** Released calls with an unknown outcome, and their maximum. */
   #released = 0
   #allowance = 1
-  /** Whether the call that is released is to be alone. */
+  /** Whether the released call has to be alone. */
   #isAlone = false
-  /** When suspects may have begun to wait for their turn: at the latest release of one, or of any call. */
+  /** When suspects may have begun to wait for their turn: at the latest release of a suspect, or of any call. */
   #suspectedAt: Millis = -Infinity
-  /** Losses in a row without an answer between them, and when the next call may try. */
+  /** Losses in a row without an answer in between, and when the next call may try. */
   #losses = 0
   #nextAt: Millis = -Infinity
   #timer: Cancel | undefined
-  /** Counts the losses: probes that were asked for after an earlier one say nothing now. */
+  /** Counts the losses: probes begun before the latest loss say nothing now. */
   #generation = 0
 
   constructor(
@@ -128,10 +134,10 @@ export class Gate {
     return this.#line.size
   }
 
-  /** Passes a call on, at once or when the server is back; or rejects it. */
+  /** Passes a call on, at once or when the server is back; or rejects the call. */
   run(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     if (this.state === 'closed') return this.#send(call, next, endpoints)
-    // All tries of a call together wait no longer than one of them might.
+    // All tries of a call share the patience of one try.
     const patienceMs = this.#patienceWith(call) - gateWait.of(call.record)
     return patienceMs <= 0
       ? this.#tryOnce(call, next, endpoints)
@@ -151,11 +157,11 @@ export class Gate {
     }
   }
 
-  /** How long a call that comes now may wait, in milliseconds. */
+  /** Returns how long a new call may wait, in milliseconds. */
   #patienceWith({ record, method }: Call): Millis {
     const lostForMs = this.#lostSince === undefined ? 0 : this.#clock.now() - this.#lostSince
     if (this.state === 'open' && lostForMs >= this.#giveUpMs) return 0
-    // Clients ask for lists one after the other before they do anything else.
+    // Clients ask for lists in sequence before they do anything else.
     const isShort = method.endsWith('/list') || record.hasAlternative?.('server') === true
     return Math.min(this.#patience.ms, isShort ? SHORT_PATIENCE_MS : Infinity)
   }
@@ -165,7 +171,7 @@ export class Gate {
     const begunAt = this.#clock.now()
     const waitedBefore = record.waitedMs
     return next(call).then((outcome) => {
-      // The call may have waited for a slot: what counts is when it was sent. Tries side by side wait each for itself.
+      // The call may have waited for a slot: its sending time counts. Parallel tries each wait for themselves.
       const sentAt = Math.min(this.#clock.now(), begunAt + record.waitedMs - waitedBefore)
       if (isLost(outcome)) this.#lost(sentAt, outcome.error, record.replica, endpoints)
       else if (isProof(outcome)) this.#there(sentAt)
@@ -173,7 +179,10 @@ export class Gate {
     })
   }
 
-  /** A refusal costs a millisecond, and the call may be what finds the server back; sending it again would only cost. */
+  /**
+   * Tries once. A refusal costs a millisecond, and the call may find the server back; sending it again would only add
+   * cost.
+   */
   #tryOnce(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     if (call.attempt === 1) return this.#send(call, next, endpoints)
     return Promise.resolve(
@@ -184,7 +193,7 @@ export class Gate {
   #wait(call: Call, next: Service, endpoints: Endpoints, patienceMs: Millis): Promise<Outcome> {
     const since = this.#clock.now()
     const { signal, record, countsAs, message, attempt } = call
-    // An aborted signal tells nobody any more: the call would wait for nothing, and then be sent for nobody.
+    // An aborted signal fires no more events: the call would wait for nothing, and then be sent for nobody.
     if (signal.aborted) return Promise.resolve(this.#left(call))
     return new Promise((resolve) => {
       const end = (outcome: Outcome | Promise<Outcome>) => {
@@ -227,7 +236,7 @@ export class Gate {
     })
   }
 
-  /** Sends a call that has waited. Two more may go when it has shown that the server is there. */
+  /** Sends a call that has waited. Two more may go once the call has proved the server is up. */
   async #sendReleased(waiter: Waiter, call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     this.#released++
     if (waiter.isSuspect) this.#isAlone = true
@@ -249,7 +258,7 @@ export class Gate {
       return outcome
     } finally {
       cancel()
-      // A call from before the latest loss counts no more, however long it goes on.
+      // A call from before the latest loss no longer counts, however long it runs.
       if (!isProven && generation === this.#generation) {
         this.#released--
         if (waiter.isSuspect) this.#suspectIsOver()
@@ -263,7 +272,7 @@ export class Gate {
     this.#suspectedAt = this.#clock.now()
   }
 
-  /** A call that was sent at `sentAt` has shown that the server is there. */
+  /** Notes that a call sent at `sentAt` has proved the server is up. */
   #there(sentAt: Millis): void {
     if (sentAt > this.#provenAt) this.#provenAt = sentAt
     if (this.state === 'closed') {
@@ -278,13 +287,16 @@ export class Gate {
     this.#release('it has answered a call')
   }
 
-  /** The loss was over at `at`, at the latest. */
+  /** Notes that the loss was over at `at`, at the latest. */
   #over(at: Millis): void {
     if (this.#lostSince !== undefined) this.#patience.note(at - this.#lostSince)
     this.#lostSince = undefined
   }
 
-  /** A call that was sent at `sentAt` found nobody. Calls that overlap each other, or a later success, are one event. */
+  /**
+   * Notes that a call sent at `sentAt` found no server. Calls that overlap each other, or a later success, are one
+   * event.
+   */
   #lost(
     sentAt: Millis,
     { message, retryAfterMs = 0 }: GatewayError,
@@ -312,7 +324,7 @@ export class Gate {
     this.#watch(endpoints)
   }
 
-  /** Waits for a probe that gets through to a replica; where none can be probed, a call has to try. */
+  /** Waits for a successful probe of a replica; without a replica to probe, a call has to try. */
   #watch(endpoints: Endpoints): void {
     if (this.state !== 'open') return
     const { replicas, reached } = endpoints
@@ -324,7 +336,7 @@ export class Gate {
       isProbed = true
       void back.then((isThere) => {
         if (generation !== this.#generation || this.#reachableAt !== undefined) return
-        // A reload has put another server in the place of the one that was lost.
+        // A reload has replaced the lost server by another.
         if (!isThere) return this.#watch(endpoints)
         this.#reachableAt = this.#clock.now()
         this.#release('it takes requests again')
@@ -334,19 +346,20 @@ export class Gate {
     if (!isProbed) this.#wake()
   }
 
-  /** Calls may go again, one by one at first. */
+  /** Releases calls again, one by one at first. */
   #release(why: string): void {
     if (this.state === 'closed') return
     this.#enter('half_open', why, false)
     this.#pump()
   }
 
-  /** Releases as many calls as may go. With nobody left in line it is closed. */
+  /** Releases as many calls as allowed. With an empty line, closes the gate. */
   #pump(): void {
     if (this.state !== 'half_open') return
     if (this.#nextAt > this.#clock.now()) return this.#wake()
     while (this.#isReleasing && !this.#isAlone) {
-      // Others may come all the time: then a suspect gets its turn, once nothing is unknown of those that went before.
+      // New calls may arrive all the time: a suspect then gets its turn, once the outcome of all earlier calls is
+      // known.
       const isTurn = this.#line.suspects > 0 && this.#clock.now() - this.#suspectedAt >= SUSPECT_PAUSE_MS
       if (this.#released >= (isTurn ? 1 : this.#allowance)) break
       const waiter = isTurn ? this.#line.nextSuspect() : (this.#line.next() ?? this.#alone())
@@ -355,21 +368,21 @@ export class Gate {
     }
     const isBack = this.#reachableAt !== undefined || this.#lostSince === undefined
     if (!this.#isReleasing || this.#line.size > 0 || !isBack) return
-    // Whether the loss is over, an answer shows: there are servers that take requests and answer none.
+    // Only an answer shows the end of the loss: some servers accept requests and answer none.
     this.#enter('closed', this.#why, true)
   }
 
-  /** A suspect, if it would be alone. */
+  /** Returns a suspect, if the suspect would be alone. */
   #alone(): Waiter | undefined {
     return this.#released === 0 ? this.#line.nextSuspect() : undefined
   }
 
-  /** A call that is released may end at once, and change it. */
+  /** A released call may end at once, and change this. */
   get #isReleasing(): boolean {
     return this.state === 'half_open'
   }
 
-  /** Looks again when the next call may try. */
+  /** Checks again when the next call may try. */
   #wake(): void {
     if (this.#timer !== undefined) return
     this.#timer = this.#clock.after(Math.max(1, this.#nextAt - this.#clock.now()), () => {
@@ -401,12 +414,12 @@ export class Gate {
   }
 }
 
-/** Whether a call found nobody at the other end. A process that is not up yet says so itself, and is not waited for here. */
+/** Returns whether a call found no server. A process still starting says so itself, and no call waits for it here. */
 function isLost(outcome: Outcome): outcome is Outcome & { kind: 'failed' } {
   return outcome.kind === 'failed' && outcome.error.notStarted !== true && isConnectionLost(outcome)
 }
 
-/** Ends that only somebody at the other end can bring about. */
+/** Outcomes only a running server can cause. */
 const signsOfLife: ReadonlySet<string> = new Set<Reason>([
   'bad_reply',
   'incorrect_result',
@@ -419,7 +432,7 @@ const signsOfLife: ReadonlySet<string> = new Set<Reason>([
   'upstream_unauthorized',
 ])
 
-/** Whether a call has shown that its server is there. */
+/** Returns whether a call has proved its server is up. */
 function isProof(outcome: Outcome): boolean {
   return outcome.kind === 'answered' || (outcome.kind === 'failed' && signsOfLife.has(outcome.error.reason))
 }

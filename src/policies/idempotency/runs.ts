@@ -19,60 +19,62 @@ import {
   type Stored,
 } from './stored-outcome.ts'
 
-/** A call that was started under a key. */
+/** A call started under a key. */
 interface Run extends Begun {
   readonly outcome: Promise<Outcome>
 }
 
-/** A call that is over. */
+/** A finished call. */
 interface Ended extends Begun {
-  /** Its answer may have to make room for later ones. */
+  /** May lose its answer to make room for later answers. */
   kept: StoredOutcome
-  /** When it is forgotten. */
+  /** When the call is forgotten. */
   readonly expiresAt: Millis
-  /** How long after its end, in milliseconds; 0 when an earlier process has said when. */
+  /** The time from end to expiry, in milliseconds; 0 when an earlier process has set the expiry. */
   readonly ms: Millis
 }
 
-/** How long and how much is remembered. */
+/** How long and how much to remember. */
 interface Retention {
-  /** How long of this call, in milliseconds. */
+  /** How long to remember this call, in milliseconds. */
   readonly ms: Millis
-  /** How many bytes of answers, of all calls. */
+  /** How many bytes of answers, over all calls. */
   readonly maxSize: number
 }
 
-/** The limit whose places are taken: of one tenant, of one client, or of all. */
+/** The limit reached: of one tenant, of one client, or of all. */
 export type Full = 'tenant' | 'client' | 'all'
 
 /** Why there is no place for a new key. */
 interface NoPlace {
   readonly full: Full
-  /** How many places they have. */
+  /** How many places the holder has. */
   readonly held: number
   /** When a place is free at the earliest, in milliseconds from now. */
   readonly retryAfterMs: Millis
 }
 
-/** A client, which may name many tenants, may have so many times the places that are free: alone, seven eighths of all. */
+/** A client may name many tenants, so it may have this many times the free places: alone, seven eighths of all. */
 const CLIENT_TIMES = 7
 
-/** A map from which the oldest goes at little cost: a `Map` walks over all that went before it. */
+/** Returns a map with cheap removal of the oldest entry: a `Map` walks over all removed entries. */
 const inOrder = () =>
   new LRUCache<string, Ended>({ maxSize: Number.MAX_SAFE_INTEGER, sizeCalculation: () => 1 })
 
 /**
- * The calls of one server that have a key: those that run, and those that are over, until their window is. No other key makes
- * either of them go, or a call would run again for it. What is known of them outlives the process where there are
- * `records` for it.
+ * The calls of a server with a key: running calls, and finished calls until their window ends. No other key displaces
+ * either, or a call would run again. With `records`, this knowledge outlives the process.
  */
 export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
-  /** By their windows, which come with each call, as reloads may change them: those of one expire in the order in which they ended. */
+  /**
+   * By window: each call brings its own, as reloads may change it. Calls with the same window expire in the order of
+   * their ends.
+   */
   readonly #over = new Map<Millis, LRUCache<string, Ended>>()
   #overCount = 0
-  /** The ended calls whose answers are kept. */
+  /** The ended calls with kept answers. */
   readonly #answered = inOrder()
   /** How many places each tenant and each client has. */
   readonly #tenants = new Map<string, number>()
@@ -105,9 +107,9 @@ export class Runs {
   }
 
   /**
-   * Why there is no place for one more key of theirs; undefined when there is. Whoever has none yet finds one as long as any of
-   * `maxKeys` is free: a tenant may have as many as are free besides, so that a tenant alone stops at half of all, and a
-   * second one at half of the rest.
+   * Returns why a holder gets no place for another key; undefined when there is a place. A holder without any key gets
+   * a place while any of `maxKeys` is free. A tenant may have as many as are free besides: a single tenant stops at
+   * half of all, and a second tenant at half of the rest.
    */
   noPlace({ tenant, client }: Share, maxKeys: number): NoPlace | undefined {
     this.#dropExpired()
@@ -122,8 +124,8 @@ export class Runs {
   }
 
   /**
-   * Notes for a later process that a call may have run, for `ms` at most. The call must not be sent before that has
-   * resolved; undefined when there is nothing to wait for.
+   * Records for a later process that a call may have run, for `ms` at most. The call must not be sent before the
+   * promise has resolved; undefined when there is nothing to wait for.
    */
   announce(id: string, { fingerprint, reader, share }: Begun, ms: Millis): Promise<void> | undefined {
     return this.#records?.put(id, { fingerprint, reader, share, kept: interrupted }, this.#clock.wall() + ms)
@@ -134,7 +136,7 @@ export class Runs {
     this.#count(run.share, 1)
   }
 
-  /** The call is over. Where answers take more room than they may, the oldest go, and not what is known of their calls. */
+  /** Ends a call. If answers exceed their limit, drops the oldest answers, but keeps the record of their calls. */
   finish(id: string, stored: Stored, { ms, maxSize }: Retention): void {
     this.#underWay.delete(id)
     this.#dropExpired()
@@ -144,7 +146,7 @@ export class Runs {
     while (this.#bytes > maxSize) this.#dropOldestAnswer()
   }
 
-  /** The call is over, and may run again. */
+  /** Ends a call that may run again. */
   forget(id: string): void {
     const run = this.#underWay.get(id)
     if (run !== undefined) this.#count(run.share, -1)
@@ -152,14 +154,17 @@ export class Runs {
     this.#records?.delete(id)
   }
 
-  /** Nobody new will find this: a later process has to know no more than this one. */
+  /** Closes the runs: no new caller will find them, and a later process needs no records. */
   close(): void {
     for (const calls of this.#over.values()) for (const id of calls.keys()) this.#records?.delete(id)
     for (const id of this.#underWay.keys()) this.#records?.delete(id)
     this.#records = undefined
   }
 
-  /** How many calls run, how many are over, the size of their answers in bytes, and how many of these had to go early. */
+  /**
+   * Returns how many calls run, how many are over, the size of their answers in bytes, and how many answers were
+   * dropped early.
+   */
   snapshot() {
     return {
       underWay: this.#underWay.size,
@@ -174,7 +179,7 @@ export class Runs {
     let earliest = Infinity
     for (const calls of this.#over.values())
       earliest = Math.min(earliest, oldestOf(calls)?.ended.expiresAt ?? Infinity)
-    // A call that runs leaves its place early if it turns out not to have run, and nobody knows when.
+    // A running call leaves its place early if it turns out not to have run, at an unknown time.
     return { full, held, retryAfterMs: earliest === Infinity ? UNDER_WAY_MS : earliest - now }
   }
 
@@ -191,7 +196,7 @@ export class Runs {
     return undefined
   }
 
-  /** Its place is counted already, as that of a call that ran. */
+  /** Adds an ended call. Its place is counted already, since it ran. */
   #add(id: string, ended: Ended): void {
     const former = this.#ended(id)
     if (former !== undefined) this.#remove(id, former)
@@ -204,13 +209,13 @@ export class Runs {
     this.#bytes += ended.kept.bytes
   }
 
-  /** Nobody waits for the record to be written. If the record gets lost, the call is still known to have run. */
+  /** Records a call without waiting. If the record is lost, the call is still known to have run. */
   #record(id: string, { fingerprint, reader, share, kept, expiresAt }: Ended): void {
     const expiresAtWall = this.#clock.wall() + expiresAt - this.#clock.now()
     void this.#records?.put(id, { fingerprint, reader, share, kept }, expiresAtWall)
   }
 
-  /** Nobody asks for most keys again: those whose time is over would stay until there is no room for others. */
+  /** Drops expired calls: most keys are never used again, and would fill all places. */
   #dropExpired(): void {
     const now = this.#clock.now()
     for (const [ms, calls] of this.#over) {
@@ -252,7 +257,7 @@ export class Runs {
   }
 }
 
-/** When to try again where all keys are those of calls under way, in milliseconds. */
+/** When to retry if all keys belong to calls under way, in milliseconds. */
 const UNDER_WAY_MS: Millis = 1_000
 
 function countIn(counts: Map<string, number>, name: string, by: 1 | -1): void {
@@ -278,7 +283,7 @@ interface DetachedParts {
   readonly clock: Clock
 }
 
-/** Nobody ends such a call but its time limit. */
+/** Only its time limit ends such a call. */
 const never: Signal = {
   aborted: false,
   reason: undefined,
@@ -287,8 +292,8 @@ const never: Signal = {
 }
 
 /**
- * Runs a call apart from its caller: neither the caller's going nor its deadline ends it, only the limit does.
- * `over` is told how it ended, before anybody else is, and never before this has returned.
+ * Runs a call independently of its caller: neither the caller's leaving nor its deadline ends the call, only the limit
+ * does. Calls `over` with the outcome before anybody else learns of it, and never before this has returned.
  */
 export function runDetached(
   { call, next, channel, limit, limitMs, clock }: DetachedParts,
@@ -317,14 +322,14 @@ export function runDetached(
   )
 }
 
-/** Waits for the outcome of a call that another caller has started with the same key. */
+/** Waits for the outcome of a call another caller has started with the same key. */
 export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
   replayed.note(call.record, 'joined')
   call.record.hasWaitedElsewhere = true
   return whileThere(
     call,
     outcome.then((ended) => {
-      // One that is still bytes is edited without being read.
+      // A result of raw bytes is edited without parsing.
       const isText = ended.kind === 'answered' && !LargeMessage.is(ended.result)
       const length = isText ? ended.result.text.length : 0
       return inTurn(length, call, () => shared(ended, call))
@@ -333,8 +338,8 @@ export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
 }
 
 /**
- * The outcome, unless the call is given up first: then why it was. Also a call that still waits for its turn goes on
- * without whoever has left, and may run: they have to be told so.
+ * Returns the outcome, or the reason if the caller gives up first. A call waiting for its turn also goes on without its
+ * caller, and may run: the caller has to know.
  */
 export function whileThere({ signal }: Call, outcome: Promise<Outcome>, left?: () => void): Promise<Outcome> {
   return new Promise((resolve, reject) => {

@@ -22,14 +22,13 @@ export const idempotencyConflict = {
   name: 'idempotency_conflict',
   code: 1409,
   retryable: false,
-  about:
-    'The idempotency key stands for another call, or for one whose answer was not kept or is for another agent.',
+  about: 'The idempotency key stands for another call, or its answer was not kept or is for another agent.',
 } as const satisfies PolicyReason
 
-/** Whether the answer of a call is that of an earlier one with its key, which was over or still under way. */
+/** Whether the call got the answer of an earlier call with its key, either finished or still under way. */
 export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   about:
-    'The answer is that of an earlier call with the same key, which was over (`stored`) or under way (`joined`).',
+    'The answer of an earlier call with the same key, either finished (`stored`) or under way (`joined`).',
   log: 'replayed',
   event: (how) => ({ decision: 'replayed', reason: how }),
   counting: {
@@ -43,7 +42,7 @@ export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   },
 })
 
-/** The outcome of an ended call, as it is kept. */
+/** The kept outcome of an ended call. */
 export type StoredOutcome =
   | {
       readonly kind: 'answered'
@@ -53,22 +52,22 @@ export type StoredOutcome =
       readonly verdict: Verdict
       readonly partial: Partial | undefined
     }
-  /** It may have run, and nobody knows how it ended. */
+  /** The call may have run, with an unknown end. */
   | { readonly kind: 'failed'; readonly error: GatewayError; readonly verdict?: Verdict | undefined }
-  /** It has run, and its answer was too large to keep. */
+  /** The call has run; its answer was too large to keep. */
   | { readonly kind: 'too_large'; readonly bytes: number; readonly limit: number }
-  /** It has run, and its answer had to make room for those of later calls. */
+  /** The call has run; its answer made room for answers of later calls. */
   | { readonly kind: 'made_room'; readonly bytes: number }
 
-/** The tenant and the client whose places a key takes, by the names under which their places are counted. */
+/** The tenant and the client charged for a key, by the names used for counting. */
 export interface Share {
   readonly tenant: string
   readonly client: string
 }
 
-/** Facts of a call that are known when it begins. */
+/** The facts known when a call begins. */
 export interface Begun {
-  /** The fingerprint of what was run: one key stands for one fingerprint. */
+  /** Identifies the work: a key stands for a single fingerprint. */
   readonly fingerprint: string
   /** The only reader of the answer; empty for every caller with the key's identity. */
   readonly reader: string
@@ -83,10 +82,10 @@ export interface Stored extends Begun {
 /** Largest answer that is kept, in bytes. */
 const MAX_ANSWER = 1024 ** 2
 
-/** Reasons that concern the session of the first caller only: another one is told `upstream_disconnected`. */
+/** Reasons about the first caller's session only: other callers get `upstream_disconnected`. */
 const ofSession: ReadonlySet<string> = new Set<Reason>(['cancelled', 'session_lost'])
 
-/** The outcome that is kept from the start of a call, in case the process does not live to see the call end. */
+/** The outcome recorded at the start of a call, in case the process dies before the call ends. */
 export const interrupted: StoredOutcome = {
   kind: 'failed',
   error: gatewayError('upstream_disconnected', 'the gateway ended while the call was under way', {
@@ -117,7 +116,7 @@ export function keep(outcome: Outcome, effect: Effect, maxSize: number): StoredO
 
 const isText = (value: unknown) => typeof value === 'string'
 
-/** The records that this gateway writes; another version of the gateway may write other records. */
+/** The records of this gateway version; other versions may write other records. */
 const stored = z.object({
   fingerprint: z.string(),
   reader: z.string(),
@@ -143,7 +142,7 @@ const stored = z.object({
           retryable: z.boolean().default(false),
           message: z.string(),
         })
-        // Unknown details of an error must not make its call run again: the record would be worth nothing then.
+        // Unknown details of an error must not make the record worthless, or its call would run again.
         .transform((error): GatewayError => ({ ...error, sent: true, retryAfterMs: undefined })),
     }),
     z.object({ kind: z.literal('too_large'), bytes: z.int().min(0), limit: z.int().min(0) }),
@@ -151,12 +150,12 @@ const stored = z.object({
   ]),
 })
 
-/** A record as an earlier process wrote it; undefined for anything else. */
+/** Returns an earlier process's record; undefined for anything else. */
 export function readStored(value: unknown): Stored | undefined {
   return stored.safeParse(value).data
 }
 
-/** The outcome once more, under the id of another call. */
+/** Returns the outcome once more, under the id of another call. */
 export async function replay(kept: StoredOutcome, call: Call): Promise<Outcome> {
   replayed.note(call.record, 'stored')
   return inTurn(kept.kind === 'answered' ? kept.text.length : 0, call, () => replayOf(kept, call))
@@ -186,20 +185,22 @@ function withoutAnswer(bytes: number, why: string): Outcome {
   return notRunAgain(`the call with this idempotency key has run; its answer of ${bytes} bytes ${why}`)
 }
 
-/** A call that is not sent because an earlier call with its key was: a rejection, which says nothing of the server. */
+/** Rejects a call because an earlier call with its key was sent; the rejection says nothing about the server. */
 function notRunAgain(words: string): Outcome {
   const error = gatewayError(idempotencyConflict, words, { sent: true })
   return { kind: 'rejected', error, by: 'idempotency' }
 }
 
-/** A call that was sent under another `Authorization` is not run again, and its answer is for that one. */
+/**
+ * Rejects a call first sent under another `Authorization`: it is not run again, and its answer is for the other caller.
+ */
 export function ofAnother(): Outcome {
   return notRunAgain(
     'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer',
   )
 }
 
-/** The outcome of one call as that of another, which waited for it. */
+/** Returns a call's outcome for another call that waited for it. */
 export function shared(outcome: Outcome, { id }: Call): Outcome {
   if (outcome.kind === 'rejected') return outcome
   if (outcome.kind === 'failed') return failed(forAnother(outcome.error), outcome.verdict)
@@ -208,7 +209,7 @@ export function shared(outcome: Outcome, { id }: Call): Outcome {
   return answered(own, verdict, partial)
 }
 
-/** An error of one call as that of another: nobody has cancelled that, and its session is not lost. */
+/** Returns a call's error for another call: nobody has cancelled the other call, and its session is not lost. */
 function forAnother(error: GatewayError): GatewayError {
   return ofSession.has(error.reason) ? gatewayError('upstream_disconnected', error.message, error) : error
 }

@@ -1,50 +1,53 @@
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 
-/** The pause between two calls that try a tool which only fails, in milliseconds: it doubles from the first of these to the last. */
+/** The pause between two test calls of a failing tool, in milliseconds: doubles from the first value to the last. */
 const FIRST_PAUSE_MS: Millis = 100
 const LONGEST_PAUSE_MS: Millis = 500
 
-/** Retries at a time when a tool works again; each that succeeds lets one more go. */
+/** Concurrent retries when a tool works again; each success allows another. */
 const FIRST_ALLOWANCE = 4
 const MOST_ALLOWED = 64
 
 /** How long a retry waits for a proof at most, in milliseconds. */
 const PATIENCE_MS: Millis = 20_000
 
-/** A retry that has not ended after so long, in milliseconds, keeps no other one back. */
+/** A retry still under way after this long, in milliseconds, holds no other retry back. */
 const PLACE_MS: Millis = 2_000
 
-/** A tool that has done nothing but fail for so long, in milliseconds, is broken: nobody waits for a proof any more. */
+/** A tool that has only failed for this long, in milliseconds, is broken: retries no longer wait for a proof. */
 const BROKEN_MS: Millis = 30_000
 
-/** Is told once that a retry has ended, and whether it ended well. */
+/** Called once when a retry has ended, with whether it succeeded. */
 export type Ended = (isGood: boolean) => void
 
 interface Waiting {
-  /** When the try began that failed. */
+  /** When the failed try began. */
   readonly failedAt: Millis
-  /** When it may find out by itself, and how often its call was sent again before: whoever has tried least goes first. */
+  /**
+   * When the retry may test the tool by itself, and how often its call was sent again before: the call with the fewest
+   * tries goes first.
+   */
   readonly turnAt: Millis
   readonly retries: number
   go(): void
 }
 
 /**
- * Retries of a tool wait for a proof that it works: a call that began after theirs has succeeded. As long as there is none, one retry at a
- * time finds out. So a tool that fails for a while gets a few calls a second more than without retries, and most retries succeed.
- * Calls that nobody has sent before are never held back.
+ * Retries of a tool wait for a proof: a later call has succeeded. Without a proof, a single retry at a time tests the
+ * tool. A failing tool thus gets only a few calls per second more than without retries, and most retries succeed. First
+ * tries are never held back.
  */
 export class Proof {
   readonly #clock: Clock
-  /** When the latest call began that has succeeded. */
+  /** When the latest successful call began. */
   #goodAt: Millis = -Infinity
   readonly #waiting = new Set<Waiting>()
   #underWay = 0
   #allowance = FIRST_ALLOWANCE
   #pauseMs: Millis = 0
   #nextTryAt: Millis = -Infinity
-  /** Since when every call has failed; undefined while one has not. */
+  /** When the unbroken run of failures began; undefined without failures. */
   #failingSince: Millis | undefined
   #failedAt: Millis = -Infinity
   #timer: Cancel | undefined
@@ -53,7 +56,7 @@ export class Proof {
     this.#clock = clock
   }
 
-  /** A call that began at `begunAt` has succeeded. */
+  /** Notes that a call begun at `begunAt` has succeeded. */
   good(begunAt: Millis): void {
     if (begunAt > this.#goodAt) this.#goodAt = begunAt
     this.#pauseMs = 0
@@ -61,12 +64,12 @@ export class Proof {
     if (this.#waiting.size > 0) this.#pump()
   }
 
-  /** A call that began at `begunAt` has failed. */
+  /** Notes that a call begun at `begunAt` has failed. */
   bad(begunAt: Millis): void {
     if (begunAt < this.#goodAt) return
     const now = this.#clock.now()
     this.#allowance = FIRST_ALLOWANCE
-    // A tool that nobody has called meanwhile has not failed meanwhile.
+    // A tool nobody has called meanwhile has not failed meanwhile.
     if (now - this.#failedAt >= PATIENCE_MS) {
       this.#failingSince = undefined
       this.#pauseMs = 0
@@ -79,8 +82,8 @@ export class Proof {
   }
 
   /**
-   * Resolves when a retry of a call that failed may go, to what has to be told whether it ended well; to undefined when there was no
-   * proof in time, or `signal` aborted. `failedAt`: when the try began that failed; `turnAt`: when it may find out by itself;
+   * Resolves when a retry may go, to a function for reporting its end; to undefined when there was no proof in time, or
+   * `signal` aborted. `failedAt`: when the failed try began; `turnAt`: when the retry may test the tool by itself;
    * `retries`: how often its call was sent again before; `leftMs`: how long it can wait at most.
    */
   wait(
@@ -116,7 +119,7 @@ export class Proof {
     })
   }
 
-  /** Takes a place for a retry that may go; what this returns gives it back, unless the retry has taken long. */
+  /** Takes a place for a retry; the result gives the place back, unless the retry has taken long. */
   #take(): Ended {
     this.#underWay++
     let isHeld = true

@@ -11,22 +11,22 @@ export const LONGEST_WINDOW_MS = 60_000
 
 /** Why a failed call was not sent again. */
 export type RetryRefusal =
-  /** It may have run, and is not known to be repeatable. */
+  /** The call may have run, and is not known to be repeatable. */
   | 'unsafe'
-  /** A byte of it has reached the caller. */
+  /** A byte of the answer has reached the caller. */
   | 'streaming'
-  /** It is somebody's retry already. */
+  /** The call is already a caller's retry. */
   | 'inbound_attempt'
-  /** The retries that are configured are used up. */
+  /** The configured retries are used up. */
   | 'max_retries'
-  /** The next try would begin after the deadline, or without one after the longest wait that there is. */
+  /** The next try would begin after the deadline, or without a deadline after the longest wait. */
   | 'deadline'
   | 'server_budget'
   | 'gateway_budget'
   | 'concurrency'
-  /** No other call of the tool has shown in time that it works again. */
+  /** No other call has shown in time that the tool works again. */
   | 'no_proof'
-  /** It was, and a limit of ours rejected that try. */
+  /** The call was sent again, but a limit of ours rejected the try. */
   | 'limited'
 
 const retriesTotal = counter(
@@ -64,19 +64,19 @@ export const retryRefused = new Fact<RetryRefusal | undefined>(undefined, {
   counting: { metric: retriesTotal, labels: (refusal) => ({ decision: String(refusal) }) },
 })
 
-/** A budget for a share of the calls in (0, 1]: the rate that is allowed however few calls there are is divided, or arms would multiply it. */
+/** Returns a budget for a share of the calls in (0, 1]. Divides the floor too, or arms would multiply it. */
 export const dividedBudget = (budget: BudgetSettings, share: number): BudgetSettings => ({
   ...budget,
   floor: budget.floor * share,
 })
 
-/** Under this name of a server the budget of the whole gateway is kept. */
+/** The name of the budget of the whole gateway, in place of a server's. */
 const GATEWAY = ''
 
 /** The kind of state of budgets. */
 const RETRY_BUDGET = 'retry-budget'
 
-/** Budgets as they are shown. */
+/** The budgets shown to operators. */
 export const retryBudget: StateKind<RetryBudget> = {
   kind: RETRY_BUDGET,
   isBudget: true,
@@ -93,20 +93,20 @@ export const retryBudget: StateKind<RetryBudget> = {
 
 /** How a call failed that is to be sent again. */
 export interface RetryKind {
-  /** The server may have worked on it, or has too much to do. */
+  /** The server may have worked on the call, or is overloaded. */
   readonly isCostly: boolean
-  /** It is released gradually, by the gate of its server or by a proof that its tool works: how many are under way is bounded there. */
+  /** The server's gate or a proof of its tool releases the retry, and bounds how many are under way. */
   readonly isHeld: boolean
 }
 
 const HEDGE: RetryKind = { isCostly: true, isHeld: false }
 
-/** The two budgets that a retry needs to be in: that of its server, and that of the whole gateway. */
+/** The two budgets every retry needs: of its server, and of the whole gateway. */
 export class RetryBudgets {
   readonly #server: RetryBudget
   readonly #gateway: RetryBudget
   readonly #terms: BudgetTerms
-  /** The terms for retries of calls that cost the server something. */
+  /** The terms for retries that cost the server something. */
   readonly #costly: BudgetTerms
 
   constructor(
@@ -124,19 +124,19 @@ export class RetryBudgets {
     this.#costly = { ...rest, ratio: terms.ratio * share, floor: terms.floor * share }
   }
 
-  /** A call begins. */
+  /** Notes that a call begins. */
   enter(now: Millis): void {
     this.#server.enter(now)
     this.#gateway.enter(now)
   }
 
-  /** It is over, with all its tries. */
+  /** Notes that a call is over, with all its tries. */
   leave(): void {
     this.#server.leave()
     this.#gateway.leave()
   }
 
-  /** Takes a retry from both, or from neither: then it says why. */
+  /** Takes a retry from both budgets, or from neither: then returns why. */
   reserve(now: Millis, { isCostly, isHeld }: RetryKind): RetryRefusal | undefined {
     const terms = isCostly ? this.#costly : this.#terms
     if (this.#server.balance(terms, now) < 1) return 'server_budget'
@@ -147,27 +147,27 @@ export class RetryBudgets {
     return undefined
   }
 
-  /** A retry that was reserved is under way, or about to be. It needs a `release`. */
+  /** Notes that a reserved retry is under way, or about to be. Needs a `release` later. */
   start(): void {
     this.#server.start()
     this.#gateway.start()
   }
 
-  /** Both at once. */
+  /** Reserves and starts a retry. */
   claim(now: Millis, kind: RetryKind = HEDGE): RetryRefusal | undefined {
     const refusal = this.reserve(now, kind)
     if (refusal === undefined) this.start()
     return refusal
   }
 
-  /** A retry is over, or will not be sent after all. */
+  /** Notes that a retry is over, or will not be sent after all. */
   release(): void {
     this.#server.release()
     this.#gateway.release()
   }
 }
 
-/** The part of a config that says how much may be sent again: the same for retries and for hedges. */
+/** The config of the budget: the same for retries and for hedges. */
 export const budgetSchema = z
   .strictObject({
     ratio: z
@@ -175,40 +175,38 @@ export const budgetSchema = z
       .min(0)
       .max(1)
       .default(0.5)
-      .describe('Share of the calls of a window that may be sent again after a quick failure, 0 to 1.'),
+      .describe("Share of a window's calls that may be sent again after a quick failure, 0 to 1."),
     costlyRatio: z
       .number()
       .min(0)
       .max(1)
       .default(0.2)
       .describe(
-        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes it worse; at most `ratio`. So much less of `floor` counts then, too.',
+        'The same after timeouts, HTTP 429 and 503, and for hedges, where another try makes matters worse; at most `ratio`. `floor` then shrinks by the same proportion.',
       ),
     floor: z
       .number()
       .min(0)
       .max(1_000)
       .default(10)
-      .describe(
-        'Retries a second that are allowed however few calls there are; the larger of the two counts.',
-      ),
+      .describe('Retries per second allowed however few calls there are; the larger of the two counts.'),
     window: duration({ min: 1_000, max: LONGEST_WINDOW_MS })
       .default(10_000)
-      .describe('How far back calls and retries count; whole seconds.'),
+      .describe('The length of the window for calls and retries; whole seconds.'),
     concurrency: z
       .number()
       .min(0)
       .max(1)
       .default(0.5)
       .describe(
-        'Share of the calls under way to a server that may be retries, 0 to 1. Retries that wait do not count.',
+        'Share of the calls under way to a server that may be retries, 0 to 1. Waiting retries do not count.',
       ),
     leastConcurrent: z
       .int()
       .min(0)
       .max(10_000)
       .default(16)
-      .describe('Retries under way to a server that are allowed however few calls there are.'),
+      .describe('Retries under way to a server allowed however few calls there are.'),
   })
   .prefault({})
   .describe('How much may be sent again, per server and in the whole gateway. Retries and hedges share it.')
@@ -217,17 +215,17 @@ type BudgetSettings = z.output<typeof budgetSchema>
 
 const ATTEMPT_HEADER = 'x-breakwater-attempt'
 
-/** By these whoever calls us says which try of theirs it is. */
+/** Headers in which a caller tells the number of its try. */
 const inboundHeaders = [ATTEMPT_HEADER, 'x-envoy-attempt-count']
 
-/** The call once more, as try number `attempt`. Servers behind HTTP are told, so that none of them retries a retry. */
+/** Returns the call as try number `attempt`. Tells servers behind HTTP, so none of them retries a retry. */
 export function nextTry(call: Call, attempt: number, changes: CallChanges = {}): Call {
   changes.attempt = attempt
   if (attempt > 1) changes.headers = { ...call.headers, [ATTEMPT_HEADER]: String(attempt) }
   return derive(call, changes)
 }
 
-/** Whether a call came to us as somebody's retry: whoever is outermost retries, or tries multiply. */
+/** Returns whether a call arrived as a caller's retry: only the outermost layer retries, or tries multiply. */
 export function isInboundRetry({ inbound }: Call): boolean {
   return inboundHeaders.some((name) => {
     const attempt = Number(inbound[name])
@@ -235,7 +233,7 @@ export function isInboundRetry({ inbound }: Call): boolean {
   })
 }
 
-/** The outcome of a call that had several tries: when one of them may have run, the call may have run. */
+/** Returns the outcome of a call with several tries: when any try may have run, the call may have run. */
 export function withSent(outcome: Outcome, sent: boolean): Outcome {
   if (outcome.kind !== 'failed' || !sent || outcome.error.sent) return outcome
   return { kind: 'failed', error: { ...outcome.error, sent } }
@@ -243,27 +241,27 @@ export function withSent(outcome: Outcome, sent: boolean): Outcome {
 
 /** How much may be sent again. */
 export interface BudgetTerms {
-  /** Share of the calls of a window that may be sent again. */
+  /** Share of a window's calls that may be sent again. */
   readonly ratio: number
-  /** Retries a second that are allowed however few calls there are. */
+  /** Retries per second allowed however few calls there are. */
   readonly floor: number
-  /** How far back calls and retries count, in milliseconds; rounded up to whole seconds. */
+  /** The length of the window for calls and retries, in milliseconds; rounded up to whole seconds. */
   readonly window: Millis
   /** Share of the calls under way that may be retries. */
   readonly concurrency: number
-  /** Retries under way that are allowed however few calls there are. */
+  /** Retries under way allowed however few calls there are. */
   readonly leastConcurrent: number
 }
 
-/** A budget as the admin API shows it: sums over the window of the terms that were asked for last. */
+/** A budget as the admin API shows it: sums over the window of the latest terms. */
 export interface BudgetSnapshot {
   /** Retries that may be sent now. */
   readonly balance: number
   readonly deposits: number
   readonly withdrawals: number
-  /** Calls under way, in whatever try or wait between tries. */
+  /** Calls under way, in any try or wait between tries. */
   readonly active: number
-  /** Retries and hedges of active calls that wait for their turn or are under way. */
+  /** Retries and hedges of active calls, waiting for their turn or under way. */
   readonly retrying: number
 }
 
@@ -271,55 +269,55 @@ export interface BudgetSnapshot {
 const BUCKET_MS = 1_000
 const BUCKETS = LONGEST_WINDOW_MS / BUCKET_MS
 
-/** Products such as 0.29 × 100 come out a hair too small: nobody loses a retry for that. */
+/** Products such as 0.29 × 100 fall slightly short; this keeps the retry. */
 const HAIR = 1e-9
 
 /**
- * Retries earned by calls: Finagle's RetryBudget (every call deposits a share of a retry, which expires with
- * its window), in buckets of a second, and Envoy's form of it next to it (retries under way as a share of calls
- * under way). The first bounds the load in the long run; the second holds when calls become slow, and what
- * fast ones have deposited before would feed a storm.
+ * Retries earned by calls: Finagle's RetryBudget (every call deposits a share of a retry, which expires with its
+ * window), in buckets of a second, combined with Envoy's budget (retries under way as a share of calls under way). The
+ * first bounds the load in the long run. The second holds when calls become slow and earlier deposits of fast calls
+ * would feed a storm.
  *
  * The floor for small traffic, which Finagle adds to the share, here counts *within* the share: a window allows
- * max(floor × window, ratio × deposits). With a ratio of 0.2 and a floor of 5/s, a server that fails all calls for 30 s gets at most 1.25 × the
- * load that is offered, if that is steady and at least 25/s: there 20 % of the deposits is no less than the floor of
- * 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s, and as windows move
- * by whole seconds half of a fourth, with the 2 retries of a call: 7 s worth of load more, 1.23 × (1.27 × with 10
- * retries and nearly no backoff, without the limit of concurrency). A sum of both would be 1.4 × at 25/s. Below 25/s
- * the floor alone counts: an agent that is alone gets its retries.
+ * max(floor × window, ratio × deposits). With a ratio of 0.2 and a floor of 5/s, a server failing all calls for 30 s
+ * gets at most 1.25 × the offered load, if the load is steady and at least 25/s. There 20 % of the deposits is no less
+ * than the floor of 5/s, so a window allows 2 s worth of load, perhaps all at once. Three such bursts fit into 30 s,
+ * and as windows move by whole seconds half of a fourth, with the 2 retries of a call: 7 s worth of load more, 1.23 ×
+ * (1.27 × with 10 retries and nearly no backoff, without the limit of concurrency). A sum of both would be 1.4 × at
+ * 25/s. Below 25/s only the floor counts: a single agent gets its retries.
  *
- * The terms are not part of the state: tools of one server may have different ones, and share what is counted.
+ * The terms are not part of the state: tools of one server may have different terms, and share the counts.
  */
 export class RetryBudget {
   readonly #clock: Clock
   readonly #deposits = new Float64Array(BUCKETS)
   readonly #withdrawals = new Float64Array(BUCKETS)
   #terms: BudgetTerms
-  /** The second that the clock showed last. */
+  /** The latest second on the clock. */
   #second: number
   #active = 0
   #retrying = 0
 
-  /** `terms`: those of whoever comes first, for the snapshot. */
+  /** `terms`: the first user's terms, for the snapshot. */
   constructor(clock: Clock, terms: BudgetTerms) {
     this.#clock = clock
     this.#terms = terms
     this.#second = secondOf(clock.now())
   }
 
-  /** A call begins: it deposits. */
+  /** Notes that a call begins: it deposits. */
   enter(now: Millis): void {
     const bucket = this.#bucket(now)
     this.#deposits[bucket] = (this.#deposits[bucket] as number) + 1
     this.#active++
   }
 
-  /** A call is over, with all its tries. */
+  /** Notes that a call is over, with all its tries. */
   leave(): void {
     this.#active--
   }
 
-  /** How many retries may be sent at `now`: a whole number, at least 0. */
+  /** Returns how many retries may be sent at `now`: a whole number, at least 0. */
   balance(terms: BudgetTerms, now: Millis): number {
     this.#terms = terms
     this.#bucket(now)
@@ -328,23 +326,23 @@ export class RetryBudget {
     return Math.max(0, Math.floor(earned - this.#sum(this.#withdrawals) + HAIR))
   }
 
-  /** Whether one more retry may be under way. */
+  /** Returns whether another retry may be under way. */
   hasRoom({ concurrency, leastConcurrent }: BudgetTerms): boolean {
     return this.#retrying + 1 <= Math.max(leastConcurrent, concurrency * this.#active + HAIR)
   }
 
-  /** A retry is decided upon; whether it may be, the caller has asked. */
+  /** Takes a retry; the caller has checked the limits. */
   withdraw(now: Millis): void {
     const bucket = this.#bucket(now)
     this.#withdrawals[bucket] = (this.#withdrawals[bucket] as number) + 1
   }
 
-  /** A retry is under way, or waits for no more than its own time. */
+  /** Notes that a retry is under way, or waits only for its own time. */
   start(): void {
     this.#retrying++
   }
 
-  /** A retry is over, or will not be sent after all. What it took stays taken. */
+  /** Notes that a retry is over, or will not be sent after all. Its withdrawal stays. */
   release(): void {
     this.#retrying--
   }
@@ -359,7 +357,7 @@ export class RetryBudget {
     }
   }
 
-  /** The bucket of this moment; those of seconds that nobody has seen are emptied. */
+  /** Returns the bucket of this moment; empties the buckets of skipped seconds. */
   #bucket(now: Millis): number {
     const second = secondOf(now)
     const from = Math.max(this.#second, second - BUCKETS)

@@ -3,26 +3,26 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 import type { Chooser, Replica } from './load.ts'
 
-/** Failures in a row after which nobody stays at home at a replica, if there is one without any. */
+/** Failures in a row after which callers leave a replica, if another has none. */
 const SUSPICIOUS = 2
 
-/** How long a replica is suspected after its last failure, in milliseconds: then somebody has to try it again. */
+/** How long a replica is suspected after its last failure, in milliseconds: then a call has to try it again. */
 const SUSPECT_MS: Millis = 10_000
 
-/** How long after it was placed in an outage a caller may be placed once more, in milliseconds. */
+/** How long after a placement during an outage a caller may be placed once more, in milliseconds. */
 const PROVISIONAL_MS: Millis = 10_000
 
 /**
- * Where callers are at home, before a server that keeps sessions: a caller stays with the replica that has its session.
- * One that fails while others do not is left, for good, because a session has one place; a new one is opened where the
- * fewest are. Who was placed while replicas were out of reach is placed once more when they are back, so that not all
- * stay where the first one came up.
+ * The homes of callers at a stateful server: a caller stays with the replica of its session. Callers leave a failing
+ * replica for good if others work, because a session has a single place. A new session opens on the replica with the
+ * fewest. Callers placed while replicas were unreachable are placed once more when those are back, so not all stay on
+ * the first replica to return.
  */
 export class Affinity {
   readonly #replicas: readonly Replica[]
   readonly #chooser: Chooser
   readonly #scope: Scope
-  /** When callers were placed while not all replicas were in order; shared by all tools. */
+  /** When callers were placed while not all replicas worked; shared by all tools. */
   readonly #provisional: WeakMap<Caller, Millis>
 
   constructor(replicas: readonly Replica[], chooser: Chooser, scope: Scope, { state }: PolicyContext) {
@@ -33,7 +33,7 @@ export class Affinity {
     this.#provisional = state.get({ kind: 'provisional-affinity', set, server }, () => new WeakMap())
   }
 
-  /** The replica that a call has to go to; undefined: it may go to any that can be used. */
+  /** Returns the replica a call has to use; undefined when any usable replica will do. */
   of(call: Call, now: Millis): Replica | undefined {
     const { caller, attempt, record } = call
     const at = this.#scope.home(caller)
@@ -43,19 +43,19 @@ export class Affinity {
       this.#scope.leave(caller, home.index)
       return undefined
     }
-    // A call that has just had no answer at home tries another replica; the caller's next call goes home again.
+    // After a failed try at home, a call tries another replica; the caller's next call goes home again.
     return attempt > 1 && record.failedReplica === at ? undefined : home
   }
 
-  /** Whether a call may take another way than that to its caller's home. */
+  /** Returns whether a call may go to another replica than its caller's home. */
   mayVisit({ caller }: Call): boolean {
     return this.#scope.home(caller) === undefined || this.#scope.mayMove()
   }
 
   /**
-   * The replica at which a caller without a home is going to have one. It will stay there, so what counts is who has the
-   * fewest, and not who is fastest at this moment. A replica that cannot be reached is found out by the handshake, before
-   * anything was sent. Undefined when the server keeps nothing of callers, or this one has a home.
+   * Returns the replica to become the home of a caller without a home. The caller will stay, so the number of callers
+   * counts, not the present speed. The handshake reveals an unreachable replica before anything is sent. Undefined when
+   * the server keeps no caller state, or this caller has a home.
    */
   place(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
     const { caller } = call
@@ -71,7 +71,7 @@ export class Affinity {
     const [suspectA, suspectB] = [this.#isSuspect(a, now), this.#isSuspect(b, now)]
     if (suspectA !== suspectB) return suspectB
     const [hereA, hereB] = [counts[a.index] ?? 0, counts[b.index] ?? 0]
-    // With equal numbers it is the faster one, or for calls that come at once the one with fewer of them.
+    // With equal numbers, the faster replica is better, or for simultaneous calls the replica with fewer calls.
     return hereA === hereB ? a.load.rating(now) < b.load.rating(now) : hereA < hereB
   }
 
@@ -79,19 +79,22 @@ export class Affinity {
     return load.failures === 0 && !load.isEjected(now)
   }
 
-  /** Whether a replica has failed several times in a row, and not come back since, while another one has not. */
+  /** Returns whether a replica has failed several times in a row without returning since, while another has not. */
   #isSuspect(replica: Replica, now: Millis): boolean {
     const { failures, failedAt } = replica.load
     if (failures < SUSPICIOUS || now - failedAt > SUSPECT_MS || this.#isBack(replica)) return false
     return this.#replicas.some(({ load }) => this.#isInOrder(load, now))
   }
 
-  /** Whether a replica was found to be reachable again since it failed. */
+  /** Returns whether a replica was found reachable again since its failure. */
   #isBack({ index, load }: Replica): boolean {
     return this.#scope.backAt(index) > load.failedAt
   }
 
-  /** Whether a caller was placed where it is because others were out of reach, and one of them is better now. */
+  /**
+   * Returns whether a caller was placed here only because other replicas were out of reach, and one of them is better
+   * now.
+   */
   #isDisplaced(caller: Caller, home: Replica, now: Millis): boolean {
     const since = this.#provisional.get(caller)
     if (since === undefined) return false

@@ -11,10 +11,10 @@ export const deadlineInfeasible = {
   name: 'deadline_infeasible',
   code: 1504,
   retryable: true,
-  about: 'By all that is known of the tool, its answer would come after the deadline.',
+  about: 'By all estimates for the tool, its answer would arrive after the deadline.',
 } as const satisfies PolicyReason
 
-/** Whether an estimate said that the deadline of a call could not be met. */
+/** Whether an estimate said the deadline of a call could not be met. */
 export const infeasible = new Fact(false, {
   about: 'An estimate said that the deadline could not be met.',
   log: 'infeasible',
@@ -33,41 +33,41 @@ export interface FeasibilityRule {
   readonly feasibility: 'off' | 'observe' | 'enforce'
   /** Least probability of an answer in time, in [0, 1]. */
   readonly threshold: number
-  /** Share of the infeasible calls that are sent nevertheless, in [0, 1]. */
+  /** Share of the infeasible calls sent nevertheless, in [0, 1]. */
   readonly explore: number
 }
 
-/** A replica, as far as it matters here. */
+/** The part of a replica used here. */
 interface Estimated {
   /** The estimate for the tool of the call. */
   readonly estimate: LatencyEstimate
 }
 
-/** Whether a call can be answered before its deadline, by all that is known of its tool. */
+/** Decides whether a call can be answered before its deadline, by all estimates for its tool. */
 export class Feasibility {
   readonly #rule: FeasibilityRule
-  /** The share that has accumulated towards the next call that is sent nevertheless. */
+  /** The share accumulated towards the next call sent nevertheless. */
   #explored = 0
 
   constructor(rule: FeasibilityRule) {
     this.#rule = rule
   }
 
-  /** How long a call has, in milliseconds; undefined when it has no deadline, or nobody wants to know. */
+  /** Returns the remaining time of a call, in milliseconds; undefined without a deadline, or with feasibility off. */
   leftMs({ deadline, record }: Call, now: Millis): Millis | undefined {
     if (deadline === undefined || this.#rule.feasibility === 'off') return undefined
     return deadline.at + askedMs(record, now) - now
   }
 
-  /** Whether a replica will probably answer in time. Yes, if nothing is known. */
+  /** Returns whether a replica will probably answer in time. True when nothing is known. */
   fits({ estimate }: Estimated, leftMs: Millis, now: Millis): boolean {
     const chance = estimate.chanceWithin(leftMs, now)
     return chance === undefined || chance >= this.#rule.threshold
   }
 
   /**
-   * The end of a call that no replica will answer in time; undefined when it is to be sent nevertheless. Some always
-   * are, at even intervals: nobody would notice otherwise that the tool has become faster.
+   * Returns the rejection of a call no replica will answer in time; undefined when the call is to be sent nevertheless.
+   * Some calls always are, at even intervals, to notice when the tool has become faster.
    */
   refuse({ estimate }: Estimated, leftMs: Millis, now: Millis): Outcome | undefined {
     if (this.#rule.feasibility !== 'enforce') return undefined

@@ -8,44 +8,46 @@ import type { Feasibility } from './feasibility.ts'
 /** How fast a replica's cost is forgotten, in milliseconds. */
 const TAU_MS = 10_000
 
-/** Most that a replica can cost: after that, 46 seconds make it as cheap as a usual one, and it is tried again. */
+/**
+ * The highest cost of a replica: from here, 46 seconds make it as cheap as a usual replica, and a call tries it again.
+ */
 const MOST = 100
 
-/** The cost of a failure, however quick: without it, the replica that fails at once would be the best. */
+/** The cost of a failure, however quick: without it, the fastest-failing replica would look best. */
 const FAILED = 10
 
-/** The cost of a replica of which nothing is known, while its first calls are under way. */
+/** The cost of an unknown replica, while its first calls are under way. */
 const UNPROVEN = 1e6
 
-/** After so many ejections without a success in between, one lasts as long as it was to last. */
+/** After this many ejections without a success in between, an ejection lasts its full time. */
 const MOST_READMITTED = 3
 
 /** A replica as the admin API shows it. */
 interface LoadSnapshot {
   readonly inFlight: number
-  /** How slow it was lately, in times of what its tools usually take; undefined when nothing is known. */
+  /** How slow it was lately, as a multiple of its tools' usual time; undefined when nothing is known. */
   readonly cost: number | undefined
   /** Failures in a row. */
   readonly failures: number
-  /** Times that it was ejected since it last succeeded. */
+  /** Ejections since the last success. */
   readonly ejections: number
-  /** How long no call is sent to it from now on, in milliseconds; 0 when it is in use. */
+  /** How long no call goes to the replica from now on, in milliseconds; 0 when in use. */
   readonly ejectedForMs: Millis
 }
 
 /**
- * The work and the condition of one replica. All tools of its server share the cost, so the cost is not a time. A slow
- * tool that happened to run here must not make the replica look slow to the quick tools.
+ * The work and the condition of a replica. All tools of its server share the cost, so the cost is not a time: a slow
+ * tool here must not make the replica look slow to quick tools.
  */
 export class ReplicaLoad {
   inFlight = 0
   /** Failures in a row. */
   failures = 0
-  /** When the latest of the calls that failed was sent, on the monotonic clock. */
+  /** When the latest failed call was sent, on the monotonic clock. */
   failedAt: Millis = -Infinity
-  /** Times that it was ejected since it last succeeded. */
+  /** Ejections since the last success. */
   ejections = 0
-  /** Until when no call goes to it, on the monotonic clock. */
+  /** Until when no call goes to the replica, on the monotonic clock. */
   ejectedUntil: Millis = -Infinity
   readonly #cost = new PeakEwma(TAU_MS)
 
@@ -54,8 +56,8 @@ export class ReplicaLoad {
   }
 
   /**
-   * How bad a choice it is. An idle replica gets better with time, and so is tried again; while that call is under
-   * way it is rated as before, so that one call tries it, and not all that come meanwhile.
+   * Returns how bad a choice the replica is. An idle replica gets better with time, so a call tries it again. During
+   * that call the old rating holds, so only a single call tries it.
    */
   rating(now: Millis): number {
     if (this.inFlight === 0) return this.#cost.faded(now)
@@ -63,35 +65,35 @@ export class ReplicaLoad {
     return cost === undefined ? UNPROVEN + this.inFlight : cost * (this.inFlight + 1)
   }
 
-  /** An answer came after `slowness` times of what is usual. */
+  /** Notes an answer after `slowness` times the usual time. */
   answered(slowness: number, now: Millis): void {
     this.#cost.add(Math.min(MOST, slowness), now)
   }
 
-  /** A call failed after `slowness` times of what is usual. */
+  /** Notes a failure after `slowness` times the usual time. */
   failed(slowness: number, now: Millis): void {
     this.#cost.add(Math.min(MOST, Math.max(slowness, FAILED, this.#cost.last ?? 0)), now)
   }
 
-  /** It is in order. An answer to a call from before its ejection proves nothing. */
+  /** Notes that the replica works. An answer to a call from before its ejection proves nothing. */
   succeeded(now: Millis): void {
     if (this.failures === 0 || this.isEjected(now)) return
     this.failures = 0
     this.ejections = 0
   }
 
-  /** It had an outage, as a call shows that took `ms`: what has happened to it since that began, the call cannot tell. */
+  /** Notes an outage, as shown by a call that took `ms`: the call knows nothing about later events. */
   broke(ms: Millis, now: Millis): void {
     this.failedAt = Math.max(this.failedAt, now - ms)
     if (!this.isEjected(now)) this.failures++
   }
 
-  /** It was found to be reachable again at `backAt`: that ends an ejection, unless it has often been no use. */
+  /** Notes that the replica was reachable again at `backAt`: ends an ejection, unless this has often been no use. */
   readmit(backAt: Millis): void {
     if (backAt > this.failedAt && this.ejections <= MOST_READMITTED) this.ejectedUntil = -Infinity
   }
 
-  /** A call was given up after `slowness` times of what is usual: it would have taken longer. */
+  /** Notes a call given up after `slowness` times the usual time: it would have taken longer. */
   givenUp(slowness: number, now: Millis): void {
     this.#cost.addAtLeast(Math.min(MOST, slowness), now)
   }
@@ -103,7 +105,7 @@ export class ReplicaLoad {
   }
 }
 
-/** The load of a replica, shared by all tools of its server. */
+/** Returns the load of a replica, shared by all tools of its server. */
 function loadOf({ state }: PolicyContext, { set, server, endpoints }: Scope, replica: number): ReplicaLoad {
   return state.get(
     { kind: 'load', set, server, endpoint: endpoints[replica], replica },
@@ -111,30 +113,30 @@ function loadOf({ state }: PolicyContext, { set, server, endpoints }: Scope, rep
   )
 }
 
-/** How far one answer moves it: down quickly, up slowly, so that it stays with the fast replica. */
+/** How far each answer moves the usual time: down quickly, up slowly, so it stays with the fast replica. */
 const DOWN = 0.2
 const UP = 0.02
 
 /** A millisecond more or less says nothing about a replica. */
 const NOISE_MS = 1
 
-/** How long a tool usually takes, on whichever replica: what makes the times of different tools comparable. */
+/** A tool's usual time, over all replicas: makes the times of different tools comparable. */
 export class UsualTime {
   #ms: Millis | undefined
 
-  /** Takes in how long an answer took. */
+  /** Learns how long an answer took. */
   add(ms: Millis): void {
     if (this.#ms === undefined) this.#ms = ms
     else this.#ms += (ms < this.#ms ? DOWN : UP) * (ms - this.#ms)
   }
 
-  /** How many times of the usual a duration is; 1 when nothing is known. */
+  /** Returns a duration as a multiple of the usual time; 1 when nothing is known. */
   slownessOf(ms: Millis): number {
     return this.#ms === undefined ? 1 : (ms + NOISE_MS) / (this.#ms + NOISE_MS)
   }
 }
 
-/** One endpoint of a server, and what is known of it. */
+/** An endpoint of a server, and the knowledge about it. */
 export interface Replica {
   readonly index: number
   /** Shared by all tools. */
@@ -143,7 +145,7 @@ export interface Replica {
   readonly estimate: LatencyEstimate
 }
 
-/** All replicas of a scope's server. */
+/** Returns all replicas of a scope's server. */
 export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
   return Array.from({ length: scope.replicas }, (_, index) => ({
     index,
@@ -154,20 +156,20 @@ export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
 
 /** When a replica is taken out of use. */
 export interface EjectionRule {
-  /** After so many failures in a row. */
+  /** After this many failures in a row. */
   readonly consecutive: number
-  /** For how long the first time, in milliseconds; twice as long the second time, then three times … */
+  /** How long the first time, in milliseconds; twice as long the second time, then three times … */
   readonly base: Millis
-  /** Most of the replicas that may be out at once, as a share; one may always be, but never the last. */
+  /** Largest share of the replicas out of use at once; one always may be, but never the last. */
   readonly maxShare: number
 }
 
-/** Longest time that a replica is out, in milliseconds. */
+/** Longest time a replica is out of use, in milliseconds. */
 const LONGEST_MS = 300_000
 
 /**
- * Takes replicas that only fail out of use for a while. The first call after that decides: if it fails, the replica
- * is out again, for longer.
+ * Takes replicas that only fail out of use for a while. The first call afterwards decides: if it fails, the replica is
+ * out again, for longer.
  */
 export class Ejection {
   readonly #rule: EjectionRule
@@ -189,11 +191,11 @@ export class Ejection {
     this.#emit = (event) => context.emit(event)
   }
 
-  /** A replica had an outage. */
+  /** Notes an outage of a replica. */
   failed({ index, load }: Replica, now: Millis): void {
     if (load.isEjected(now)) return
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
-    // Where all fail, none is an outlier: they come back together, and none may be left out then.
+    // If all replicas fail, none is an outlier: they return together, and none may be left out then.
     if (!this.#replicas.some((other) => other.load.failures === 0 && !other.load.isEjected(now))) return
     load.ejections++
     const forMs = Math.min(LONGEST_MS, this.#rule.base * load.ejections)
@@ -214,13 +216,13 @@ export class Ejection {
 }
 
 /**
- * Chooses replicas: of two at random the better one (Mitzenmacher, "The power of two choices"), which is nearly as
- * good as the best of all, and does not send everybody to the same one.
+ * Chooses replicas: the better of two at random (Mitzenmacher, "The power of two choices"). This is nearly as good as
+ * the best of all, and does not send everybody to the same replica.
  */
 export class Chooser {
   readonly #replicas: readonly Replica[]
   readonly #random: KeyedRandom
-  /** The candidates of the choice under way, in the first `#size` places; the rest is left over from earlier choices. */
+  /** The candidates of the present choice, in the first `#size` places; the rest is left over from earlier choices. */
   readonly #pool: Replica[]
   #size = 0
 
@@ -230,13 +232,13 @@ export class Chooser {
     this.#pool = [...replicas]
   }
 
-  /** One that is in use, that is none of `tried`, and, if there is another, not the one that failed before. */
+  /** Returns a replica in use, outside `tried`, and preferably not the replica that failed before. */
   choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
     this.#fill(call, tried, now)
     const [first] = this.#pool
     if (this.#size <= 1) return this.#size === 1 ? first : undefined
     const { caller, id, attempt, record } = call
-    // One draw is enough for both. The time is for clients that give every call the same id.
+    // A single draw is enough for both. The time is for clients that give every call the same id.
     const drawn = this.#random(`${caller.id}:${id}:${attempt}:${record.startedAt | 0}`, 'route') * this.#size
     const one = Math.floor(drawn)
     const step = 1 + Math.floor((drawn - one) * (this.#size - 1))
@@ -245,7 +247,7 @@ export class Chooser {
     return a.load.rating(now) <= b.load.rating(now) ? a : b
   }
 
-  /** The best of those that `choose` chooses from. */
+  /** Returns the best of the candidates `choose` uses. */
   best(
     call: Call,
     tried: readonly number[],
@@ -261,7 +263,7 @@ export class Chooser {
     return best
   }
 
-  /** The best of those in question at the last choice that will probably answer in time. */
+  /** Returns the best of the last choice's candidates that will probably answer in time. */
   chooseFitting(feasibility: Feasibility, leftMs: Millis, now: Millis): Replica | undefined {
     let best: Replica | undefined
     for (let i = 0; i < this.#size; i++) {
@@ -283,14 +285,14 @@ export class Chooser {
     }
     if (this.#size > 0) return
     if (avoided !== undefined) this.#pool[this.#size++] = avoided
-    // The config may have taken away all that were in use: an ejected replica is better than none.
+    // The config may have removed all replicas in use: an ejected replica is better than none.
     else if (tried.length === 0) for (const replica of this.#replicas) this.#pool[this.#size++] = replica
   }
 }
 
 /**
- * A moving average that believes bad news at once and good news slowly: a value above it becomes it, one below it
- * draws it down with the time constant. After Finagle's peak EWMA load metric.
+ * A moving average that believes bad news at once and good news slowly. A value above the average becomes the average,
+ * and a value below draws it down with the time constant. After Finagle's peak EWMA load metric.
  */
 export class PeakEwma {
   readonly #tauMs: Millis
@@ -302,17 +304,17 @@ export class PeakEwma {
     this.#tauMs = tauMs
   }
 
-  /** The average as it was at the last value, not faded; undefined before the first. */
+  /** The average at the last value, not faded; undefined before the first. */
   get last(): number | undefined {
     return this.#value
   }
 
-  /** The average now: the longer there was no value, the nearer to 0. 0 before the first. */
+  /** Returns the average now, approaching 0 without new values. 0 before the first. */
   faded(now: Millis): number {
     return this.#value === undefined ? 0 : this.#value * Math.exp((this.#at - now) / this.#tauMs)
   }
 
-  /** Takes a value in. */
+  /** Adds a value. */
   add(value: number, now: Millis): void {
     const kept = Math.exp((this.#at - now) / this.#tauMs)
     this.#value =
@@ -320,7 +322,7 @@ export class PeakEwma {
     this.#at = now
   }
 
-  /** Takes in that a value was at least this: it can only raise the average. */
+  /** Adds a lower bound of a value: can only raise the average. */
   addAtLeast(value: number, now: Millis): void {
     if (value > (this.#value ?? 0)) this.add(value, now)
   }

@@ -1,19 +1,19 @@
 import type { Millis } from '../../mesh/clock.ts'
 import type { PolicyContext, Scope } from '../../mesh/policy.ts'
 
-/** Fewer samples than this tell nothing: ten calls within a few seconds. */
+/** The fewest samples for an estimate: ten calls within a few seconds. */
 const LEAST_SAMPLES = 9
 
-/** How many of the latest calls are looked at by themselves, and for how long, in milliseconds. */
+/** How many of the latest calls count separately, and for how long, in milliseconds. */
 const RECENT = 8
 const RECENT_MS = 10_000
 
-/** How many calls of the latest ones what is known from earlier on is worth. */
+/** The weight of earlier knowledge, as a number of recent calls. */
 const PRIOR = 2
 
 /** An estimate as the admin API shows it. */
 export interface EstimateSnapshot {
-  /** How many calls it rests on, faded by age. */
+  /** The number of calls behind the estimate, faded by age. */
   readonly samples: number
   readonly p50Ms: number | undefined
   readonly p95Ms: number | undefined
@@ -21,32 +21,32 @@ export interface EstimateSnapshot {
 }
 
 /**
- * How long calls take, from how long they took. Two views, of which the gloomier counts: a histogram that forgets
- * half of itself in 30 seconds, and the last eight calls, without which a server that turns from 90 ms to 2 s would
- * be believed to be fast for half a minute. The latter take five calls to notice, and no single outlier moves
- * them far; they are forgotten after ten seconds, so that what nobody calls any more is not written off.
+ * Estimates how long calls take, from earlier calls. The more pessimistic of two views counts: a histogram that forgets
+ * half of itself in 30 seconds, and the last eight calls. With the histogram alone, a server going from 90 ms to 2 s
+ * would seem fast for half a minute. The last calls need five calls to notice, and no single outlier moves them far.
+ * They are forgotten after ten seconds, so an unused tool is not written off.
  */
 export class LatencyEstimate {
   readonly #all = new DecayingHistogram()
   readonly #recentMs = new Float64Array(RECENT)
-  /** Negative infinity where there is none yet. */
+  /** Negative infinity for an empty place. */
   readonly #recentAt = new Float64Array(RECENT).fill(-Infinity)
   readonly #recentCensored = new Uint8Array(RECENT)
   #next = 0
 
-  /** Notes a call that got its answer after `ms`. */
+  /** Notes a call answered after `ms`. */
   record(ms: Millis, now: Millis): void {
     this.#all.add(ms, now)
     this.#note(ms, now, 0)
   }
 
-  /** Notes a call that was given up after `ms`: it would have taken longer, nobody knows how much. */
+  /** Notes a call given up after `ms`: it would have taken longer, by an unknown time. */
   recordCensored(ms: Millis, now: Millis): void {
     this.#all.addCensored(ms, now)
     this.#note(ms, now, 1)
   }
 
-  /** The probability, in [0, 1], that a call is answered within `ms`; undefined while too little is known. */
+  /** Returns the probability, in [0, 1], of an answer within `ms`; undefined while too little is known. */
   chanceWithin(ms: Millis, now: Millis): number | undefined {
     if (this.#all.samplesAbout(ms, now) < LEAST_SAMPLES) return undefined
     const overall = this.#all.shareWithin(ms)
@@ -55,8 +55,7 @@ export class LatencyEstimate {
     for (let i = 0; i < RECENT; i++) {
       if (now - (this.#recentAt[i] as number) > RECENT_MS) continue
       const recentMs = this.#recentMs[i] as number
-      // A call that was given up about as late as `ms` would not have made it; a call that was given up earlier,
-      // perhaps.
+      // A call given up at about `ms` or later would have been late; a call given up earlier, perhaps not.
       if (this.#recentCensored[i] === 1 && recentMs * GAMMA < ms) continue
       known++
       if (this.#recentCensored[i] === 0 && recentMs <= ms) within++
@@ -65,8 +64,8 @@ export class LatencyEstimate {
   }
 
   /**
-   * The duration within which a share `q` (0 … 1) of the calls is answered, in milliseconds, at most 15 % off;
-   * undefined while too little is known. A lower bound, where so many calls were given up that nobody knows.
+   * Returns the duration within which a share `q` (0 … 1) of the calls is answered, in milliseconds, at most 15 % off;
+   * undefined while too little is known. A lower bound if too many calls were given up.
    */
   quantile(q: number, now: Millis): Millis | undefined {
     return this.#all.samples(now) < LEAST_SAMPLES ? undefined : this.#all.quantile(q)
@@ -89,17 +88,20 @@ export class LatencyEstimate {
   }
 }
 
-/** The estimate for a tool on one replica, shared by all policies; requests other than tool calls share one. */
+/**
+ * Returns the estimate for a tool on a replica, shared by all policies; requests other than tool calls share an
+ * estimate.
+ */
 export function estimateOf({ state }: PolicyContext, scope: Scope, replica: number): LatencyEstimate {
   const { set, server, tool, endpoints } = scope
   const key = { kind: 'estimate', set, server, tool, endpoint: endpoints[replica], replica }
   return state.get(key, () => new LatencyEstimate())
 }
 
-/** Each bin is 15 % wider than the one before: no quantile is further off than that. */
+/** Each bin is 15 % wider than the bin before: no quantile is further off. */
 export const GAMMA = 1.15
 
-/** 0.5 ms to 292 s; what is faster or slower is counted in the first or the last bin. */
+/** 0.5 ms to 292 s; faster or slower calls count in the first or the last bin. */
 const BINS = 96
 const FIRST_MS = 0.5
 const LOG_GAMMA = Math.log(GAMMA)
@@ -107,15 +109,15 @@ const LOG_GAMMA = Math.log(GAMMA)
 /** A sample counts half as much after this long, in milliseconds. */
 const HALF_LIFE_MS = 30_000
 
-/** Weights are brought down again when a new sample's has grown to 2^this: after 32 minutes. */
+/** Weights are scaled down when a new sample's weight has grown to 2^this: after 32 minutes. */
 const MOST_HALVINGS = 64
 
 /**
- * Durations that fade: a logarithmic histogram whose samples lose half their weight every 30 seconds. Instead of
- * making all old ones lighter each time, a new sample is made heavier.
+ * A fading logarithmic histogram of durations: samples lose half their weight every 30 seconds. Instead of making all
+ * old samples lighter, the histogram makes each new sample heavier.
  *
- * Calls that were given up are known only to take *longer* than so long. They are censored samples, and are
- * reckoned with as Kaplan and Meier do (1958): each stands for what became of the calls that took longer than it.
+ * Of a call given up, only a minimum duration is known. These censored samples are handled as by Kaplan and Meier
+ * (1958): each counts like the calls that took longer.
  */
 export class DecayingHistogram {
   readonly #done = new Float64Array(BINS)
@@ -135,7 +137,7 @@ export class DecayingHistogram {
     this.#doneTotal += weight
   }
 
-  /** Counts a call of which nothing is known but that it would have taken at least so long. */
+  /** Counts a call with only a known minimum duration. */
   addCensored(ms: Millis, now: Millis): void {
     const weight = this.#weight(now)
     const bin = this.#reach(ms)
@@ -143,12 +145,12 @@ export class DecayingHistogram {
     this.#censoredTotal += weight
   }
 
-  /** How many samples are left of all that were counted. */
+  /** Returns how many of all counted samples are left. */
   samples(now: Millis): number {
     return (this.#doneTotal + this.#censoredTotal) / this.#weight(now)
   }
 
-  /** How many samples are left that tell whether a call ends within `ms`: not those given up before. */
+  /** Returns how many remaining samples tell whether a call ends within `ms`: not the calls given up before. */
   samplesAbout(ms: Millis, now: Millis): number {
     let told = this.#doneTotal + this.#censoredTotal
     if (this.#censoredTotal > 0)
@@ -156,7 +158,7 @@ export class DecayingHistogram {
     return told / this.#weight(now)
   }
 
-  /** The share of calls that end within `ms`, in [0, 1]; 0 when nothing is known. */
+  /** Returns the share of calls that end within `ms`, in [0, 1]; 0 when nothing is known. */
   shareWithin(ms: Millis): number {
     const last = binOf(ms)
     if (last > this.#highest && this.#censoredTotal === 0) return this.#doneTotal > 0 ? 1 : 0
@@ -173,8 +175,8 @@ export class DecayingHistogram {
   }
 
   /**
-   * The duration within which a share `q` of calls ends, in milliseconds. Where so many were given up that nobody
-   * knows, it is the longest duration that is known of; 0 when there is none.
+   * Returns the duration within which a share `q` of calls ends, in milliseconds. If too many calls were given up,
+   * returns the longest known duration; 0 without any.
    */
   quantile(q: number): Millis {
     let atRisk = this.#doneTotal + this.#censoredTotal
@@ -215,13 +217,16 @@ export class DecayingHistogram {
   }
 }
 
-/** The bin `i` holds what is longer than `FIRST_MS * GAMMA ** (i - 1)` and at most `GAMMA` times that. */
+/**
+ * Returns the bin of a duration. The bin `i` holds durations longer than `FIRST_MS * GAMMA ** (i - 1)`, up to `GAMMA`
+ * times as long.
+ */
 function binOf(ms: Millis): number {
   if (ms <= FIRST_MS) return 0
   return Math.min(BINS - 1, Math.ceil(Math.log(ms / FIRST_MS) / LOG_GAMMA))
 }
 
-/** How far into its bin a duration lies, in [0, 1]. */
+/** Returns how far into its bin a duration lies, in [0, 1]. */
 function partOf(ms: Millis, bin: number): number {
   if (bin === 0) return Math.max(0, ms / FIRST_MS)
   return Math.min(1, Math.log(ms / FIRST_MS) / LOG_GAMMA - bin + 1)

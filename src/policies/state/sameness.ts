@@ -5,20 +5,20 @@ import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { isOfOneRequest } from '../../protocol/task.ts'
 
-/** Deeper arguments are compared by their text, in levels: nobody may exhaust the stack. */
+/** Deeper arguments are compared by their text, in levels: no caller may exhaust the stack. */
 const DEEPEST = 64
 
-/** Digits that a double always keeps. */
+/** Digits a double always keeps. */
 const DIGITS = 15
 
-/** A short name for these texts in this order: SHA-256 in base64url, 43 characters. */
+/** Returns a short name for these texts in this order: SHA-256 in base64url, 43 characters. */
 export function digestOf(...texts: string[]): string {
   return createHash('sha256').update(JSON.stringify(texts)).digest('base64url')
 }
 
 /**
- * A text that is the same for calls with the same arguments, whatever the order of their keys and the white space.
- * Numbers that `JSON.parse` may have rounded are compared as they were written.
+ * Returns the same text for calls with the same arguments, whatever the order of their keys and the white space.
+ * Numbers that `JSON.parse` may have rounded are compared as written.
  */
 export function argumentsOf({ message: { text, value } }: Call): string {
   let isExact = true
@@ -31,13 +31,13 @@ export function argumentsOf({ message: { text, value } }: Call): string {
   return span === undefined ? (canonical ?? text) : text.slice(span.start, span.end)
 }
 
-/** The callers that count as one and the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
+/** The callers that count as the same, from narrow to wide: one caller, one tenant, or all callers of a server. */
 export type Sharing = 'caller' | 'tenant' | 'server'
 
-/** The header by which a request names its tenant; without it the client's name stands in. */
+/** The header with a request's tenant; without it, the client's name counts. */
 export const TENANT_HEADER = 'x-breakwater-tenant'
 
-/** Returns the tenant that the header names, or undefined. */
+/** Returns the tenant named in the header, or undefined. */
 export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string | undefined {
   return typeof tenant === 'string' && tenant !== '' ? tenant : undefined
 }
@@ -45,15 +45,16 @@ export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string
 /** Returns the share of a client without a named tenant. Headers hold no line end, so no tenant has this share. */
 export const shareOfClient = (name: string): string => `client\n${name}`
 
-/** Whether a call has a share of its own; all new names together have one. */
+/** Returns whether a call has its own share; all new names together have one. */
 export const hasOwnShare = ({ tenant, countsAs }: Call): boolean =>
   countsAs === tenant || countsAs === shareOfClient(tenant)
 
 /**
- * On whose behalf its server runs a call, as far as `sharing` tells callers apart. Headers of the agent that the
- * server gets always do: by them it may tell principals apart, and none may get the answer of another. The protocol's
- * own repeat what the message says, and those of tracing tell of one try. `Authorization` never does: no server gets
- * it, and an agent refreshes its token between two tries of one call. A client that bears the name of a tenant is another one.
+ * Returns on whose behalf the server runs a call, as far as `sharing` separates callers. Forwarded headers of the agent
+ * always separate callers: the server may use them to tell principals apart, and no principal may get another's answer.
+ * The protocol's own headers only repeat the message, and tracing headers belong to a single try. `Authorization` never
+ * separates callers: no server gets it, and an agent refreshes its token between two tries of a call. A client with the
+ * name of a tenant is a different caller.
  */
 export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
   const { headers = {} } = call
@@ -71,9 +72,9 @@ export function identityOf(call: Call, sharing: Sharing = 'tenant'): string {
 }
 
 /**
- * The only reader, within one identity, of the answer to a write: a digest of the `Authorization`, or empty for every caller. Anybody may use
- * a client's name, and nothing verifies a token: another token may belong to another agent. A tenant that the request
- * names is one principal, whatever its tokens.
+ * Returns the only reader, within an identity, of the answer to a write: a digest of the `Authorization`, or empty for
+ * every caller. Anybody may use a client's name, and nothing verifies a token: another token may belong to another
+ * agent. A tenant named by the request is one principal, whatever its tokens.
  */
 export function readerOf({ inbound }: Call, sharing: Sharing): string {
   const { authorization } = inbound
@@ -83,15 +84,14 @@ export function readerOf({ inbound }: Call, sharing: Sharing): string {
 }
 
 /**
- * Returns the part of a caller that stays the same. Without a session, the id counts only in this process, and for as
- * long as the caller is in use. So the words of its clients on themselves and the headers that servers may see stand
- * for the caller.
+ * Returns the stable part of a caller. Without a session, the id counts only in this process, while the caller is in
+ * use. The clients' descriptions of themselves and the headers visible to servers then identify the caller.
  */
 function callerOf({ caller: { id, initializeParams, headers, era } }: Call): unknown {
   return era === 'modern' ? [initializeParams, headers] : id
 }
 
-/** Whether other digits may have been written than were read. */
+/** Returns whether reading may have changed the written digits. */
 function isRounded(number: number): boolean {
   if (Number.isSafeInteger(number)) return false
   return !Number.isFinite(number) || number.toString().replace(/\D/g, '').length > DIGITS

@@ -14,7 +14,7 @@ const SCHEMAS = 'schemas'
 
 const states = ['compiled', 'waiting', 'refused'] as const
 
-/** Schemas as they are shown. */
+/** The schemas shown to operators. */
 export const schemaStates: StateKind<Schemas> = {
   kind: SCHEMAS,
   gauge: {
@@ -39,24 +39,24 @@ interface Compiled {
   state: 'waiting' | 'ready' | 'refused' | 'evicted'
   check: Check | undefined
   reason: string | undefined
-  /** By which equal schemas are found; empty while it waits. */
+  /** Finds equal schemas; empty while waiting. */
   hash: string
-  /** Told when it waits no longer. */
+  /** Called when the wait is over. */
   readonly settled: (() => void)[]
 }
 
 /** Largest schema, in characters of JSON. */
 const MAX_SCHEMA = 256 * 1024
 
-/** Most schemas that are kept, or wait; past it those go that have not been used for the longest. */
+/** Most schemas kept or waiting; beyond that, the least recently used are dropped. */
 const MAX_SCHEMAS = 2_000
 
-/** Time between two compilations, in milliseconds: each blocks the process, and calls come first. */
+/** Time between two compilations, in milliseconds: each blocks the process, and calls have priority. */
 const GAP_MS = 5
 
 /**
- * Schemas as functions. Asking for one that is new puts it on a list, and until its turn has come there is nothing to check
- * with: only calls that must not go unchecked wait for that. Equal schemas are compiled once.
+ * Schemas as functions. Asking for a new schema queues it, and until it is compiled there is no check: only calls that
+ * must not pass unchecked wait. Equal schemas are compiled once.
  */
 export class Schemas {
   readonly #clock: Clock
@@ -69,7 +69,7 @@ export class Schemas {
     max: MAX_SCHEMAS,
     dispose(compiled, _, reason) {
       if (reason !== 'evict') return
-      // A holder of the schema finds the check gone: the schema is compiled again when the check is asked for.
+      // A holder of the schema finds the check gone: the next request for the check compiles the schema again.
       compiled.state = 'evicted'
       compiled.check = undefined
     },
@@ -81,7 +81,7 @@ export class Schemas {
     this.#compile = compile
   }
 
-  /** The check of a schema; undefined as long as it is not compiled, and for ever when it cannot be. */
+  /** Returns the check of a schema; undefined while not compiled, and for ever when compiling fails. */
   find(schema: unknown, use: Use): Check | undefined {
     if (!isObject(schema)) return undefined
     const compiled = this.#known[use].get(schema)
@@ -90,7 +90,10 @@ export class Schemas {
     return compiled?.check
   }
 
-  /** Resolves when a schema is compiled, or refused, or `signal` aborts before; undefined where that is known, and where it is none. */
+  /**
+   * Resolves when a schema is compiled, or refused, or `signal` aborts before; undefined when this is known already, or
+   * without a schema.
+   */
   settled(schema: unknown, use: Use, signal: Signal): Promise<void> | undefined {
     if (!isObject(schema)) return undefined
     this.find(schema, use)
@@ -105,12 +108,14 @@ export class Schemas {
     })
   }
 
-  /** Why nothing is checked with a schema; undefined while that is not known, and where it is checked. */
+  /** Returns why nothing is checked with a schema; undefined while unknown, and when the schema is used. */
   refusal(schema: unknown, use: Use): string | undefined {
     return isObject(schema) ? this.#known[use].get(schema)?.reason : undefined
   }
 
-  /** How many there are, and why some are not compiled: the first 12 digits of their hash, and a reason. */
+  /**
+   * Returns how many schemas there are, and why some are not compiled: the first 12 digits of their hash, and a reason.
+   */
   snapshot(): {
     readonly compiled: number
     readonly waiting: number
@@ -123,7 +128,7 @@ export class Schemas {
     }
   }
 
-  /** How many there are of each state. */
+  /** Returns how many schemas are in each state. */
   counts(): Readonly<Record<'compiled' | 'waiting' | 'refused', number>> {
     const { refused, ...counts } = this.#states()
     return { ...counts, refused: refused.length }
@@ -181,7 +186,10 @@ const newCompiled = (): Compiled => ({
   settled: [],
 })
 
-/** The schemas of this process: of no server, so that no reload forgets them. Whoever asks first says how they are compiled. */
+/**
+ * Returns the schemas of this process: they belong to no server, so no reload drops them. The first caller decides how
+ * they are compiled.
+ */
 export function sharedSchemas({ state, clock }: PolicyContext, compile = compileSchema): Schemas {
   return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock, compile))
 }

@@ -2,19 +2,19 @@ import { LRUCache } from 'lru-cache'
 import type { Observable } from '../../mesh/policy.ts'
 
 /**
- * The states of one server, by the settings that made them. Overrides give tools of one server different settings
- * at the same time, which the store, with its one state per owner, would take for reloads. Past `most`, that which
- * has not been asked for the longest goes; chains and calls which hold it go on with it.
+ * The states of a server, by the settings of each. Overrides give tools of a server different settings at the same
+ * time; the store, with a single state per owner, would treat the difference as reloads. Past `most`, drops the least
+ * recently used state; chains and calls that hold the state continue to use it.
  */
 export class StatesBySettings<State extends Observable> implements Observable {
   readonly #states: LRUCache<string, State>
 
-  /** `most`: how many states are kept, at least 1. */
+  /** `most`: how many states to keep, at least 1. */
   constructor(most = 64) {
     this.#states = new LRUCache({ max: most })
   }
 
-  /** The state under these settings, created at the first asking. */
+  /** Returns the state for these settings; creates the state on first use. */
   get(settings: unknown, create: () => State): State {
     const key = JSON.stringify(settings)
     const known = this.#states.get(key)
@@ -24,7 +24,7 @@ export class StatesBySettings<State extends Observable> implements Observable {
     return state
   }
 
-  /** All of them; that which has not been asked for the longest comes first. */
+  /** Returns all states, least recently used first. */
   states(): State[] {
     const states: State[] = []
     this.#states.rforEach((state) => states.push(state))
@@ -37,10 +37,10 @@ export class StatesBySettings<State extends Observable> implements Observable {
   }
 }
 
-/** `count` × `share`, which is in (0, 1], rounded down; at least 1. */
+/** Returns `count` × `share`, rounded down; at least 1. `share` is in (0, 1]. */
 export const partOf = (count: number, share: number): number => Math.max(1, Math.floor(count * share))
 
-/** Why a limit of so many calls cannot be divided by these shares, which are 1 together; undefined when it can. */
+/** Returns why a limit of `count` calls cannot be divided by these shares, whose sum is 1; undefined when possible. */
 export function indivisible(what: string, count: number, shares: readonly number[]): string | undefined {
   const together = shares.reduce((sum, share) => sum + partOf(count, share), 0)
   if (together <= count) return undefined

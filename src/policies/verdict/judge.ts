@@ -5,10 +5,10 @@ import { PARTIAL_KEY } from '../../protocol/meta.ts'
 import type { Mismatch } from '../state/schemas/mismatch.ts'
 import { type Drift, type Habit, TEXT, type ToolMemory } from './memory.ts'
 
-/** Longest text that is compared with structured content, in characters. */
+/** Longest text to compare with structured content, in characters. */
 const MAX_COMPARED = 64 * 1024
 
-/** The finding for a JSON text that was cut. */
+/** The finding for a cut JSON text. */
 const cutText: Partial = {
   source: 'detected',
   reason: 'the JSON text ends in the middle',
@@ -16,8 +16,9 @@ const cutText: Partial = {
 }
 
 /**
- * Structured content should stand in a text block too, for older clients. What is wrong when the text is meant as
- * that copy (the tool's texts were copies before, or it has the same names at its top) and says something else.
+ * Checks the text copy of structured content, meant for older clients. Returns the finding when the text is meant as a
+ * copy and says something else. A text is meant as a copy if the tool's texts were copies before, or if it has the same
+ * names at its top.
  */
 function spoiltCopy(text: string, structured: unknown, copies: Habit | undefined): Partial | undefined {
   if (text.length > MAX_COMPARED) return undefined
@@ -41,22 +42,24 @@ function spoiltCopy(text: string, structured: unknown, copies: Habit | undefined
   }
 }
 
-/** Most values that are compared; larger ones are taken to be equal, as nothing can be said of them. */
+/** Most values to compare; larger ones count as equal, because nothing can be said about them. */
 const MOST_VALUES = 100_000
 
-/** Longest path that is told, in steps. */
+/** Longest path to report, in steps. */
 const MOST_STEPS = 64
 
-/** Where two objects are compared that stand at the same place. */
+/** Two objects at the same place, under comparison. */
 interface Place {
   readonly left: Readonly<Record<string, unknown>>
   readonly right: Readonly<Record<string, unknown>>
   readonly keys: readonly string[]
-  /** The next of the keys. */
+  /** The index of the next key. */
   at: number
 }
 
-/** The JSON Pointer of the first place where two JSON values differ; undefined when they are equal. However deep they are. */
+/**
+ * Returns the JSON Pointer of the first difference between two JSON values; undefined when equal. Works at any depth.
+ */
 export function difference(a: unknown, b: unknown): string | undefined {
   const open: Place[] = []
   const enter = (left: unknown, right: unknown): boolean => {
@@ -87,7 +90,7 @@ function placeOf(left: unknown, right: unknown): Place | undefined {
   return { left: left as Place['left'], right: right as Place['right'], keys: Object.keys(left), at: 0 }
 }
 
-/** By the keys that were taken last at each place. */
+/** Joins the latest keys of each place. */
 function pointerTo(places: readonly Place[]): string {
   return places
     .slice(0, MOST_STEPS)
@@ -95,13 +98,13 @@ function pointerTo(places: readonly Place[]): string {
     .join('')
 }
 
-/** Whether two objects have the same names at their top. */
+/** Returns whether two objects have the same names at their top. */
 function haveSameKeys(a: object, b: object): boolean {
   const keys = Object.keys(a)
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key))
 }
 
-/** How good a reply was, and what is wrong with it. */
+/** How good a reply was, and its faults. */
 export interface ReplyVerdict {
   readonly verdict: Verdict
   readonly partial?: Partial
@@ -139,7 +142,7 @@ export function breachOf({ path, expected, keyword, limit }: Mismatch, structure
   return { verdict: 'schema_invalid', breach, partial }
 }
 
-/** The first place where a result breaks the form that the protocol gives it: official clients reject the reply for it. */
+/** Returns the first place where a result breaks the protocol's form: official clients reject such replies. */
 export function malformedAt({
   content,
   isError,
@@ -186,7 +189,10 @@ export function look(
   return partial === undefined ? drifted(value, memory, looks) : { verdict: 'partial_silent', partial }
 }
 
-/** Returns the verdict on a text that begins like JSON and does not parse; undefined: the text is text after all. */
+/**
+ * Returns the verdict on a text that begins like JSON and does not parse; undefined when the text is plain text after
+ * all.
+ */
 function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): ReplyVerdict | undefined {
   const always = memory?.json.strong === true
   if (!always && !isSurelyJson(text)) return undefined
@@ -222,13 +228,13 @@ function lengthAt(value: unknown, path: string): number | undefined {
 interface ListHabits {
   /** Lists are as long as their total. */
   readonly whole: Habit
-  /** First pages that are shorter have a cursor to the next one. */
+  /** Shorter first pages have a cursor to the next page. */
   readonly cursor: Habit
 }
 
 const totals = ['total', 'totalCount', 'total_count', 'count']
 
-/** Names that go with pages, in a reply or in arguments: then a list shorter than its total is as it should be. */
+/** Names used for pages, in a reply or in arguments: then a list shorter than its total is fine. */
 const paging =
   /^(?:next|prev|cursor|after|before|has_?(?:more|next)|more|offset|limit|max|top|first|last|page|per_?page|skip|start|from|to|size|take|range|slice|n|k|num|truncated|links?|_links|pag(?:ing|ination)|meta)$|(?:cursor|token|page|limit|count|size|offset|results?|items)$/i
 
@@ -237,19 +243,19 @@ const cursors = ['nextCursor', 'next_cursor', 'next', 'nextPageToken', 'next_pag
 /** Totals that count items and can mean nothing else. */
 const plainTotals: ReadonlySet<string> = new Set(['totalCount', 'total_count'])
 
-/** Lists that stand beside what was counted. */
+/** Lists beside the counted list. */
 const asides =
   /^(?:errors?|warnings?|messages?|notes?|tags|labels|facets|suggestions|hints|columns|headers|fields)$/i
 
 /** Names beside which a total is a sum of money. */
 const money = /price|amount|currency|tax|cost|discount|subtotal/i
 
-/** Lengths that look like a page: whole multiples of five. */
+/** Lengths typical of a page: whole multiples of five. */
 const looksLikePage = (length: number): boolean => length > 0 && length % 5 === 0
 
 /**
- * Returns the finding when an object's only list is shorter than the total beside it. Undefined when something says
- * that the list is a page of a longer one: a name in the reply, a name in the arguments, or what the tool did before.
+ * Returns the finding when an object's only list is shorter than the total beside it. Undefined when something marks
+ * the list as a page: a name in the reply, a name in the arguments, or the tool's habit.
  */
 function missingItems(
   value: Readonly<Record<string, unknown>>,
@@ -318,8 +324,8 @@ function clean(text: string, longest: number): string {
 }
 
 /**
- * How a text that `JSON.parse` refuses comes to be no JSON: `cut` is the beginning of some JSON text, `more` a
- * complete value with something behind it (lines of JSON, a note), `broken` is wrong in the middle.
+ * Why `JSON.parse` refuses a text: `cut` is the beginning of some JSON text, `more` a complete value with more text
+ * behind it (lines of JSON, a note), `broken` is wrong in the middle.
  */
 export type JsonEnd = 'cut' | 'more' | 'broken'
 
@@ -327,18 +333,18 @@ const space = /[ \t\n\r]*/y
 const string = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y
 const scalar = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)/y
 
-/** Beginnings of strings and scalars that go on where the text ends. */
+/** Beginnings of strings and scalars, cut off at the end of the text. */
 const begunString =
   /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?$/y
 const begunScalar = /(?:t(?:ru?)?|f(?:a(?:ls?)?)?|n(?:ul?)?|-|-?(?:0|[1-9]\d*)(?:\.|(?:\.\d+)?[eE][+-]?))$/y
 
-/** Reads a text that begins with `{` or `[` and that `JSON.parse` refuses. */
+/** Classifies a text that begins with `{` or `[` and that `JSON.parse` refuses. */
 export function jsonEnd(text: string): JsonEnd {
   const open: string[] = []
   let at = 0
-  /** The expected token: a value, a key, the colon after a key, or what follows a value. */
+  /** The expected token: a value, a key, the colon after a key, or the token after a value. */
   let expected: 'value' | 'key' | 'colon' | 'next' = 'value'
-  /** Whether the bracket that was opened last may close at once. */
+  /** Whether the latest opened bracket may close at once. */
   let fresh = false
 
   const take = (pattern: RegExp): boolean => {
@@ -385,27 +391,27 @@ export function jsonEnd(text: string): JsonEnd {
   }
 }
 
-/** The characters that may stand behind the digits of a number that was cut. */
+/** The characters that may follow the digits of a cut number. */
 const rest = /(?:\.|[eE][+-]?)$/y
 
-/** Longest text that is read as JSON, in characters. */
+/** Longest text to read as JSON, in characters. */
 const MAX_TEXT = 256 * 1024
 
-/** The first block of a result's content, when it says that it is text; undefined otherwise. */
+/** Returns the first block of a result's content, if declared as text; undefined otherwise. */
 function firstText(content: unknown): Readonly<Record<string, unknown>> | undefined {
   if (!Array.isArray(content)) return undefined
   const block: unknown = content[0]
   return isObject(block) && block.type === 'text' ? block : undefined
 }
 
-/** The text of a block, when it is short enough to be read as JSON. */
+/** Returns the text of a block, if short enough to read as JSON. */
 function shortTextOf(block: Readonly<Record<string, unknown>> | undefined): string | undefined {
   if (block === undefined || isSurelyLonger(block, 'text', MAX_TEXT)) return undefined
   const { text } = block
   return typeof text === 'string' && text.length <= MAX_TEXT ? text : undefined
 }
 
-/** Whether a text begins as JSON objects and lists do. */
+/** Returns whether a text begins like JSON objects and lists. */
 function beginsLikeJson(text: string): boolean {
   let at = 0
   let unit = text.charCodeAt(0)
@@ -413,7 +419,7 @@ function beginsLikeJson(text: string): boolean {
   return unit === 0x7b || unit === 0x5b
 }
 
-/** Whether a text begins as nothing but JSON does; a link, a log line and a template do not. */
+/** Returns whether a text begins like nothing but JSON; a link, a log line and a template do not. */
 function isSurelyJson(text: string): boolean {
   return /^\s*(?:\{\s*"|\[\s*(?:\{\s*"|\[|"|-?\d+(?:\.\d+)?\s*,))/.test(text)
 }

@@ -1,10 +1,10 @@
-/** Shortest time between two reports of one kind about one tool, in milliseconds. */
+/** Shortest time between two reports of the same kind about a tool, in milliseconds. */
 const REPORT_GAP_MS = 10_000
 
-/** Most distinct drifts that are told apart. */
+/** Most distinct drifts to remember. */
 const MAX_DRIFTS = 50
 
-/** Lets the first through, and then one in a while. */
+/** Passes the first report, and then one per interval. */
 class Throttle {
   #nextAt = -Infinity
 
@@ -15,7 +15,7 @@ class Throttle {
   }
 }
 
-/** The memory of the replies of one tool, for as long as the tool stays as it is. */
+/** The memory of a tool's replies, as long as the tool's entry is unchanged. */
 class ToolMemory {
   readonly fingerprint: string
   readonly shape = new ShapeMemory()
@@ -33,12 +33,12 @@ class ToolMemory {
     this.fingerprint = fingerprint
   }
 
-  /** Whether a breach of the schema is to be reported now. */
+  /** Returns whether to report a breach of the schema now. */
   reportsBreach(now: number): boolean {
     return this.#breaches.passes(now)
   }
 
-  /** Whether a drift is to be reported now: each once. */
+  /** Returns whether to report a drift now: each once. */
   reportsDrift({ path, now }: Drift, at: number): boolean {
     const drift = `${path} ${now}`
     if (this.#reported.has(drift) || this.#reported.size >= MAX_DRIFTS || !this.#drifts.passes(at))
@@ -54,7 +54,7 @@ class ToolMemory {
 
 export type { ToolMemory }
 
-/** The memory of a tool, which begins anew when anything in the tool's entry changes. */
+/** The memory of a tool; starts over when anything in the tool's entry changes. */
 export class ToolMemories {
   #memory: ToolMemory | undefined
 
@@ -63,54 +63,54 @@ export class ToolMemories {
     return this.#memory
   }
 
-  /** Whether the shape is learned, from how many paths, and the drifts that were reported. */
+  /** Whether the shape is learned, from how many paths, and the reported drifts. */
   snapshot(): Readonly<Record<string, unknown>> {
     if (this.#memory === undefined) return {}
     return { ...this.#memory.shape.snapshot(), drifts: this.#memory.drifts }
   }
 }
 
-/** Times in a row after which something is a habit. */
+/** Repetitions in a row that make a habit. */
 const HABIT = 3
 
-/** Exceptions in a row after which a tool without that habit is known to do without. */
+/** Exceptions in a row that show a tool has no such habit. */
 const NO_HABIT = 3
 
-/** Exceptions in a row after which even a habit is given up: the server has changed for good. */
+/** Exceptions in a row that end even a habit: the server has changed for good. */
 const LOST = 20
 
 /**
- * A rule that a tool keeps to. An exception to the rule is suspicious. A rule that never held is soon given up. An
- * exception that persists becomes the rule, for a false alarm must not last.
+ * A rule the tool follows. An exception to the rule is suspicious. A rule that never held is soon dropped. A persistent
+ * exception becomes the rule, because a false alarm must not last.
  */
 export class Habit {
   #kept = 0
   #broken = 0
 
-  /** It kept to it, once more. */
+  /** Notes a reply that follows the rule. */
   keep(): void {
     this.#kept++
     this.#broken = 0
   }
 
-  /** A reply did not have it. */
+  /** Notes a reply that breaks the rule. */
   break(): void {
     this.#broken++
     if (this.#broken >= LOST) this.#kept = 0
   }
 
-  /** Whether it always does. */
+  /** Whether the tool always follows the rule. */
   get strong(): boolean {
     return this.#kept >= HABIT
   }
 
-  /** Whether it is not known to do without: early on, nobody can tell. */
+  /** Whether the tool may follow the rule: early on, nobody can tell. */
   get possible(): boolean {
     return this.strong || this.#broken < NO_HABIT
   }
 }
 
-/** Where a reply has another shape than those before it. */
+/** The place where a reply has another shape than earlier replies. */
 export interface Drift {
   /** A JSON Pointer with `*` for any element or arbitrary name; empty for the whole reply. */
   readonly path: string
@@ -122,7 +122,7 @@ const MAX_DEPTH = 8
 const MAX_PATHS = 200
 /** Objects with more members are maps: their names are data. */
 const MAX_MEMBERS = 32
-/** Elements and arbitrary members that are looked at. */
+/** Most elements and arbitrary members to look at. */
 const MAX_ELEMENTS = 50
 const LONGEST_NAME = 64
 
@@ -132,13 +132,13 @@ export class Shape {
   replies = 0
   paths = 1
 
-  /** Takes a reply in. */
+  /** Learns from a reply. */
   learn(value: unknown): void {
     this.replies++
     this.#learn(this.root, value, 0)
   }
 
-  /** Ends the learning: from here on, what every object had is required. */
+  /** Ends the learning: from here on, members present in every object are required. */
   settle(node: ShapeNode = this.root): void {
     for (const member of node.members?.values() ?? []) {
       member.required = member.seen === node.objects
@@ -199,10 +199,10 @@ export class Shape {
   }
 }
 
-/** The first place where a value leaves a shape: a type that is new there, or a member that always was there. */
+/** Returns the first place where a value leaves a shape: a new type, or a missing member that was always present. */
 function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
   const type = typeOf(value)
-  // Nothing is known of what lists hold that were empty.
+  // Nothing is known about elements of lists that were always empty.
   if (node.types === 0) return undefined
   if ((node.types & type) === 0) return { path: '', was: typeNames(node.types), now: typeNames(type) }
   if (typeof value !== 'object' || value === null) return undefined
@@ -224,7 +224,7 @@ function driftFrom(node: ShapeNode, value: unknown): Drift | undefined {
   if (node.members === undefined) return undefined
   for (const [key, member] of node.members) {
     const inner = object[key]
-    // A member that every object inherits is a function, and JSON has no functions.
+    // An inherited member is a function, and JSON has no functions.
     if (inner === undefined || typeof inner === 'function') {
       if (member.required) return { path: `/${key}`, was: typeNames(member.types), now: 'missing' }
     } else {
@@ -239,13 +239,13 @@ function under(key: string, { path, was, now }: Drift): Drift {
   return { path: `/${key}${path}`, was, now }
 }
 
-/** Stands for a reply that is text and no JSON. */
+/** Stands for a plain-text reply. */
 export const TEXT = Symbol('text')
 
 const names = ['null', 'boolean', 'number', 'string', 'array', 'object', 'text'] as const
 const bits = { null: 1, boolean: 2, number: 4, string: 8, array: 16, object: 32, text: 64 }
 
-/** The type of a JSON value, as one bit. */
+/** Returns the type of a JSON value, as one bit. */
 function typeOf(value: unknown): number {
   if (typeof value === 'object') {
     if (value === null) return bits.null
@@ -256,27 +256,27 @@ function typeOf(value: unknown): number {
   return value === TEXT ? bits.text : bits.boolean
 }
 
-/** Types, as people call them: `string or null`. */
+/** Returns types in words: `string or null`. */
 function typeNames(types: number): string {
   return names.filter((name) => (types & bits[name]) !== 0).join(' or ')
 }
 
-/** The values at one path, as far as they are known. */
+/** The known values at a path. */
 class ShapeNode {
   types = 0
-  /** How many values there were, and how many of them were objects. */
+  /** How many values there were, and how many were objects. */
   seen = 0
   objects = 0
-  /** Members of objects by name; undefined as long as there was no object, or once names are arbitrary. */
+  /** Members of objects by name; undefined before the first object, or once names are arbitrary. */
   members: Map<string, ShapeNode> | undefined
-  /** Any member of an object whose names are arbitrary. */
+  /** Any member of an object with arbitrary names. */
   rest: ShapeNode | undefined
   /** Any element of a list. */
   element: ShapeNode | undefined
-  /** Whether every object above had it; settled at the end of learning. */
+  /** Whether every parent object had this member; settled at the end of learning. */
   required = false
 
-  /** How many paths this one and those below it are. */
+  /** How many paths this node and its descendants have. */
   get size(): number {
     let size = 1 + (this.rest?.size ?? 0) + (this.element?.size ?? 0)
     for (const member of this.members?.values() ?? []) size += member.size
@@ -284,16 +284,16 @@ class ShapeNode {
   }
 }
 
-/** Replies from which a shape is learned, and of a drift in a row after which it is the new shape. */
+/** Replies needed to learn a shape, and drifting replies in a row that become the new shape. */
 const ENOUGH = 20
 
-/** The shape of a tool's replies, and of those that leave it. */
+/** The shape of a tool's replies, and of the replies that leave it. */
 class ShapeMemory {
   #shape = new Shape()
   #settled = false
   #next: Shape | undefined
 
-  /** Compares a reply with those before it, or learns from it; returns where it differs. */
+  /** Compares a reply with earlier replies, or learns from it; returns the difference. */
   observe(value: unknown): Drift | undefined {
     if (!this.#settled) {
       this.#shape.learn(value)

@@ -19,45 +19,48 @@ import {
   withSteps,
 } from './steps.ts'
 
-/** The result of a check. `too_costly` says nothing about the value: not all of the value was checked, and the checked part fits. */
+/** The result of a check. `too_costly` says nothing about the value: only a part was checked, and this part fits. */
 type CheckResult = 'fits' | 'too_costly' | readonly Mismatch[]
 
 export type Check = (value: unknown) => CheckResult
 
-/** The limits of one check: the steps are some ten milliseconds of optimised code. */
+/** The limits of a check: the steps are some ten milliseconds of optimised code. */
 const ALLOWANCE: Allowance = { steps: 3_000_000, texts: 3_000_000, cpuMs: 30 }
 
-/** So many checks of one schema in a row that were given up for their cost make it a costly one. */
+/** A schema is costly after this many checks in a row were given up for their cost. */
 const MAX_GIVEN_UP = 20
 
-/** Only each hundredth value is checked against a costly schema, until one check comes to its end: the values may have been costly. */
+/**
+ * Only each hundredth value is checked against a costly schema, until a check completes: the values may have been
+ * costly.
+ */
 const ONE_OF = 100
 
 /**
- * Compiles a schema that a server sent. Throws when it is none, or cannot be compiled by itself.
- * `all`: the check goes on after the first mismatch, to name up to three.
+ * Compiles a server's schema. Throws when it is no schema, or cannot be compiled by itself. `all`: the check goes on
+ * after the first mismatch, to name up to three.
  */
 export function compileSchema(
   schema: Readonly<Record<string, unknown>>,
   all: boolean,
   cpu: CpuTime = processCpu,
 ): Check {
-  // First what bounds the rest: also to judge whether it is a schema takes time that grows with it.
+  // The limits are checked first: validating the schema also takes time that grows with its size.
   const { $schema: _dialect, ...rest } = instrumented(schema)
   assertValid(schema)
-  // An instance of its own: ids of different servers must not meet, and nothing may be left behind in a shared one.
+  // Uses its own instance: ids of different servers must not meet, and a shared instance would accumulate state.
   const ajv = new (dialectOf(schema))({
     strict: false,
     allErrors: all,
     meta: false,
     validateSchema: false,
     inlineRefs: false,
-    // A member is what the value itself holds: what every object inherits, such as `constructor`, is none.
+    // Only the value's own members count, not inherited ones such as `constructor`.
     ownProperties: true,
-    // 19.99 is a multiple of 0.01, and no binary fraction.
+    // 19.99 is a multiple of 0.01, though no binary fraction.
     multipleOfPrecision: 6,
     logger: false,
-    // Optimised code is no faster once V8 has seen to it, and takes four times as long to make.
+    // Optimised code is no faster once V8 has optimised it, and takes four times as long to make.
     code: { regExp: boundedRegExp, optimize: false },
   })
   prepare(ajv)
@@ -77,7 +80,7 @@ export function compileSchema(
       givenUp++
       return 'too_costly'
     } finally {
-      // Errors hold what they were found in.
+      // Errors hold references to the checked value.
       validate.errors = null
     }
   }
@@ -86,7 +89,7 @@ export function compileSchema(
 /** Keywords under which a value may be wrong because a text fits. */
 const inverting = new Set(['not', 'oneOf', 'if', 'patternProperties', 'maxContains'])
 
-/** Whether a text that is taken to fit may make a value wrong that is right. */
+/** Returns whether assuming a text fits may make a right value wrong. */
 function demandsMismatches(schema: unknown): boolean {
   if (typeof schema !== 'object' || schema === null) return false
   return Object.entries(schema).some(([key, inner]) => inverting.has(key) || demandsMismatches(inner))
@@ -108,7 +111,7 @@ function prepare(ajv: Ajv): void {
     code({ gen, schema, data, it }: KeywordCxt) {
       const { once, perCharacter, perElement, perMember } = schema as Steps
       const steps = _`${once}, ${perCharacter}, ${perElement}, ${perMember}`
-      // The name that code made by Ajv gives to the number of its mismatches.
+      // The name of the mismatch counter in Ajv's generated code.
       const errors = new Name('errors')
       const times = it.opts.allErrors === true ? MISMATCHING : MISMATCHING_IN_UNION
       gen.code(
@@ -120,8 +123,8 @@ function prepare(ajv: Ajv): void {
 }
 
 /**
- * Makes a keyword run before all others. A subschema has to pay before its other keywords run: generated code returns at the first
- * mismatch, and skips later keywords.
+ * Makes a keyword run before all others. A subschema has to pay before its other keywords run: generated code returns
+ * at the first mismatch, and skips later keywords.
  */
 function first({ rules }: Ajv['RULES'], keyword: string): void {
   const group = rules.find(({ type }) => type === undefined)!
@@ -134,8 +137,8 @@ type Tolerance = (text: string, test: (text: string) => boolean) => boolean
 const asAscii: Tolerance = (text, test) => test(text.replace(/[^\0-\x7f]/g, 'x'))
 
 /**
- * Texts that many programs write for a format: parts of a second in a duration, letters outside ASCII, all that browsers take for a
- * URL. Draft 2020-12 has formats describe and not decide, so a server gets the benefit of the doubt.
+ * Texts many programs write for a format: parts of a second in a duration, letters outside ASCII, any URL browsers
+ * accept. In draft 2020-12, formats describe and do not decide, so a server gets the benefit of the doubt.
  */
 const tolerated: Readonly<Record<string, Tolerance>> = {
   duration: (text, test) => test(text.replace(/(\d)[.,]\d+(?=S$)/, '$1')),
@@ -145,14 +148,14 @@ const tolerated: Readonly<Record<string, Tolerance>> = {
   'uri-reference': asAscii,
 }
 
-/** The formats, with times that need not name a zone: programs in Python leave out the zone of a local time. */
+/** The formats, with optional time zones: programs in Python omit the zone of a local time. */
 const formats = {
   ...fullFormats,
   'date-time': fullFormats['iso-date-time'],
   time: fullFormats['iso-time'],
 }
 
-/** Some formats are patterns that take quadratic time. */
+/** Wraps a format with a charge for its cost: some formats are patterns that take quadratic time. */
 function charging(format: Format, tolerates: Tolerance = () => false): Format {
   const tested = (test: (text: string) => boolean) => charged((text) => test(text) || tolerates(text, test))
   if (format instanceof RegExp) return tested((text) => format.test(text))
@@ -172,7 +175,7 @@ function charged(test: (text: string) => boolean): Format {
   }
 }
 
-/** The JSON Schema dialects that are understood. */
+/** The supported JSON Schema dialects. */
 const dialects: readonly (readonly [RegExp, typeof Ajv | typeof Ajv2020])[] = [
   [/^https?:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/, Ajv2020],
   [/^https?:\/\/json-schema\.org\/draft-0[67]\/schema#?$/, Ajv],
@@ -180,7 +183,7 @@ const dialects: readonly (readonly [RegExp, typeof Ajv | typeof Ajv2020])[] = [
 
 const judges = new Map<unknown, Ajv>()
 
-/** The dialect that `$schema` names, 2020-12 when it names none; throws for any other. */
+/** Returns the dialect named by `$schema`, 2020-12 by default; throws for any other. */
 function dialectOf({ $schema }: Readonly<Record<string, unknown>>): typeof Ajv | typeof Ajv2020 {
   if ($schema === undefined) return Ajv2020
   const found = dialects.find(([id]) => typeof $schema === 'string' && id.test($schema))
@@ -188,7 +191,7 @@ function dialectOf({ $schema }: Readonly<Record<string, unknown>>): typeof Ajv |
   return found[1]
 }
 
-/** Throws unless the schema is one, by the words of its dialect. */
+/** Throws unless the schema is valid in its dialect. */
 function assertValid(schema: Readonly<Record<string, unknown>>): void {
   const Dialect = dialectOf(schema)
   let judge = judges.get(Dialect)
@@ -202,7 +205,9 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
     throw new Error(`no valid schema: ${judge.errorsText()}`)
 }
 
-/** Whether no two items are equal as JSON values; in one pass, where comparing each with each takes forever. */
+/**
+ * Returns whether no two items are equal as JSON values; in a single pass, because comparing all pairs takes forever.
+ */
 function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<unknown>()
   for (const item of items) {
@@ -215,7 +220,10 @@ function areUnique(items: readonly unknown[]): boolean {
   return true
 }
 
-/** Texts up to this length are compared themselves, in characters; above 16,383 V8 would take all of one length for alike at first. */
+/**
+ * Texts up to this length are compared directly, in characters; above 16,383, V8 would at first treat all texts of
+ * equal length as alike.
+ */
 const COMPARED = 1_024
 
 function comparable(text: string): string {
@@ -223,22 +231,19 @@ function comparable(text: string): string {
   return text.length > COMPARED ? hash('sha256', text, 'base64') : text
 }
 
-/** Charges for what it reads. Throws for what nests too deep: such a check is given up. */
+/** Charges for the text read. Throws for too deep nesting, which gives the check up. */
 function textOf(item: unknown): string {
   const text = canonicalJson(item, { visit: () => charge(1) })
   if (text === undefined) throw new RangeError('an item nests too deep')
   return text
 }
 
-/** Longest pattern that is tried, in characters. */
+/** Longest pattern to try, in characters. */
 const MAX_PATTERN = 1_000
 
 const { regexes } = z
 
-/**
- * Patterns that servers made with zod send for dates, addresses and ids: known to be harmless, though they do not
- * look it.
- */
+/** Patterns of zod-based servers for dates, addresses and ids: known to be harmless, despite their looks. */
 const harmless: ReadonlySet<string> = new Set(
   [
     ...Object.values(regexes).filter((known) => known instanceof RegExp),
@@ -249,12 +254,12 @@ const harmless: ReadonlySet<string> = new Set(
 )
 
 /**
- * A pattern that a server sent. Before each match it charges what that could cost at most, so that a pattern which takes
- * exponential time is never tried, and one of polynomial time on short texts only; a text that is not tried is taken to match.
+ * A server's pattern. Charges its maximum cost before each match. A pattern of exponential time is thus never tried,
+ * and a pattern of polynomial time only on short texts; an untried text counts as matching.
  */
 class BoundedRegExp {
   readonly #pattern: string
-  /** Undefined for one that is not tried: to make it may take seconds. */
+  /** Undefined for an untried pattern: creating it may take seconds. */
   readonly #regexp: RegExp | undefined
   readonly #cost: PatternCost
 
@@ -272,13 +277,13 @@ class BoundedRegExp {
     )
   }
 
-  /** By this Ajv knows equal ones. */
+  /** Ajv recognises equal patterns by this. */
   toString(): string {
     return this.#pattern
   }
 }
 
-/** Many patterns escape what needs none, which only Unicode mode minds. */
+/** Many patterns contain needless escapes, an error only in Unicode mode. */
 function tolerant(pattern: string, flags: string): RegExp {
   try {
     return new RegExp(pattern, flags)
@@ -287,7 +292,7 @@ function tolerant(pattern: string, flags: string): RegExp {
   }
 }
 
-/** The regular expressions with which schemas are checked. */
+/** The regular expressions for checking schemas. */
 const boundedRegExp = Object.assign(
   (pattern: string, flags: string): BoundedRegExp => new BoundedRegExp(pattern, flags),
   { code: 'boundedRegExp' },

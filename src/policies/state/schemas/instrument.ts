@@ -1,6 +1,6 @@
 import { isObject } from '../../../protocol/jsonrpc.ts'
 
-/** The keyword by which a schema charges for itself. */
+/** The keyword with which a schema charges for itself. */
 export const STEPS = 'breakwater-steps'
 
 /** Deepest nesting of a schema. */
@@ -10,12 +10,12 @@ const MAX_DEPTH = 64
 const MAX_SUBSCHEMAS = 1_000
 
 /**
- * Most keywords, and names in lists of them, that code is made for: some 50 microseconds each, in which nothing else
+ * Most keywords, and names in their lists, with generated code: some 50 microseconds each, during which nothing else
  * runs. Descriptions and the like cost nothing and do not count.
  */
 const MAX_CHECKS = 2_000
 
-/** Keywords that no code is made for. */
+/** Keywords without generated code. */
 const silent = new Set([
   '$schema',
   '$id',
@@ -36,7 +36,7 @@ const silent = new Set([
 /** Keywords whose values are data. */
 const data = new Set(['const', 'enum', 'default', 'examples', 'required', 'type'])
 
-/** Keywords whose values hold schemas by names that their author chose. */
+/** Keywords whose values hold schemas under author-chosen names. */
 const byNames = new Set([
   'properties',
   'patternProperties',
@@ -48,8 +48,8 @@ const byNames = new Set([
 ])
 
 /**
- * A copy of a schema in which subschemas charge what they cost: references multiply, and 40 small definitions
- * can ask for 2^40 checks. Throws when the schema is too deep, or too large to be compiled while others wait.
+ * Returns a copy of a schema whose subschemas charge their cost: references multiply, and 40 small definitions can ask
+ * for 2^40 checks. Throws when the schema is too deep, or too large to compile while others wait.
  */
 export function instrumented(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   let subschemas = 0
@@ -68,7 +68,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     const node = ignoresSiblings && typeof given.$ref === 'string' ? withoutSiblings(given) : given
     if (++subschemas > MAX_SUBSCHEMAS) throw new Error(`more than ${MAX_SUBSCHEMAS} subschemas`)
     const entries = Object.entries(readable(node))
-      // An asynchronous check would answer with a promise, which is nobody's failure and nobody's success.
+      // An asynchronous check would return a promise, neither a failure nor a success.
       .filter(([key]) => key !== '$async' && key !== STEPS)
       .map(([key, value]): [string, unknown] => [key, copyValue(key, value, depth + 1)])
     const steps = stepsOf(node)
@@ -76,7 +76,7 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
     return Object.fromEntries(entries)
   }
 
-  /** One of several subschemas, of which `false` and `true` have their code as well. */
+  /** Copies one of several subschemas; `false` and `true` have code as well. */
   function member(node: unknown, depth: number): unknown {
     if (typeof node === 'boolean') count(1)
     return copy(node, depth)
@@ -92,15 +92,17 @@ export function instrumented(schema: Readonly<Record<string, unknown>>): Record<
   return copy(schema, 0) as Record<string, unknown>
 }
 
-/** Drafts 06 and 07 ignore what stands beside a reference. */
+/** Drafts 06 and 07 ignore the siblings of a reference. */
 const ignoring = /\/draft-0[67]\//
 
-/** A reference, with the definitions beside it that other references may name. */
+/** Returns a reference, with the sibling definitions other references may name. */
 function withoutSiblings(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   return Object.fromEntries(Object.entries(node).filter(([key]) => key === '$ref' || silent.has(key)))
 }
 
-/** Ajv leaves a member `__proto__` out of `properties`, as if it were not named there; of patterns it takes it. */
+/**
+ * Moves a member `__proto__` from `properties` to the patterns: Ajv ignores it in `properties`, but not in patterns.
+ */
 function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { properties, patternProperties } = node
   if (!isObject(properties) || !Object.hasOwn(properties, '__proto__')) return node
@@ -112,50 +114,54 @@ function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<stri
 /** Returns the cost of compiling a keyword, besides the keyword itself and the subschemas in it. */
 function costOf(key: string, value: unknown): number {
   if (key === 'enum') return Array.isArray(value) ? comparisons(value) : 0
-  // Each name, and each type, is asked for by code of its own.
+  // Each name, and each type, has its own code.
   if (key === 'required') return Array.isArray(value) ? value.length : 0
   if (key === 'type') return Array.isArray(value) ? value.length - 1 : 0
   if (key === 'pattern') return typeof value === 'string' ? classes(value) : 0
-  // One condition says all patterns, and takes time that grows with their square.
+  // A single condition contains all patterns, and its time grows with their square.
   if (key === 'patternProperties') {
     const patterns = isObject(value) ? Object.keys(value) : []
     return patterns.reduce((cost, pattern) => cost + classes(pattern), patterns.length ** 2 / 128)
   }
   if ((key !== 'dependencies' && key !== 'dependentRequired') || !isObject(value)) return 0
   let cost = 0
-  // The code for each name of a list says the whole list.
+  // The code for each name of a list contains the whole list.
   for (const names of Object.values(value))
     cost += Array.isArray(names) ? 1 + names.length + names.length ** 2 / 64 : 1
   return cost
 }
 
-/** To make a regular expression takes long for classes of Unicode such as `\\p{L}`. */
+/** Creating a regular expression is slow for classes of Unicode such as `\\p{L}`. */
 const classes = (pattern: string): number => 2 * (pattern.split(/\\p/i).length - 1)
 
-/** Fewer choices than this are compared one by one, by code for each; see `loopEnum` of Ajv. */
+/** Fewer choices than this are compared singly, with code for each; see `loopEnum` of Ajv. */
 const LOOPED = 200
 
-/** Below `LOOPED` four of them cost as much as a keyword. The words of draft 07 compare each choice with each other. */
+/**
+ * Below `LOOPED`, four choices cost as much as a keyword. Draft 07's validation compares each choice with each other.
+ */
 function comparisons(choices: readonly unknown[]): number {
   const size = choices.some((choice) => typeof choice === 'object') ? JSON.stringify(choices).length / 8 : 1
   const code = choices.length < LOOPED ? choices.length / 4 : 0
   return code + (choices.length * Math.max(size, choices.length)) / 8_000
 }
 
-/** The steps of one check of a value against a subschema, without the subschemas below it. */
+/** The steps for checking a value against a subschema, without nested subschemas. */
 export interface Steps {
-  /** For each check, whatever the value is. */
+  /** For each check, whatever the value. */
   readonly once: number
-  /** For each character, element or member that code of the subschema itself looks at. */
+  /** For each character, element or member the subschema's own code looks at. */
   readonly perCharacter: number
   readonly perElement: number
   readonly perMember: number
 }
 
-/** A call of a function, where everything else is generated in place. */
+/** A function call; all other code is generated in place. */
 const REFERENCE = 20
 
-/** The steps of Ajv's loops, by measurement: counting a character, going to the next element, asking for a member and its name. */
+/**
+ * The measured steps of Ajv's loops: counting a character, moving to the next element, reading a member and its name.
+ */
 const CHARACTER = 0.5
 const ELEMENT = 8
 const MEMBER = 32
@@ -171,7 +177,7 @@ const ofMembers = [
   'maxProperties',
 ]
 
-/** Undefined for one of plain bounds, which costs next to nothing. */
+/** Returns undefined for a schema of plain bounds, at next to no cost. */
 function stepsOf(node: Readonly<Record<string, unknown>>): Steps | undefined {
   const count = (keywords: readonly string[]) =>
     keywords.filter((keyword) => Object.hasOwn(node, keyword)).length
@@ -190,7 +196,7 @@ function weight(node: Readonly<Record<string, unknown>>): number {
   const values = Object.values(node)
   if (!values.some((value) => typeof value === 'object') && !isReference(node)) return 0
   let steps = values.length + (isReference(node) ? REFERENCE : 0)
-  // Each name, and each choice, is asked for by itself.
+  // Each name, and each choice, is checked separately.
   for (const [key, value] of Object.entries(node)) {
     if (key === 'const') steps += comparison(value)
     else if (key === 'enum' && Array.isArray(value))
@@ -201,7 +207,7 @@ function weight(node: Readonly<Record<string, unknown>>): number {
   return steps
 }
 
-/** Returns the most steps for comparing a value with one of the schema, member by member. */
+/** Returns the most steps for comparing a value with a schema value, member by member. */
 const comparison = (value: unknown): number =>
   typeof value === 'object' && value !== null ? 2 * JSON.stringify(value).length : 0
 

@@ -1,14 +1,14 @@
 import type { ErrorObject } from 'ajv'
 
-/** Where a value breaks its schema, and what was expected there. Holds names and no values of what was checked. */
+/** The place where a value breaks its schema, and the expectation there. Holds names but no checked values. */
 export interface Mismatch {
   /** A JSON Pointer; `/` for the whole value. */
   readonly path: string
-  /** As in `must be integer` or `is missing`. */
+  /** For example `must be integer` or `is missing`. */
   readonly expected: string
-  /** The keyword of the schema that was broken. */
+  /** The broken keyword of the schema. */
   readonly keyword: string
-  /** The bound of that keyword, when it is a number. */
+  /** The keyword's bound, when it is a number. */
   readonly limit: number | undefined
 }
 
@@ -16,7 +16,7 @@ const MOST = 3
 const LONGEST = 120
 const MOST_CHOICES = 8
 
-/** The first mismatches that differ, at most 3. */
+/** Returns the first different mismatches, at most 3. */
 export function mismatches(errors: readonly ErrorObject[]): readonly Mismatch[] {
   const found = new Map<string, Mismatch>()
   for (const error of errors) {
@@ -31,7 +31,7 @@ function describe({ instancePath, keyword, params, message }: ErrorObject): Mism
   const { missingProperty, additionalProperty, unevaluatedProperty, allowedValues, allowedValue, limit } =
     params as Readonly<Record<string, unknown>>
   const at = (name: unknown) => {
-    // Cut first: who makes up a name may make it megabytes long.
+    // Cut first: a made-up name may be megabytes long.
     const shown = String(name).slice(0, LONGEST + 1)
     return `${instancePath}/${shown.replaceAll('~', '~0').replaceAll('/', '~1')}`
   }
@@ -52,7 +52,7 @@ function describe({ instancePath, keyword, params, message }: ErrorObject): Mism
 
 const json = (value: unknown): string => JSON.stringify(value) ?? ''
 
-/** Names come from servers: neither long nor able to break a line. */
+/** Cleans a server's name: neither long nor able to break a line. */
 function clean(text: string): string {
   const bounded = text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text
   return bounded.replace(/\p{Cc}/gu, ' ')

@@ -1,22 +1,22 @@
-/** The most that matching can cost: about `steps * (length + 1) ** degree` for a subject of that length. */
+/** The maximum cost of matching: about `steps * (length + 1) ** degree` for a subject of this length. */
 export interface PatternCost {
-  /** In how many ways it can match at one place, of which each may be tried. */
+  /** In how many ways the pattern can match at a place; each may be tried. */
   readonly ways: number
   /** The steps to try all of these ways. */
   readonly steps: number
-  /** How many repetitions without an upper bound compete for the subject; Infinity when they are nested. */
+  /** How many repetitions without an upper bound compete for the subject; Infinity when nested. */
   readonly degree: number
 }
 
-/** A group, or the whole: the alternative of now, and those before it. */
+/** A group, or the whole pattern: the present alternative, and earlier ones. */
 interface Part {
   now: PatternCost
   before: PatternCost | undefined
-  /** The last atom, which is repeated when a quantifier follows. */
+  /** The last atom, repeated by a following quantifier. */
   atom: PatternCost
   /** The body of the last atom if the atom is a group that takes part in the match; empty otherwise. */
   body: string
-  /** Where it begins itself, behind its head; 0 for a group that looks around. */
+  /** Where its body begins, behind its head; 0 for a lookaround group. */
   readonly start: number
 }
 
@@ -32,10 +32,10 @@ const token =
   /\\[\s\S]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?(?:[:=!]|<[=!]|<[^>]*>)|(?:[*+?]|\{\d+(?:,\d*)?\})\??|[\s\S]/y
 
 /**
- * An upper bound of what a backtracking engine spends on a pattern. A repetition without an upper bound whose body
- * can match in more than one way (it holds a quantifier or alternatives) may take exponential time, and counts as
- * hopeless unless something marks where each round ends (`isDelimited`); so do back references. Far too careful for many
- * patterns, too generous for none.
+ * Returns an upper bound of a backtracking engine's work on a pattern. A repetition without an upper bound may take
+ * exponential time if its body can match in several ways (through a quantifier or alternatives). The repetition counts
+ * as hopeless unless something marks the end of each round (`isDelimited`); so do back references. Far too careful for
+ * many patterns, too generous for none.
  */
 export function patternCost(pattern: string): PatternCost {
   const open: Part[] = []
@@ -68,7 +68,7 @@ export function patternCost(pattern: string): PatternCost {
   return { ways, steps, degree: isAnchored ? degree : degree + 1 }
 }
 
-/** The last atom is not repeated: whatever follows is tried behind each way in which it and all before it match. */
+/** Settles an unrepeated atom: the rest is tried after each way in which the atom and its predecessors match. */
 function settle(part: Part): void {
   const { now, atom } = part
   part.now = {
@@ -80,7 +80,10 @@ function settle(part: Part): void {
   part.body = ''
 }
 
-/** All alternatives of a part, of which each way takes a step at least, also where there is nothing to match; what follows begins anew. */
+/**
+ * Returns the cost of all alternatives of a part: each way takes a step at least, even with nothing to match. The part
+ * then starts over.
+ */
 function total(part: Part): PatternCost {
   settle(part)
   const { now, before = { ways: 0, steps: 0, degree: 0 } } = part
@@ -97,7 +100,7 @@ function repeated({ ways, steps, degree }: PatternCost, quantifier: string, body
   const [least, most] = bounds(quantifier)
   if (most === 0) return empty
   const varies = ways > 1 || degree > 0
-  // All rounds together go through the text once, and once more where they give back what they took.
+  // All rounds together read the text once, and once more when they give text back.
   if (varies && most > 1 && isDelimited(body)) return { ways: 1, steps: 2 * steps, degree: 1 }
   if (most !== Infinity)
     return {
@@ -108,11 +111,11 @@ function repeated({ ways, steps, degree }: PatternCost, quantifier: string, body
   return varies ? hopeless : { ways: 1, steps: Math.max(1, steps), degree: 1 }
 }
 
-/** One character of a group's body, and how often it is repeated; other escapes than these may mean anything. */
+/** One character of a group's body, with its quantifier; other escapes than these may mean anything. */
 const atoms =
   /(\\[dDwWsS]|\\[^0-9A-Za-z]|\[(?:\\[dDwWsS]|\\[^0-9A-Za-z]|[^\]\\])*\]|\.|[^\\[\](){}*+?|^$.])((?:[*+?]|\{\d+(?:,\d*)?\})\??)?/gy
 
-/** A character that stands for itself, in ASCII. */
+/** A literal character, in ASCII. */
 const literal = /^(?:[ --/-~]|\\[ -/:-@[-`{-~])$/
 
 const isFixed = (quantifier: string | undefined): boolean => {
@@ -122,8 +125,9 @@ const isFixed = (quantifier: string | undefined): boolean => {
 }
 
 /**
- * Whether a repeated group can share out a text among its rounds in one way only, as that of `(?:-[a-z]+)*` or `(?:[^/]+/)*`: each round
- * begins, or each ends, with one character that nothing else in it matches, and no more than one thing in it varies in length.
+ * Returns whether a repeated group can divide a text among its rounds in only one way, as in `(?:-[a-z]+)*` or
+ * `(?:[^/]+/)*`: each round begins, or each ends, with a character nothing else in the round matches, and at most one
+ * part of the round varies in length.
  */
 function isDelimited(body: string): boolean {
   const found = [...body.matchAll(atoms)]
@@ -138,7 +142,7 @@ function isDelimited(body: string): boolean {
   })
 }
 
-/** Whether an atom matches a character; one that is no pattern by itself may do so. */
+/** Returns whether an atom matches a character; assumes so for an atom that is no pattern by itself. */
 function matches(atom: string, character: string): boolean {
   try {
     return new RegExp(`^${atom}$`, 'su').test(character)

@@ -1,26 +1,32 @@
 import type { Millis } from '../../../mesh/clock.ts'
 
-/** Thrown in the middle of a check that costs more than it may. */
+/** Thrown during a check that exceeds its limits. */
 class TooCostly extends Error {}
 
-/** Limits of one check. */
+/** Limits of a check. */
 export interface Allowance {
-  /** For what it goes through; a check that takes more is given up. */
+  /** For the work on the value; a check that needs more is given up. */
   readonly steps: number
-  /** For patterns and formats; one that would take more than is left of it is not tried, and taken to fit. */
+  /** For patterns and formats; a match that would exceed the rest is not tried, and assumed to fit. */
   readonly texts: number
-  /** CPU time of the process, in milliseconds; looked at now and then, for V8 runs large functions without optimising them. */
+  /**
+   * CPU time of the process, in milliseconds; read from time to time, because V8 runs large functions without
+   * optimising them.
+   */
   readonly cpuMs: Millis
 }
 
-/** Steps between two looks at the CPU time. */
+/** Steps between two readings of the CPU time. */
 const LOOK = 16_384
 
-/** One check runs to its end before another begins, so one counter of each serves all. */
+/** Checks run one after another, so a single counter of each kind serves all. */
 let left = 0
 let leftForTexts = 0
 let hasAssumed = false
-/** `nextLook`: the steps left at the next look at the CPU time. `cpuEnd`: the CPU time at which the check is given up, set at the first look. */
+/**
+ * `nextLook`: the steps left at the next reading of the CPU time. `cpuEnd`: the CPU time at which the check is given
+ * up, set at the first reading.
+ */
 let nextLook = 0
 let cpuEnd: Millis | undefined
 let cpuAllowed: Millis = 0
@@ -35,9 +41,7 @@ export function processCpu(): Millis {
   return (user + system) / 1_000
 }
 
-/**
- * Runs a check; whoever takes part in it says with `charge` what it costs. `assumed`: some text was taken to fit that nobody has looked at.
- */
+/** Runs a check; its parts report their cost with `charge`. `assumed`: an unread text was assumed to fit. */
 export function withSteps<Result>(
   { steps, texts, cpuMs }: Allowance,
   cpu: CpuTime,
@@ -53,10 +57,12 @@ export function withSteps<Result>(
   return { result: check(), assumed: hasAssumed }
 }
 
-/** Pays for a look at a text, if it can be paid for. If not, the text has to be taken to fit: who chose it must not end the whole check. */
+/**
+ * Pays for reading a text, if affordable. If not, the text is assumed to fit: its author must not end the whole check.
+ */
 export function affords(steps: number): boolean {
   charge(1)
-  // Not so either when it is no number any more.
+  // False for NaN too.
   if (leftForTexts - steps >= 0) {
     leftForTexts -= steps
     return true
@@ -65,16 +71,19 @@ export function affords(steps: number): boolean {
   return false
 }
 
-/** Takes steps from the check that runs; a step is about what one keyword or one character of a pattern costs. */
+/** Takes steps from the running check; a step is about the cost of a keyword or of a pattern's character. */
 export function charge(steps: number): void {
   left -= steps
   if (left >= nextLook) return
-  // Also when it is no number any more.
+  // True for NaN too.
   if (!(left >= 0)) throw new TooCostly()
   look()
 }
 
-/** Gives up a check that has taken too much CPU time. The time counts from the first look, so small checks read no clock. */
+/**
+ * Gives up a check that has used too much CPU time. The time counts from the first reading, so small checks read no
+ * clock.
+ */
 function look(): void {
   nextLook = left - LOOK
   const now = cpuNow()
@@ -82,17 +91,17 @@ function look(): void {
   if (now > cpuEnd) throw new TooCostly()
 }
 
-/** A check that goes on after a mismatch writes down each further one, which takes so many times as long. */
+/** A check going on after a mismatch records each further mismatch, at this many times the cost. */
 export const MISMATCHING = 32
 
 /** The same for a check that ends at its first mismatch: its unions still record mismatches of their members. */
 export const MISMATCHING_IN_UNION = 8
 
-/** Names of members above this length are charged for by character: Ajv writes them into paths, with slashes escaped. */
+/** Longer member names are charged by character: Ajv writes them into paths, with slashes escaped. */
 const LONG = 256
 const OF_LONG = 64
 
-/** Charges `times` what the check of a value by one subschema costs; see `Steps`. */
+/** Charges `times` the cost of checking a value by one subschema; see `Steps`. */
 export function chargeFor(
   value: unknown,
   once: number,
@@ -105,7 +114,7 @@ export function chargeFor(
   if (typeof value === 'string') steps += perCharacter * value.length
   else if (Array.isArray(value)) steps += perElement * value.length
   else if (perMember > 0 && typeof value === 'object') {
-    // Counted no further than can be paid for: to count takes time as well.
+    // Stops counting at the affordable cost, because counting takes time as well.
     for (const name in value)
       if ((steps += perMember + (name.length > LONG ? OF_LONG * name.length : 0)) > left) break
   }
