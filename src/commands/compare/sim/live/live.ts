@@ -129,7 +129,7 @@ class Run {
     const { seed, durationMs } = this.#options
     const ttl = durationMs + MARGIN_MS
     const body = { seed, faults: faults.map((fault) => ({ ...fault, ttl })) }
-    // What is armed stays so under another plan.
+    // Faults that are armed stay so under another plan.
     await ask(this.#stage.control, { method: 'PUT', path: '/admin/chaos?by=demo', body }, anything)
     if (!this.#isArmed) await this.#turn('arm', title)
     this.#isArmed = true
