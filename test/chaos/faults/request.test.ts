@@ -46,6 +46,7 @@ test('arguments that are not there, and lists that are too short, are left alone
   for (const [name, config, args] of [
     ['argument_lost', { argument: 'z' }, odd],
     ['argument_lost', {}, '{}'],
+    ['argument_lost', {}, '[1]'],
     ['argument_duplicated', { form: 'list' }, '{"a":1}'],
     ['argument_reordered', {}, '{"a":1}'],
     ['argument_reordered', { of: 'list' }, '{"a":[1]}'],
