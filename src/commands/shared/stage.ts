@@ -75,5 +75,8 @@ export async function openStage(
   for (const { name, state, error, config: server } of servers.values())
     if (state !== 'up' && !server.disabled)
       throw new UnusableInput(`server ${name} is ${state}: ${error?.message ?? 'no reason known'}`)
-  return { url: `${gateway.data}/mcp`, control: controlAt({ base: gateway.control, token, env: {}, hurry: stop }) }
+  return {
+    url: `${gateway.data}/mcp`,
+    control: controlAt({ base: gateway.control, token, env: {}, hurry: stop }),
+  }
 }

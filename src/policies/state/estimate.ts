@@ -116,7 +116,7 @@ const MOST_HALVINGS = 64
  * A fading logarithmic histogram of durations: samples lose half their weight every 30 seconds. Instead of making all
  * old samples lighter, the histogram makes each new sample heavier.
  *
- * Of a call given up, only a minimum duration is known. These censored samples are handled as by Kaplan and Meier
+ * A call given up has only a known minimum duration. These censored samples are handled as by Kaplan and Meier
  * (1958): each counts like the calls that took longer.
  */
 export class DecayingHistogram {
