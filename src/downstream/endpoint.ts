@@ -8,7 +8,7 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 import type { Server } from '../registry/server.ts'
 import { forwardedWith } from '../upstreams/forwarded.ts'
 import type { Response } from './respond.ts'
-import type { Tenancy } from './limits/tenancy.ts'
+import type { Tenancy } from '../access/caller.ts'
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 
 /** One request of an agent, before anybody knows which server it is for. */

@@ -21,7 +21,7 @@ import type { InboundRequest } from './endpoint.ts'
 import { putOnWire, sendJson } from './http/post-reply.ts'
 import { respond } from './respond.ts'
 import { ShapedReply } from '../wire/shaped-reply.ts'
-import type { Tenancy } from './limits/tenancy.ts'
+import type { Tenancy } from '../access/caller.ts'
 
 /** By which a standing stream is asked for. */
 export const LISTEN = 'subscriptions/listen'

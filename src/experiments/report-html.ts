@@ -1,7 +1,7 @@
 import { barsOf, chartData, chartLabels, forestOf, hasCharts } from './html/charts.ts'
 import { type Markup, markup } from './html/markup.ts'
 import { blockMarkup, pageOf, unbroken } from './html/page.ts'
-import { script } from './html/script.ts'
+import { script } from '../console/comparison-charts.ts'
 import type { Block } from './blocks.ts'
 import {
   othersInWords,

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { fastify } from 'fastify'
 import { test, type TestContext } from 'node:test'
 import { GuardedExperiments } from '../../src/experiments/guarded/guarded.ts'
-import type { RunJournal } from '../../src/experiments/guarded/journal.ts'
 import { experimentSpec } from '../../src/gateway/guarded/spec.ts'
 import { registerAdminGuarded } from '../../src/routes/admin-guarded.ts'
 import { specOf } from '../experiments/guarded/world.ts'
@@ -14,7 +13,7 @@ async function waiting(t: TestContext, names: readonly string[]): Promise<string
   const journal = { write: () => Promise.resolve(), flush: () => Promise.resolve() }
   const guarded = new GuardedExperiments({
     clock: new ManualClock(),
-    journal: journal as unknown as RunJournal,
+    journal: journal,
     survey: () => ({
       refusals: [],
       doubts: [],

@@ -45,10 +45,12 @@ export const parts = {
   ],
   /** One process without sockets or child processes: enough to see whether another line of Node behaves alike. */
   core: [
+    'access/',
     'chaos/',
     'claims/',
     'config/',
     'downstream/',
+    'evidence/',
     'experiments/',
     'gateway/',
     'mesh/',

@@ -31,7 +31,7 @@ const WARM_UP = 20
 /** The stations of a call in their order, with the beginnings of their files' names; the first that fits holds a file. */
 const stations: Readonly<Record<string, readonly string[]>> = {
   'reads the request': ['routes/', 'downstream/http/', 'downstream/accept', 'gateway/planes'],
-  'limits the agent': ['downstream/limits/'],
+  'limits the agent': ['access/', 'downstream/limits/'],
   'answers the agent': ['downstream/keep-alive', 'downstream/partial', 'downstream/respond'],
   'finds session and tool': ['downstream/', 'registry/'],
   'runs the policies': ['mesh/', 'policies/'],

@@ -28,7 +28,7 @@ import {
   onceGiven,
 } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
-import { principalOf } from '../limits/tenancy.ts'
+import { principalOf } from '../../access/caller.ts'
 import { welcomeTo, type InboundRequest } from '../endpoint.ts'
 import { isRounded, keyOf, underIdOf } from '../exact-id.ts'
 import type { Guards } from '../limits/limits.ts'

@@ -27,7 +27,7 @@ import {
 } from '../http/event-stream.ts'
 import type { KeepAlive } from '../keep-alive.ts'
 import type { Asked, Quotas } from '../limits/quotas.ts'
-import { SessionTenants } from '../limits/tenancy.ts'
+import { SessionTenants } from '../../access/caller.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 export interface SessionParts {

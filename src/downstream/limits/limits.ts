@@ -6,7 +6,7 @@ import type { KeepAlive } from '../keep-alive.ts'
 import type { Quotas } from './quotas.ts'
 import type { ReplayBudget } from '../http/event-stream.ts'
 import type { Tarpit } from './tarpit.ts'
-import type { Tenancies } from './tenancy.ts'
+import type { Tenancies } from '../../access/caller.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 /** Limits for each agent, and keep-alive for its connections. */

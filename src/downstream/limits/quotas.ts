@@ -1,6 +1,6 @@
 import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
-import { SETTLED_MS } from './tenancy.ts'
+import { SETTLED_MS } from '../../access/caller.ts'
 
 /** How much of something there may be at once: of all clients, and of one. */
 export interface Share {

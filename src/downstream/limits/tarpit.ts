@@ -1,7 +1,7 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { Recent } from '../../units/recent.ts'
 import type { Share } from './quotas.ts'
-import type { Tenancy } from './tenancy.ts'
+import type { Tenancy } from '../../access/caller.ts'
 
 /** Requests that may come too soon before answers are held back, and how many more of them in each second. */
 const FREE = 10

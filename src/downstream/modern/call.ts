@@ -28,7 +28,7 @@ import {
 import { LargeMessage } from '../../protocol/large-message.ts'
 import { HEADER_MISMATCH, MISSING_CAPABILITY } from '../../protocol/versions.ts'
 import { CallPlace } from '../call-place.ts'
-import type { Servers } from '../limits/tenancy.ts'
+import type { Servers } from '../../access/caller.ts'
 import { isLarge } from '../http/post-reply.ts'
 import type { Quota } from '../limits/quotas.ts'
 import { gatewayErrorText, type Response } from '../respond.ts'

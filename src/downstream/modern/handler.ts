@@ -22,7 +22,7 @@ import {
 } from '../../protocol/versions.ts'
 import type { GatewayGeneration } from '../../registry/generation.ts'
 import { acceptedBy } from '../accept.ts'
-import { sessionlessPrincipalOf, type Servers, shownHeaders, type Tenancy } from '../limits/tenancy.ts'
+import { sessionlessPrincipalOf, type Servers, shownHeaders, type Tenancy } from '../../access/caller.ts'
 import { welcomeTo, type InboundRequest } from '../endpoint.ts'
 import type { Guards } from '../limits/limits.ts'
 import { tooMuchToSay } from '../initialize.ts'

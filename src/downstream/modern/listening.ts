@@ -7,7 +7,7 @@ import type { GatewayGeneration } from '../../registry/generation.ts'
 import { kinds, type ListKind } from '../../protocol/lists.ts'
 import { orAborted, within } from '../../upstreams/failure.ts'
 import type { Endpoint } from '../endpoint.ts'
-import type { Tenancy } from '../limits/tenancy.ts'
+import type { Tenancy } from '../../access/caller.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
 

@@ -4,12 +4,19 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { Recent } from '../../units/recent.ts'
 import type { Done } from '../experiments.ts'
 import { type Rule, ruleInWords } from './gate.ts'
-import type { RunJournal } from './journal.ts'
 import { Lifecycle, type World } from './lifecycle.ts'
 import { Meter } from './meter.ts'
 import { blankRecord, isOver, type ProbeRow, type Proof, type RunRecord, type Targets } from './record.ts'
 import { lengthOf, shapeOf, type Spec } from './spec.ts'
 import { roundedDuration } from '../../units/duration.ts'
+
+/** Keeps the records of runs. */
+export interface RunStore {
+  /** Writes a record in place of the run's earlier record. Rejects when the record cannot be written. */
+  write(record: RunRecord): Promise<void>
+  /** Resolves when all records are written. */
+  flush(): Promise<void>
+}
 
 /** The gateway's view of a spec now. */
 export interface Survey {
@@ -25,7 +32,7 @@ export interface Survey {
 export interface GuardedParts {
   readonly clock: Clock
   /** Where runs are written down; or why that is not possible, and so no run is. */
-  readonly journal: RunJournal | { readonly problem: string }
+  readonly journal: RunStore | { readonly problem: string }
   readonly survey: (spec: Spec) => Survey
   /** A hash of all that a run rests upon: another one ends it. */
   readonly groundOf: (spec: Spec) => string

@@ -1,6 +1,6 @@
 import { type Markup, markup } from '../html/markup.ts'
 import { blockMarkup, pageOf } from '../html/page.ts'
-import { runScript } from './report-script.ts'
+import { runScript } from '../../console/run-charts.ts'
 import type { RunRecord } from './record.ts'
 import { runSections } from './report.ts'
 import type { State } from './spec.ts'

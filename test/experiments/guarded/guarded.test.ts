@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { GuardedExperiments, type Survey } from '../../../src/experiments/guarded/guarded.ts'
-import type { RunJournal } from '../../../src/experiments/guarded/journal.ts'
 import type { World } from '../../../src/experiments/guarded/lifecycle.ts'
 import type { Meter } from '../../../src/experiments/guarded/meter.ts'
 import { isRunRecord } from '../../../src/experiments/guarded/record-shape.ts'
@@ -33,7 +32,7 @@ function stage() {
       return Promise.resolve()
     },
     flush: () => Promise.resolve(),
-  } as unknown as RunJournal
+  }
   const worldOf = (_: RunRecord, meter: Meter): World => {
     let isOn = false
     let arms: readonly string[] = ['all']

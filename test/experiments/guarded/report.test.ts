@@ -4,7 +4,7 @@ import { Script } from 'node:vm'
 import { markdownBlock } from '../../../src/experiments/blocks.ts'
 import type { RunRecord } from '../../../src/experiments/guarded/record.ts'
 import { runHtmlOf } from '../../../src/experiments/guarded/report-html.ts'
-import { runScript } from '../../../src/experiments/guarded/report-script.ts'
+import { runScript } from '../../../src/console/run-charts.ts'
 import { runMarkdownOf } from '../../../src/experiments/guarded/report.ts'
 import { specOf, stage } from './world.ts'
 

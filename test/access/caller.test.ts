@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { SessionTenants, Tenancies } from '../../../src/downstream/limits/tenancy.ts'
+import { SessionTenants, Tenancies } from '../../src/access/caller.ts'
 
 const named = (tenant: string) => ({ 'x-breakwater-tenant': tenant })
 const client = { name: 'client', version: '1' }

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { test } from 'node:test'
-import { testServer } from '../../registry/test-server.ts'
-import { request, testEndpoint, type Reply } from '../test-endpoint.ts'
-import { generationOf } from '../test-generation.ts'
+import { testServer } from '../registry/test-server.ts'
+import { request, testEndpoint, type Reply } from '../downstream/test-endpoint.ts'
+import { generationOf } from '../downstream/test-generation.ts'
 
 const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } }
 

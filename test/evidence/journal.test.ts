@@ -4,8 +4,8 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, unlink, writeFile } from 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
-import { RunJournal, verifyRuns } from '../../../src/experiments/guarded/journal.ts'
-import { recordOf, specOf, stage } from './world.ts'
+import { RunJournal, verifyRuns } from '../../src/evidence/journal.ts'
+import { recordOf, specOf, stage } from '../experiments/guarded/world.ts'
 
 const key = createSecretKey(Buffer.alloc(32, 7))
 

@@ -1,12 +1,12 @@
 import { hash } from 'node:crypto'
-import type { InboundHeaders } from '../../mesh/call.ts'
-import type { Millis } from '../../mesh/clock.ts'
-import { namedTenant, shareOfClient } from '../../policies/state/sameness.ts'
-import { isObject } from '../../protocol/jsonrpc.ts'
-import { clip, Recent } from '../../units/recent.ts'
+import type { InboundHeaders } from '../mesh/call.ts'
+import type { Millis } from '../mesh/clock.ts'
+import { namedTenant, shareOfClient } from '../policies/state/sameness.ts'
+import { isObject } from '../protocol/jsonrpc.ts'
+import { clip, Recent } from '../units/recent.ts'
 import type { IncomingHttpHeaders } from 'node:http'
-import { isOfOneRequest } from '../../protocol/task.ts'
-import type { Server } from '../../registry/server.ts'
+import { isOfOneRequest } from '../protocol/task.ts'
+import type { Server } from '../registry/server.ts'
 
 /** On whose behalf a request comes. */
 export interface Tenancy {

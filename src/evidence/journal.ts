@@ -2,11 +2,11 @@ import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { lstat, open, readdir, readFile, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
-import { isOver, type RunRecord } from './record.ts'
-import { isRunId, isRunRecord } from './record-shape.ts'
-import { makeFolder } from '../../units/folder.ts'
-import { numbered } from '../../units/numbered.ts'
+import { isObject, parseJson } from '../protocol/jsonrpc.ts'
+import { isOver, type RunRecord } from '../experiments/guarded/record.ts'
+import { isRunId, isRunRecord } from '../experiments/guarded/record-shape.ts'
+import { makeFolder } from '../units/folder.ts'
+import { numbered } from '../units/numbered.ts'
 
 /** The hash that stands in for the run before the first one. */
 const ROOT = '0'.repeat(64)
