@@ -13,66 +13,68 @@ import { PATIENCE_MS, SharedAttempts } from './shared-attempts.ts'
 import type { Starting, UpstreamSession, Upstream } from './upstream.ts'
 import { roundedDuration } from '../units/duration.ts'
 
-/** A caller's upstream session, and the replica that it is held with. */
+/** A caller's upstream session and its replica. */
 export interface BoundSession {
   readonly upstreamSession: UpstreamSession
   readonly replica: number
-  /** Whether the replica kept something of the caller when the upstream session began. */
+  /** Whether the replica kept state for the caller when the upstream session began. */
   readonly keepsState: boolean
-  /** Calls under way over it. */
+  /** Calls under way in this session. */
   calls: number
-  /** Whether it is closed when the last of them has ended, and takes no new ones. */
+  /** A retired session takes no new calls and closes after its last call. */
   retired: boolean
 }
 
 export interface UpstreamSessionsOptions {
   readonly replicas: readonly Upstream[]
   readonly clock: Clock
-  /** How long a handshake may take; `timeouts.discovery`. */
+  /** Limit of a handshake; `timeouts.discovery`. */
   readonly timeoutMs: Millis
-  /** How long a process may take until it says something; as long as a handshake unless given. */
+  /** How long a process may take until its first output; defaults to `timeoutMs`. */
   readonly startMs?: Millis
-  /** The server's name in the registry, for messages. */
   readonly server?: string
-  /** Told why a notification of a caller has not been taken. */
+  /** Called with the reason when the server did not take a caller's notification. */
   readonly onLost?: (error: GatewayError) => void
-  /** Whether the server gets the baggage of agents; not unless given. */
+  /** Whether the server gets the baggage of agents; default false. */
   readonly passesBaggage?: boolean
-  /** Told of each upstream session that is over, how long it lasted, and by which error it ended. */
+  /** Called when an upstream session has ended, with its duration and its error. */
   readonly onEnd?: (bound: BoundSession, lastedMs: Millis, error: GatewayError) => void
 }
 
-/** How long a caller waits for a process whose last start has failed, in milliseconds: it may be well again. */
+/** How long a caller waits for a process after a failed start, in milliseconds: the process may have recovered. */
 const PATIENCE_WITH_FAILED_MS: Millis = 500
 
-/** A session that has lived for so long is begun anew at once when it ends, in milliseconds. */
+/** A session at least this old is replaced at once when it ends, in milliseconds. */
 const SETTLED_MS: Millis = 30_000
 
-/** When to ask again after a process that is being started, in milliseconds. */
+/** The `retryAfterMs` of callers while a process is starting, in milliseconds. */
 const ASK_AGAIN_MS: Millis = 1_000
 
-/** Deepest nesting of what a server says of itself: it is put together with that of others, and shown to operators. */
+/**
+ * Deepest nesting of an `initialize` result: Breakwater merges the results of all servers and shows the merged result
+ * to operators.
+ */
 const MAX_INITIALIZE_RESULT_DEPTH = 64
 
-/** Stands for "any replica" among the handshakes under way. */
+/** Key for "any replica" among the handshakes under way. */
 const ANY = -1
 
 /**
- * The upstream sessions with one server: for each caller at most one per replica. Who names no replica gets the
- * upstream session that was begun first, or a new one with the next replica that answers.
+ * All upstream sessions with a server: at most one per caller and replica. A caller without a named replica gets its
+ * oldest upstream session, or a new session with the next replica to answer.
  */
 export class UpstreamSessions {
   readonly #options: UpstreamSessionsOptions
   readonly #open = new Map<Caller, BoundSession[]>()
-  /** The upstream sessions that their callers have left, and that calls still go over. */
+  /** Sessions already left by their callers, with calls still under way. */
   readonly #retired = new Set<BoundSession>()
-  /** Handshakes under way, by the replica that they are for. */
+  /** Handshakes under way, by replica. */
   readonly #opening = new Map<Caller, Map<number, SharedAttempts<BoundSession>>>()
-  /** How many callers are at home at each replica. One that has upstream sessions with several is so where its first is. */
+  /** Number of callers at home at each replica. A caller with several upstream sessions is at home with its first. */
   readonly #atHome: number[]
-  /** Whether the server was found to keep something of callers that speak an era themselves. */
+  /** Whether the server was found to keep state for callers of each era. */
   readonly #keepsState = { legacy: false, modern: false }
-  /** Callers whose session has ended although the server was to remember something of them. */
+  /** Callers whose session has ended although the server was to remember state for the caller. */
   readonly #bereft = new Set<Caller>()
   #next = 0
 
@@ -81,30 +83,29 @@ export class UpstreamSessions {
     this.#atHome = options.replicas.map(() => 0)
   }
 
-  /** How many callers have an upstream session. */
+  /** Number of callers with an upstream session. */
   get size(): number {
     return this.#open.size
   }
 
-  /** The caller's upstream session with a replica, or with the first that it has one with. */
+  /** Returns the caller's upstream session with a replica; without a replica, the caller's first session. */
   current(caller: Caller, replica?: number): BoundSession | undefined {
     const bound = this.#open.get(caller)
     return replica === undefined ? bound?.[0] : bound?.find((one) => one.replica === replica)
   }
 
-  /** All upstream sessions of a caller. */
   all(caller: Caller): readonly UpstreamSession[] {
     return this.#open.get(caller)?.map(({ upstreamSession }) => upstreamSession) ?? []
   }
 
-  /** Passes a notification of a caller on, over all of its upstream sessions, or `only` one. Nobody waits for it to be taken. */
+  /** Passes a caller's notification to all its upstream sessions, or only to `only`. Does not wait for delivery. */
   notify(caller: Caller, message: Pick<Message, 'text' | 'value'>, only?: UpstreamSession): void {
     const { text } = this.outgoing(message)
     for (const upstreamSession of only === undefined ? this.all(caller) : [only])
       upstreamSession.post(text).catch((error: GatewayError) => this.#options.onLost?.(error))
   }
 
-  /** A message of a caller as the server is to get it. */
+  /** Returns a caller's message in the form for the server: without baggage unless the server gets baggage. */
   outgoing<M extends Pick<Message, 'text' | 'value'>>(message: M): M {
     const { params } = message.value
     if (!isObject(params) || params._meta === undefined || this.#options.passesBaggage === true)
@@ -112,18 +113,17 @@ export class UpstreamSessions {
     return withoutBaggage(message)
   }
 
-  /** Has the streams for what belongs to no call asked for that are not there; with `anew` also those that are. */
+  /** Requests missing listening streams (messages outside of calls); with `anew` also replaces open streams. */
   relisten(anew: boolean): void {
     for (const bound of this.#open.values())
       for (const { upstreamSession } of bound) upstreamSession.relisten?.(anew)
   }
 
-  /** The callers that have an upstream session. */
   callers(): IterableIterator<Caller> {
     return this.#open.keys()
   }
 
-  /** The caller's upstream session, begun if need be. Rejects with a `GatewayError`. */
+  /** Returns the caller's upstream session and opens a session if needed. Rejects with a `GatewayError`. */
   of(caller: Caller, replica?: number): Promise<BoundSession> {
     const current = this.current(caller, replica)
     if (current !== undefined) return Promise.resolve(current)
@@ -134,8 +134,7 @@ export class UpstreamSessions {
   }
 
   /**
-   * The same for somebody who has no time to lose: where the last start of a process failed, the next one may fare no
-   * better, and takes long to show it.
+   * Like `of`, with little patience: after a failed start of a process, the next start may fail as well, and slowly.
    */
   soon(caller: Caller, replica?: number): Promise<BoundSession> {
     const opening = this.of(caller, replica)
@@ -152,28 +151,34 @@ export class UpstreamSessions {
     })
   }
 
-  /** The start of the process that a caller waits for; undefined when there is none. */
+  /** Returns the process start on which a caller waits; undefined without a start. */
   starting(caller: Caller, replica = 0): Starting | undefined {
     return this.#options.replicas[replica]?.starting?.(caller)
   }
 
-  /** Whether processes are started for upstream sessions: that takes as long as it needs, and has limits of its own. */
+  /** Whether upstream sessions start processes. Such starts have limits of their own. */
   get startsProcesses(): boolean {
     return this.#options.replicas[0]?.starting !== undefined
   }
 
-  /** Begins sessions for those that lost one and only listen: else they would hear nothing more. For after each good probe. */
+  /**
+   * Opens sessions for callers who lost theirs and only listen: they would hear nothing more. Call after each good
+   * probe.
+   */
   restore(): void {
     for (const caller of this.#bereft) this.#restore(caller)
   }
 
   #restore(caller: Caller): void {
     if (this.#open.has(caller)) this.#bereft.delete(caller)
-    // Where that fails, it is tried again after the next good probe.
+    // After a failure, the next good probe tries again.
     else if (caller.listening) this.of(caller).then(() => this.#bereft.delete(caller), ignore)
   }
 
-  /** Ends a caller's upstream sessions, and the handshakes for them, so that the next call begins a new one, perhaps elsewhere. */
+  /**
+   * Ends a caller's upstream sessions and pending handshakes. The next call opens a new session, perhaps with another
+   * replica.
+   */
   async drop(caller: Caller): Promise<void> {
     const unwanted = gatewayError('cancelled', 'the upstream session is not needed any more')
     for (const attempts of [...(this.#opening.get(caller)?.values() ?? [])]) attempts.abort(unwanted)
@@ -184,24 +189,24 @@ export class UpstreamSessions {
   }
 
   /**
-   * The replica that a caller's calls have to go to, because it may remember something of the caller, or will when the
-   * handshake that is under way is done; undefined: any will do.
+   * Returns the replica for all calls of a caller, because the replica may keep state for the caller now or after the
+   * pending handshake. Undefined when any replica will do.
    */
   home(caller: Caller): number | undefined {
     const bound = this.#open.get(caller)
-    // Replicas of one server need not speak the same eras.
+    // Replicas of the same server may speak different eras.
     if (bound !== undefined) return bound.find(({ upstreamSession }) => upstreamSession.keepsState)?.replica
     if (!this.#isKept(caller)) return undefined
     for (const replica of this.#opening.get(caller)?.keys() ?? []) if (replica !== ANY) return replica
     return undefined
   }
 
-  /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
+  /** Returns the number of callers at home at each replica; undefined when the server keeps no state for the caller. */
   homes(caller: Caller): readonly number[] | undefined {
     return this.#isKept(caller) ? this.#atHome : undefined
   }
 
-  /** Takes an upstream session from its caller, whose next call begins a new one; calls that are under way over it end in order. */
+  /** Takes an upstream session from its caller, whose next call opens a new session. Calls under way end normally. */
   retire(caller: Caller, bound: BoundSession): void {
     this.#forget(caller, bound)
     if (bound.retired) return
@@ -210,20 +215,22 @@ export class UpstreamSessions {
     else this.#retired.add(bound)
   }
 
-  /** A call that went over an upstream session has ended. */
+  /** Notes the end of a call in an upstream session. */
   left(bound: BoundSession): void {
     if (--bound.calls > 0 || !bound.retired) return
     this.#retired.delete(bound)
     void bound.upstreamSession.close()
   }
 
-  /** Ends a caller's upstream sessions as `drop` does, but those that calls go over still: with the last of these, which others may wait for. */
+  /**
+   * Like `drop`, but sessions with calls under way close after their last call: other callers may wait for the calls.
+   */
   async end(caller: Caller): Promise<void> {
     for (const bound of this.#open.get(caller) ?? []) if (bound.calls > 0) this.retire(caller, bound)
     await this.drop(caller)
   }
 
-  /** Takes a caller's upstream session with a replica from it, as `retire` does. */
+  /** Retires a caller's upstream session with a replica. */
   leave(caller: Caller, replica: number): void {
     const bound = this.current(caller, replica)
     if (bound !== undefined) this.retire(caller, bound)
@@ -237,7 +244,7 @@ export class UpstreamSessions {
     ])
   }
 
-  /** Waits for what is under way, or begins it. */
+  /** Joins the handshake under way, or begins a handshake. */
   #join(
     caller: Caller,
     key: number,
@@ -258,12 +265,15 @@ export class UpstreamSessions {
     return outcome
   }
 
-  /** A second handshake costs a server that is reached over a network little; a process would be started twice. */
+  /**
+   * Over a network, a second handshake costs the server little. For a process, a second handshake would start a second
+   * process.
+   */
   #patienceFor(replica: number): Millis {
     return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
 
-  /** Tries all replicas in turn, each time from the next one on; each gets an equal part of the time that is left. */
+  /** Tries all replicas in turn and starts one further each time. Each replica gets an equal share of the time left. */
   async #beginAnywhere(caller: Caller, end: Signal): Promise<BoundSession> {
     const { replicas, clock, timeoutMs } = this.#options
     const { length } = replicas
@@ -311,7 +321,7 @@ export class UpstreamSessions {
       const { keepsState } = upstreamSession
       return this.#keep(caller, { upstreamSession, replica, keepsState, calls: 0, retired: false })
     } catch (error) {
-      // One that comes too late is nobody's.
+      // Closes a session opened too late.
       if (limit.aborted) opening.then((upstreamSession) => upstreamSession.close(), ignore)
       throw error
     } finally {
@@ -324,11 +334,10 @@ export class UpstreamSessions {
     if (upstreamSession.ended.aborted) throw upstreamSession.ended.reason
     const other = this.current(caller, replica)
     if (other !== undefined) {
-      // Another attempt was faster.
       void upstreamSession.close()
       return other
     }
-    // Not by a spread, which makes room for 17.
+    // `concat`, because a spread reserves room for 17 entries.
     this.#set(caller, (this.#open.get(caller) ?? []).concat(bound))
     if (upstreamSession.keepsState) this.#keepsState[caller.era] = true
     if (caller.listening) upstreamSession.listen()
@@ -339,7 +348,7 @@ export class UpstreamSessions {
       this.#forget(caller, bound)
       if (isLost) {
         this.#bereft.add(caller)
-        // One that ends again and again is begun no more often than the server is probed.
+        // A session with frequent ends is reopened only as often as the server is probed.
         if (clock.now() - beganAt >= SETTLED_MS) this.#restore(caller)
       }
       onEnd?.(bound, clock.now() - beganAt, upstreamSession.ended.reason as GatewayError)
@@ -348,7 +357,7 @@ export class UpstreamSessions {
     return bound
   }
 
-  /** A server that keeps something of modern callers speaks the legacy era with everybody. */
+  /** A server with state for modern callers speaks the legacy era with every caller. */
   #isKept(caller: Caller): boolean {
     return this.#keepsState.modern || this.#keepsState[caller.era]
   }
@@ -362,7 +371,7 @@ export class UpstreamSessions {
       )
   }
 
-  /** Notes the upstream sessions of a caller, and with them where it is at home. */
+  /** Sets a caller's upstream sessions and updates the home counts. */
   #set(caller: Caller, bound: BoundSession[]): void {
     this.#count(this.#open.get(caller)?.[0], -1)
     this.#count(bound[0], 1)
@@ -378,19 +387,19 @@ export class UpstreamSessions {
 interface SendingParts {
   readonly upstreamSessions: UpstreamSessions
   readonly clock: Clock
-  /** How many replicas there are to go to. */
+  /** Number of replicas. */
   readonly replicas: number
-  /** Whether callers may get another session in place of theirs, without a word. */
+  /** Whether a caller's session may be replaced without notice. */
   readonly mayMove: () => boolean
-  /** A call got no answer of a replica, for a reason that is the replica's; undefined: it was to go to any. */
+  /** Called when a call failed for a reason in the replica; undefined when the call was for any replica. */
   readonly suspect: (replica: number | undefined, reason: string) => void
-  /** A call got an answer, whatever it says. */
+  /** Called after each answer, whatever the content. */
   readonly answered: () => void
 }
 
 type LookParts = Omit<SendingParts, 'clock' | 'answered'>
 
-/** Ends of a call after which a replica may be in trouble. */
+/** Failures after which a replica may be in trouble. */
 const suspicious: ReadonlySet<string> = new Set<Reason>([
   'attempt_timeout',
   'upstream_disconnected',
@@ -399,8 +408,9 @@ const suspicious: ReadonlySet<string> = new Set<Reason>([
 ])
 
 /**
- * A failure may say more than that one call failed. The calls that are under way over the same upstream session have
- * connections of their own, and end as they may. `bound`: the upstream session that it went over; undefined when none could be begun.
+ * Draws conclusions from a failed call: retires the session or suspects the replica. Other calls over the same upstream
+ * session have their own connections and continue. `bound`: the session of the call; undefined when none could be
+ * opened.
  */
 function look(
   { upstreamSessions, replicas, mayMove, suspect }: LookParts,
@@ -410,13 +420,13 @@ function look(
 ): void {
   if (bound === undefined) return suspect(replica ?? (replicas === 1 ? 0 : undefined), reason)
   const isGone = reason === 'upstream_unavailable' && replicas > 1 && mayMove()
-  // A lost session that the server does not open again: it may speak another era by now.
+  // The server refuses to reopen a lost session; the server may speak another era by now.
   const isRefused = reason === 'upstream_refused' && !sent
   if (isGone || isRefused || reason === 'session_lost') upstreamSessions.retire(caller, bound)
   if (suspicious.has(reason)) suspect(bound.replica, reason)
 }
 
-/** Leaves the same traces of an attempt and its failure as `sendOver`, for attempts that faults end before `sendOver`. */
+/** Records attempts and failures like `sendOver`, for attempts ended by faults before `sendOver`. */
 export class FaultedAttempts {
   readonly #parts: LookParts
 
@@ -424,7 +434,7 @@ export class FaultedAttempts {
     this.#parts = parts
   }
 
-  /** False when it is not counted: it was not sent, and there is no upstream session that it could have been sent over. */
+  /** Returns false when the attempt is not counted: nothing was sent, and the caller has no upstream session. */
   begin({ caller, replica, record }: Call, sent: boolean): boolean {
     const bound = this.#parts.upstreamSessions.current(caller, replica)
     if (bound === undefined && !sent) return false
@@ -439,7 +449,10 @@ export class FaultedAttempts {
   }
 }
 
-/** The error when somebody's time was over before the process was up: it says nothing of how the process treats calls. */
+/**
+ * Returns the error for a caller whose time ran out before the process was up. The error says nothing about how the
+ * process treats calls.
+ */
 export function whileStarting(error: GatewayError, starting: Starting | undefined): GatewayError {
   if (starting === undefined || error.reason === 'cancelled') return error
   const { told, failure: before } = starting
@@ -448,7 +461,7 @@ export function whileStarting(error: GatewayError, starting: Starting | undefine
   return error.reason === 'deadline_exceeded' ? { ...next, notStarted: true } : next
 }
 
-/** A call's way to its server: over its caller's upstream session, which is begun if need be. */
+/** Returns the service for sending calls to a server over the caller's upstream session, opened if needed. */
 export function sendOver(parts: SendingParts): Service {
   const { upstreamSessions, clock } = parts
 
@@ -484,7 +497,7 @@ export function sendOver(parts: SendingParts): Service {
           whileStarting(abortError(call.signal), upstreamSessions.starting(call.caller, call.replica)),
         )
       look(parts, call, undefined, error as GatewayError)
-      // The call itself was not sent, whatever became of the handshake.
+      // The handshake may have been sent, but not the call itself.
       return { kind: 'failed', error: { ...(error as GatewayError), sent: false } }
     }
     return exchange(opened, call)
@@ -496,10 +509,10 @@ export function sendOver(parts: SendingParts): Service {
   }
 }
 
-/** Counts what is sent again: an id must not come twice in one upstream session. */
+/** Number of resent calls: an id must not occur twice in an upstream session. */
 let resent = 0
 
-/** Sends a call as its server has to see it: with the time that is left, and under an id that is new. */
+/** Sends a call with its remaining time, and under a new id for a retry. */
 export function exchangeOver(upstreamSession: UpstreamSession, call: Call, clock: Clock): Promise<Outcome> {
   const traced = call.record.span === undefined ? call : stamped(call)
   if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return upstreamSession.exchange(traced)

@@ -13,64 +13,65 @@ import { type Coding, codingOf, Inflation } from './inflation.ts'
 
 /** Takes the reply to one HTTP request. Exactly one of `body`, `message`, `ended` and `failed` comes last. */
 export interface ReplySink {
-  /** The request is being handed to a socket: from here on it may run. */
+  /** The request goes to a socket: from now on the server may run the request. */
   started?(): void
   /** An event stream begins; its events follow. */
   opened(headers: ReplyHeaders): void
-  /** A promise pauses the socket until it settles; what has been read from it by then is still told. */
+  /** A promise pauses the socket until settled; bytes read before still arrive. */
   event(event: SseEvent): Promise<void> | undefined
-  /** An event was larger than `maxReply`, and is passed over; unless given, the stream ends with it. */
+  /** An event was larger than `maxReply` and is skipped; without this method the stream ends. */
   overlong?(id: string | undefined, ends: Overlong): void
-  /** Asked after each event: a promise, which never rejects, holds back all further ones until it resolves. */
+  /** Asked after each event: a promise holds back further events until resolved, and never rejects. */
   backpressure?(): Promise<void> | undefined
-  /** A reply that is no event stream, complete. */
+  /** A complete reply without an event stream. */
   body(status: number, headers: ReplyHeaders, text: string): void
-  /** A reply with status 200 that is a large JSON object, in place of `body`; unless given, that gets it as any other. */
+  /** Gets a large JSON object with status 200 instead of `body`; without this method, `body` gets the object. */
   message?(headers: ReplyHeaders, message: LargeMessage): void
-  /** The event stream ended in order. */
+  /** The event stream ended normally. */
   ended(): void
   failed(error: GatewayError): void
 }
 
 export interface ReplyLimits {
-  /** Largest reply, or event of one, in bytes. */
+  /** Largest reply, or largest event, in bytes. */
   readonly maxReply: number
-  /** Where counts what is kept of replies until they are complete; nowhere unless given. */
+  /** Counts the buffered bytes of incomplete replies; optional. */
   readonly unfinished?: ServerReplies | undefined
 }
 
-/** A reply of which less is kept is not counted, in bytes: most are complete by then, and pay nothing. */
+/** Smaller buffers are not counted, in bytes: most replies are complete by then and skip the cost. */
 const UNCOUNTED = 16 * 1024
 
-/** So much of a reply is read without a break, in bytes; many of them come at once, each with a socket buffer full. */
+/** Bytes read per turn: many replies may arrive at once, each with a full socket buffer. */
 const BYTES_PER_TURN = 256 * 1024
 
-/** The least that a chunk counts for, in bytes: a server may make each chunk one byte long. */
+/** Minimum cost of a chunk, in bytes: a server may send chunks of a single byte. */
 const LEAST_CHUNK = 1024
 
-/** Largest part of an error's body that anybody looks at, in bytes: no large text. */
+/** Largest part of an error's body to read, in bytes: less than a large text. */
 const ERROR_BODY_LIMIT = 63 * 1024
 
-/** So much of a large reply is looked through in one turn, in bytes: it takes a millisecond or two. */
+/** Bytes of a large reply scanned per turn: takes a millisecond or two. */
 const SCAN_PER_TURN = 1024 * 1024
 
-/** How much of a message besides its long strings is read in one turn, in bytes: with more of it, it is read as any other text. */
+/**
+ * Largest rest of a message without its long strings, in bytes; with a larger rest, the message is read as plain text.
+ */
 const MOST_REST = 1024 * 1024
 
-/** Statuses that ask for the same request at another address. */
+/** Statuses with a redirect of the same request. */
 const repeating: ReadonlySet<number> = new Set([307, 308])
 
-/** Most redirects of one request. */
 const MOST_REDIRECTS = 5
 
 const noHeaders = new ReplyHeaders([])
 
-/** Most interim responses (1xx) to one request: nobody hears of them, and each costs CPU. */
+/** Most interim responses (1xx) to a request: nobody sees interim responses, and each costs CPU. */
 const MOST_INTERIMS = 100
 
 /**
- * undici's handler of one request: sorts the reply into a body or a stream of events, within limits.
- * Uses the older of undici's two kinds of handlers: the newer makes an object of all headers first, 2 to 5 % of a call.
+ * Handles a request for undici: sorts the reply into a body or an event stream, within limits. Uses the older of
+ * undici's two kinds of handlers: the newer kind builds an object of all headers first, 2 to 5 % of a call.
  */
 export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   readonly #sink: ReplySink
@@ -78,43 +79,43 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #abort: ((cause: Error) => void) | undefined
   #aborted: GatewayError | undefined
   #status = 0
-  /** How many responses came before the one that counts. */
+  /** Number of interim responses. */
   #interims = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
-  /** The part of a body that has come; undefined while nothing has. */
+  /** Body bytes so far; undefined before the first. */
   #body: Chunks | undefined
-  /** How much of it is counted as unfinished, in bytes. */
+  /** Body bytes counted as unfinished. */
   #held = 0
-  /** How much was read since the last break, in bytes. */
+  /** Bytes read since the last break. */
   #sinceBreak = 0
-  /** How many events the sink has not taken yet. */
+  /** Number of events not yet taken by the sink. */
   #waiting = 0
-  /** Whether the sink has been told all that it is told. */
+  /** Whether the sink has had its last call. */
   #isOver = false
-  /** Whether what has come is not read on for now: others get their turn first, or who takes it is not ready for more. */
+  /** Whether reading pauses: other replies have their turn, or the sink is not ready. */
   #hasBreak = false
   #resume: () => void = () => undefined
-  /** Returns a function that sends the request to an address; undefined for an address that is not followed. */
+  /** Returns a function for sending the request to an address; undefined when the address is not followed. */
   #redirected: ((location: string) => (() => void) | undefined) | undefined
-  /** Sends the request again, to where this reply, which nobody else hears of, has redirected it. */
+  /** Sends the request again, to the target of a redirect. The sink does not see the redirect. */
   #follow: (() => void) | undefined
   #redirects = 0
-  /** How much came of the bodies of redirects, in bytes. */
+  /** Bytes received in bodies of redirects. */
   #skipped = 0
-  /** Reads what came compressed; undefined when nothing did. */
+  /** Decompresses the reply; undefined for an uncompressed reply. */
   #inflation: Inflation | undefined
-  /** Has the socket go on. */
+  /** Resumes the socket. */
   #goOnReading: () => void = () => undefined
-  /** How much came compressed, in bytes. */
+  /** Compressed bytes received. */
   #compressed = 0
-  /** Whether all that is compressed has come, and is not read yet. */
+  /** Whether all compressed bytes have come, but some are unread. */
   #isFinishing = false
-  /** An event that is large, and waits for a turn of its own. */
+  /** A large event, waiting for its own turn. */
   #large: SseEvent | undefined
-  /** The promise that has to settle before anything more is read. */
+  /** Must settle before reading continues. */
   #due: Promise<void> | undefined
-  /** How the stream ended, while there is still something to read of it. */
+  /** Ends the stream once the rest is read. */
   #end: (() => void) | undefined
 
   constructor(sink: ReplySink, limits: ReplyLimits) {
@@ -122,28 +123,28 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#limits = limits
   }
 
-  /** The peer whose turns the reading takes: all replies of a server share one peer. */
+  /** The peer for the turns of the reader: all replies of a server share a peer. */
   get #peer(): object {
     return this.#limits.unfinished ?? this
   }
 
-  /** Whether the request was handed to a socket, and thus may have run. */
+  /** Whether the request reached a socket and may have run. */
   get sent(): boolean {
     return this.#abort !== undefined
   }
 
-  /** Drops the request, or what is left of its reply. */
+  /** Drops the request, or the rest of its reply. */
   abort(error: GatewayError): void {
     this.#aborted ??= error
     this.#drop()
     if (this.#end === undefined && !this.#isFinishing) return this.#abort?.(new Error(error.reason))
-    // Its end is held back, and undici says nothing more of it.
+    // undici has already reported the end, which is held back here.
     this.#end = undefined
     this.#isFinishing = false
     this.#sink.failed(this.#aborted)
   }
 
-  /** Has redirects followed: `redirected` makes of the address of one what sends the request there, or undefined. */
+  /** Follows redirects: `redirected` returns a function for sending the request to an address, or undefined. */
   followBy(redirected: (location: string) => (() => void) | undefined): void {
     this.#redirected = redirected
   }
@@ -173,7 +174,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
         return true
       }
     }
-    // It holds the request, of which nothing is needed any more: the reply may stay open for long.
+    // Frees the request: the reply may stay open for long.
     this.#redirected = undefined
     const encoding = this.#headers.get('content-encoding')
     const coding = encoding === undefined ? undefined : codingOf(encoding)
@@ -187,23 +188,23 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
       overlong && ((id, ends) => overlong.call(this.#sink, id, ends)),
     )
     this.#sink.opened(this.#headers)
-    // Streams stay open for long, and there may be thousands of them.
+    // Frees the headers: thousands of streams may stay open for long.
     this.#headers = noHeaders
     return true
   }
 
   onData(chunk: Buffer): boolean {
-    // With none, undici asks whether the end may be told, as that of a connection may although its reply is paused.
+    // An empty chunk: undici asks whether the end may be reported. A connection may end while its reply is paused.
     if (this.#aborted !== undefined || chunk.length === 0) return true
     if (this.#follow !== undefined) {
       this.#skipped += chunk.length
-      // It ends by an error, behind which the request is sent on as well.
+      // The abort ends the reply with an error, and the error handler also follows the redirect.
       if (this.#skipped > ERROR_BODY_LIMIT) this.#abort?.(new Error('the rest of a redirect is not read'))
       return true
     }
     if (this.#inflation === undefined) return this.#take(chunk)
     this.#compressed += chunk.length
-    // There may be much that holds nothing.
+    // Compressed bytes may contain nothing.
     const { maxReply } = this.#limits
     if (this.#decoder === undefined && this.#compressed > maxReply) {
       this.abort(tooLarge(`a reply is larger than ${maxReply} bytes`))
@@ -223,7 +224,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#inflation = inflation
   }
 
-  /** False asks for a break. */
+  /** Returns false to pause. */
   #take(chunk: Buffer): boolean {
     if (this.#decoder !== undefined) return this.#feed(this.#decoder, chunk)
     const body = (this.#body ??= new Chunks())
@@ -246,7 +247,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return !this.#rests(chunk.length)
   }
 
-  /** Whether so much has come that what follows has to wait for a turn. */
+  /** Whether this turn is used up; further bytes wait for the next turn. */
   #rests(bytes: number): boolean {
     this.#sinceBreak += Math.max(bytes, LEAST_CHUNK)
     if (this.#sinceBreak < BYTES_PER_TURN) return false
@@ -257,7 +258,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return true
   }
 
-  /** Nobody looks at the rest of an error, which may have no end. */
+  /** Ends the reply: nobody reads the rest of an error, and the rest may be endless. */
   #enough(): boolean {
     this.#isFinishing = false
     this.#complete()
@@ -272,7 +273,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#finishInflation(this.#inflation, () => this.#complete())
   }
 
-  /** Whether a redirect is followed, now that it is over. */
+  /** Follows a redirect after its reply; returns whether a redirect was followed. */
   #goesOn(): boolean {
     const follow = this.#follow
     this.#follow = undefined
@@ -307,7 +308,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#sink.body(this.#status, this.#headers, text)
   }
 
-  /** Reads a large body in turns of its own: with 16 MB each step takes long. */
+  /** Reads a large body in several turns: with 16 MB each step takes long. */
   async #inTurns(): Promise<void> {
     await ownTurn(this.#peer)
     const chunks = this.#body?.takeChunks() ?? []
@@ -317,7 +318,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else if (tell !== undefined) during('reply', tell)
   }
 
-  /** Undefined when it has to be read as text, which tells what is wrong with it. */
+  /** Returns undefined when the body must be read as text, for a proper error message. */
   async #asMessage(chunks: readonly Buffer[]): Promise<(() => void) | undefined> {
     if (this.#sink.message === undefined || this.#status !== 200) return undefined
     const strings = new LongStrings()
@@ -335,7 +336,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return message && (() => this.#sink.message?.(this.#headers, message))
   }
 
-  /** It is put together in this turn, becomes text in the next, and is read in a third; undefined when nobody wants it any more. */
+  /** Concatenates in this turn, decodes in the next and parses in a third. Undefined after an abort. */
   async #asText(chunks: Buffer[]): Promise<(() => void) | undefined> {
     if (this.#aborted !== undefined) return undefined
     const bytes = during('reply', () => Buffer.concat(chunks.splice(0)))
@@ -356,7 +357,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     this.#sink.failed(error)
   }
 
-  /** So much is kept of what is not complete. Too much of it ends this reply, or another one. */
+  /** Counts buffered bytes. Too many buffered bytes end this reply or another reply. */
   #hold(bytes: number): void {
     const { unfinished } = this.#limits
     const held = bytes < UNCOUNTED ? 0 : bytes
@@ -366,7 +367,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     unfinished.hold(this, more, held)
   }
 
-  /** Nothing is kept any more: whoever still holds this object does not hold what came. */
+  /** Frees all buffers: other objects may still refer to this reply. */
   #drop(): void {
     const held = this.#held
     this.#held = 0
@@ -386,12 +387,12 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 
   #broke(error: GatewayError): void {
-    // The data that came before the connection broke is read first, unless nobody wants the data any more.
+    // Reads the data from before the break first, unless aborted.
     if (this.#hasBreak && this.#aborted === undefined) this.#end = () => this.#failed(error)
     else this.#failed(error)
   }
 
-  /** False asks the socket to wait. */
+  /** Returns false to pause the socket. */
   #feed(decoder: SseDecoder, chunk: Buffer): boolean {
     if (this.#hasBreak) {
       decoder.feed(chunk)
@@ -402,7 +403,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     return !this.#rests(chunk.length) && this.#waiting === 0 && !this.#hasBreak
   }
 
-  /** Reads until there is nothing left to read, or others have to get their turn. */
+  /** Reads until nothing is left, or until another reply must have its turn. */
   #read(decoder: SseDecoder, chunk?: Buffer): void {
     try {
       if (chunk === undefined) decoder.resume()
@@ -443,7 +444,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
     else if (this.#waiting === 0) this.#resume()
   }
 
-  /** False asks for a break. */
+  /** Returns false to pause. */
   #event(event: SseEvent, turns: TurnBudget): boolean {
     if (event.data.length >= LARGE_TEXT) {
       this.#large = event
@@ -465,14 +466,16 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 }
 
-/** Removes the byte order mark that some servers send. Readers of JSON may ignore the mark (RFC 8259, 8.1), and clients do. */
+/**
+ * Removes the byte order mark sent by some servers. JSON parsers may ignore the mark (RFC 8259, 8.1), and clients do.
+ */
 const withoutMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text)
 
 function tooLarge(message: string): GatewayError {
   return gatewayError('reply_too_large', message, { sent: true })
 }
 
-/** Codes of errors that happen before a single byte was sent, and what they say of the server. */
+/** Codes of errors before the first byte was sent, with the cause for each. */
 const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
   ['ECONNREFUSED', 'connection_refused'],
   ['ENOTFOUND', 'dns'],
@@ -493,7 +496,6 @@ const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
 
 const UNTRUSTED = ': nobody who is trusted has signed its certificate; tls.ca may name who has'
 
-/** Hints at likely mistakes in a config, by error code. */
 const hints: ReadonlyMap<string, string> = new Map([
   ['DEPTH_ZERO_SELF_SIGNED_CERT', UNTRUSTED],
   ['SELF_SIGNED_CERT_IN_CHAIN', UNTRUSTED],
@@ -503,11 +505,11 @@ const hints: ReadonlyMap<string, string> = new Map([
   ['ENOTFOUND', ': there is no host of this name'],
 ])
 
-/** Returns the error for an error of a socket; `sent`: whether the request may have run. Nothing else reads codes of sockets. */
+/** Returns the error for a socket error; `sent`: whether the request may have run. Nothing else reads socket codes. */
 export function transportError(failure: Error & { code?: string }, sent: boolean): GatewayError {
   const code = failure.code ?? failure.name
   const cause = neverConnected.get(code) ?? (code.startsWith('ERR_SSL_') ? 'tls' : undefined)
-  // A connection that was there can still find its host out of reach.
+  // An established connection can still report an unreachable host.
   if (!sent && cause !== undefined)
     return gatewayError('upstream_unavailable', `cannot connect (${code})${hints.get(code) ?? ''}`, { cause })
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT') {

@@ -24,17 +24,17 @@ import type { LossProof, SuspectedLoss } from './http-status.ts'
 import { StandingStreams } from './standing-stream.ts'
 import type { SessionState } from '../shared/session-state.ts'
 
-/** A server behind Streamable HTTP: an upstream session per caller, over one pool of sockets per replica. */
+/** A server behind Streamable HTTP: an upstream session per caller, a socket pool per replica. */
 export class HttpUpstream implements Upstream {
   readonly #options: HttpOptions
   readonly #pools: Pools
   readonly #terms: UpstreamSessionTerms
   readonly #upstreamSessions = new Set<UpstreamSession>()
-  /** Sessions that are being ended. */
+  /** Sessions in the process of ending. */
   readonly #farewells = new Set<Promise<void>>()
-  /** The wire of all sessions with which nothing of the agent's goes. */
+  /** Shared by all sessions without forwarded headers of an agent. */
   #plain: HttpWire | undefined
-  /** The server's latest `initialize` result. As a rule all sessions get the same result, and share this copy. */
+  /** The server's latest `initialize` result. Usually all sessions get the same result and share this copy. */
   #said: Message | undefined
 
   constructor(options: HttpOptions) {
@@ -76,7 +76,7 @@ export class HttpUpstream implements Upstream {
 
   async close(): Promise<void> {
     for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
-    // Handshakes that were given up just now say in this turn which sessions they leave.
+    // In this turn, just abandoned handshakes report the sessions to end.
     await nextTurn()
     await Promise.all(this.#farewells)
     await closePools(this.#pools)
@@ -93,42 +93,44 @@ export class HttpUpstream implements Upstream {
   }
 }
 
-/** How long the goodbye to a server may take, in milliseconds. */
+/** Limit of the goodbye to a server, in milliseconds. */
 const GOODBYE_MS = 1_000
 
-/** How much may be posted in one upstream session, calls apart, until the server acknowledges it. */
+/** Limits of unacknowledged posts in an upstream session, without calls. */
 const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
 
 /**
- * How often one call may be sent again because its session was lost. Once: a session that was just opened for it, and is
- * lost again, may well have been lost by the call itself, which then has run.
+ * How often a call may be resent after a lost session. Once: when the newly opened session is lost as well, the call
+ * itself may be the cause, and then the call has run.
  */
 const MOST_RECOVERIES = 1
 
 /**
- * A server refuses a session that it does not know at once. A refusal that takes longer than this, in milliseconds, may come
- * after the call has run: the session may have ended meanwhile.
+ * Servers refuse unknown sessions at once. A slower refusal, in milliseconds, may come after the call has run: the
+ * session may have ended meanwhile.
  */
 const SLOW_REFUSAL_MS: Millis = 1_000
 
-/** How long a server may be at work on a call that was given up, in milliseconds: what it asks meanwhile may belong to that call. */
+/** How long a server may work on an abandoned call, in milliseconds: questions meanwhile may belong to the call. */
 const AFTER_GIVING_UP_MS = 5 * 60_000
 
-/** Capabilities of clients by which servers may ask them something. */
+/** Client capabilities for questions of servers. */
 const asked = ['elicitation', 'sampling', 'roots'] as const
 
-/** How long an answer waits for the check that it gave rise to, in milliseconds: whoever tries again then finds the session in order. */
+/**
+ * How long an answer waits for the session check it triggered, in milliseconds: a retry then finds a working session.
+ */
 const CHECK_PATIENCE_MS = 1_000
 
-/** The terms that all upstream sessions with one endpoint share. `onFarewell` is told of those that are being ended, too. */
+/** Terms shared by all upstream sessions with an endpoint. `onFarewell` also hears of sessions being ended. */
 interface UpstreamSessionTerms extends HttpSessionTerms {
   readonly onEnded: (upstreamSession: UpstreamSession) => void
 }
 
 /**
- * A caller's upstream session with one endpoint over Streamable HTTP. Request ids and progress tokens are the
- * caller's own, so bytes pass unchanged. When the server forgot the session, it is opened again, and the calls that
- * certainly did not run are sent again.
+ * A caller's upstream session with one endpoint over Streamable HTTP. Request ids and progress tokens are the caller's
+ * own, so bytes pass unchanged. After the server forgot the session, Breakwater reopens the session and resends the
+ * calls known not to have run.
  */
 class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessionOwner {
   readonly caller: Caller
@@ -139,14 +141,17 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   readonly #terms: UpstreamSessionTerms
   readonly #session: HttpSession
   readonly #end = new Cancellation()
-  /** Calls sent, and in each session the last one of them that was answered: until then the session was there. Most have one session only. */
+  /**
+   * Number of calls sent, and the last answered call per session: the session existed until then. Most callers have a
+   * single session only.
+   */
   #sent = 0
   #answeredIn: HttpWire | undefined
   #answered = 0
   #answeredElsewhere: WeakMap<HttpWire, number> | undefined
   #listener: HttpListener | undefined
   #past: StandingStreams | undefined
-  /** Until when it cannot be told whose call the server asks for, on the monotonic clock. */
+  /** End of the time in which the owner of a server's question is unclear, on the monotonic clock. */
   #unclearUntil: Millis = -Infinity
 
   constructor(options: HttpOptions, terms: UpstreamSessionTerms, wire: HttpWire, caller: Caller) {
@@ -161,7 +166,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#session.initializeResult
   }
 
-  /** A server that names no session keeps none. */
+  /** A server without session ids keeps no state. */
   get keepsState(): boolean {
     return this.#session.wire.sessionId !== undefined
   }
@@ -176,15 +181,15 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#end
   }
 
-  /** The handshake. Rejects with a `GatewayError`. */
+  /** Performs the handshake. Rejects with a `GatewayError`. */
   async initialize(signal: Signal): Promise<void> {
     await this.#session.open(signal)
-    // Its clients never listen: a server that asks outside of the stream of a call would wait in vain.
+    // Clients of a modern caller never listen: a question outside of a call's stream would wait in vain.
     if (this.caller.era === 'modern' && canBeAsked(this.initializeParams.capabilities)) this.listen()
   }
 
   exchange(call: Call): Promise<Outcome> {
-    // A call may make the server ask something at once, and not as a part of the call.
+    // A call may cause an immediate question outside of the call.
     const opening = this.#listener?.opening
     return opening === undefined ? this.#exchange(call) : this.#exchangeAfter(opening, call)
   }
@@ -218,14 +223,14 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
       else if (reading.kind === 'failed' && reading.error.sent) {
         const isBroken = reading.error.reason === 'upstream_disconnected'
         this.#noteGivenUp(signal.aborted || isBroken)
-        // Nobody waits for it: as a rule the server is gone, and says nothing.
+        // Not awaited: usually the server is gone and does not answer.
         if (isBroken && this.keepsState) this.doubt(wire)
       }
       return this.keepsState ? reading : this.#options.tasks.answered(call, reading)
     })
   }
 
-  /** A call ended, perhaps before the server had ended it. */
+  /** Notes a call abandoned before the server finished. */
   #noteGivenUp(isSo: boolean): void {
     if (isSo && this.caller.era === 'modern') this.#unclearUntil = this.clock.now() + AFTER_GIVING_UP_MS
   }
@@ -243,10 +248,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * Settles a call whose reply looks as if the server had forgotten the session in which the call was sent. The call did not run only
-   * when the server says so promptly, and of that session but not of the new one. The server must also have answered nothing that was
-   * sent later in that session. Such a call is sent again, whatever the call does. In all other cases `otherwise` is the meaning of the
-   * reply. A reply that proves nothing is such a case, after which only the session is looked after.
+   * Settles a call whose reply suggests a forgotten session. The call counts as not run only on three conditions: the
+   * server refuses promptly, refuses the old session but not the new session, and has answered no later call in the old
+   * session. Then the call is resent, whatever the call does. Otherwise `otherwise` is the meaning of the reply. A
+   * reply without proof only triggers a session check.
    */
   async #settle(
     call: Call,
@@ -276,7 +281,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#sendAgain(call, recoveries + 1, { wire, proof })
   }
 
-  /** The outcome of a call that puts the session of `wire` in doubt, once it is checked, or the check takes too long. */
+  /** Returns the outcome after checking the session of `wire`, or after `CHECK_PATIENCE_MS`. */
   async #afterCheck(outcome: Outcome, wire: HttpWire, signal: Signal): Promise<Outcome> {
     const checking = this.#session.check(wire)
     if (checking === undefined) return outcome
@@ -285,8 +290,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * Sends a call in a session that is opened for it; `before`: the lost one in which it was sent, if it was, and how far the
-   * loss proves that it did not run.
+   * Resends a call in a newly opened session; `before`: the lost session of the first attempt, if any, and the proof of
+   * the loss.
    */
   async #sendAgain(
     call: Call,
@@ -296,7 +301,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     const session = this.#session
     if (this.surfaces) return forgotten()
     const ran = before !== undefined && before.proof !== 'says'
-    // With several attempts the others may run.
+    // With several attempts, the other attempts may run.
     if (!ran && call.record.attempts <= 1) call.record.sent = false
     try {
       await orAborted(session.reopen(), call.signal)
@@ -312,7 +317,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return this.#send(call, recoveries)
   }
 
-  /** Whether a lost session is its caller's to know of. */
+  /** Whether the caller learns of a lost session. */
   get surfaces(): boolean {
     return this.#options.sessionRecovery === 'surface'
   }
@@ -335,7 +340,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#listener ??= new HttpListener(this)
   }
 
-  // The listener, the session and their exchanges use the members below, instead of objects with functions for each of thousands.
+  // Members for the listener, the session and the exchanges: cheaper than function objects for each of thousands of
+  // sessions.
 
   get clock(): Clock {
     return this.#options.clock
@@ -401,9 +407,10 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
       if (!this.keepsState && !this.#options.tasks.mayHear(this.caller, message)) return undefined
       const isWithdrawal = message.value.method === 'notifications/cancelled'
       if (isWithdrawal) return void this.#asker.send(message)
-      // Some servers tell the progress of a call by the session's stream: it gives the call time, wherever it came.
+      // Some servers send a call's progress over the session's stream; the progress extends the call's time all the
+      // same.
       const taken = (this.underWay.progressing(message) ?? this).send(message)
-      // Clients that share the stream do not wait for the one that does not read.
+      // Clients sharing the stream do not wait for a slow client.
       return this.caller.era === 'legacy' ? taken : undefined
     }
     const answer = kind === 'request' ? answerTo(message, (text) => this.#post(text)) : undefined
@@ -412,8 +419,8 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   }
 
   /**
-   * Takes what the server asks outside of the streams of calls. A caller of the modern era stands for clients that cannot be
-   * told apart, and none of them waits for questions but with a call: so the question has to be that of the only one.
+   * Takes server questions from outside of call streams. A modern caller stands for many indistinguishable clients,
+   * which wait for questions only during a call. So a question needs a single open call.
    */
   get #asker(): Channel {
     if (this.caller.era === 'legacy' || this.clock.now() < this.#unclearUntil) return this
@@ -428,7 +435,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     this.#listener?.restart()
   }
 
-  /** Between calls there is nothing to open, and nobody to keep waiting. */
+  /** Between calls, no stream opens and no client waits. */
   open(): void {}
 
   pause(): void {}
@@ -460,14 +467,14 @@ function canBeAsked(capabilities: unknown): boolean {
   return isObject(capabilities) && asked.some((name) => isObject(capabilities[name]))
 }
 
-/** In which session a call was sent, its number in the order of sending, and when, on the monotonic clock. */
+/** The session of a call, the call's number in sending order, and the time of sending on the monotonic clock. */
 interface Sending {
   readonly wire: HttpWire
   readonly nth: number
   readonly at: Millis
 }
 
-/** Waits for `event`, for as long as the call is wanted: then why it is not. */
+/** Waits for `event` while the call is wanted; returns the error of an aborted call. */
 function endBefore(event: Promise<void>, call: Call): Promise<GatewayError | undefined> {
   return orAborted(event, call.signal).then(
     () => undefined,
@@ -479,7 +486,7 @@ function forgotten(): Outcome {
   return { kind: 'failed', error: gatewayError('session_lost', 'the server forgot the session') }
 }
 
-/** The end of a call that may have run, in a session that may be lost. */
+/** Returns the outcome of a call with a possibly lost session, where the call may have run. */
 function unclear(): Outcome {
   const message = 'the server may have forgotten the session, and does not say whether'
   return { kind: 'failed', error: gatewayError('upstream_disconnected', message, { sent: true }) }

@@ -39,26 +39,26 @@ import {
   withRawId,
 } from '../../protocol/renumber.ts'
 
-/** How many notifications may wait until the server reads them; calls are limited elsewhere. */
+/** Most notifications waiting for the server; calls are limited elsewhere. */
 const MAX_UNREAD = 1_024
 
-/** How long a server may take to take `notifications/initialized`, in milliseconds: some never acknowledge it. */
+/** How long a server may take to accept `notifications/initialized`, in milliseconds: some never acknowledge. */
 const INITIALIZED_MS = 1_000
 
-/** Notifications that only the gateway itself may send: the handshake is its own, and so are request ids. */
+/** Notifications reserved for the gateway, which does the handshake and assigns request ids. */
 const ours: ReadonlySet<unknown> = new Set(['notifications/initialized', 'notifications/cancelled'])
 
-/** Requests that a server is not told the end of: before the first answer it may not understand it. */
+/** Requests without a cancellation: before its first answer, a server may not understand a cancellation. */
 const handshakeMethods: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
-/** The end of a call whose caller does not read, where others are not to wait for that. */
+/** Ends a call whose client does not read, when other callers must not wait. */
 const readsTooSlowly = gatewayError(
   'overloaded',
   `the client reads too slowly what the server sends before the answer (more than ${MAX_BACKLOG_BYTES} bytes or ${MAX_BACKLOG_MESSAGES} messages wait for it)`,
   { sent: true },
 )
 
-/** An upstream session over a pipe of JSON texts. Requests travel under ids and progress tokens of our own. */
+/** An upstream session over a pipe of JSON texts. Requests get ids and progress tokens of the gateway. */
 export class MessageSession implements UpstreamSession {
   readonly keepsState = true
   readonly #terms: Terms
@@ -70,7 +70,7 @@ export class MessageSession implements UpstreamSession {
   #unread = 0
   #isConfirming = false
 
-  /** Connects and shakes hands. Rejects with a `GatewayError`, and leaves nothing behind then. */
+  /** Connects and shakes hands. Rejects with a `GatewayError` after cleaning up. */
   static async open(connect: Connect, terms: Terms, signal: Signal): Promise<MessageSession> {
     if (signal.aborted) throw abortError(signal)
     const upstreamSession = new MessageSession(terms)
@@ -113,7 +113,7 @@ export class MessageSession implements UpstreamSession {
     return this.discover === undefined ? 'legacy' : 'modern'
   }
 
-  /** Asks a server of the modern era about itself; undefined in the legacy era. */
+  /** Asks a modern server about itself; undefined in the legacy era. */
   get discover(): Discover | undefined {
     return this.#initialized.discover
   }
@@ -148,7 +148,7 @@ export class MessageSession implements UpstreamSession {
     })
   }
 
-  /** `from`: who sends it, where callers share the upstream session. */
+  /** `from`: the sender, when callers share the upstream session. */
   async post(text: string, from?: Caller): Promise<void> {
     if (this.ended.aborted) throw this.ended.reason
     const message = readMessage(text)
@@ -164,7 +164,7 @@ export class MessageSession implements UpstreamSession {
     await this.#send(text, { oneWay: 'notification' }).finally(() => this.#unread--)
   }
 
-  /** Does nothing: a pipe carries everything anyway. */
+  /** Does nothing: a pipe carries every message anyway. */
   listen(): void {}
 
   async close(): Promise<void> {
@@ -172,7 +172,7 @@ export class MessageSession implements UpstreamSession {
     await this.#pipe?.close()
   }
 
-  /** Ends all that goes on for one caller, and leaves the upstream session to the others. */
+  /** Ends all work for a caller; the upstream session stays open for the other callers. */
   abandon(caller: Caller, error: GatewayError): void {
     for (const entry of this.#calls.of(caller)) this.#giveUp(entry, error)
     this.#calls.left(caller)
@@ -182,7 +182,7 @@ export class MessageSession implements UpstreamSession {
 
   readonly #aborted = (entry: InFlightCall): void => this.#giveUp(entry, abortError(entry.call.signal))
 
-  /** The answer of the call no longer matters to anybody, and the server is told so. */
+  /** Settles an abandoned call and sends the server a cancellation. */
   #giveUp(entry: InFlightCall, error: GatewayError): void {
     const isDone = this.#calls.isAnswered(entry)
     this.#calls.settle(entry, failure(entry.call, error))
@@ -200,7 +200,7 @@ export class MessageSession implements UpstreamSession {
     })
   }
 
-  /** Asks for a sign that the server has read the cancellations, until it has. A server that hangs is asked once. */
+  /** Pings until the server has read all cancellations. A hanging server gets a single ping. */
   async #confirm(): Promise<void> {
     if (this.#isConfirming) return
     this.#isConfirming = true
@@ -209,7 +209,7 @@ export class MessageSession implements UpstreamSession {
     this.#isConfirming = false
   }
 
-  /** Whether the server answers a request that asks for nothing. */
+  /** Whether the server answers a ping. */
   async #isThere(): Promise<boolean> {
     if (this.discover !== undefined)
       return this.discover.renew(never).then(
@@ -233,20 +233,23 @@ export class MessageSession implements UpstreamSession {
   }
 }
 
-/** One message that is too large is logged in so many milliseconds. */
+/** Interval of the log about oversized messages: at most one entry per interval, in milliseconds. */
 const NOISE_EVERY_MS = 60_000
 
-/** Some programs begin their output with it. */
+/** Some programs begin their output with this mark. */
 const BYTE_ORDER_MARK = '\ufeff'
 
-/** Most braces of a line at which an answer behind a banner is looked for. */
+/** Most braces of a line tried as the begin of an answer behind a banner. */
 const MOST_BANNER_BRACES = 16
 
-/** How an object begins that was meant as an answer: with an outcome, or as one of JSON-RPC that names no method before its outcome. */
+/**
+ * Matches the begin of an intended answer: an object with the outcome first, or a JSON-RPC object without a method
+ * before its outcome.
+ */
 const meantAsAnswer =
   /^\s*\{(?:\s*"(?:result|error)"\s*:\s*\{|(?=[^]*["']jsonrpc["'])(?:(?!["']method["'])[^])*?["'](?:result|error)["']\s*:)/
 
-/** Sorts what a server sends: answers to their calls, progress to its call, the rest to the audience. */
+/** Routes messages of a server: answers and progress to their calls, the rest to the audience. */
 class Inbox implements PipeEvents {
   readonly #calls: InFlight
   readonly #requests: ServerRequests
@@ -302,7 +305,9 @@ class Inbox implements PipeEvents {
     this.#throwAway(id, error)
   }
 
-  /** A message is not read; `id` is that of the request that it answers, as far as its ends show it. */
+  /**
+   * Discards an unread message; `id`: the id of the answered request, as far as both ends of the message show an id.
+   */
   #throwAway(id: number | undefined, error: GatewayError): undefined {
     const entry = this.#calls.get(id)
     this.#calls.finished(id)
@@ -312,7 +317,7 @@ class Inbox implements PipeEvents {
     )
   }
 
-  /** Version 2025-03-26 has batches. Their messages are taken one after another. */
+  /** Version 2025-03-26 has batches. Handles the messages of a batch in order. */
   async #batch(text: string): Promise<void> {
     const turns = new TurnBudget()
     for (const { start, end } of elements(text, text.indexOf('['))) {
@@ -326,7 +331,7 @@ class Inbox implements PipeEvents {
     const entry = this.#calls.get(message.value.id)
     if (entry !== undefined) return void this.#answered(entry, message)
     const late = this.#calls.finished(message.value.id)
-    // A task that the late answer created still belongs to the caller.
+    // A task created by a late answer still belongs to the caller.
     if (late?.caller !== undefined) this.#terms.audience.answered?.(late.method, late.caller, message)
     return this.#discard('an answer that nobody waits for', message)
   }
@@ -360,7 +365,7 @@ class Inbox implements PipeEvents {
     }
   }
 
-  /** In the modern era most of it names the subscription that it belongs to. */
+  /** In the modern era, most notifications name their subscription. */
   #told(message: Message): Promise<void> | undefined {
     const { _meta } = paramsOf(message.value)
     const id = isObject(_meta) ? _meta[SUBSCRIPTION_ID_KEY] : undefined
@@ -379,7 +384,7 @@ class Inbox implements PipeEvents {
     return this.#discard('progress that nobody asked for', message)
   }
 
-  /** JSON, but no JSON-RPC: when it is meant as an answer, its caller need not wait any longer. */
+  /** Handles JSON without JSON-RPC: an intended answer ends its call. */
   #malformed(message: Message): Promise<void> | undefined {
     const entry = 'method' in message.value ? undefined : this.#calls.get(message.value.id)
     if (entry === undefined) return this.#unreadable(message.text)
@@ -401,21 +406,21 @@ class Inbox implements PipeEvents {
     return undefined
   }
 
-  /** The answer to a handshake, behind a banner that the server printed without a line end. */
+  /** Returns the answer to a handshake after a banner without a line end. */
   #behindBanner(text: string): Message | undefined {
     if (text.length >= LARGE_TEXT) return undefined
     let at = text.indexOf('{')
     for (let tries = 0; at !== -1 && tries < MOST_BANNER_BRACES; tries++, at = text.indexOf('{', at + 1)) {
       const message = readMessage(text.slice(at))
       if (message === undefined || kindOf(message.value) !== 'response') continue
-      // Later, whoever gets a server to print a text could answer calls of others by it.
+      // Handshakes only: later, anybody able to make a server print text could forge answers for other callers.
       const entry = this.#calls.get(message.value.id)
       if (entry !== undefined && handshakeMethods.has(entry.call.method)) return message
     }
     return undefined
   }
 
-  /** The call that a text which is no JSON was meant to answer: the one that it names, or else the only one. */
+  /** Returns the call for an intended answer in broken JSON: the named call, otherwise the only call. */
   #meantFor(ends: Overlong): InFlightCall | undefined {
     if (!/^\s*\{/.test(ends.head)) return undefined
     const id = repliedId(ends)
@@ -428,14 +433,14 @@ class Inbox implements PipeEvents {
   }
 }
 
-/** How many questions a server may have open, and how many of our own answers may wait until it reads them. */
+/** Most open requests of a server, and most answers of the gateway waiting for the server. */
 const MAX_OPEN = 1_024
 
 interface Open extends Respondent {
   readonly answer: Answer
 }
 
-/** The server's open requests, with the respondents that have not answered yet. Each request gets exactly one answer. */
+/** The server's open requests and their respondents. Each request gets exactly one answer. */
 class ServerRequests {
   readonly #send: (text: string) => Promise<void>
   /** By the exact text of the server's id. */
@@ -446,7 +451,7 @@ class ServerRequests {
     this.#send = send
   }
 
-  /** Hands a request to whoever shall answer it. */
+  /** Passes a request to its respondent, or answers with a refusal. */
   ask(request: Message, respondent: Respondent | Refusal): Promise<void> | undefined {
     if ('code' in respondent) return this.refuse(request, respondent)
     if (this.#open.size >= MAX_OPEN) {
@@ -472,8 +477,8 @@ class ServerRequests {
   }
 
   /**
-   * Answers a request by ourselves. Does not hold up what the server sends next: it may be unable to read
-   * before it has written. An answer too many is dropped.
+   * Answers a request for the gateway without delaying further messages: the server may be unable to read before
+   * writing. Drops answers above the limit.
    */
   answer(request: Message, text: string): void {
     const id = answerableId(request)
@@ -487,13 +492,13 @@ class ServerRequests {
     this.#send(withRawId(text, id)).then(settled, settled)
   }
 
-  /** Passes on a response that bears the server's own id, if that was asked of the caller who sends it. */
+  /** Passes on a response under the server's id, if the sender was asked. */
   async reply(response: Message, from?: Caller): Promise<void> {
     const open = this.#open.get(rawAt(response.text, ['id']))
     if (open !== undefined && (from === undefined || open.caller === from)) await open.answer(response.text)
   }
 
-  /** The server takes a request back: whoever has it is told. */
+  /** Tells the respondent about a cancelled request. */
   cancelled(notification: Message): Promise<void> | undefined {
     const id = rawAt(notification.text, ['params', 'requestId'])
     const open = this.#open.get(id)
@@ -501,7 +506,7 @@ class ServerRequests {
     return open?.deliver(notification)
   }
 
-  /** Answers for a caller that is gone. */
+  /** Answers for a departed caller. */
   abandon(caller: Caller): void {
     for (const [id, open] of this.#open) {
       if (open.caller !== caller) continue

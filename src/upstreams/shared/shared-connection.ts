@@ -33,25 +33,27 @@ import { Owners, type Work } from './owners.ts'
 import { Tasks } from './tasks.ts'
 
 /**
- * The client capabilities that a shared process is told. There are no roots: the folders that one client opens to a server
- * would be open to all.
+ * Client capabilities announced to a shared process. No roots: every client could see the folders of any other client.
  */
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
 type SharedTerms = Omit<Terms, 'audience' | 'shared'> &
   SharedSessionTerms & {
-    /** Told of each request of the process that nobody gets because of an open task or a call that was given up; nobody is told unless given. */
+    /**
+     * Called for each request of the process delivered to nobody because of an open task or an abandoned call;
+     * optional.
+     */
     readonly withheld?: (() => void) | undefined
   }
 
-/** One upstream session that many callers take part in, and that outlives each of them. */
+/** An upstream session shared by many callers; outlives each caller. */
 export class SharedConnection {
   readonly #upstreamSession: MessageSession
   readonly #terms: SharedSessionTerms
   readonly #audience: SharedAudience
   readonly #sessions = new Set<SharedSession | ModernSession>()
 
-  /** Rejects with a `GatewayError`, and leaves nothing behind then. */
+  /** Rejects with a `GatewayError` after cleaning up. */
   static async open(connect: Connect, terms: SharedTerms, signal: Signal): Promise<SharedConnection> {
     const audience = new SharedAudience(terms)
     const initializeParams = { ...terms.initializeParams, capabilities }
@@ -85,7 +87,7 @@ export class SharedConnection {
     return this.#upstreamSession.ended
   }
 
-  /** Adds a caller. It may leave and come back, but has one session at a time. */
+  /** Adds a caller. A caller may leave and return, but has one session at a time. */
   attach(caller: Caller): UpstreamSession {
     const session = this.#sessionFor(caller)
     this.#sessions.add(session)
@@ -105,7 +107,7 @@ export class SharedConnection {
   }
 }
 
-/** One caller's part in an upstream session that it shares with others. Closing it ends nothing for them. */
+/** A caller's share of a shared upstream session. Closing ends nothing for other callers. */
 class SharedSession implements UpstreamSession {
   readonly keepsState = true
   readonly #upstreamSession: MessageSession
@@ -144,12 +146,12 @@ class SharedSession implements UpstreamSession {
 
   async post(text: string): Promise<void> {
     if (this.ended.aborted) throw this.ended.reason
-    // The process was told that there are no roots.
+    // The process knows of no roots.
     if (readMessage(text)?.value.method === 'notifications/roots/list_changed') return
     await this.#upstreamSession.post(text, this.#caller)
   }
 
-  /** Does nothing: whoever takes part gets everything that is meant for it. */
+  /** Does nothing: each participant gets all its messages anyway. */
   listen(): void {}
 
   close(): Promise<void> {
@@ -157,7 +159,7 @@ class SharedSession implements UpstreamSession {
     return Promise.resolve()
   }
 
-  /** The upstream session is over for everybody. */
+  /** Ends this session because the upstream session has ended. */
   end(error: GatewayError): void {
     this.#end.abort(error)
   }
@@ -174,7 +176,7 @@ class SharedSession implements UpstreamSession {
     if (level !== undefined && level !== before) this.#tell('logging/setLevel', { level })
   }
 
-  /** A request that nobody waits for. */
+  /** Sends a request and ignores the answer. */
   #tell(method: string, params: Readonly<Record<string, unknown>>): void {
     void this.#upstreamSession.exchange(
       ownCall(this.#caller.id, method, params, new AbortController().signal),
@@ -193,7 +195,7 @@ class SharedSession implements UpstreamSession {
     return needed ? Promise.resolve(emptyAnswer(call)) : this.#upstreamSession.exchange(call)
   }
 
-  /** The process gets the most verbose level that anybody wants; what is too much for a caller is held back. */
+  /** Sends the process the most verbose level asked for by any caller; less verbose callers do not get the surplus. */
   #setLevel(call: Call): Promise<Outcome> {
     const { levels } = this.#audience
     const undo = levels.ask(this.#caller, paramsOf(call.message.value).level)
@@ -223,28 +225,27 @@ function emptyAnswer(call: Call): Outcome {
   return { kind: 'answered', result: replyToCaller(call, reply), verdict: 'unchecked' }
 }
 
-/** How often the log says that requests go to nobody, in milliseconds; and how many owners of tasks it names then. */
+/** Interval of the warning about undelivered requests, in milliseconds, and the most owners of tasks it names. */
 const QUIET_MS: Millis = 60_000
 const MOST_NAMED = 3
 
-/** As much of a client's name is logged, in characters. */
+/** Longest logged part of a client's name, in characters. */
 const LONGEST_NAME = 64
 
-/** Warnings for the operator. */
 const remedy = 'configure the server with `sharing: per_session`'
 
-/** The capability that a client needs in order to be asked, by method. */
+/** The client capability needed for each method of a request. */
 const needed: ReadonlyMap<unknown, string> = new Map([
   ['sampling/createMessage', 'sampling'],
   ['elicitation/create', 'elicitation'],
 ])
 
-/** The error of a call that cannot go on before its user has been to some pages; it names them. */
+/** Error code of a call whose user must visit some pages first; the error names the pages. */
 const ELICITATION_REQUIRED = -32042
 
 /**
- * The audience of a process that many callers share. The protocol does not say on whose behalf such a
- * process speaks: what could reach the wrong caller reaches nobody.
+ * The audience of a process shared by many callers. The protocol does not say for which caller the process speaks. A
+ * message with an unclear recipient is not delivered.
  */
 class SharedAudience implements Audience {
   readonly callers = new Set<Caller>()
@@ -252,7 +253,7 @@ class SharedAudience implements Audience {
   readonly levels = new LogLevels()
   readonly #server: string
   readonly #tasks: Tasks
-  /** Whom the pages are for that the process sent users to. */
+  /** The recipients of pages for users. */
   readonly #elicitations: Owners<Caller>
   readonly #changes: Coalescing<Message>
   readonly #clock: Clock
@@ -275,7 +276,6 @@ class SharedAudience implements Audience {
     this.#changes = new Coalescing(clock, (message) => this.#tell(this.callers, message))
   }
 
-  /** The process has ended. */
   close(): void {
     this.#changes.end()
   }
@@ -333,7 +333,9 @@ class SharedAudience implements Audience {
     this.#elicitations.left(caller)
   }
 
-  /** Whom a message concerns: the owner of the task that it names, or else the only one whom the process works for. */
+  /**
+   * Returns the caller for a message: the owner of the named task, otherwise the only caller with work in the process.
+   */
   #concerned(message: Message, calls: InFlight): Caller | undefined {
     const owner = this.#tasks.ownerFor(message)
     if (owner !== 'none') return owner
@@ -344,7 +346,9 @@ class SharedAudience implements Audience {
     return working === only || calls.isQuiet ? working : undefined
   }
 
-  /** A request goes to nobody: counted and logged where a task or a call that was given up may be why. */
+  /**
+   * Notes an undelivered request. Counts and logs the request when an open task or an abandoned call may be the cause.
+   */
   #withhold({ value: { method } }: Message, { abandoned }: InFlight): void {
     const isTask = this.#tasks.working() !== 'nobody'
     if (!isTask && abandoned.leftMs === 0) return
@@ -377,14 +381,14 @@ class SharedAudience implements Audience {
   }
 }
 
-/** For whom the server may be at work on calls that were given up. */
+/** Returns the callers whose abandoned calls may still run. */
 function workOf(abandoned: Abandoned): Work<Caller> {
   const callers = new Set(abandoned.callers())
   callers.delete(undefined)
   return { owners: [...callers] as Caller[], leftMs: abandoned.leftMs }
 }
 
-/** A client by its own word and its address. */
+/** Returns a client's own name and its address. */
 function nameOf({ initializeParams: { clientInfo }, client }: Caller): string {
   const name = isObject(clientInfo) && typeof clientInfo.name === 'string' ? clientInfo.name : 'a client'
   return `${name.slice(0, LONGEST_NAME)}${client === undefined ? '' : ` at ${client}`}`
@@ -397,21 +401,21 @@ function can({ initializeParams }: Caller, capability: string): boolean {
 /** Most verbose first. */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** The level of a caller that never asked for one, once another caller did. */
+/** Level of a caller without a request for a level, after another caller's request. */
 const UNASKED = levels.indexOf('info')
 
-/** The log level that each caller asked for, where a server knows only one. */
+/** Each caller's log level, for a server with a single level. */
 class LogLevels {
   readonly #asked = new Map<Caller, number>()
-  /** How many asked for each level. */
+  /** Number of callers per level. */
   readonly #counts = levels.map(() => 0)
 
-  /** The most verbose level that was asked for; undefined when nobody did. */
+  /** The most verbose level of all callers; undefined without any. */
   get effective(): string | undefined {
     return levels[this.#counts.findIndex((count) => count > 0)]
   }
 
-  /** Returns what takes it back, for a server that declines; undefined for a level that does not exist. */
+  /** Sets a caller's level. Returns an undo function for a declining server; undefined for an unknown level. */
   ask(caller: Caller, level: unknown): (() => void) | undefined {
     const rank = levels.indexOf(level as string)
     if (rank === -1) return undefined
@@ -434,7 +438,7 @@ class LogLevels {
     }
   }
 
-  /** Whether a caller wants messages of this level. */
+  /** Whether a caller gets messages of this level. */
   admits(caller: Caller, level: unknown): boolean {
     if (this.#asked.size === 0) return true
     const rank = levels.indexOf(level as string)
@@ -442,12 +446,12 @@ class LogLevels {
   }
 }
 
-/** The callers that subscribed to each resource, where a server knows only one client. */
+/** Subscribed callers of each resource, for a server with a single client. */
 export class Subscriptions {
   readonly #callers = new Map<string, Set<Caller>>()
   readonly #uris = new Map<Caller, Set<string>>()
 
-  /** Returns what takes it back, for a server that declines. */
+  /** Adds a subscription. Returns an undo function for a declining server. */
   add(uri: string, caller: Caller): () => void {
     const callers = this.#callers.get(uri) ?? new Set()
     if (callers.has(caller)) return () => undefined
@@ -467,12 +471,12 @@ export class Subscriptions {
     return this.#callers.has(uri)
   }
 
-  /** Ends all that a caller subscribed to; returns what nobody is subscribed to any more. */
+  /** Ends all subscriptions of a caller; returns the resources without subscribers. */
   release(caller: Caller): string[] {
     return [...(this.#uris.get(caller) ?? [])].filter((uri) => !this.remove(uri, caller))
   }
 
-  /** Returns the callers to tell of a change; a server may tell of a part of a resource that was subscribed to. */
+  /** Returns the subscribers to notify of a change; a server may report a change to a part of a subscribed resource. */
   subscribersOf(changed: string): Set<Caller> {
     const subscribers = new Set<Caller>()
     const add = (uri: string) => {
@@ -481,7 +485,7 @@ export class Subscriptions {
     add(changed)
     const parts = changed.split('/', MOST_PARTS + 1)
     if (parts.length <= MOST_PARTS) {
-      // Each beginning that ends before or behind a slash may have been subscribed to.
+      // Any prefix before or after a slash may be subscribed.
       for (let at = changed.indexOf('/'); at !== -1; at = changed.indexOf('/', at + 1)) {
         add(changed.slice(0, at))
         add(changed.slice(0, at + 1))
@@ -494,5 +498,5 @@ export class Subscriptions {
   }
 }
 
-/** Most parts of a URI whose beginnings are looked up; of one with more, all subscriptions are gone through. */
+/** Most parts of a URI for looking up prefixes; for longer URIs all subscriptions are scanned. */
 const MOST_PARTS = 64
