@@ -1,12 +1,12 @@
 import type { Duplex } from 'node:stream'
 import { buildConnector } from 'undici'
 
-/** Connects as undici would with these options, to servers that may end their connections at any time. */
+/** Connects like undici with these options, to servers free to end their connections at any time. */
 export function connectorOf(options: buildConnector.BuildOptions = {}): buildConnector.connector {
   const connect = buildConnector(options)
   return (target, done) => {
     connect(target, (error, socket) => {
-      // Without a connection there is no second argument, whatever its type says.
+      // Without a connection the second argument is missing, whatever its type says.
       if (error !== null) return done(error, null)
       forgetConnecting(socket)
       mayEndPaused(socket)
@@ -25,7 +25,7 @@ function forgetConnecting(connection: Duplex): void {
   if (listener !== undefined) connection.off('error', listener as () => void)
 }
 
-/** The reader of replies that undici keeps beside a connection. */
+/** undici's reply reader of a connection. */
 interface Parser {
   paused: boolean
   resume(): void
@@ -37,13 +37,13 @@ interface Parser {
  * undici listens to the connection.
  */
 export function mayEndPaused(connection: Duplex): void {
-  // The same functions for all connections, of which there may be thousands.
+  // Shared functions, because thousands of connections may exist.
   connection.on('end', goOn)
   connection.on('error', wake)
   connection.on('close', wake)
 }
 
-/** It ended in order: all has been read, so that there is nothing left to wait for but the end itself. */
+/** After an orderly end all bytes are read, and only the end itself is left. */
 function goOn(this: Duplex): void {
   parserOf(this)?.resume()
 }

@@ -1,18 +1,17 @@
-/** Bytes of one piece of a reply: of its body, or of what HTTP/1.1 puts around it. */
+/** A piece of a reply: bytes of its body, or the framing of HTTP/1.1 around the body. */
 export interface FramedPiece {
   readonly bytes: Buffer
   readonly isBody: boolean
 }
 
-/** Longest head of a reply that is looked at, in bytes; a longer one counts as body, and HTTP clients refuse it. */
+/** Longest parsed head of a reply, in bytes; a longer head counts as body, and HTTP clients refuse longer heads. */
 const LONGEST_HEAD = 16 * 1024
 
-/** How far the end of a head or of a size is looked for at a time, in bytes. */
+/** How far ahead the end of a head or size is searched per step, in bytes. */
 const NEAR = 512
 
-/** Tells the body of a reply from what HTTP/1.1 puts around it (RFC 9112, sections 2.1 and 7.1). */
+/** Separates the body of a reply from the framing of HTTP/1.1 (RFC 9112, sections 2.1 and 7.1). */
 export class HttpFraming {
-  /** Whether the body is a stream of events. */
   isEventStream = false
   #part: 'head' | 'plain' | 'size' | 'data' | 'end of data' | 'trailers' = 'head'
   #text = ''
@@ -20,7 +19,7 @@ export class HttpFraming {
 
   split(chunk: Buffer): FramedPiece[] {
     const pieces: FramedPiece[] = []
-    // Bytes around the body form one piece, from one part of the body to the next.
+    // Bytes between two body parts form one piece.
     let aroundFrom = 0
     for (let at = 0; at < chunk.length;) {
       const { bytes, isBody } = this.#next(chunk.subarray(at))
@@ -45,7 +44,7 @@ export class HttpFraming {
       case 'size':
         return this.#until('\r\n', bytes, (line) => {
           this.#left = Number.parseInt(line, 16)
-          // The last chunk is empty, and only trailers may follow.
+          // The last chunk is empty; only trailers may follow.
           this.#part = this.#left > 0 ? 'data' : 'trailers'
         })
       case 'data': {
@@ -60,13 +59,13 @@ export class HttpFraming {
   }
 
   #readHead(head: string): void {
-    // An interim response comes before another one.
+    // An interim response precedes another response.
     if (/^HTTP\/1\.[01] 1\d\d/.test(head)) return
     this.isEventStream = /^content-type:\s*text\/event-stream/im.test(head)
     this.#part = /^transfer-encoding:.*\bchunked/im.test(head) ? 'size' : 'plain'
   }
 
-  /** Returns the bytes up to the end of the mark, which may come in parts; looks at no more than the next `NEAR` bytes. */
+  /** Returns the bytes up to the end of the mark, which may come in parts; examines at most the next `NEAR` bytes. */
   #until(mark: string, bytes: Buffer, found: (text: string) => void): FramedPiece {
     const before = this.#text.length
     const near = bytes.subarray(0, NEAR)

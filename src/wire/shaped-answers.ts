@@ -3,13 +3,13 @@ import { LARGE_TEXT } from '../mesh/work.ts'
 import { isObject, kindOf, parseJson } from '../protocol/jsonrpc.ts'
 import { endsOf, repliedId } from '../protocol/overlong.ts'
 
-/** How much may be held back in one pipe; what is more passes at once. */
+/** Most held answers of a pipe; further answers pass at once. */
 const MOST_HELD = { answers: 1_000, bytes: 16 * 1024 ** 2 }
 
 export interface AnswerShaperParts {
-  /** Takes a text as it came. */
+  /** Takes an unchanged text. */
   readonly pass: (text: string) => Promise<void> | undefined
-  /** Takes what comes in place of one. Never rejects. */
+  /** Takes the replacement of a text. Never rejects. */
   readonly instead: (answer: ShapedAnswer) => Promise<void> | undefined
 }
 
@@ -19,9 +19,9 @@ export interface AnswerShaperParts {
  */
 export class AnswerShaper {
   readonly #parts: AnswerShaperParts
-  /** By the id of the request. Empty while no fault is armed, which is all that a message pays for then. */
+  /** By request id. Empty without armed faults, so messages cost nothing extra. */
   readonly #shapes = new Map<number, AnswerShape>()
-  /** Callbacks that end the wait of each answer that is held back, oldest first. */
+  /** Callbacks to end the wait of each held answer, oldest first. */
   readonly #held = new Set<() => void>()
   #heldBytes = 0
   #isOver = false
@@ -30,18 +30,18 @@ export class AnswerShaper {
     this.#parts = parts
   }
 
-  /** Has the answer to a request shaped; what it returns leaves it as it is. */
+  /** Shapes the answer to a request; the returned function undoes this. */
   add(id: number, shape: AnswerShape): () => void {
     this.#shapes.set(id, shape)
     return () => void this.#shapes.delete(id)
   }
 
-  /** One text came. A promise means "wait for it before the next one". */
+  /** Takes a text. A promise means: wait before the next text. */
   pass(text: string): Promise<void> | undefined {
     return this.#shapes.size === 0 ? this.#parts.pass(text) : this.#find(text)
   }
 
-  /** The pipe has ended: what was held back never came. */
+  /** Ends the pipe and drops held answers. */
   end(): void {
     this.#isOver = true
     for (const drop of this.#held) drop()
@@ -82,7 +82,7 @@ export class AnswerShaper {
   }
 }
 
-/** The id of the request that a text answers, by itself; undefined when it is no such thing. */
+/** Returns the id of the answered request; undefined when the text is no answer. */
 function answeredId(text: string): number | undefined {
   if (text.length >= LARGE_TEXT) return repliedId(endsOf(text))
   const value = parseJson(text)

@@ -7,14 +7,14 @@ import type { WireShape } from '../mesh/wire-shape.ts'
 import { mayEndPaused } from './connector.ts'
 import { WireShapers } from './shaper.ts'
 
-/** So much may wait to be passed on before nothing more is read from the server, in bytes. */
+/** Waiting bytes above this limit stop reading from the server. */
 const MOST_WAITING = 64 * 1024
 
-/** A connection to a server whose replies reach their reader as a fault wants them; requests pass as they are. */
+/** A connection to a server with replies shaped by faults; requests pass unchanged. */
 class ShapedConnection extends Duplex {
   readonly #socket: Socket
   readonly #shapers: WireShapers
-  /** Whether whoever reads has enough for now. */
+  /** Whether the reader has enough for now. */
   #isFull = false
 
   constructor(socket: Socket, shapes: readonly WireShape[]) {
@@ -28,7 +28,7 @@ class ShapedConnection extends Duplex {
       reset: () => {
         resetNow(socket)
         const error = Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' })
-        // By the next turn the reader has the bytes that have passed.
+        // By the next turn the reader has all passed bytes.
         void nextTurn().then(() => this.destroy(error))
       },
       close: () => {
@@ -81,7 +81,7 @@ export function resetNow(socket: Socket): void {
   socket.resetAndDestroy()
 }
 
-/** Calls over connections of their own, of which as many are open at once as a pool for others may have; the rest wait. */
+/** Calls over separate connections, at most as many at once as in a pool for other calls; the rest wait. */
 export class ShapedCalls {
   readonly #origin: string
   readonly #connections: number
@@ -126,11 +126,11 @@ export class ShapedCalls {
     }
     if (this.#isClosed) void client.destroy()
     client.dispatch(request, reply)
-    // Once the reply is over, however it ends; at once where it has no connection any more.
+    // Runs once the reply is over; at once without a connection.
     client.close().then(over, over)
   }
 
-  /** Drops what is under way, and all that waits. */
+  /** Drops all open and waiting calls. */
   async destroy(): Promise<void> {
     this.#isClosed = true
     for (const send of this.#waiting.splice(0)) send()
@@ -138,7 +138,7 @@ export class ShapedCalls {
   }
 }
 
-/** Connects as undici would with these options, and shapes what comes. */
+/** Connects like undici with these options, and shapes replies. */
 function shapedConnector(
   options: buildConnector.BuildOptions,
   shapes: readonly WireShape[],
@@ -149,7 +149,7 @@ function shapedConnector(
       if (error !== null) return done(error, null)
       const connection = new ShapedConnection(socket, shapes)
       mayEndPaused(connection)
-      // undici uses it as a stream only.
+      // undici uses only its stream interface.
       done(null, connection as unknown as Socket)
     })
   }

@@ -4,7 +4,7 @@ import type { WireShape } from '../mesh/wire-shape.ts'
 import { resetNow } from './shaped-connection.ts'
 import { WireShapers } from './shaper.ts'
 
-/** From so much on that waits to be written, whoever writes the reply has to wait as well, in bytes. */
+/** Waiting bytes above this limit make the writer of the reply wait. */
 const MOST_WAITING = 64 * 1024
 
 /**
@@ -15,16 +15,16 @@ export class ShapedReply {
   readonly #response: ServerResponse
   readonly #wrote: () => void
   #shapers: WireShapers | undefined
-  /** Whether whoever writes waits until less does. */
+  /** Whether the writer waits for the buffer to drain. */
   #isFull = false
 
-  /** `wrote` is told when the connection did not take all at once. */
+  /** `wrote` is called when the connection did not accept all bytes at once. */
   constructor(response: ServerResponse, wrote: () => void) {
     this.#response = response
     this.#wrote = wrote
   }
 
-  /** One more fault, which the bytes come to before all others. False when it is too late: a part of the reply is written. */
+  /** Adds a fault in front of all others. Returns false when a part of the reply is already written. */
   add(shape: WireShape): boolean {
     const response = this.#response
     if (response.destroyed) shape.over?.()
@@ -36,7 +36,7 @@ export class ShapedReply {
 
   #beginLater(shape: WireShape): void {
     const response = this.#response
-    // One that waits for an earlier reply of its connection has no socket yet, and gets none if the connection ends before.
+    // A reply behind an earlier reply has no socket yet, and gets none if the connection ends first.
     const begin = (socket: Socket) => {
       response.off('close', leave)
       this.#begin(socket, shape)
@@ -61,10 +61,10 @@ export class ShapedReply {
         if (!write(bytes, passed)) this.#wrote()
         if (!this.#isFull || shapers.waiting > MOST_WAITING) return
         this.#isFull = false
-        // Otherwise the socket says so itself, once it takes more.
+        // Otherwise the socket emits `drain` itself.
         if (!socket.writableNeedDrain) socket.emit('drain')
       },
-      // Behind what was written before.
+      // Behind earlier writes.
       reset: () => void write(Buffer.alloc(0), () => resetNow(socket)),
       close: () => socket.destroySoon(),
     })
@@ -83,7 +83,7 @@ export class ShapedReply {
       shapers.stop()
       if (socket.write === shaped) Reflect.deleteProperty(socket, 'write')
     }
-    // Before Node gives the socket to the next reply of a connection.
+    // Before Node gives the socket to the next reply of the connection.
     response.prependOnceListener('finish', giveBack)
     response.once('close', giveBack)
     return shapers

@@ -4,59 +4,59 @@ import { type FramedPiece, HttpFraming } from './http-framing.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { EventBoundary, SseDecoder } from '../protocol/sse.ts'
 
-/** Where the bytes of a shaped reply go on, and how its connection ends. */
+/** The target of a shaped reply's bytes, and the ways to end its connection. */
 export interface WireEnd {
-  /** Bytes go on; `passed` is called once they are out. Never an empty chunk but for the call of `passed`. */
+  /** Passes bytes; calls `passed` once the bytes are out. An empty chunk comes only with `passed`. */
   pass(bytes: Buffer, passed?: () => void): void
-  /** The connection is reset, once what has passed is out. */
+  /** Resets the connection after all passed bytes. */
   reset(): void
-  /** The connection ends, once what has passed is out. */
+  /** Closes the connection after all passed bytes. */
   close(): void
 }
 
-/** A piece of a reply, and who hears when it is out. */
+/** A piece of a reply, with a callback for when the piece is out. */
 interface Piece extends FramedPiece {
   readonly passed?: (() => void) | undefined
 }
 
-/** How long a peer has to read what came before a reset, in milliseconds. */
+/** Time for a peer to read the bytes before a reset, in milliseconds. */
 const READ_MS: Millis = 20
 
-/** Most of an event that is held back until it is whole, in bytes and in pieces; of a longer one its beginning says what it is. */
+/** Longest event held back until complete, in bytes and in pieces; a longer event is judged by its beginning. */
 const LONGEST_EVENT = 1024 ** 2
 const MOST_PIECES = 16 * 1024
 
-/** How much of a long event is looked at to know what it is, in bytes. */
+/** Bytes of a long event examined to classify the event. */
 const BEGINNING = 4_096
 
-/** How far the first word of a body is looked for at a time, in bytes. */
+/** How far ahead the first word of a body is searched per step, in bytes. */
 const NEAR = 512
 
 /**
- * Lets the bytes of one HTTP/1.1 reply through as a fault wants them: in small portions, cut off, garbled or late. Bytes
- * are cut wherever the count falls, also within a character. Bytes around the body pass with it and are not counted.
+ * Passes the bytes of one HTTP/1.1 reply as a fault demands: in small portions, cut off, garbled or late. Cuts at exact
+ * byte counts, even within a character. Bytes around the body pass along uncounted.
  */
 export class WireShaper {
   readonly #shape: WireShape
   readonly #end: WireEnd
   readonly #framing = new HttpFraming()
-  /** Pieces that have come and not passed: the next pieces, backwards, and the pieces behind them; and their size together, in bytes. */
+  /** Waiting pieces: the next pieces in reverse order, the pieces behind them, and their total size in bytes. */
   #queue: Piece[] = []
   #arrived: Piece[] = []
   #waiting = 0
-  /** Pieces that pass together, of one chunk as a rule. */
+  /** Pieces to pass together, usually of one chunk. */
   #passing: Buffer | undefined
-  /** Pieces of an event of which the end has not come. */
+  /** Pieces of an incomplete event. */
   #event: Piece[] = []
   #eventBytes = 0
-  /** An event that was too long to be held back, and passes now. */
+  /** An event too long to hold back, now passing. */
   #longEvent: { readonly isMessage: boolean } | undefined
   readonly #boundary = new EventBoundary()
-  /** Ends a wait; undefined while nothing is waited for. */
+  /** Ends a wait; undefined without a wait. */
   #endWait: (() => void) | undefined
-  /** How much of the portion of now has yet to pass, in bytes. */
+  /** Bytes left in the current portion. */
   #room: number
-  /** When the portion of now was to begin, on the clock of the shape; undefined before the first one. */
+  /** Planned start of the current portion, on the clock of the shape; undefined before the first portion. */
   #dueAt: Millis | undefined
   readonly #cancelLatest: Cancel | undefined
   #isRunning = false
@@ -67,7 +67,7 @@ export class WireShaper {
     this.#shape = shape
     this.#end = end
     this.#room = shape.pace?.bytes ?? 0
-    // A call may have been sent before, in a session that was lost or with less input: each of its replies counts anew.
+    // A call may be resent after a lost session or with less input: each reply counts anew.
     if (!shape.done.hasHappened) Object.assign(shape.done, { bytes: 0, messages: 0 })
     shape.released.addEventListener('abort', this.#release)
     const latestMs = shape.incident?.latestMs
@@ -75,13 +75,13 @@ export class WireShaper {
       this.#cancelLatest = shape.clock.after(latestMs, () => this.#happen(shape.incident as WireIncident))
   }
 
-  /** How much waits to be passed on, in bytes. */
+  /** Bytes waiting to pass. */
   get waiting(): number {
-    // Pieces that are held back until their event is whole can pass only when more bytes come.
+    // Pieces of an incomplete event can pass only when more bytes come.
     return this.#waiting - this.#eventBytes
   }
 
-  /** Takes bytes of the reply; `passed` is called once the last of them is out. */
+  /** Takes bytes of the reply; calls `passed` once the last byte is out. */
   pass(chunk: Buffer, passed?: () => void): void {
     if (this.#isOver) return
     this.#waiting += chunk.length
@@ -92,13 +92,13 @@ export class WireShaper {
     this.#run()
   }
 
-  /** The connection has ended behind what came: so it does here, in its turn. */
+  /** Ends the connection behind all bytes so far. */
   end(): void {
     this.#hasEnded = true
     this.#run()
   }
 
-  /** Nobody is there any more: nothing is passed on, and nobody hears of what was to be. */
+  /** Stops: passes nothing more and calls no callbacks. */
   stop(): void {
     if (this.#isOver) return
     this.#isOver = true
@@ -113,7 +113,7 @@ export class WireShaper {
     this.#passing = undefined
   }
 
-  /** The incident that is still to come; none once the fault has been lifted. */
+  /** The pending incident; undefined once the fault is lifted. */
   get #due(): WireIncident | undefined {
     const { incident, done, released } = this.#shape
     return done.hasHappened || released.aborted ? undefined : incident
@@ -126,7 +126,7 @@ export class WireShaper {
     this.#run()
   }
 
-  /** An event that is held back takes its place before what came behind it. */
+  /** Puts a held event back in front of later bytes. */
   #putBack(): void {
     const event = this.#event
     this.#event = []
@@ -135,7 +135,7 @@ export class WireShaper {
   }
 
   #run(): void {
-    // A `passed` callback may bring more bytes at once: these bytes wait for the bytes that came before them.
+    // A `passed` callback may bring more bytes at once, which must wait behind earlier bytes.
     if (this.#isRunning) return
     this.#isRunning = true
     try {
@@ -169,14 +169,14 @@ export class WireShaper {
     return this.#ofMessages(due, (due.at as { messages: number }).messages, piece)
   }
 
-  /** A piece from around the body goes with the event that the piece stands in. */
+  /** A piece around the body stays with its event. */
   #around(piece: Piece): void {
     if (this.#eventBytes === 0) return this.#pass(piece)
     this.#event.push(piece)
     this.#eventBytes += piece.bytes.length
   }
 
-  /** Passes what is left until the incident, which happens when there is more than that. */
+  /** Passes the bytes up to the incident; the incident happens when more bytes follow. */
   #towards(incident: WireIncident, limit: number, piece: Piece): void {
     const left = limit - this.#shape.done.bytes
     if (piece.bytes.length <= left) return this.#passPaced(piece)
@@ -220,19 +220,19 @@ export class WireShaper {
     else if (isMessage) this.#behindMessage(incident, limit)
   }
 
-  /** Nothing need come behind the last message for the connection to end there. */
+  /** A connection may end right behind the last message. */
   #behindMessage(incident: WireIncident, limit: number): void {
     if (this.#shape.done.messages >= limit && incident.kind !== 'garble') this.#happen(incident)
   }
 
-  /** So many bytes of a piece pass at once, and what is left of it comes next. */
+  /** Passes `size` bytes of a piece and queues the rest. */
   #part(piece: Piece, size: number): void {
     if (size === piece.bytes.length) return this.#pass(piece)
     this.#queue.push({ ...piece, bytes: piece.bytes.subarray(size) })
     this.#pass({ bytes: piece.bytes.subarray(0, size), isBody: true })
   }
 
-  /** The incident happens, and what came goes on behind it where the connection lives on. */
+  /** Lets the incident happen; the piece follows if the connection survives. */
   #before(incident: WireIncident, piece: Piece): void {
     this.#queue.push(...(incident.kind === 'garble' ? garbled([piece]) : [piece]))
     this.#happen(incident)
@@ -243,7 +243,7 @@ export class WireShaper {
     if (this.#isOver || done.hasHappened || released.aborted) return
     this.#cancelLatest?.()
     if (incident.kind === 'reset' && done.bytes > 0) {
-      // A reset that is read together with the bytes before it is taken for an orderly end by many a reader.
+      // Many readers take a reset read together with earlier bytes for an orderly end.
       this.#endWait?.()
       return this.#wait(READ_MS, { over: () => this.#reset() })
     }
@@ -299,7 +299,7 @@ export class WireShaper {
     for (const piece of pieces) this.#pass(piece)
   }
 
-  /** Passes a part of it, and has the rest wait for its time. */
+  /** Passes a portion of the piece and delays the rest. */
   #passPaced(piece: Piece): void {
     const { pace, released, done, clock } = this.#shape
     if (pace === undefined || released.aborted) return this.#pass(piece)
@@ -309,7 +309,7 @@ export class WireShaper {
       done.hasHappened = true
       this.#room = pace.bytes
       this.#queue.push(piece)
-      // A timer fires late: the next gap is shorter by that, so that the rate is kept; but never do two portions catch up.
+      // A late timer shortens the next gap to keep the rate, but two portions never catch up at once.
       this.#dueAt = Math.max(this.#dueAt + pace.gapMs, nowMs - pace.gapMs)
       return this.#hold(Math.max(0, this.#dueAt - nowMs))
     }
@@ -340,7 +340,7 @@ export class WireShaper {
   }
 }
 
-/** Whether bytes stand right behind others, as the pieces of one chunk do. */
+/** Whether bytes directly follow others in memory, like pieces of one chunk. */
 const isBehind = (bytes: Buffer, before: Buffer) =>
   bytes.buffer === before.buffer && bytes.byteOffset === before.byteOffset + before.length
 
@@ -358,8 +358,8 @@ function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
 }
 
 /**
- * Returns the kind of an event by its beginning, where the event is too long to be looked at as a whole; undefined
- * without data. An answer names its result before anything in the result.
+ * Returns the kind of a long event from its beginning; undefined without data. An answer names its result before
+ * anything inside the result.
  */
 function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
   const data = /(?:^|[\r\n])data:(.*)/s.exec(beginning.toString('latin1'))?.[1]
@@ -368,7 +368,7 @@ function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
   return key === 'result' || key === 'error' ? 'response' : 'other'
 }
 
-/** The message that an event carries; undefined for none, as in a comment or a sign of life. */
+/** Returns the kind of message in an event; undefined for none, as in a comment or a keep-alive. */
 function messageIn(event: Buffer): 'response' | 'other' | undefined {
   let data = ''
   new SseDecoder(Infinity, (decoded) => (data = decoded.data)).feed(event)
@@ -379,7 +379,7 @@ function messageIn(event: Buffer): 'response' | 'other' | undefined {
     : 'other'
 }
 
-/** The same number of bytes, and no JSON any more: where the data of an event begins, or a body that is none. */
+/** Breaks JSON without changing the length: at the start of an event's data, or of a plain body. */
 function garbled(pieces: readonly Piece[]): Piece[] {
   const text = pieces.map(({ bytes, isBody }) => (isBody ? bytes.toString('latin1') : '')).join('')
   const data = /(?:^|[\r\n])data: ?/.exec(text)
@@ -397,19 +397,19 @@ function garbled(pieces: readonly Piece[]): Piece[] {
   })
 }
 
-/** Several faults at the bytes of one reply: each shapes what the one behind it lets through. */
+/** Several faults on the bytes of one reply: each shapes the output of the shaper behind. */
 export class WireShapers {
   readonly #end: WireEnd
-  /** The last one gets the bytes first. */
+  /** The last shaper gets the bytes first. */
   readonly #shapers: WireShaper[] = []
 
-  /** `shapes`: the one that bytes come to last is the first. */
+  /** `shapes`: the first shape gets the bytes last. */
   constructor(shapes: readonly WireShape[], end: WireEnd) {
     this.#end = end
     for (const shape of shapes) this.add(shape)
   }
 
-  /** Bytes come to this one first from now on. Not once there have been any. */
+  /** Adds a shape in front of all others. Only before the first bytes. */
   add(shape: WireShape): void {
     const next = this.#shapers.at(-1)
     this.#shapers.push(
@@ -419,13 +419,13 @@ export class WireShapers {
           this.stop()
           this.#end.reset()
         },
-        // Bytes that have passed here go out first.
+        // Already passed bytes go out first.
         close: () => (next === undefined ? this.#close() : next.end()),
       }),
     )
   }
 
-  /** How much waits to be passed on, in bytes. */
+  /** Bytes waiting to pass. */
   get waiting(): number {
     return this.#shapers.reduce((sum, { waiting }) => sum + waiting, 0)
   }
@@ -434,12 +434,11 @@ export class WireShapers {
     this.#shapers.at(-1)?.pass(chunk, passed)
   }
 
-  /** The connection has ended behind what was pushed. */
+  /** Ends the connection behind the pushed bytes. */
   end(): void {
     this.#shapers.at(-1)?.end()
   }
 
-  /** Nobody is there any more. */
   stop(): void {
     for (const shaper of this.#shapers) shaper.stop()
   }
