@@ -50,10 +50,7 @@ const SETTLED_MS: Millis = 30_000
 /** The `retryAfterMs` of callers while a process is starting, in milliseconds. */
 const ASK_AGAIN_MS: Millis = 1_000
 
-/**
- * Deepest nesting of an `initialize` result: Breakwater merges the results of all servers and shows the merged result
- * to operators.
- */
+/** Deepest nesting of an `initialize` result, which is merged with other results and shown to operators. */
 const MAX_INITIALIZE_RESULT_DEPTH = 64
 
 /** Key for "any replica" among the handshakes under way. */
@@ -161,10 +158,7 @@ export class UpstreamSessions {
     return this.#options.replicas[0]?.starting !== undefined
   }
 
-  /**
-   * Opens sessions for callers who lost theirs and only listen: they would hear nothing more. Call after each good
-   * probe.
-   */
+  /** Opens sessions for callers who lost theirs and only listen. Call after each good probe. */
   restore(): void {
     for (const caller of this.#bereft) this.#restore(caller)
   }
@@ -175,10 +169,7 @@ export class UpstreamSessions {
     else if (caller.listening) this.of(caller).then(() => this.#bereft.delete(caller), ignore)
   }
 
-  /**
-   * Ends a caller's upstream sessions and pending handshakes. The next call opens a new session, perhaps with another
-   * replica.
-   */
+  /** Ends a caller's upstream sessions and handshakes. The next call opens a new session, perhaps elsewhere. */
   async drop(caller: Caller): Promise<void> {
     const unwanted = gatewayError('cancelled', 'the upstream session is not needed any more')
     for (const attempts of [...(this.#opening.get(caller)?.values() ?? [])]) attempts.abort(unwanted)
@@ -222,9 +213,7 @@ export class UpstreamSessions {
     void bound.upstreamSession.close()
   }
 
-  /**
-   * Like `drop`, but sessions with calls under way close after their last call: other callers may wait for the calls.
-   */
+  /** Like `drop`, but sessions with calls under way close after their last call. */
   async end(caller: Caller): Promise<void> {
     for (const bound of this.#open.get(caller) ?? []) if (bound.calls > 0) this.retire(caller, bound)
     await this.drop(caller)
@@ -265,10 +254,7 @@ export class UpstreamSessions {
     return outcome
   }
 
-  /**
-   * Over a network, a second handshake costs the server little. For a process, a second handshake would start a second
-   * process.
-   */
+  /** A second handshake costs a network server little, but would start a second process. */
   #patienceFor(replica: number): Millis {
     return this.#options.replicas[replica]?.probe === undefined ? Infinity : PATIENCE_MS
   }
@@ -449,10 +435,7 @@ export class FaultedAttempts {
   }
 }
 
-/**
- * Returns the error for a caller whose time ran out before the process was up. The error says nothing about how the
- * process treats calls.
- */
+/** Returns the error for a caller whose time ran out before the process was up: no verdict on calls. */
 export function whileStarting(error: GatewayError, starting: Starting | undefined): GatewayError {
   if (starting === undefined || error.reason === 'cancelled') return error
   const { told, failure: before } = starting

@@ -54,9 +54,7 @@ const ERROR_BODY_LIMIT = 63 * 1024
 /** Bytes of a large reply scanned per turn: takes a millisecond or two. */
 const SCAN_PER_TURN = 1024 * 1024
 
-/**
- * Largest rest of a message without its long strings, in bytes; with a larger rest, the message is read as plain text.
- */
+/** Largest rest of a message besides long strings, in bytes; a larger rest is read as plain text. */
 const MOST_REST = 1024 * 1024
 
 /** Statuses with a redirect of the same request. */
@@ -466,9 +464,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   }
 }
 
-/**
- * Removes the byte order mark sent by some servers. JSON parsers may ignore the mark (RFC 8259, 8.1), and clients do.
- */
+/** Removes the byte order mark of some servers. JSON readers may ignore the mark (RFC 8259, 8.1); clients do. */
 const withoutMark = (text: string): string => (text.startsWith('\ufeff') ? text.slice(1) : text)
 
 function tooLarge(message: string): GatewayError {

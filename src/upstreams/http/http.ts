@@ -117,9 +117,7 @@ const AFTER_GIVING_UP_MS = 5 * 60_000
 /** Client capabilities for questions of servers. */
 const asked = ['elicitation', 'sampling', 'roots'] as const
 
-/**
- * How long an answer waits for the session check it triggered, in milliseconds: a retry then finds a working session.
- */
+/** How long an answer waits for the check it caused, in milliseconds: a retry then finds a working session. */
 const CHECK_PATIENCE_MS = 1_000
 
 /** Terms shared by all upstream sessions with an endpoint. `onFarewell` also hears of sessions being ended. */
@@ -141,10 +139,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
   readonly #terms: UpstreamSessionTerms
   readonly #session: HttpSession
   readonly #end = new Cancellation()
-  /**
-   * Number of calls sent, and the last answered call per session: the session existed until then. Most callers have a
-   * single session only.
-   */
+  /** Number of calls sent, and the last answered call per session. Most callers have a single session only. */
   #sent = 0
   #answeredIn: HttpWire | undefined
   #answered = 0

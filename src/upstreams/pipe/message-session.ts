@@ -242,10 +242,7 @@ const BYTE_ORDER_MARK = '\ufeff'
 /** Most braces of a line tried as the begin of an answer behind a banner. */
 const MOST_BANNER_BRACES = 16
 
-/**
- * Matches the begin of an intended answer: an object with the outcome first, or a JSON-RPC object without a method
- * before its outcome.
- */
+/** Matches the start of an intended answer: the outcome first, or JSON-RPC without a method before the outcome. */
 const meantAsAnswer =
   /^\s*\{(?:\s*"(?:result|error)"\s*:\s*\{|(?=[^]*["']jsonrpc["'])(?:(?!["']method["'])[^])*?["'](?:result|error)["']\s*:)/
 
@@ -305,9 +302,7 @@ class Inbox implements PipeEvents {
     this.#throwAway(id, error)
   }
 
-  /**
-   * Discards an unread message; `id`: the id of the answered request, as far as both ends of the message show an id.
-   */
+  /** Discards an unread message; `id`: the id of the answered request, if the ends of the message show an id. */
   #throwAway(id: number | undefined, error: GatewayError): undefined {
     const entry = this.#calls.get(id)
     this.#calls.finished(id)

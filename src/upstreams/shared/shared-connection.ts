@@ -39,10 +39,7 @@ const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
 type SharedTerms = Omit<Terms, 'audience' | 'shared'> &
   SharedSessionTerms & {
-    /**
-     * Called for each request of the process delivered to nobody because of an open task or an abandoned call;
-     * optional.
-     */
+    /** Called when nobody gets a request because of an open task or an abandoned call; optional. */
     readonly withheld?: (() => void) | undefined
   }
 
@@ -333,9 +330,7 @@ class SharedAudience implements Audience {
     this.#elicitations.left(caller)
   }
 
-  /**
-   * Returns the caller for a message: the owner of the named task, otherwise the only caller with work in the process.
-   */
+  /** Returns the owner of the named task, otherwise the only caller with work in the process. */
   #concerned(message: Message, calls: InFlight): Caller | undefined {
     const owner = this.#tasks.ownerFor(message)
     if (owner !== 'none') return owner
@@ -346,9 +341,7 @@ class SharedAudience implements Audience {
     return working === only || calls.isQuiet ? working : undefined
   }
 
-  /**
-   * Notes an undelivered request. Counts and logs the request when an open task or an abandoned call may be the cause.
-   */
+  /** Counts and logs an undelivered request when an open task or an abandoned call may be the cause. */
   #withhold({ value: { method } }: Message, { abandoned }: InFlight): void {
     const isTask = this.#tasks.working() !== 'nobody'
     if (!isTask && abandoned.leftMs === 0) return
