@@ -16,9 +16,9 @@ export function connectorOf(options: buildConnector.BuildOptions = {}): buildCon
 }
 
 /**
- * undici's connector leaves a listener for errors at the connection, with which all of the attempt to connect stays: its timer, its
- * callback. It is the last one so far, and does nothing any more once there is a connection; that stays open for as long as a
- * session listens, and there may be thousands.
+ * Removes the error listener left behind by undici's connector. The listener retains the whole connection attempt with
+ * its timer and callback. So far it is the last listener, and does nothing on an open connection. Thousands of
+ * connections may stay open as long as sessions listen.
  */
 function forgetConnecting(connection: Duplex): void {
   const listener = connection.listeners('error').at(-1)
@@ -32,9 +32,8 @@ interface Parser {
 }
 
 /**
- * Has a connection of undici end while its reply is paused. undici 7 takes that for impossible, by an assertion that nobody
- * can catch; but a server need only close behind a reply that whoever reads it has asked to wait. To be called before
- * undici listens to the connection.
+ * Lets a connection of undici end while its reply is paused. undici 7 rules this out by an assertion nobody can catch,
+ * but a server need only close behind a paused reply. Call before undici listens to the connection.
  */
 export function mayEndPaused(connection: Duplex): void {
   // Shared functions, because thousands of connections may exist.

@@ -14,8 +14,8 @@ export interface AnswerShaperParts {
 }
 
 /**
- * Stands between the messages of a server and whoever reads them, where the answers of all calls share one stream, and has
- * the answer to a call come as a fault wants it. An answer sent on is read like anything that the server has sent.
+ * Sits between a server's messages and their reader, on a stream shared by the answers of all calls. Shapes the answer
+ * to a call as a fault demands. A shaped answer is read like any other output of the server.
  */
 export class AnswerShaper {
   readonly #parts: AnswerShaperParts

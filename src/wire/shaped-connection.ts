@@ -71,9 +71,9 @@ class ShapedConnection extends Duplex {
 }
 
 /**
- * Resets a connection. Alone, `resetAndDestroy` would end it in order first, and the peer would take it for an end like any
- * other. One with TLS can only be closed without the alert that would say so: its peer sees a cut all the same. One
- * whose end is on its way takes no reset any more, and would never close.
+ * Resets a connection. `resetAndDestroy` alone would end the connection normally first. A TLS connection can only be
+ * closed without the closing alert: its peer still sees a cut. A connection already ending ignores resets and would
+ * never close.
  */
 export function resetNow(socket: Socket): void {
   if (socket instanceof TLSSocket || socket.writableEnded) return void socket.destroy()

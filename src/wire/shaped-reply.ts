@@ -8,8 +8,8 @@ import { WireShapers } from './shaper.ts'
 const MOST_WAITING = 64 * 1024
 
 /**
- * A reply to an agent whose bytes go as faults want them, from its first byte on. Below all that writes the reply: `write` of
- * its socket is taken over for as long as the reply goes on.
+ * A reply to an agent with its bytes shaped by faults from the first byte on. Works below all writers of the reply:
+ * takes over `write` of the socket for the duration of the reply.
  */
 export class ShapedReply {
   readonly #response: ServerResponse
