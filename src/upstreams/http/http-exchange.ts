@@ -33,49 +33,49 @@ import type { HttpWire } from './http-wire.ts'
 import type { Skipped } from '../skipped.ts'
 import type { Unread } from '../unread.ts'
 
-/** One request, as far as the wire needs to know it. A `Call` gives all of it. */
+/** The parts of a request needed by the wire. A `Call` has them all. */
 export interface Request {
   readonly id: RequestId
   readonly text: string
-  /** The parsed text; absent for requests of the gateway itself, which ask for no progress. */
+  /** The parsed text; absent for the gateway's own requests, which ask for no progress. */
   readonly message?: Message
   readonly headers: Readonly<Record<string, string>> | undefined
   readonly signal: Signal
   readonly channel: Channel
   readonly wire?: CallWire | undefined
-  /** Noted in it: that the request was handed to a socket, and thus may run. */
+  /** Gets `sent` once the request was handed to a socket and may run. */
   readonly record?: { sent: boolean }
-  /** Told each time that it is. */
+  /** Called each time the request was handed to a socket. */
   readonly onSent?: (() => void) | undefined
 }
 
 export interface ExchangeOptions extends ReplyLimits {
   readonly clock: Clock
-  /** How long the server may take to acknowledge a message that has no reply, in milliseconds. */
+  /** How long the server may take to acknowledge a message without a reply, in milliseconds. */
   readonly ackMs: Millis
-  /** Where each exchange is until it has ended. */
+  /** The exchanges under way. */
   readonly underWay: UnderWay
-  /** The messages of one upstream session that are posted and not acknowledged. */
+  /** Posted, unacknowledged messages of the upstream session. */
   readonly unread: Unread
-  /** Told once, with the headers of the reply. */
+  /** Called once, with the headers of the reply. */
   readonly onHeaders?: (headers: ReplyHeaders) => void
   /**
-   * The server keeps nothing between two requests, as in the modern era: a stream that breaks is lost, a dropped
-   * socket is all of a cancellation, and the server asks nothing by itself.
+   * The server keeps no state between requests, as in the modern era: a broken stream is lost, dropping the socket is
+   * the whole cancellation, and the server asks nothing by itself.
    */
   readonly stateless?: boolean
-  /** Takes events that are no message and cannot be the answer. */
+  /** Takes events without a message, unless they may be the answer. */
   readonly skipped?: Skipped | undefined
-  /** Told when the server refused the request for the protocol version that it names. */
+  /** Called when the server refused the request for its protocol version. */
   readonly onVersionError?: (() => void) | undefined
 }
 
-/** Before a broken stream is resumed, unless the server named a time; in milliseconds. */
+/** Default pause before resuming a broken stream, in milliseconds. */
 const RESUME_MS = 1_000
 
 /**
- * No server gets asked again sooner, whatever time it names, and none more often than that: the pause doubles each
- * time that nothing new has come. In milliseconds.
+ * Limits of the pause before resuming, whatever time the server names. The pause doubles while nothing new arrives. In
+ * milliseconds.
  */
 const LEAST_RESUME_MS = 100
 const MOST_RESUME_MS = 30_000
@@ -83,10 +83,10 @@ const MOST_RESUME_MS = 30_000
 /** How long a server may keep a stream open behind its answer, in milliseconds. */
 const LINGER_MS = 1_000
 
-/** Replies that came in one turn of the event loop are read together, and their callers go on together. */
+/** Replies of the same turn of the event loop are read together, and their callers continue together. */
 const over = new TurnBatch<HttpExchange>((exchange) => exchange.tell())
 
-/** The exchanges under way of one upstream session: most have one at a time, and between calls, which is when there are thousands of it, none. */
+/** The exchanges under way of an upstream session: usually one, and none in thousands of idle sessions. */
 export class UnderWay {
   #only: HttpExchange | undefined
   #others: Set<HttpExchange> | undefined
@@ -105,7 +105,7 @@ export class UnderWay {
     if (this.#others?.size === 0) this.#others = undefined
   }
 
-  /** The channel of the only call; those that have `own` for theirs are no calls. Undefined when there are none, or several. */
+  /** Returns the channel of the only call; undefined for none or several. Exchanges on `own` are no calls. */
   onlyChannel(own: Channel): Channel | undefined {
     let only: Channel | undefined
     for (const exchange of [this.#only, ...(this.#others ?? [])]) {
@@ -116,7 +116,7 @@ export class UnderWay {
     return only
   }
 
-  /** The channel of the call that a message is progress of; undefined when it is of none, or of several. */
+  /** Returns the channel of the call for a progress message; undefined when no call or several calls match. */
   progressing(message: Pick<Message, 'value'>): Channel | undefined {
     let found: Channel | undefined
     for (const exchange of [this.#only, ...(this.#others ?? [])]) {
@@ -127,29 +127,29 @@ export class UnderWay {
     return found
   }
 
-  /** Ends all of them here. */
+  /** Ends all exchanges on the gateway's side. */
   abandon(cause: GatewayError): void {
     this.#only?.abandon(cause)
     for (const exchange of this.#others ?? []) exchange.abandon(cause)
   }
 }
 
-/** One POST and its reply: a JSON body, or a stream of events that is resumed when it breaks off. */
+/** One POST and its reply: a JSON body, or an event stream, resumed after a break. */
 export class HttpExchange implements ReplySink {
   readonly #wire: HttpWire
   readonly #request: Request
   readonly #options: ExchangeOptions
   readonly #settle: (reading: Reading) => void
   readonly #broke: (cause: unknown) => void
-  /** How it ended, to be found out when its caller is told, and let go of then; undefined while it goes on. */
+  /** How the exchange ended, computed when the caller is told, then freed; undefined while open. */
   #end: (() => Reading) | undefined
   #reply: HttpReply
   #streaming = false
-  /** Whether an event came that is no message. */
+  /** Whether an event without a message came. */
   #hasSkipped = false
   #lastEventId: string | undefined
   #retryMs: Millis = RESUME_MS
-  /** The pause before the next resumption, as long as nothing comes. */
+  /** The pause before the next resumption while nothing arrives. */
   #pauseMs: Millis | undefined
   #cancelTimer: Cancel | undefined
 
@@ -190,7 +190,7 @@ export class HttpExchange implements ReplySink {
     return message && progressTokenOf(message.value)
   }
 
-  /** Ends the exchange here; the server may go on with it. */
+  /** Ends the exchange on the gateway's side; the server may continue. */
   abandon(cause: GatewayError): GatewayError {
     const error = { ...cause, sent: this.#reply.sent || this.#streaming }
     this.#fail(error)
@@ -202,15 +202,15 @@ export class HttpExchange implements ReplySink {
     if (error.sent) this.#tellCancelled(error)
   }
 
-  /** Nobody waits for the answer any more: the server may stop to work on it. */
+  /** Tells the server to stop work on an abandoned request. */
   #tellCancelled(error: GatewayError): void {
     const { clock, ackMs: limitMs, stateless, unread } = this.#options
     if (stateless === true) return
     const { id, headers } = this.#request
     const text = notificationText('notifications/cancelled', { requestId: id, reason: error.message })
-    // Apart from notifications of the same session, which the server may be slow to take.
+    // Not behind notifications of the same session, which the server may accept slowly.
     const sender = this.#options.underWay
-    // The server may have ended as well: nothing is left to be told to it.
+    // The server may be gone as well: nothing is left to tell.
     unread.send(text, () => postAway(this.#wire, text, { clock, limitMs, headers, sender })).catch(ignore)
   }
 
@@ -234,7 +234,7 @@ export class HttpExchange implements ReplySink {
     this.#lastEventId = event.id
     if (event.retryMs !== undefined)
       this.#retryMs = Math.max(LEAST_RESUME_MS, Math.min(event.retryMs, MOST_RESUME_MS))
-    // By the standard for streams of events, those of another type are for somebody else.
+    // By the standard for event streams, events of other types are for other readers.
     if (this.#end !== undefined || event.data === '' || event.type !== 'message') return undefined
     this.#pauseMs = undefined
     const value = parseJson(event.data)
@@ -243,7 +243,7 @@ export class HttpExchange implements ReplySink {
     const message = { text: event.data, value }
     switch (kind) {
       case 'response':
-        // A server that cannot tell which request it refuses may leave the stream open behind its error.
+        // After an error without a request id, a server may leave the stream open.
         if (isIdOf(message.value.id, this.#request.id) || isOrphanError(message))
           this.#answered(readStreamed(this.#request.id, message, this.#wire.sessionId !== undefined))
         return undefined
@@ -257,7 +257,7 @@ export class HttpExchange implements ReplySink {
     }
   }
 
-  /** An event that is no message ends the call only if it may be the answer. `value`: what it says as JSON. */
+  /** An event without a message ends the call only if it may be the answer. `value`: the event's JSON value. */
   #unreadable(text: string, value: unknown): void {
     const parts: readonly unknown[] = Array.isArray(value) ? value : [value]
     if (value === undefined || parts.some((part) => mayAnswer(part, this.#request.id))) {
@@ -268,13 +268,13 @@ export class HttpExchange implements ReplySink {
     this.#options.skipped?.add(text, this.#conceal)
   }
 
-  /** An answer that was never sent: its server would wait for it as long as the call has time. */
+  /** Handles an unsent answer: the server would wait for it as long as the call has time. */
   readonly #untold = (error: GatewayError): never => {
     if (!error.sent && this.#end === undefined) this.#tellCancelled(this.abandon(error))
     throw error
   }
 
-  /** In the session that the request was sent in. */
+  /** Posts in the session of the request. */
   #post(text: string): Promise<void> {
     const { clock, ackMs: limitMs, unread } = this.#options
     return unread.send(text, () => postAway(this.#wire, text, { clock, limitMs }))
@@ -294,7 +294,7 @@ export class HttpExchange implements ReplySink {
     if (status !== 400) return this.#finish(read)
     const reading = read()
     this.#finish(() => reading)
-    // Last, because it ends the upstream session with all that is still open.
+    // Last, because this ends the upstream session with all open exchanges.
     if (isVersionError(reading)) this.#options.onVersionError?.()
   }
 
@@ -305,7 +305,7 @@ export class HttpExchange implements ReplySink {
     this.#finish(() => readLargeReply(this.#request.id, headers, message, this.#conceal))
   }
 
-  /** Made when something of the server is to be told, which is seldom. */
+  /** Created on demand, because server words are seldom shown. */
   get #conceal(): Conceal {
     return (words) => this.#wire.concealing(this.#request.headers)(words)
   }
@@ -319,19 +319,19 @@ export class HttpExchange implements ReplySink {
     const waits = this.#cancelTimer
     const mayAskAt = clock.now() + LEAST_RESUME_MS
     this.#request.channel.pause(pauseMs, () => {
-      // The pause may be over by now, and so may the call.
+      // By now the pause may be over, and the call as well.
       if (this.#cancelTimer !== waits || this.#end !== undefined) return
       waits?.()
       this.#cancelTimer = clock.after(Math.max(0, mayAskAt - clock.now()), () => this.#askForRest())
     })
   }
 
-  /** Whether a stream that breaks can be asked for again. */
+  /** Whether a broken stream can be resumed. */
   get #resumes(): boolean {
     return this.#lastEventId !== undefined && this.#options.stateless !== true
   }
 
-  /** Asks for the rest after a pause; returns how long that is, in milliseconds. */
+  /** Requests the rest after a pause; returns the pause in milliseconds. */
   #resume(): Millis {
     const pauseMs = this.#pauseMs ?? this.#retryMs
     this.#pauseMs = Math.min(pauseMs * 2, MOST_RESUME_MS)
@@ -363,7 +363,7 @@ export class HttpExchange implements ReplySink {
     this.#cancelTimer = this.#options.clock.after(LINGER_MS, () => reply.abort(late))
   }
 
-  /** Ends the exchange. A server that has lost the session may end the stream like this, too. */
+  /** Ends the exchange. A server without the session may end a stream like this, too. */
   #broken(): void {
     const error = this.#hasSkipped
       ? gatewayError('bad_reply', NO_MESSAGE, { sent: true })
@@ -392,10 +392,10 @@ export class HttpExchange implements ReplySink {
     over.add(this)
   }
 
-  /** Tells the caller how it ended. */
+  /** Tells the caller the outcome. */
   tell(): void {
     const end = this.#end
-    // The rest of the stream, or of the connection, must not hold on to a reply that may be large.
+    // The rest of the stream or connection must not retain a large reply.
     this.#end = told
     try {
       if (end !== undefined) this.#settle(end())
@@ -407,23 +407,23 @@ export class HttpExchange implements ReplySink {
 
 const NO_MESSAGE = 'an event of the stream is no JSON-RPC message'
 
-/** Whether a value that is no message may be meant as the answer to a request: by its id, or by an outcome that names no request. */
+/** Whether a value without a message may be meant as the answer: by its id, or by an outcome without a request id. */
 function mayAnswer(value: unknown, id: RequestId): boolean {
   if (!isObject(value) || 'method' in value) return false
   const hasOutcome = 'result' in value || 'error' in value
   return isIdOf(value.id, id) || (hasOutcome && !isRequestId(value.id))
 }
 
-/** Stands for an end that the caller knows. */
+/** Marks an outcome already told. */
 function told(): never {
   throw new Error('the caller was told already')
 }
 
 interface Settling {
   readonly resolve: (reading: Reading) => void
-  /** For a defect of ours. */
+  /** For a bug in Breakwater. */
   readonly reject: (cause: unknown) => void
 }
 
-/** Ends by which we, and not the server, ended the reply: it does not know that nobody waits any more. */
+/** Reasons with which Breakwater itself ended the reply: the server does not know yet. */
 const gaveUp: ReadonlySet<string> = new Set<Reason>(['attempt_timeout', 'reply_too_large', 'overloaded'])

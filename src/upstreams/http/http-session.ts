@@ -15,65 +15,65 @@ import { leave, postAway } from './http-post.ts'
 import type { HttpWire } from './http-wire.ts'
 import type { SessionState } from '../shared/session-state.ts'
 
-/** The terms that all sessions with one endpoint share. */
+/** Terms shared by all sessions with one endpoint. */
 export interface HttpSessionTerms {
-  /** The server's name in the registry. */
   readonly server: string
-  /** How long a whole handshake may take, whoever waits for it. */
+  /** Limit of a whole handshake, whoever waits. */
   readonly handshakeMs: Millis
-  /** Told of a session that the server may have opened for nobody: resolves when the server was told so. */
+  /** Called with the farewell to a possibly unused session; the farewell resolves once the server was told. */
   readonly onFarewell: (farewell: Promise<void>) => void
-  /** The same `initialize` result, as somebody has it already. */
+  /** Returns an equal `initialize` result already in memory. */
   readonly shared: (initializeResult: Message) => Message
   readonly checks: SessionChecks
-  /** Faults of handshakes and pings; none unless given. */
+  /** Faults of handshakes and pings; optional. */
   readonly faults?: Layer | undefined
 }
 
-/** The owner of a session: says how requests are sent, and takes all that the server sends while it answers requests. */
+/** The owner of a session: says how to send requests, and takes all messages of the server during requests. */
 export interface HttpSessionOwner extends ExchangeOptions, Channel {
-  /** The `initialize` params. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** The state that the server was asked to keep in mind. */
+  /** The state kept by the server on request. */
   readonly state: SessionState
-  /** Whether a lost session stays lost, for its caller to know of. */
+  /** Whether a lost session stays lost, for the caller to notice. */
   readonly surfaces: boolean
   /** Aborted once nobody needs the session. */
   readonly ended: Signal
   /** Whether a call was answered in the session of `wire`. */
   hasAnswered(wire: HttpWire): boolean
-  /** Told when a lost session was opened again. */
+  /** Called after a lost session was reopened. */
   reopened(): void
 }
 
-/** Whether the server knows a session; `unclear` when it could not be asked, or does not tell sessions apart. */
+/**
+ * Whether the server knows a session; `unclear` when the server could not be asked, or does not tell sessions apart.
+ */
 export type SessionFate = 'known' | 'forgotten' | 'unclear'
 
-/** How long the acknowledgement of `notifications/initialized` is waited for: servers exist that give none. */
+/** How long to wait for the acknowledgement of `notifications/initialized`: some servers give none. */
 const INITIALIZED_MS: Millis = 1_000
 
-/** How long the server may take to say whether it knows a session, in milliseconds. */
+/** How long the server may take to say whether a session is known, in milliseconds. */
 const PING_MS: Millis = 5_000
 
-/** How long a server that says that it knows a session is believed, in milliseconds: a tool may fail as if it did not, call by call. */
+/** How long a "known" answer is believed, in milliseconds: a tool may fail like a lost session, call after call. */
 const KNOWN_MS: Millis = 1_000
 
-/** How often one session may be checked, in milliseconds. */
+/** Least interval between checks of one session, in milliseconds. */
 const CHECK_EVERY_MS: Millis = 5_000
 
-/** So many times a check asks in both sessions: a server that refuses now and then, whatever the session, is found out by it. */
+/** Rounds of a check in both sessions: exposes servers with occasional refusals in any session. */
 const CHECK_ROUNDS = 3
 
-/** Most checks at one endpoint in a row, and the interval after which there may be one more, in milliseconds. */
+/** Most checks at one endpoint in a row, and the interval until a further check is allowed, in milliseconds. */
 const MOST_CHECKS = 16
 const ONE_CHECK_MORE_MS: Millis = 500
 
-/** Bounds how often the sessions with one endpoint are checked. */
+/** Limits how often the sessions with an endpoint are checked. */
 export class SessionChecks {
-  /** When the allowance is whole again, on the monotonic clock. */
+  /** When the allowance is full again, on the monotonic clock. */
   #wholeAt: Millis = -Infinity
 
-  /** False when there have been too many. */
+  /** Returns false after too many checks. */
   take(now: Millis): boolean {
     const wholeAt = Math.max(now, this.#wholeAt) + ONE_CHECK_MORE_MS
     if (wholeAt - now > MOST_CHECKS * ONE_CHECK_MORE_MS) return false
@@ -81,45 +81,44 @@ export class SessionChecks {
     return true
   }
 
-  /** One that was needed does not count: a server that was started anew may have forgotten thousands of sessions. */
+  /** Uncounts a needed check: a restarted server may have forgotten thousands of sessions. */
   giveBack(): void {
     this.#wholeAt -= ONE_CHECK_MORE_MS
   }
 }
 
-/** After so many reopened sessions in a row without an answered call, one session is opened per interval, in milliseconds. */
+/** After so many reopened sessions in a row without an answer, one session opens per interval, in milliseconds. */
 const MOST_IN_VAIN = 3
 const IN_VAIN_EVERY_MS: Millis = 1_000
 
-/** How long an answer to `initialize` that nobody waits for any more is still listened to, for the session to end. */
+/** How long to wait for an abandoned answer to `initialize`, in order to end its session. */
 const LATE_MS: Millis = 1_000
 
 /**
- * A session at a server: opened by the handshake, and opened again once the server has forgotten it. Each session has a
- * wire of its own, by which calls know in which session they were sent.
+ * A session at a server, opened by the handshake and reopened once the server has forgotten the session. Each session
+ * has its own wire, so calls know their session.
  */
 export class HttpSession {
   readonly #terms: HttpSessionTerms
   readonly #owner: HttpSessionOwner
-  /** The wire of no session. */
   readonly #unopened: HttpWire
   #wire: HttpWire
   #initializeResult: Message = { text: '{}', value: {} }
   #lost = false
   #requests = 0
-  /** Both are made when they are needed, which in most sessions they never are. */
+  /** Both are created on demand, which most sessions never need. */
   #reopening: SharedAttempts<void> | undefined
-  /** Whether the server still knows the session of now. */
+  /** Asks whether the server still knows the current session. */
   #asking: SharedAttempts<'known' | 'forgotten'> | undefined
-  /** When the server last said that it knows the session of now, on the monotonic clock. */
+  /** When the server last confirmed the current session, on the monotonic clock. */
   #knownAt: Millis = -Infinity
-  /** A check that is under way, and when the next one may begin, on the monotonic clock. */
+  /** A check under way, and when the next check may begin, on the monotonic clock. */
   #checking: Promise<void> | undefined
   #nextCheckAt: Millis = -Infinity
-  /** Attempts in a row to open a lost session again, since a call was answered, and when the latest one began, on the monotonic clock. */
+  /** Reopen attempts in a row since the last answered call, and the start of the latest, on the monotonic clock. */
   #inVain = 0
   #attemptedAt: Millis = -Infinity
-  /** Sessions that were replaced although they may still have been known to the server. */
+  /** Replaced sessions that the server may still know. */
   #unclear: WeakSet<HttpWire> | undefined
 
   constructor(terms: HttpSessionTerms, owner: HttpSessionOwner, wire: HttpWire) {
@@ -129,29 +128,28 @@ export class HttpSession {
     this.#wire = wire
   }
 
-  /** The `initialize` result. */
   get initializeResult(): Message {
     return this.#initializeResult
   }
 
-  /** The wire of the session of now. */
+  /** The wire of the current session. */
   get wire(): HttpWire {
     return this.#wire
   }
 
-  /** Whether the server is known to have forgotten the session: nothing is sent before it is opened again. */
+  /** Whether the server has certainly forgotten the session: nothing is sent before the session is reopened. */
   get lost(): boolean {
     return this.#lost
   }
 
-  /** Goes on under a session id that nobody has given out: the server itself then says that it knows no such session. */
+  /** Continues under an invented session id, so the server itself reports an unknown session. */
   forge(sessionId: string): void {
-    // Calls that are under way in the real one may run to their end.
+    // Calls under way in the real session may finish.
     this.#isUnclear(this.#wire)
     this.#wire = this.#wire.inSession(sessionId, versionOf(this.#initializeResult))
   }
 
-  /** The handshake, and all that the caller has asked the server to keep in mind. Rejects with a `GatewayError`. */
+  /** Shakes hands and restores all state requested by the caller. Rejects with a `GatewayError`. */
   async open(signal: Signal): Promise<void> {
     this.#adopt(await this.#handshake(signal))
   }
@@ -183,8 +181,8 @@ export class HttpSession {
   }
 
   /**
-   * Whether the server still knows the session of `used`, over which it has sent a reply that looks as if it did not.
-   * Asked by a ping, once for all who want to know at once. Never rejects.
+   * Returns whether the server still knows the session of `used`, after a reply to the contrary. Sends one ping for all
+   * simultaneous callers. Never rejects.
    */
   fateOf(used: HttpWire): Promise<SessionFate> {
     if (used !== this.#wire)
@@ -196,10 +194,9 @@ export class HttpSession {
   }
 
   /**
-   * Finds out whether the server still knows the session of `used`, in which it has given a reply that may mean much else:
-   * a session is lost when the server refuses a question in it, and takes the question in a new one, which then takes its
-   * place. The question is a list, if the server has one: many servers answer pings in sessions that they do not know.
-   * Undefined when no check is under way and none is due. Never rejects.
+   * Checks the session of `used` after an ambiguous reply. The session is lost when the server refuses a question in it
+   * but accepts the question in a new session, which then replaces the old. The question is a list, if offered: many
+   * servers answer pings in unknown sessions. Undefined when no check is under way or due. Never rejects.
    */
   check(used: HttpWire): Promise<void> | undefined {
     if (used !== this.#wire || this.#lost) return undefined
@@ -236,13 +233,13 @@ export class HttpSession {
     this.#terms.onFarewell(leave(opened.wire, this.#owner.clock, LATE_MS))
   }
 
-  /** Ends what is under way for the sake of the session. */
+  /** Ends all work for the session. */
   close(reason: GatewayError): void {
     this.#reopening?.abort(reason)
     this.#asking?.abort(reason)
   }
 
-  /** Opens a lost session again, once for all who lost it. Rejects with a `GatewayError`. */
+  /** Reopens a lost session, once for all callers. Rejects with a `GatewayError`. */
   reopen(): Promise<void> {
     if (!this.#lost) return Promise.resolve()
     this.#reopening ??= new SharedAttempts(this.#owner.clock, (end) => this.#openAgain(end))
@@ -258,14 +255,15 @@ export class HttpSession {
       const opened = await this.#handshake(limit)
       return { opened, fate: await this.#askIn(opened.wire, 'ping', limit).catch(unclear) }
     })
-    // Another attempt was faster, or nobody wants it any more.
+    // Another attempt was faster, or nobody wants the session any more.
     if (!this.#lost || end.aborted) return void onFarewell(leave(opened.wire, clock, LATE_MS))
-    // A server that refuses a ping in a new session too does not tell sessions apart by it: nothing was proven by the other.
+    // A server refusing pings in a new session too does not tell sessions apart by pings: the earlier refusal proved
+    // nothing.
     if (fate !== 'known') this.#isUnclear(lost)
     this.#goOnIn(opened)
   }
 
-  /** Waits until `lost` may be opened again: a server that forgets each session at once is not asked for new ones without end. */
+  /** Waits until `lost` may be reopened, to spare a server that forgets each session at once. */
   async #untilDue(lost: HttpWire, end: Signal): Promise<void> {
     const { clock } = this.#owner
     if (this.#owner.hasAnswered(lost)) this.#inVain = 0
@@ -281,7 +279,7 @@ export class HttpSession {
     this.#owner.reopened()
   }
 
-  /** Asks about the session of now. Rejects when there is no telling. */
+  /** Asks about the current session. Rejects when the answer is unclear. */
   async #ask(end: Signal): Promise<'known' | 'forgotten'> {
     const asked = this.#wire
     const fate = await within(PING_MS, this.#owner.clock, end, (limit) => this.#askIn(asked, 'ping', limit))
@@ -293,7 +291,7 @@ export class HttpSession {
     return fate
   }
 
-  /** Opens a session; who gives up does not leave one behind at the server. */
+  /** Opens a session; an abandoned attempt leaves no session at the server. */
   async #initialize(signal: Signal): Promise<Opened> {
     const { onFarewell } = this.#terms
     const { initializeParams, clock, maxReply, unfinished, ackMs, unread, skipped, onVersionError } =
@@ -302,7 +300,7 @@ export class HttpSession {
     const end = new Cancellation()
     let head: ReplyHeaders | undefined
     const onHeaders = (headers: ReplyHeaders) => (head = headers)
-    // Not among what ends with the upstream session: only the answer tells which session there is to end.
+    // Separate from the exchanges of the upstream session: only the answer names the session to end.
     const underWay = new UnderWay()
     const own = { clock, maxReply, unfinished, ackMs, unread, skipped, onVersionError, onHeaders, underWay }
     const answer = this.#ownRequest(wire, 'initialize', initializeParams, end, own).then((reading) => {
@@ -311,7 +309,7 @@ export class HttpSession {
         const initializeResult = initializeResultIn(reading, (text) => wire.concealing()(text))
         return { initializeResult, wire: wire.inSession(sessionId, versionOf(initializeResult)) }
       } catch (error) {
-        // A session with which nothing can be begun is not left behind.
+        // Ends a session unfit for use.
         if (sessionId !== undefined)
           onFarewell(leave(wire.inSession(sessionId, LATEST_LEGACY), clock, LATE_MS))
         throw error
@@ -326,13 +324,13 @@ export class HttpSession {
         const { sessionId: late } = opened.wire
         return late === undefined ? undefined : leave(opened.wire, clock, LATE_MS)
       })
-      // Nobody waits for a session that was opened in vain.
+      // Nobody waits for an unneeded session.
       onFarewell(farewell.catch(ignore))
       throw error
     }
   }
 
-  /** `refused`: in a way that may mean much else. Rejects when the server does not say. */
+  /** `refused`: refused for an unclear reason. Rejects when the server does not say. */
   async #askIn(
     wire: HttpWire,
     question: Question,
@@ -346,7 +344,7 @@ export class HttpSession {
     throw error
   }
 
-  /** A request for the sake of the session itself, which faults may hit. */
+  /** Sends a request for the session itself, subject to faults. */
   async #ownRequest(
     wire: HttpWire,
     method: string,
@@ -356,7 +354,7 @@ export class HttpSession {
   ): Promise<Reading> {
     const { server, faults } = this.#terms
     if (faults === undefined) return this.#request(wire, method, params, signal, options)
-    // Faults know outcomes only. What looks like a loss is no answer, whatever they make of it.
+    // Faults know only outcomes. A suspected loss is no answer, whatever faults make of the outcome.
     let loss: Reading | undefined
     const send = faults(async (call) => {
       const reading = await this.#request(wire, method, params, call.signal, options)
@@ -381,7 +379,7 @@ export class HttpSession {
   }
 }
 
-/** Whether the server takes each question in the session of `fresh`, and none in that of `used`. Rejects when it does not say. */
+/** Whether the server accepts every question in the session of `fresh` and none in `used`. Rejects when unclear. */
 async function isOnly(
   fresh: HttpWire,
   used: HttpWire,
@@ -394,10 +392,10 @@ async function isOnly(
   return true
 }
 
-/** A request by which a server shows whether it knows a session. */
+/** A request to test whether a server knows a session. */
 type Question = 'ping' | 'tools/list' | 'prompts/list' | 'resources/list'
 
-/** By what a server has to offer for it. */
+/** By the required server capability. */
 const questions: readonly (readonly [string, Question])[] = [
   ['tools', 'tools/list'],
   ['prompts', 'prompts/list'],
@@ -409,10 +407,9 @@ interface Opened {
   readonly wire: HttpWire
 }
 
-/** Longest session id, in characters. */
 const MAX_SESSION_ID = 4_096
 
-/** The session that a reply names, which has to be one that HTTP can carry (visible ASCII). Throws a `GatewayError`. */
+/** Returns the session named by a reply; HTTP must be able to carry it (visible ASCII). Throws a `GatewayError`. */
 function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
   const id = headers?.get('mcp-session-id')
   if (id === undefined || (id.length <= MAX_SESSION_ID && /^[\x21-\x7e]+$/.test(id))) return id
@@ -420,7 +417,7 @@ function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
   throw gatewayError('bad_reply', message, { sent: true })
 }
 
-/** The `initialize` result of an outcome; throws its `GatewayError` when there is none. */
+/** Returns the `initialize` result of an outcome; throws its `GatewayError` without a result. */
 function initializeResultIn(reading: Reading, conceal: Conceal): Message {
   const outcome = reading.kind === 'suspected_loss' ? reading.otherwise : reading
   if (outcome.kind !== 'answered') throw outcome.error

@@ -27,31 +27,30 @@ import { KeptSession, ModernListener, type Subscribe } from './modern-listener.t
 import { isModern, withMembers, withMeta } from './modern-request.ts'
 import type { ToolCallRules } from './tool-call-rules.ts'
 
-/** How the requests of one caller reach a server of the modern era. */
+/** Sends a caller's requests to a server of the modern era. */
 export interface ModernWay {
-  /** Sends a call as `text`, whose id is `id`, and follows it up to the answer. Never rejects. */
+  /** Sends a call as `text` with the id `id`, and follows the call to its answer. Never rejects. */
   send(call: Call, text: string, id: RequestId): Promise<Outcome>
   readonly subscribe: Subscribe
-  /** Ends what is under way. */
+  /** Ends all open requests. */
   abandon(error: GatewayError): void
 }
 
 interface ModernTerms {
-  /** The server's name in the registry. */
   readonly server: string
   readonly clock: Clock
   readonly way: ModernWay
   readonly discover: Discover
   readonly tools: ToolCallRules
-  /** The state that the caller asked for, in this upstream session and in those before. */
+  /** The state requested by the caller, in this and earlier upstream sessions. */
   readonly state: SessionState
   /** The owners of the server's tasks, where nothing else tells. */
   readonly tasks?: TaskBinding
 }
 
 /**
- * A caller's upstream session with a server of the modern era, which knows nothing of sessions: each request
- * says all that a session used to know, and what the server used to keep for a caller is kept here.
+ * A caller's upstream session with a modern server, which knows no sessions: each request carries all session facts,
+ * and Breakwater keeps the caller's state.
  */
 export class ModernSession implements UpstreamSession {
   readonly keepsState = false
@@ -60,7 +59,7 @@ export class ModernSession implements UpstreamSession {
   readonly #end = new AbortController()
   readonly #session: KeptSession
   readonly #listener: ModernListener
-  /** Whether the server is being asked for the subscriptions of a session before, and has not taken these yet. */
+  /** Whether the server is being asked for an earlier session's subscriptions and has not accepted yet. */
   #isRestoring = false
   #ids = 0
 
@@ -98,12 +97,12 @@ export class ModernSession implements UpstreamSession {
     const self = isModern(call.message.value)
     const own = self ? undefined : this.#session.answer(call)
     if (own !== undefined) return own
-    // A call may make the server tell something at once, and not as a part of the call.
+    // A call may cause an immediate notification outside of the call.
     const { opening } = this.#listener
     return opening === undefined ? this.#exchange(call, self) : opening.then(() => this.#exchange(call, self))
   }
 
-  /** `self`: the request says on its own what a session would know. */
+  /** `self`: the request itself carries the session facts. */
   #exchange(call: Call, self: boolean): Promise<Outcome> {
     const { message, method, caller } = call
     const { tasks } = this.#terms
@@ -118,7 +117,7 @@ export class ModernSession implements UpstreamSession {
     return sending.then((outcome) => this.#translate(call, text, outcome))
   }
 
-  /** A message outside of calls has no place in this era: it is dropped. */
+  /** Drops the message: messages outside of calls do not exist in this era. */
   post(): Promise<void> {
     return this.ended.aborted ? Promise.reject(this.ended.reason) : Promise.resolve()
   }
@@ -136,10 +135,10 @@ export class ModernSession implements UpstreamSession {
     return Promise.resolve()
   }
 
-  /** The upstream session is over, and why. */
+  /** Ends the upstream session with a reason. */
   end(error: GatewayError): void {
     if (this.ended.aborted) return
-    // The server may have died of what it was asked for, and others need the server.
+    // The requested subscriptions may have killed the server, which other callers need.
     if (this.#isRestoring && error.reason !== 'cancelled') this.#terms.state.forget()
     this.#listener.close()
     this.#end.abort(error)
@@ -158,7 +157,7 @@ export class ModernSession implements UpstreamSession {
     return call.caller.era === 'modern' ? outcome : withLegacySchemas(outcome)
   }
 
-  /** A reply in the words of a caller of the legacy era. */
+  /** Converts a reply for a caller of the legacy era. */
   #translate(call: Call, text: string, outcome: Outcome) {
     const { clock, tools, way } = this.#terms
     const translated = (last: Outcome) => {
@@ -175,24 +174,24 @@ export class ModernSession implements UpstreamSession {
   }
 }
 
-/** How often a server may ask again before it has to answer. */
+/** Most rounds of questions before a server must answer. */
 const MAX_ROUNDS = 10
 
-/** Most that it may ask in one round: each question is a request of its own to the caller. */
+/** Most questions per round: each becomes a request to the caller. */
 const MAX_QUESTIONS = 100
 
-/** Before a call is repeated for a server that only wanted more time, in milliseconds. */
+/** Pause before repeating a call for a server in need of more time only, in milliseconds. */
 const PAUSE_MS: Millis = 250
 
 interface RoundsParts {
   readonly clock: Clock
-  /** An id that no other request of this upstream session has. */
+  /** Returns an id unique in this upstream session. */
   readonly newId: () => string
   /** Sends a round of the call. */
   readonly send: (text: string, id: RequestId) => Promise<Outcome>
 }
 
-/** Whether a result asks for input instead of being one. */
+/** Whether a result asks for input. */
 function asksForInput(outcome: Outcome): outcome is Extract<Outcome, { kind: 'answered' }> {
   if (outcome.kind !== 'answered') return false
   const { result } = outcome.result.value
@@ -200,8 +199,8 @@ function asksForInput(outcome: Outcome): outcome is Extract<Outcome, { kind: 'an
 }
 
 /**
- * For a caller that does not know results which ask for input: puts what they ask to the caller as requests of
- * the server, and repeats the call with the answers until there is a result. `text` is the call as it was sent.
+ * Serves callers without support for input requests: puts the questions to the caller as server requests, and repeats
+ * the call with the answers until a result comes. `text` is the call as sent.
  */
 async function answerInputs(call: Call, text: string, first: Outcome, parts: RoundsParts): Promise<Outcome> {
   let outcome = first
@@ -216,7 +215,7 @@ async function answerInputs(call: Call, text: string, first: Outcome, parts: Rou
   return underOwnId(call, outcome)
 }
 
-/** The caller's answers to one round, or what becomes of the call without them. */
+/** Returns the caller's answers to one round, or the outcome of the call without answers. */
 async function answersTo(call: Call, { text }: Message, parts: RoundsParts): Promise<Answers | Outcome> {
   const questions = questionsOf(text, parts.newId)
   if (typeof questions === 'string') return broken(questions)
@@ -244,7 +243,7 @@ function stateOf(text: string): string | undefined {
   return span === undefined ? undefined : text.slice(span.start, span.end)
 }
 
-/** The call with one round's answers, and with the state that the server wants back, byte for byte. */
+/** Returns the call with a round's answers and the server's state, byte for byte. */
 function withAnswers(text: string, answers: Answers, state: string | undefined): string {
   const params = locate(text, ['params'])
   if (params === undefined) return text
@@ -256,14 +255,14 @@ function withAnswers(text: string, answers: Answers, state: string | undefined):
   return parts.length === 0 ? text : withMembers(text, params.start, parts.join())
 }
 
-/** The outcome of a later round: a server that turns the round down has run the rounds before it all the same. */
+/** Converts the outcome of a later round: a refusing server has still run the earlier rounds. */
 function begun(outcome: Outcome): Outcome {
   if (outcome.kind !== 'failed' || !wasTurnedDown(outcome.error)) return outcome
   const message = `${outcome.error.message}, after it had begun the call`
   return { kind: 'failed', error: gatewayError('upstream_refused', message, { sent: true }) }
 }
 
-/** The last round's outcome, as the answer to the call itself. */
+/** Converts the last round's outcome into the answer to the call. */
 function underOwnId(call: Call, outcome: Outcome): Outcome {
   if (outcome.kind !== 'answered') return outcome
   const { text, value, status } = outcome.result
@@ -275,23 +274,23 @@ function broken(message: string): Outcome {
   return { kind: 'failed', error: gatewayError('bad_reply', message, { sent: true }) }
 }
 
-/** Something that a server wants to know, as a request of its own. */
+/** A question of a server, as a request. */
 interface Question {
-  /** Its name in the result that asked. */
+  /** Its name in the asking result. */
   readonly key: string
   readonly id: string
   readonly request: Message
 }
 
-/** JSON texts of the results, by the names of the questions. */
+/** JSON texts of the results, by question name. */
 type Answers = ReadonlyMap<string, string>
 
-/** The caller's error in place of an answer, or why the answer was not waited for any longer. */
+/** The caller's error instead of an answer, or why the wait ended. */
 type NoAnswer =
   | { readonly kind: 'refused'; readonly method: string; readonly error: Readonly<Record<string, unknown>> }
   | { readonly kind: 'aborted'; readonly error: GatewayError }
 
-/** The questions of a response, or why they cannot be put. */
+/** Returns the questions of a response, or why they are invalid. */
 function questionsOf(text: string, newId: () => string): Question[] | string {
   const garbled = 'the server asked for input in words that are no request'
   const asked = locate(text, ['result', 'inputRequests'])
@@ -313,7 +312,7 @@ function questionsOf(text: string, newId: () => string): Question[] | string {
   return questions
 }
 
-/** The legacy era demands an id of its own for every URL that a user is asked to open; the modern one has none. */
+/** The legacy era requires an id for every URL the user should open; the modern era has none. */
 function withElicitationId(text: string, value: Readonly<Record<string, unknown>>): string {
   const { mode, elicitationId } = paramsOf(value)
   const params = locate(text, ['params'])
@@ -361,7 +360,7 @@ function withdrawal(requestId: string): Message {
 
 type Answered = Extract<Outcome, { kind: 'answered' }>
 
-/** A list of tools without output schemas that the legacy era does not know; the same bytes when there are none. */
+/** Removes output schemas unknown to the legacy era from a tool list; the same bytes without such schemas. */
 function withLegacySchemas(outcome: Answered): Outcome {
   const { text, value } = outcome.result
   const { tools } = isObject(value.result) ? value.result : {}
@@ -377,8 +376,7 @@ function withLegacySchemas(outcome: Answered): Outcome {
 }
 
 /**
- * A tool's result whose structured content is an object, as the legacy era wants it. `wraps`: what its schema
- * says; undefined when there is none.
+ * Makes structured content an object, as the legacy era requires. `wraps`: from the tool's schema; undefined without.
  */
 function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outcome {
   const { result } = outcome.result.value
@@ -391,11 +389,11 @@ function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outco
   return rewritten(outcome, text.slice(0, span.start) + wrapped + text.slice(span.end))
 }
 
-/** The legacy era's code for a resource that is not there; the modern era calls the resource invalid params. */
+/** The legacy code for a missing resource; the modern era uses invalid params. */
 const RESOURCE_NOT_FOUND = -32002
 const INVALID_PARAMS = -32602
 
-/** The error for a resource that is not there, under its legacy code; every other outcome as it is. */
+/** Returns the error for a missing resource under its legacy code; other outcomes unchanged. */
 export function withLegacyError(outcome: Answered): Outcome {
   const { error } = outcome.result.value
   const { code, data } = isObject(error) ? error : {}

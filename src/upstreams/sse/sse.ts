@@ -33,16 +33,15 @@ import { Unread } from '../unread.ts'
 import type { UpstreamSession, Upstream } from '../upstream.ts'
 
 interface SseOptions {
-  /** The server's name in the registry. */
   readonly server: string
   readonly config: HttpServerConfig
-  /** Where the event stream is. */
+  /** Address of the event stream. */
   readonly url: string
-  /** Where counts what is kept of replies until they are complete; nowhere unless given. */
+  /** Counts the buffered bytes of incomplete replies; optional. */
   readonly unfinished?: ServerReplies | undefined
   readonly clock: Clock
   readonly log: Log
-  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
 }
 
@@ -94,14 +93,14 @@ export class SseUpstream implements Upstream {
     return RememberedSession.tell(upstreamSession, this.#states.of(caller), told, signal)
   }
 
-  /** Whether the address is that of an event stream which begins by naming an endpoint. Never rejects. */
+  /** Whether the address serves an event stream with an endpoint first. Never rejects. */
   async namesEndpoint(caller: Caller, signal: Signal): Promise<boolean> {
     try {
       const pipe = await this.#connectFor(caller)(deaf, signal)
       void pipe.close()
       return true
     } catch {
-      // There is no such stream, whatever else is there.
+      // No such stream, whatever else the address serves.
       return false
     }
   }
@@ -135,7 +134,7 @@ export class SseUpstream implements Upstream {
     }
   }
 
-  /** Credentials go to the configured origin and nowhere else, whatever endpoint a server names. */
+  /** Credentials go only to the configured origin, whatever endpoint a server names. */
   #wireTo(endpoint: string, caller: Caller): HttpWire {
     const { url, config } = this.#options
     const target = URL.canParse(endpoint, url) ? new URL(endpoint, url) : undefined
@@ -149,37 +148,36 @@ export class SseUpstream implements Upstream {
   }
 }
 
-/** Takes no notice of a stream that is only looked at. */
+/** Ignores a stream opened only for a look. */
 const deaf: PipeEvents = { message: () => undefined, overlong: () => undefined, closed: () => undefined }
 
-/** How long the server may take to take a ping, in milliseconds. */
+/** How long the server may take to accept a ping, in milliseconds. */
 const PING_MS: Millis = 5_000
 
-/** How much may be posted and not acknowledged, calls included. */
+/** Limits of unacknowledged posts, calls included. */
 const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 interface SsePipeParts extends ReplyLimits {
   /** For the event stream. */
   readonly wire: HttpWire
-  /** For messages, which go where the server says. Throws a `GatewayError` when we do not go there. */
+  /** Returns the wire to the named endpoint. Throws a `GatewayError` for a forbidden endpoint. */
   readonly wireTo: (endpoint: string) => HttpWire
   readonly events: PipeEvents
   readonly clock: Clock
-  /** How long the server may take to acknowledge a message that has no answer, in milliseconds. */
+  /** How long the server may take to acknowledge a message without an answer, in milliseconds. */
   readonly ackMs: Millis
 }
 
-/** An event stream that messages come from, and the endpoint that it names, where messages are posted to. */
+/** An event stream with the server's messages, and the endpoint it names for posts. */
 class SsePipe implements Pipe, ReplySink {
   /** Resolves once the server has named its endpoint; rejects with a `GatewayError`. */
   readonly ready: Promise<void>
-  /** Resolves when the stream is over. */
   readonly gone: Promise<void>
   readonly #parts: SsePipeParts
   readonly #stream: HttpReply
   #posts: HttpWire | undefined
   readonly #unread = new Unread(LIMITS)
-  /** One after another: the events of a chunk come all at once, whether or not the first was taken yet. */
+  /** In order: the events of a chunk arrive at once, even before the first was taken. */
   readonly #messages = new Sequence<string>((data) => this.#parts.events.message(data))
   readonly #answers = new AnswerShaper({
     pass: (data) => this.#messages.pass(data),
@@ -214,7 +212,7 @@ class SsePipe implements Pipe, ReplySink {
     if (oneWay === undefined)
       return this.#unread.send(text, () => postMessage(posts, text, posting, this.#refused))
     const { clock, ackMs: limitMs } = this.#parts
-    // Cancellations do not wait for notifications of the same session, which the server may be slow to take.
+    // Cancellations do not wait for notifications of the same session, which the server may accept slowly.
     const sender = oneWay === 'notification' ? this : this.#ended
     return this.#unread.send(text, () =>
       postAway(posts, text, { clock, limitMs, sender, signal: this.#ended }),
@@ -230,7 +228,6 @@ class SsePipe implements Pipe, ReplySink {
     return this.gone
   }
 
-  /** Ends the stream for a reason. */
   abort(error: GatewayError): void {
     this.#stream.abort(error)
   }
@@ -247,7 +244,7 @@ class SsePipe implements Pipe, ReplySink {
     this.#parts.events.overlong(repliedId(ends), this.#parts.maxReply)
   }
 
-  /** The server answered the request for its event stream with something else. */
+  /** Handles a reply without an event stream. */
   body(status: number, headers: ReplyHeaders, text: string): void {
     const reading = readReply('', status, headers, text, {
       hasSession: false,
@@ -263,7 +260,7 @@ class SsePipe implements Pipe, ReplySink {
 
   failed(cause: GatewayError): void {
     if (this.#over !== undefined) return
-    // The stream held too much, which is no fault of the calls that go on over it.
+    // The stream had too much data; calls over the stream are not at fault.
     const error =
       cause.reason === 'overloaded'
         ? gatewayError('upstream_disconnected', `the event stream was ended: ${cause.message}`)
@@ -286,10 +283,10 @@ class SsePipe implements Pipe, ReplySink {
     }
   }
 
-  /** Never rejects: what was held back has nobody who waits for it. */
+  /** Never rejects: nobody waits for held answers. */
   async #passAll(texts: readonly string[]): Promise<void> {
     try {
-      // All at once: what comes behind them in the same chunk must not come between them.
+      // All at once, so later messages of the same chunk cannot come between.
       await Promise.all(texts.map((data) => this.#messages.pass(data) ?? Promise.resolve()))
     } catch (error) {
       this.abort(gatewayError('internal', `cannot read from the server (${(error as Error).message})`))
@@ -297,8 +294,8 @@ class SsePipe implements Pipe, ReplySink {
   }
 
   /**
-   * How a message ended that was not taken. The upstream session lives as long as its event stream: a reply that looks as if
-   * it were lost ends it only if a ping gets the same.
+   * Returns the error for a refused message. The upstream session lives as long as its event stream: an apparent loss
+   * ends the stream only if a ping gets the same reply.
    */
   readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
     const context = {
@@ -319,10 +316,7 @@ class SsePipe implements Pipe, ReplySink {
     return lost
   }
 
-  /**
-   * Asks by a message that nobody waits for the answer of: whether it is refused is all that matters. One that gets no
-   * answer proves nothing.
-   */
+  /** Sends a ping and ignores the answer: only a refusal matters. No answer proves nothing. */
   #ask(end: Signal): Promise<boolean> {
     const ping = requestText('breakwater:ping', 'ping')
     return within(PING_MS, this.#parts.clock, end, (signal) => {
@@ -348,13 +342,13 @@ function badStatus(status: number): GatewayError {
   })
 }
 
-/** Largest acknowledgement, in bytes; nobody reads an acknowledgement. */
+/** Largest acknowledgement, in bytes; nobody reads acknowledgements. */
 const ACK_LIMIT = 64 * 1024
 
-/** How an acknowledgement ended, when it says that the message was not taken. */
+/** Returns the error for an acknowledgement with a refusal. */
 type Refused = (status: number, headers: ReplyHeaders, text: string) => GatewayError | Promise<GatewayError>
 
-/** Posts one message whose answer comes over the event stream. Rejects with a `GatewayError`. */
+/** Posts a message; its answer comes over the event stream. Rejects with a `GatewayError`. */
 function postMessage(wire: HttpWire, text: string, posting: Posting, refused: Refused): Promise<void> {
   const { signal, onWrite, headers } = posting
   return new Promise((resolve, reject) => {

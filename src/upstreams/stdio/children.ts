@@ -16,29 +16,29 @@ import { launch, type Program } from './launch.ts'
 import { readLines } from './lines.ts'
 import { Outbox } from './outbox.ts'
 
-/** Limits on processes, as the metric of refusals names them. */
+/** Limits on processes, as named in the metric of refusals. */
 export const processLimits = ['processes', 'processes_per_client'] as const
 
 export type ProcessLimit = (typeof processLimits)[number]
 
-/** When to try again, in milliseconds: nobody knows when a session ends. */
+/** Suggested retry time, in milliseconds: the end of a session is unknown. */
 const RETRY_MS = 5_000
 
-/** A reload may change them all. */
+/** Limits on processes; a reload may change all of them. */
 export interface ChildrenLimits {
-  /** Where the config has them. */
+  /** The config key of the limits. */
   readonly key: string
   readonly max: number
-  /** Most processes for one client; half of `max` unless given. */
+  /** Most processes per client; default half of `max`. */
   readonly perClient?: number | undefined
-  /** Told of each refusal. */
+  /** Called for each refusal. */
   readonly refused: (limit: ProcessLimit) => void
 }
 
 interface Started {
-  /** For which client it is; undefined: for all of them, or for the gateway itself. */
+  /** The client; undefined for a process of all clients or of the gateway. */
   readonly client: string | undefined
-  /** Undefined until it runs. */
+  /** Undefined until the process runs. */
   child: Child | undefined
 }
 
@@ -57,12 +57,12 @@ export class Children {
     this.#parts = parts
   }
 
-  /** Why nothing is started any more: throws that, once `close` was called. */
+  /** Throws after `close`. */
   assertOpen(): void {
     if (this.#closed) throw gatewayError('shutting_down', 'the server is being stopped')
   }
 
-  /** Why a client may not have one more process: throws that. What the gateway starts for itself is never too much. */
+  /** Throws when a client has too many processes. Processes of the gateway itself are never too many. */
   assertRoom(client: string | undefined): void {
     if (client === undefined) return
     const { key, max, perClient = Math.max(1, Math.floor(max / 2)) } = this.#limits()
@@ -79,7 +79,7 @@ export class Children {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
-  /** Starts processes for a client. */
+  /** Returns a function for starting processes for a client. */
   startFor(client: string | undefined): StartProcess {
     return (events) => {
       this.assertRoom(client)
@@ -104,12 +104,12 @@ export class Children {
     return starting
   }
 
-  /** How many there are, with those that are being started. */
+  /** Number of processes, starting processes included. */
   get size(): number {
     return this.#starting.size
   }
 
-  /** Signals all of them; false when there are none. */
+  /** Signals all processes; returns false without processes. */
   signal(name: NodeJS.Signals): boolean {
     for (const [starting, { child }] of this.#starting)
       if (child === undefined) starting.then((started) => started.signal(name), noChild)
@@ -117,7 +117,7 @@ export class Children {
     return this.#starting.size > 0
   }
 
-  /** Ends all of them, and each that is started from now on, for as long as the loop lasts. Said again, it changes nothing. */
+  /** Ends all processes, and each new process while the loop lasts. Repeating the call changes nothing. */
   crash(loop: CrashLoop): void {
     if (this.#crashLoop === loop) return
     this.#crashLoop = loop
@@ -138,13 +138,13 @@ export class Children {
     void child.gone.then(cancel)
   }
 
-  /** Has bytes read as if each of them had written them; see `Upstream.write`. */
+  /** Injects bytes as if each process had written them; see `Upstream.write`. */
   write(bytes: Buffer, over: Signal): Promise<void> | undefined {
     const writing = [...this.#starting.values()].flatMap(({ child }) => child?.write(bytes, over) ?? [])
     return writing.length === 0 ? undefined : Promise.all(writing).then(() => undefined)
   }
 
-  /** Ends all of them, also those that are being started. Resolves when nothing is left. */
+  /** Ends all processes, starting processes included. Resolves when all are gone. */
   async close(): Promise<void> {
     this.#closed = true
     await Promise.all(
@@ -155,49 +155,48 @@ export class Children {
 
 function noChild(): void {}
 
-/** Between the end of its input and SIGTERM, for a server that ends by itself then; in milliseconds. */
+/** Time between end of input and SIGTERM, for servers that end at end of input; in milliseconds. */
 const EOF_GRACE_MS = 500
 
-/** Between SIGTERM and SIGKILL, in milliseconds. */
+/** Time between SIGTERM and SIGKILL, in milliseconds. */
 const TERM_GRACE_MS = 2_000
 
-/** Longest line of standard error that is logged as a whole, in bytes, and how many lines a second. */
+/** Longest line of standard error logged whole, in bytes, and most lines per second. */
 const STDERR_LINE_BYTES = 8 * 1024
 const STDERR_PER_SECOND = 200
 
 interface ChildParts {
-  /** Longest line of standard output, in bytes; a reload may change it. */
+  /** Longest line of standard output, in bytes; a reload may change the limit. */
   readonly maxReply: () => number
   readonly events: PipeEvents
   readonly clock: Clock
   readonly log: Log
-  /** Takes out of what it says what the config gives it. */
+  /** Removes configured values from the output. */
   readonly conceal: Conceal
 }
 
 /**
- * A running program as a pipe: texts are lines of its standard input and output. However it ends, it takes
- * its whole process group along.
+ * A running program as a pipe: texts are lines of its standard input and output. Its end always ends its process group.
  */
 class Child implements SpeakingPipe {
-  /** Resolves when the process is gone, and its group, and its pipes. */
+  /** Resolves when the process, its group and its pipes are gone. */
   readonly gone: Promise<void>
   readonly #leader: ChildProcessWithoutNullStreams
   readonly #parts: ChildParts
   readonly #outbox: Outbox
-  /** One after another: what a fault has the process write stands between two lines of its own. */
+  /** In order: injected bytes go between two lines of the process. */
   readonly #output: Sequence<string | Overlong | Written>
   readonly #answers: AnswerShaper
   readonly #complaints = new Complaints()
-  /** Whether it has been stopped, and reacts to nothing. */
+  /** Whether the process is stopped (SIGSTOP). */
   #isStopped = false
   #stage: 'running' | 'closing' | 'terminating' | 'killed' = 'running'
   #cancelNext: Cancel | undefined
-  /** Whether there is anybody to signal. Its number may mean somebody else once the group is gone. */
+  /** Whether the group exists. After its end, the group number may belong to other processes. */
   #hasGroup = true
   #isGone = false
 
-  /** `leader` runs already, and leads a group of its own. */
+  /** `leader` already runs, and leads its own group. */
   constructor(leader: ChildProcessWithoutNullStreams, parts: ChildParts) {
     this.#leader = leader
     this.#parts = parts
@@ -237,7 +236,7 @@ class Child implements SpeakingPipe {
     return this.#answers.add(id, shape)
   }
 
-  /** Has bytes read as if the process had written them now, between two lines; resolves once they are read, or nothing is to be. */
+  /** Injects bytes between two lines of the process; resolves once the bytes are read or dropped. */
   async write(bytes: Buffer, over: Signal): Promise<void> {
     await this.#output.pass({ bytes, over })
   }
@@ -245,7 +244,7 @@ class Child implements SpeakingPipe {
   close(): Promise<void> {
     if (this.#stage === 'running') {
       this.#stage = 'closing'
-      // It could not read the end of its input.
+      // A stopped process could not read the end of its input.
       if (this.#isStopped) this.signal('SIGCONT')
       aboutToEnd(this.#leader)
       this.#outbox.end()
@@ -259,19 +258,19 @@ class Child implements SpeakingPipe {
     this.#stage = 'terminating'
     this.#outbox.end()
     this.#signal('SIGTERM')
-    // A stopped process gets the SIGTERM only now, also when the process or somebody else stopped it.
+    // A stopped process gets the SIGTERM only now, whoever stopped the process.
     this.#signal('SIGCONT')
     this.#later(TERM_GRACE_MS, () => this.#kill())
   }
 
-  /** Nothing of the group survives this, and pipes that left the group with somebody are given up. */
+  /** Kills the whole group, and gives up pipes inherited by processes outside of the group. */
   #kill(): void {
     this.#stage = 'killed'
     this.#signal('SIGKILL')
     for (const stream of this.#leader.stdio) stream?.destroy()
   }
 
-  /** The leader is gone. What it started may still be there, and gets the time to end in order. */
+  /** The leader is gone. Its children may remain, and get time to end normally. */
   #exited(): void {
     if (this.#stage === 'running' || this.#stage === 'closing') this.#terminate()
     this.#hasGroup = this.#signal(0)
@@ -294,9 +293,9 @@ class Child implements SpeakingPipe {
     this.#cancelNext = this.#parts.clock.after(ms, task)
   }
 
-  /** Signals the whole group; false when there is none any more. */
+  /** Signals the whole group; returns false without a group. */
   signal(name: NodeJS.Signals): boolean {
-    // One that is about to end is not held up.
+    // An ending process is not stopped.
     if (name === 'SIGSTOP' && this.#stage !== 'running') return false
     if (name === 'SIGSTOP') this.#isStopped = true
     if (name === 'SIGCONT') this.#isStopped = false
@@ -320,7 +319,7 @@ class Child implements SpeakingPipe {
     )
   }
 
-  /** Reads bytes that a fault has the process write. Never rejects. */
+  /** Reads injected bytes. Never rejects. */
   #read({ bytes, over }: Written): Promise<void> {
     const take = (line: string | Overlong) =>
       this.#isGone || over?.aborted === true ? undefined : this.#take(line)
@@ -349,20 +348,20 @@ class Child implements SpeakingPipe {
     )
   }
 
-  /** Streams that we destroyed ourselves end with an error, too. */
+  /** Streams destroyed by Breakwater end with an error, too. */
   readonly #unreadable = (error: unknown): void => {
     if (this.#stage !== 'killed') this.#parts.log.error({ err: error }, 'cannot read from the server')
   }
 }
 
-/** Bytes that a fault has a process write. */
+/** Bytes injected by a fault. */
 interface Written {
   readonly bytes: Buffer
-  /** Once it has aborted, what has not been read of it never was. */
+  /** Aborting drops all unread bytes. */
   readonly over?: Signal
 }
 
-/** Returns the bytes that a process writes in place of an answer. */
+/** Returns the bytes that replace an answer. */
 function bytesOf({ before, texts }: ShapedAnswer): Buffer {
   const lines = Buffer.from(texts.map((text) => `${text}\n`).join(''))
   return before === undefined ? lines : Buffer.concat([before, lines])

@@ -24,22 +24,21 @@ import { Children, type ProcessLimit } from './children.ts'
 import { Experience, Start, type StartProcess } from './start.ts'
 
 export interface StdioOptions {
-  /** The server's name in the registry. */
   readonly server: string
   readonly config: StdioServerConfig
-  /** The gateway's own `initialize` params, for a process that callers share. */
+  /** The gateway's own `initialize` params, for a shared process. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly clock: Clock
   readonly log: Log
-  /** Told of each process that a limit refuses; nobody is unless given. */
+  /** Called for each process refused by a limit; optional. */
   readonly refused?: (limit: ProcessLimit) => void
-  /** Told of each request of a shared process that nobody gets because of an open task or a call that was given up; nobody is unless given. */
+  /** Called when nobody gets a shared process's request because of an open task or an abandoned call; optional. */
   readonly withheld?: () => void
-  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
 }
 
-/** A server that runs as a child process: one for all callers, or one for each. */
+/** A server run as a child process: one for all callers, or one for each. */
 export class StdioUpstream implements Upstream {
   readonly #options: StdioOptions
   #config: StdioServerConfig
@@ -52,9 +51,9 @@ export class StdioUpstream implements Upstream {
   readonly #experience = new Experience()
   readonly #states = new SessionStates()
   readonly #conceal: Conceal
-  /** Up, or on the way: a start goes on when nobody waits for it any more, since it may be installing something. */
+  /** Running or starting: an abandoned start continues, since the process may be installing a program. */
   #shared: Promise<SharedConnection> | undefined
-  /** Why the last process failed that the gateway started for itself, with no other up since; it is about no agent. */
+  /** Why the gateway's own last start failed, until another start succeeds; not caused by an agent. */
   #gatewaysFailure: GatewayError | undefined
 
   constructor(options: StdioOptions) {
@@ -109,7 +108,7 @@ export class StdioUpstream implements Upstream {
 
   close(): Promise<void> {
     const closing = this.#children.close()
-    // While their processes still run: the end of an upstream session that was closed is no crash.
+    // Before the processes end: the end of a closed upstream session is no crash.
     for (const upstreamSession of this.#upstreamSessions) void upstreamSession.close()
     return closing
   }
@@ -223,19 +222,19 @@ function limitsIn({ timeouts }: StdioServerConfig): StartLimits {
 /** The facts about the processes of one owner: a caller, or all callers together. */
 interface Owned {
   readonly gate: RestartGate
-  /** Why the last start failed; undefined once one has succeeded. */
+  /** Why the last start failed; undefined after a success. */
   failure: GatewayError | undefined
-  /** How the last process ended that did so by itself. */
+  /** How the last process ended by itself. */
   ended: GatewayError | undefined
-  /** The start that is under way. */
+  /** The start under way. */
   start: Start | undefined
 }
 
-/** Starts processes, each unless the one before it has just crashed. */
+/** Starts processes, with a pause after a crash. */
 export class Restarts {
   readonly #clock: Clock
   readonly #log: Log
-  /** The facts by owner. A caller's own are forgotten with the caller. */
+  /** By owner. A caller's facts are forgotten with the caller. */
   readonly #owned = new WeakMap<object, Owned>()
 
   constructor(clock: Clock, log: Log) {
@@ -243,20 +242,20 @@ export class Restarts {
     this.#log = log
   }
 
-  /** Why the last start for `owner` failed; undefined once one has succeeded. */
+  /** Returns why the last start for `owner` failed; undefined after a success. */
   failureOf(owner: object): GatewayError | undefined {
     return this.#owned.get(owner)?.failure
   }
 
-  /** The start of a process of `owner`; undefined while none is under way. */
+  /** Returns the start under way for `owner`; undefined without a start. */
   starting(owner: object): Starting | undefined {
     const { start, failure } = this.#owned.get(owner) ?? {}
     return start && { forMs: start.forMs, told: start.told, failure }
   }
 
   /**
-   * Opens an upstream session with a process of `owner`, who it is for. Rejects with a `GatewayError`; one that
-   * is to be waited for says how long.
+   * Opens an upstream session with a process for `owner`. Rejects with a `GatewayError`, with a `retryAfterMs` during a
+   * pause.
    */
   async open<Held extends { readonly ended: AbortSignal; readonly hasWorked: boolean }>(
     owner: object,
@@ -307,7 +306,7 @@ export class Restarts {
   }
 }
 
-/** Why no process is started now. A call may wait for the start after a crash, but not for that of one that could not be started. */
+/** Returns why no process starts now. Calls may wait for a restart after a crash, but not after a failed start. */
 function notBefore({ failure, ended }: Owned, retryAfterMs: Millis): GatewayError {
   const why = (failure ?? ended)?.message ?? "the server's process ended"
   const message = `${why}; it is not started again before ${waitDuration(retryAfterMs)} have passed`
@@ -318,14 +317,14 @@ function notBefore({ failure, ended }: Owned, retryAfterMs: Millis): GatewayErro
   return failure === undefined ? error : { ...error, notStarted: true }
 }
 
-/** After the first crash, in milliseconds; each further one doubles it. */
+/** After the first crash, in milliseconds; doubles with each further crash. */
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 30_000
 
-/** A process that stayed up for so long was not in a crash loop, in milliseconds. */
+/** A process with at least this uptime was in no crash loop, in milliseconds. */
 const STABLE_MS = 30_000
 
-/** Says when a process that crashed may be started again. Waits for nothing itself. */
+/** Says when a crashed process may restart. Does not wait itself. */
 export class RestartGate {
   readonly #clock: Clock
   #startedAt: Millis = 0
@@ -336,17 +335,16 @@ export class RestartGate {
     this.#clock = clock
   }
 
-  /** How long the next start has to wait, in milliseconds; 0 when it may go ahead. */
+  /** Remaining wait before the next start, in milliseconds; 0 when a start may begin. */
   get waitMs(): Millis {
     return Math.max(0, this.#opensAt - this.#clock.now())
   }
 
-  /** The process was started. */
   started(): void {
     this.#startedAt = this.#clock.now()
   }
 
-  /** The process crashed, or failed its handshake. A process that has answered a tool call was in no crash loop. */
+  /** Notes a crash or a failed handshake. A process with an answered tool call was in no crash loop. */
   crashed(hasWorked = false): void {
     const now = this.#clock.now()
     const stable = hasWorked || now - this.#startedAt >= STABLE_MS
@@ -367,8 +365,8 @@ interface SpokenEra extends Held {
 }
 
 /**
- * The era that a program is spoken to in, for as long as the gateway runs the program. Found out with the first process, and kept in mind.
- * A process has one upstream session, and the session has one era.
+ * The era of a program for as long as the gateway runs it. Determined with the first process and remembered. A process
+ * has one upstream session, and the session has one era.
  */
 class ProgramEra {
   readonly #era: Era | 'auto'
@@ -389,8 +387,8 @@ class ProgramEra {
   }
 
   /**
-   * Opens an upstream session in the era that the program speaks. A process that ends over the first question is
-   * started once more and spoken to in the legacy era. Rejects as `open` does.
+   * Opens an upstream session in the program's era. A process that ends at the first question is restarted once in the
+   * legacy era. Rejects as `open` does.
    */
   async open<Opened extends Held>(
     connect: Connect,
