@@ -21,21 +21,21 @@ import { within } from './failure.ts'
 interface UpstreamParts {
   readonly clock: Clock
   readonly log: Log
-  /** The `initialize` params of the gateway itself, for upstream sessions that no single caller owns. */
+  /** The gateway's own `initialize` params, for shared upstream sessions. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** Bounds the memory for incomplete replies of all servers. */
+  /** Limits the memory for incomplete replies of all servers. */
   readonly replies: UnfinishedReplies
   /** The owners of the server's tasks, which outlive its connection. */
   readonly tasks: TaskBinding
-  /** Told of each process that a limit refuses. */
+  /** Called for each process refused by a limit. */
   readonly refused?: NonNullable<StdioOptions['refused']>
-  /** Told of each request of a shared process that nobody gets because of an open task. */
+  /** Called for each request of a shared process delivered to nobody because of an open task. */
   readonly withheld?: NonNullable<StdioOptions['withheld']>
-  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
 }
 
-/** The replicas of a server: one for a process, one per URL otherwise. Throws for a config that cannot come into force. */
+/** Creates the replicas of a server: one for a process, otherwise one per URL. Throws for an unusable config. */
 export function createUpstreams(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
   try {
     return replicasOf(server, config, parts)
@@ -44,7 +44,7 @@ export function createUpstreams(server: string, config: ServerConfig, parts: Ups
   }
 }
 
-/** A new type of server is one more case. */
+/** Add a case for a new type of server. */
 function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts): Upstream[] {
   const unfinished = parts.replies.of(config.maxReply)
   switch (config.type) {
@@ -57,7 +57,7 @@ function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts):
       return config.urls.map((url) => {
         const options = { ...config, ...parts, server, url, tools, states, unfinished, skipped }
         const http = httpUpstream(options, config.era)
-        // HTTP+SSE is of the legacy era.
+        // HTTP+SSE belongs to the legacy era.
         if (config.era === 'modern') return http
         const sse = () => new SseUpstream({ server, config, url, unfinished, ...parts })
         const { clock, log } = parts
@@ -69,7 +69,7 @@ function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts):
   }
 }
 
-/** An endpoint over Streamable HTTP, of whichever era it is. */
+/** Creates an endpoint over Streamable HTTP, of either era. */
 function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']): Upstream {
   return new EraUpstream({
     era,
@@ -85,39 +85,38 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
 
 /** An upstream over HTTP+SSE. */
 interface OldUpstream extends Upstream {
-  /** Whether the address is that of an event stream which begins by naming an endpoint. Never rejects. */
+  /** Whether the address serves an event stream with an endpoint first. Never rejects. */
   namesEndpoint(caller: Caller, signal: Signal): Promise<boolean>
 }
 
 export interface TransportOptions {
-  /** The server's name in the registry. */
   readonly server: string
-  /** Whether HTTP+SSE is spoken where it is found; otherwise only the error tells of it. */
+  /** Whether to use HTTP+SSE when found; otherwise only the error mentions HTTP+SSE. */
   readonly fallsBack: boolean
   readonly clock: Clock
   readonly log: Log
-  /** The way over Streamable HTTP. */
+  /** The upstream over Streamable HTTP. */
   readonly http: Upstream
-  /** Makes the way over HTTP+SSE, when it is needed first. */
+  /** Creates the upstream over HTTP+SSE on first use. */
   readonly sse: () => OldUpstream
 }
 
-/** By which a server answers `initialize` that knows no Streamable HTTP. */
+/** Statuses for `initialize` from servers without Streamable HTTP. */
 const notStreamable: ReadonlySet<number | undefined> = new Set([400, 404, 405])
 
-/** How long an event stream may take to name its endpoint, which is the first thing that it says, in milliseconds. */
+/** How long an event stream may take to name its endpoint, always its first event, in milliseconds. */
 const ENDPOINT_MS: Millis = 3_000
 
 /**
- * One URL of which nobody has said which transport is behind it. By the specification's rule: Streamable HTTP, unless that is
- * refused with 400, 404 or 405 and a GET brings an event stream that names an endpoint, as HTTP+SSE does. A server that
- * cannot be reached, or refuses both, is known no better than before, and is asked again by the next who comes.
+ * A URL with an unknown transport. By the specification's rule: Streamable HTTP, unless refused with 400, 404 or 405
+ * while a GET brings an event stream with an endpoint, as in HTTP+SSE. An unreachable server, or a refusal of both
+ * transports, leaves the transport unknown, and the next caller asks again.
  */
 export class TransportUpstream implements Upstream {
   readonly #options: TransportOptions
   #made: OldUpstream | undefined
   #known: KnownTransport | undefined
-  /** Whether HTTP+SSE has failed since it was found: it is found out again then. */
+  /** Whether HTTP+SSE has failed since found: the next caller asks again. */
   #isInDoubt = false
 
   constructor(options: TransportOptions) {
@@ -138,7 +137,7 @@ export class TransportUpstream implements Upstream {
     }
   }
 
-  /** Both ways lead to the same address. */
+  /** Both upstreams have the same address. */
   probe(signal: Signal): Promise<boolean> {
     return this.#options.http.probe?.(signal) ?? Promise.resolve(false)
   }
@@ -148,7 +147,8 @@ export class TransportUpstream implements Upstream {
     try {
       return await this.#sse.open(caller, signal)
     } catch (error) {
-      // Another server may have taken its place. One of Streamable HTTP need not refuse a stream: it may open one and be silent.
+      // Another server may have replaced it. A Streamable HTTP server need not refuse a stream, and may open a silent
+      // stream.
       if (!isRefusal(error)) {
         this.#isInDoubt = true
         throw error

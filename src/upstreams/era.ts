@@ -9,19 +9,19 @@ import type { Eras, UpstreamSession, Upstream, KnownEra } from './upstream.ts'
 
 /** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {
-  /** The server is asked anew what it is when an upstream session is opened next. */
+  /** Asks the server about itself again when the next upstream session opens. */
   forget(): void
 }
 
 export interface EraOptions {
-  /** `auto` finds out. */
+  /** `auto` asks the server. */
   readonly era: Era | 'auto'
   readonly clock: Clock
-  /** The `initialize` params of the gateway itself, by which it finds out what no client may decide for all. */
+  /** The gateway's own `initialize` params, for questions no client may decide for all. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** How long a handshake may take. */
+  /** Limit of a handshake. */
   readonly handshakeMs: Millis
-  /** Makes the two ways to the same endpoint; each tells of replies that say that its version is wrong. */
+  /** Creates both upstreams of the endpoint; each reports replies about a wrong version. */
   readonly make: (onVersionError: (era: Era) => () => void) => {
     readonly legacy: Upstream
     readonly modern: ModernUpstream
@@ -29,12 +29,12 @@ export interface EraOptions {
 }
 
 /**
- * How long a caller waits to find out whether the server speaks the caller's own era too, in milliseconds, when the other
- * one is at hand. An answer that comes later counts for those who come after.
+ * How long a caller waits for an answer in its own era, in milliseconds, when the other era is available. A later
+ * answer counts for later callers.
  */
 const SILENCE_MS: Millis = 2_000
 
-/** Ends of an opening that tell that the server is there and does not speak this era. */
+/** Errors of an existing server that does not speak the era. */
 const refusals: ReadonlySet<string> = new Set<Reason>(['upstream_refused', 'bad_reply', 'upstream_status'])
 
 export function isOtherEra({ reason }: GatewayError): boolean {
@@ -44,9 +44,8 @@ export function isOtherEra({ reason }: GatewayError): boolean {
 const silent = gatewayError('attempt_timeout', `the server said nothing within ${formatDuration(SILENCE_MS)}`)
 
 /**
- * One endpoint that may speak either era, or both. Each caller is spoken for in its own era where the server speaks it,
- * and in the other one where it does not. Whether the server speaks an era is found out when somebody first needs it; a
- * server that cannot be reached, or that refuses both, is known no better than before.
+ * One endpoint with either era or both. Each caller gets its own era if the server speaks it, otherwise the other. The
+ * eras are determined on first use; an unreachable server, or a refusal of both eras, leaves the knowledge unchanged.
  */
 export class EraUpstream implements Upstream {
   readonly #options: EraOptions
@@ -54,9 +53,9 @@ export class EraUpstream implements Upstream {
   readonly #modern: ModernUpstream
   readonly #known: KnownEras
   readonly #upstreamSessions = new Map<UpstreamSession, { readonly era: Era; readonly caller: Caller }>()
-  /** Somebody finds out about an era while the other one is at hand: nobody else has to. */
+  /** Eras under examination while the other era is available: no second examination is needed. */
   readonly #finding = new Map<Era, Promise<unknown>>()
-  /** On whose behalf the gateway sends `initialize` to learn what the server speaks. */
+  /** The caller for the gateway's own `initialize` to learn the server's era. */
   readonly #self: Caller
 
   constructor(options: EraOptions) {
@@ -79,7 +78,7 @@ export class EraUpstream implements Upstream {
     return this.#known.all
   }
 
-  /** Both ways lead to the same endpoint. */
+  /** Both upstreams have the same endpoint. */
   probe(signal: Signal): Promise<boolean> {
     return this.#legacy.probe?.(signal) ?? Promise.resolve(false)
   }
@@ -104,7 +103,7 @@ export class EraUpstream implements Upstream {
     await Promise.all([this.#legacy.close(), this.#modern.close()])
   }
 
-  /** Opens in an era of which nobody knows whether it is spoken, or else in the other one, which is. */
+  /** Opens in an era not known to be spoken, otherwise in the other, known era. */
   #find(own: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const opening = this.#openEither(own, caller, signal)
     const found = opening.then(nothing, nothing).finally(() => this.#finding.delete(own))
@@ -121,7 +120,7 @@ export class EraUpstream implements Upstream {
     }
   }
 
-  /** Opens in the era that is left when the first one was refused: only a server that takes it does not speak the first. */
+  /** Opens in the second era after a refusal of the first: only success there proves the first era unspoken. */
   async #openOther(first: Era, refusal: unknown, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     if (!isGatewayError(refusal) || !isOtherEra(refusal)) throw refusal
     const second = otherEra(first)
@@ -143,8 +142,8 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * Whether a server that refused a client's `initialize` takes the gateway's own: then it refused the client, and not the era.
-   * Undefined when it does not say.
+   * Whether a server accepts the gateway's own `initialize` after refusing a client's: then the server refused the
+   * client, not the era. Undefined when the server does not say.
    */
   async #takesOurs(signal: Signal): Promise<boolean | undefined> {
     try {
@@ -155,7 +154,7 @@ export class EraUpstream implements Upstream {
     }
   }
 
-  /** Opens, unless the server is silent for so long that it is better to go without. */
+  /** Opens a session, unless the server stays silent for too long. */
   #openSoon(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const { clock, handshakeMs } = this.#options
     const end = new Cancellation()
@@ -186,10 +185,10 @@ export class EraUpstream implements Upstream {
   async #openAs(era: Era, caller: Caller, signal: Signal): Promise<UpstreamSession> {
     const isKnown = this.#known.speaks(era) === true
     const wasDenied = this.#known.all[era]?.speaks === false
-    // An earlier answer does not settle whether the server speaks the era now.
+    // An earlier answer does not settle the server's current era.
     if (era === 'modern' && !isKnown) this.#modern.forget()
     const upstreamSession = await (era === 'modern' ? this.#modern : this.#legacy).open(caller, signal)
-    // A handshake confirms each time what is known.
+    // Each handshake confirms the known era.
     if (!isKnown || era === 'legacy') this.#known.note(era, true)
     if (wasDenied) this.#unbridge(era)
     this.#upstreamSessions.set(upstreamSession, { era, caller })
@@ -200,8 +199,9 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * The server does not speak an era. Upstream sessions in it of which the server keeps nothing end, and the next call of each
-   * begins anew: nobody would tell them. A session is the server's to end: it may refuse a new one for other reasons.
+   * Notes an unspoken era. Stateless upstream sessions in this era end, because nobody would notify them; their next
+   * calls start anew. Sessions with state are the server's to end: the server may refuse new sessions for other
+   * reasons.
    */
   #deny(era: Era): void {
     this.#known.note(era, false)
@@ -209,14 +209,14 @@ export class EraUpstream implements Upstream {
   }
 
   /**
-   * The server speaks an era now that it did not: those of modern clients who were bridged begin anew in their own, as
-   * their pooled upstream sessions might never end by themselves. One that somebody listens to, or a session, has something to lose.
+   * The server now speaks an era it did not speak before. Bridged modern clients start anew in their own era, because
+   * their pooled upstream sessions might never end. Sessions with listeners or state stay.
    */
   #unbridge(era: Era): void {
     if (era === 'modern') this.#end('legacy', (_, caller) => caller.era === 'modern' && !caller.listening)
   }
 
-  /** The server refuses the version: upstream sessions in that era end, and whoever comes next finds out anew. */
+  /** The server refuses the version: upstream sessions in this era end, and the next caller asks again. */
   #doubt(era: Era): void {
     if (this.#known.doubt(era)) this.#end(era, () => true)
   }
@@ -233,14 +233,14 @@ const nothing = () => undefined
 const TTL_MS: Millis = 600_000
 
 /**
- * How long one is believed that rests on a silence, or that contradicts one still believed, in milliseconds: a server in
- * trouble may look like one that does not speak an era.
+ * How long to believe a silence, or an answer against a valid earlier answer, in milliseconds: a server in trouble may
+ * seem not to speak an era.
  */
 const DOUBTFUL_MS: Millis = 60_000
 
 interface Entry {
   readonly known: KnownEra
-  /** The end of its time, on the monotonic clock. */
+  /** Expiry, on the monotonic clock. */
   until: Millis
 }
 
@@ -248,15 +248,15 @@ export function otherEra(era: Era): Era {
   return era === 'modern' ? 'legacy' : 'modern'
 }
 
-/** The eras that one endpoint is known to speak or not to speak, each with a time and a cause of its own. */
+/** The eras an endpoint is known to speak or not to speak, each with its own time and cause. */
 export class KnownEras {
   readonly #clock: Clock
   readonly #isPinned: boolean
   readonly #entries = new Map<Era, Entry>()
-  /** Eras whose version the server has refused since that was found out. */
+  /** Eras with a version refusal since the last answer. */
   readonly #refused = new Set<Era>()
 
-  /** `auto` finds out; an era that the config names is the only one that is spoken, and is never doubted. */
+  /** `auto` asks; an era from the config is the only era, and is never doubted. */
   constructor(era: Era | 'auto', clock: Clock) {
     this.#clock = clock
     this.#isPinned = era !== 'auto'
@@ -267,12 +267,12 @@ export class KnownEras {
       })
   }
 
-  /** The facts about each era, expired ones included. */
+  /** The facts about each era, expired facts included. */
   get all(): Eras {
     return Object.fromEntries([...this.#entries].map(([era, { known }]) => [era, known]))
   }
 
-  /** Whether the server speaks an era; undefined while nobody knows, or not any more. */
+  /** Whether the server speaks an era; undefined when unknown or expired. */
   speaks(era: Era): boolean | undefined {
     const entry = this.#entries.get(era)
     if (entry === undefined || this.#clock.now() >= entry.until) return undefined
@@ -285,12 +285,12 @@ export class KnownEras {
     const cause = this.#refused.delete(era) && !speaks ? 'version_error' : decidedBy
     const entry = this.#entries.get(era)
     const until = this.#clock.now() + (isDoubtful ? DOUBTFUL_MS : TTL_MS)
-    // Each opening confirms it; what is told is since when it is so.
+    // Each opening renews the expiry; `at` stays the time of the first answer.
     if (entry?.known.speaks === speaks && entry.known.decidedBy === cause) entry.until = until
     else this.#entries.set(era, { known: { speaks, decidedBy: cause, at: this.#clock.wall() }, until })
   }
 
-  /** The server has refused a version of this era: it is asked anew. False when that is not to be asked. */
+  /** Notes a refused version of this era: the server is asked again. Returns false when no question is due. */
   doubt(era: Era): boolean {
     const entry = this.#entries.get(era)
     if (this.#isPinned || entry?.known.speaks !== true) return false

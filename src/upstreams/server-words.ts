@@ -4,28 +4,28 @@ import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { printable } from '../telemetry/printable.ts'
 import { ownText } from '../units/recent.ts'
 
-// Servers' own words on why they do not work, as part of an error. Servers may repeat what they were given, so all
-// secrets of their config are taken out first.
+// Servers' own words on failures, as part of an error. Servers may repeat their input, so all secrets of their config
+// are removed first.
 
-/** How much of it is told, in characters. */
+/** Longest quoted excerpt, in characters. */
 const LONGEST_EXCERPT = 300
 
-/** How much of it is looked at, in characters. */
+/** Characters examined. */
 const LOOKED_AT = 8 * 1024
 
-/** So much in front of the cut may be a word that goes on behind it, in characters. */
+/** Longest word that may continue behind the cut, in characters. */
 const LONGEST_WORD = 1024
 
-/** Shorter values are words of any text, unless their names say that they are secrets. In characters. */
+/** Shorter values occur in any text, unless their names mark them as secrets. In characters. */
 const SHORTEST_SECRET = 4
 
-/** Shortest secret that is looked for in base64 and in hexadecimal digits, in characters. */
+/** Shortest secret also searched in base64 and hexadecimal, in characters. */
 const SHORTEST_ENCODED = 8
 
-/** Takes secrets out of a text. */
+/** Removes secrets from a text. */
 export type Conceal = (text: string) => string
 
-/** The values that a server is given and must not be heard to repeat. */
+/** Values given to a server, not to be repeated. */
 interface Given {
   /** Variables or headers. */
   readonly named: Readonly<Record<string, string>>
@@ -33,13 +33,13 @@ interface Given {
   readonly urls?: readonly string[]
 }
 
-/** Takes out of texts of a server what its config gives it, and what is secret by its shape. */
+/** Returns a function to remove config values and recognisable secrets from a server's texts. */
 export function concealing(config: ServerConfig): Conceal {
   if (config.type !== 'stdio') return concealingGiven({ named: config.headers, urls: config.urls })
   return concealingGiven({ named: config.env, args: config.args })
 }
 
-/** The same for what is known of a server otherwise. */
+/** Like `concealing`, for values known from elsewhere. */
 export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal {
   const secrets = [
     ...Object.entries(named).flatMap(([name, value]) => [
@@ -49,7 +49,7 @@ export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal
     ...args.flatMap((arg, index) => secretOf(arg, args[index - 1])),
     ...urls.flatMap(secretsOfUrl),
   ]
-  // The longest first: one may be a part of another.
+  // Longest first: a secret may be part of another secret.
   const known = [...new Set(secrets.flatMap(spellingsOf))].toSorted((one, other) => other.length - one.length)
   return (text) => {
     let shown = text
@@ -58,11 +58,14 @@ export function concealingGiven({ named, args = [], urls = [] }: Given): Conceal
   }
 }
 
-/** Words that stand before a secret, and settings that everybody may know. */
+/** Words in front of secrets, and public settings. */
 const HARMLESS =
   /^(?:bearer|basic|digest|true|false|yes|none|null|test|development|staging|production|debug|info|warn|error|localhost|[\d.]{1,15})$/i
 
-/** A value and its lines, for programs write line by line; of a secret also its words, since of `Bearer …` a server may repeat only the second. */
+/**
+ * Returns a value and its lines, because programs write by line. For secrets also the words: a server may repeat only
+ * the second word of `Bearer …`.
+ */
 function partsOf(value: string, isSecret: boolean): string[] {
   const isTold = (part: string) => part.length >= SHORTEST_SECRET && !HARMLESS.test(part)
   if (!isSecret) return [value, ...value.split(/[\r\n]+/)].filter(isTold)
@@ -78,7 +81,7 @@ function secretOf(arg: string, before: string | undefined): string[] {
   return option !== undefined && isSecretName(option) && !arg.startsWith('-') ? partsOf(arg, true) : []
 }
 
-/** The password in the URL of a database, and in a `Basic` header. */
+/** Returns the password in a database URL or a `Basic` header. */
 function passwordsIn(value: string): string[] {
   if (URL.canParse(value)) {
     const { password } = new URL(value)
@@ -89,7 +92,7 @@ function passwordsIn(value: string): string[] {
   return password.length < SHORTEST_SECRET ? [] : [password]
 }
 
-/** Also as they stand in the URL: servers repeat the path that they do not know as it came. */
+/** Also in URL spelling: servers repeat an unknown path unchanged. */
 function secretsOfUrl(text: string): string[] {
   if (!URL.canParse(text)) return []
   const { username, password, search, searchParams } = new URL(text)
@@ -99,9 +102,9 @@ function secretsOfUrl(text: string): string[] {
   )
 }
 
-/** A secret as texts may have it: plain, in JSON, in HTML, and in a URL with digits of either case. */
+/** Returns all spellings of a secret: plain, in JSON, in HTML, and in a URL with digits of either case. */
 function spellingsOf(secret: string): string[] {
-  // As bytes, for half of a pair of surrogates is in no URL.
+  // As bytes: half a surrogate pair cannot be in a URL.
   const sent = Buffer.from(secret).toString()
   const inUrl = [encodeURIComponent(sent), strictlyEncoded(sent)]
   const lowered = inUrl.map((text) => text.replace(/%../g, (code) => code.toLowerCase()))
@@ -113,18 +116,19 @@ function spellingsOf(secret: string): string[] {
     ['&#34;', '&#39;'],
   ].map(([double = '', single = '']) => inHtml.replaceAll('"', double).replaceAll("'", single))
   const inJson = JSON.stringify(secret).slice(1, -1)
-  // As Go writes it, so that it may stand in HTML.
+  // Go escapes JSON for HTML.
   const inGo = inJson.replaceAll('&', '\\u0026').replaceAll('<', '\\u003c').replaceAll('>', '\\u003e')
-  // The codes of a short secret are parts of any text.
+  // The codes of a short secret occur in any text.
   const encoded = secret.length < SHORTEST_ENCODED ? [] : encodingsOf(Buffer.from(secret))
   return [secret, inJson, inGo, ...inUrl, ...lowered, inHtml, ...quoted, ...encoded]
 }
 
-/** A secret in hexadecimal digits, and in base64, alone and as a part of something else. */
+/** Returns a secret in hexadecimal and base64, alone and inside other data. */
 function encodingsOf(bytes: Buffer): string[] {
   const hex = bytes.toString('hex')
   const alone = [bytes.toString('base64').replace(/=+$/, ''), bytes.toString('base64url')]
-  // Three bytes are four digits: behind one or two others a secret has other digits, and shares the first and the last one.
+  // Three bytes are four digits: behind one or two other bytes a secret has other digits, and shares its first and
+  // last.
   const within = [0, 1, 2].flatMap((before) => {
     const all = Buffer.concat([Buffer.alloc(before), bytes])
     const [first, end] = [Math.ceil((before * 8) / 6), Math.floor((all.length * 8) / 6)]
@@ -133,7 +137,7 @@ function encodingsOf(bytes: Buffer): string[] {
   return [...alone, ...within, hex, hex.toUpperCase()]
 }
 
-/** With all that RFC 3986 reserves, and which `encodeURIComponent` leaves as it is. */
+/** Encodes all characters reserved by RFC 3986, including some left alone by `encodeURIComponent`. */
 function strictlyEncoded(text: string): string {
   return encodeURIComponent(text).replace(
     /[!'()*]/g,
@@ -145,7 +149,7 @@ function decoded(part: string): string {
   try {
     return decodeURIComponent(part)
   } catch {
-    // No percent-encoding: it is written as it is meant.
+    // No percent-encoding: the text is literal.
     return part
   }
 }
@@ -153,25 +157,25 @@ function decoded(part: string): string {
 /** Quotes a server's words as one line of at most 300 characters; undefined when the server said nothing. */
 export function excerptOf(text: string, conceal: Conceal): string | undefined {
   const line = beginningOf(text, conceal).replace(/\s+/g, ' ').trim()
-  // The excerpt may be kept for long, and must not hold on to the large text.
+  // The excerpt may live long, and must not retain the large text.
   return line === ''
     ? undefined
     : `"${printable(ownText(line.slice(0, LONGEST_EXCERPT + 1)), LONGEST_EXCERPT)}"`
 }
 
-/** How a text begins, without its secrets, in `longest` characters at most. */
+/** Returns the beginning of a text without its secrets, at most `longest` characters. */
 export function beginningOf(text: string, conceal: Conceal, longest = LOOKED_AT): string {
   return conceal(wholeWordsOf(text)).slice(0, longest)
 }
 
-/** As much as is looked at, without the word in which it is cut: half of a secret is not known for one. */
+/** Returns the examined part without a cut word: half of a secret would not be recognised. */
 function wholeWordsOf(text: string): string {
   if (text.length <= LOOKED_AT) return text
   const last = text.slice(LOOKED_AT - LONGEST_WORD, LOOKED_AT)
   return text.slice(0, LOOKED_AT - LONGEST_WORD + Math.max(0, last.search(/\s\S*$/)))
 }
 
-/** Quotes the body of a refusal as `excerptOf` does: of JSON its message, of HTML its title. */
+/** Quotes the body of a refusal like `excerptOf`: the message of JSON, the title of HTML. */
 export function excerptOfBody(text: string, conceal: Conceal): string | undefined {
   if (/^\s*</.test(text)) {
     const [, title = ''] = /<title[^>]{0,200}>([^<]*)/i.exec(wholeWordsOf(text)) ?? []
@@ -183,7 +187,7 @@ export function excerptOfBody(text: string, conceal: Conceal): string | undefine
   )
 }
 
-/** Where JSON bodies of errors have their message: JSON-RPC, OAuth, RFC 9457, and what is common. */
+/** Returns the message of a JSON error body: JSON-RPC, OAuth, RFC 9457, and common forms. */
 function messageIn(value: unknown): string | undefined {
   if (!isObject(value)) return undefined
   const { error } = value

@@ -11,54 +11,53 @@ import type { HttpWire } from './http-wire.ts'
 
 export interface ListenerOptions extends ReplyLimits {
   readonly clock: Clock
-  /** The wire of the session to listen to; another one when it was opened again. */
+  /** Returns the wire of the session; another wire after a reopening. */
   readonly currentWire: () => HttpWire
-  /** Takes the data of each event; a promise holds back what follows until it resolves. */
+  /** Takes the data of each event; a promise holds back later events until resolved. */
   readonly receive: (data: string) => Promise<void> | undefined | void
-  /** A promise holds back what follows until it resolves. */
+  /** A promise holds back later events until resolved. */
   readonly backpressure?: () => Promise<void> | undefined
-  /** Resolves once there is a session to listen to. */
+  /** Resolves once a session exists. */
   readonly ready: () => Promise<void>
-  /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new one. Never rejects. */
+  /** Whether the server may have forgotten the session of `wire`; `ready` then opens a new session. Never rejects. */
   readonly isLost: (wire: HttpWire) => Promise<boolean>
-  /** Told of a reply in the session of `wire` that may mean its loss, and much else; nobody is told unless given. */
+  /** Called after an ambiguous reply in the session of `wire`, which may mean its loss; optional. */
   readonly doubt?: (wire: HttpWire) => void
-  /** Faults of the stream; none unless given. */
+  /** Faults of the stream; optional. */
   readonly past?: StandingStreams | undefined
 }
 
-/** The first and the longest pause before a stream that broke is asked for again, in milliseconds. */
+/** The first and the longest pause before reopening a broken stream, in milliseconds. */
 export const FIRST_RETRY_MS = 1_000
 export const LAST_RETRY_MS = 30_000
 
-/** No server gets asked again sooner, whatever pause it names; in milliseconds. */
+/** Shortest pause before another request, whatever pause the server names; in milliseconds. */
 const LEAST_RETRY_MS = 100
 
-/** How long a server that does not say at once whether there is a stream is waited for, in milliseconds. */
+/** How long to wait for a server's word on whether there is a stream, in milliseconds. */
 export const PATIENCE_MS = 1_000
 
-/** Holds the session's own event stream open: reconnects with a doubling pause, and resumes where it broke off. */
+/** Holds the session's own event stream open: reconnects with a doubling pause, and resumes at the break. */
 export class HttpListener implements ReplySink {
   readonly #options: ListenerOptions
-  /** The wire of the stream that was asked for last. */
+  /** The wire of the last requested stream. */
   #wire: HttpWire
   #reply: HttpReply | undefined
   #retryMs: Millis = FIRST_RETRY_MS
-  /** The pause after something has come, as the server wants it. */
+  /** The pause after an event, as requested by the server. */
   #firstMs: Millis = FIRST_RETRY_MS
-  /** Since when the stream is open; undefined while it is not. */
+  /** When the stream opened; undefined while closed. */
   #openSince: Millis | undefined
   #lastEventId: string | undefined
   #cancelRetry: Cancel | undefined
   #closed = false
-  /** Counts the tries to connect: one that takes its time may be out of date. */
+  /** Counts connection attempts: a slow attempt may be outdated. */
   #tries = 0
   /**
-   * Set while the stream is being opened; resolves when the stream is open, or when it is known that there is none for now. The
-   * gateway does not hear what the server says outside of calls until then. A plain field: each call looks at it.
+   * Set while the stream opens; resolves once the stream is open or known to be missing. Until then the gateway misses
+   * messages outside of calls. A plain field, because each call reads it.
    */
   opening: Promise<void> | undefined
-  // Nobody waits for the stream.
   #settle = ignore
 
   constructor(options: ListenerOptions) {
@@ -74,14 +73,17 @@ export class HttpListener implements ReplySink {
     this.#reply?.abort(gatewayError('cancelled', 'the upstream session ended'))
   }
 
-  /** Forgets the old session's place, and begins the new session's stream. */
+  /** Forgets the place in the old stream, and opens the new session's stream. */
   restart(): void {
     this.#lastEventId = undefined
     this.#firstMs = FIRST_RETRY_MS
     this.#takeUpAgain('the session was opened again')
   }
 
-  /** Asks for the stream at once, unless it is there or on its way; with `anew` it is dropped then, and taken up behind the last event. */
+  /**
+   * Requests the stream at once, unless open or pending; `anew` drops the stream first, and resumes behind the last
+   * event.
+   */
   relisten(anew: boolean): void {
     if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is asked for again')
   }
@@ -114,12 +116,14 @@ export class HttpListener implements ReplySink {
     return this.#options.receive(event.data) ?? undefined
   }
 
-  /** It is passed over, and not asked for again. */
+  /** Skips the event, also when resuming. */
   overlong(id: string | undefined): void {
     this.#lastEventId = id
   }
 
-  /** Not a stream: the session may be lost, or the server may be in trouble; all else says that there is none. */
+  /**
+   * Handles a reply without a stream: the session may be lost, or the server in trouble; otherwise no stream exists.
+   */
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#reply = undefined
     this.#settle()
@@ -138,7 +142,7 @@ export class HttpListener implements ReplySink {
     this.#settle()
     const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
     this.#openSince = undefined
-    // A stream that breaks as soon as it is open is as good as none.
+    // A stream that breaks at once is no better than none.
     if (openMs >= LAST_RETRY_MS) this.#retryMs = this.#firstMs
     this.#again(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)

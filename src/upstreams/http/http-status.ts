@@ -18,14 +18,14 @@ import { printable } from '../../telemetry/printable.ts'
 import { type Conceal, excerptOfBody } from '../server-words.ts'
 
 /**
- * Whether a server which has forgotten the session gives a reply only to a request that it did not run: it `says` that it
- * knows no such session, or `implies` it by the status; `none`: the server may have run the request.
+ * The proof of a lost session in a reply: the server `says` the session is unknown, or `implies` so by the status, and
+ * did not run the request; `none`: the server may have run the request.
  */
 export type LossProof = 'says' | 'implies' | 'none'
 
 /**
- * A reply that the server would also give if it had forgotten the session. Such replies come from tools and proxies too,
- * after the call has run, so nothing follows from one alone.
+ * A reply the server would also give after forgetting the session. Tools and proxies give such replies too, after the
+ * call has run, so a single reply proves nothing.
  */
 export interface SuspectedLoss {
   readonly kind: 'suspected_loss'
@@ -34,18 +34,18 @@ export interface SuspectedLoss {
   readonly otherwise: Outcome
 }
 
-/** The meaning of a reply that is no event stream. */
+/** The meaning of a reply without an event stream. */
 export type Reading = Outcome | SuspectedLoss
 
 const sent = true
 
-/** The facts about a request that are needed to read its reply. */
+/** Facts about a request needed to read its reply. */
 interface ReadingContext {
-  /** Whether the request named a session: only then may the reply mean that it is lost. */
+  /** Whether the request named a session: only then may the reply mean its loss. */
   readonly hasSession: boolean
   /** Milliseconds since the Unix epoch. */
   readonly wallMs: number
-  /** Takes secrets out of the server's words; unless given, only what is secret by its shape. */
+  /** Removes secrets from the server's words; by default only secrets recognisable by their shape. */
   readonly conceal?: Conceal
   /** Whether the URL of the entry has no path. */
   readonly isWithoutPath?: boolean
@@ -65,12 +65,15 @@ export function readReply(
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
-/** Whether the reply does not answer the request, whatever its status: a proxy's error, or a login page. A rate limit is an answer. */
+/**
+ * Whether the reply does not answer the request, whatever its status: a proxy's error, or a login page. A rate limit
+ * counts as an answer.
+ */
 function isNoAnswer(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && outcome.error.reason !== 'upstream_rate_limited'
 }
 
-/** Reads a response that came in a stream of events; what came before it may be of a request that runs. */
+/** Reads a response from an event stream; earlier events may belong to a running request. */
 export function readStreamed(id: RequestId, response: Envelope, hasSession: boolean): Reading {
   const otherwise = answered(id, response, 200)
   if (!hasSession || isResult(otherwise)) return otherwise
@@ -78,12 +81,12 @@ export function readStreamed(id: RequestId, response: Envelope, hasSession: bool
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
-/** Whether a response is an error that names no request. */
+/** Whether a response is an error without a request id. */
 export function isOrphanError({ value }: Envelope): boolean {
   return isOrphan(value) && isObject(value.error)
 }
 
-/** The official Python SDK names no request by this id, because its messages cannot have `null` for one. */
+/** The official Python SDK uses this id for "no request", because its messages cannot have a `null` id. */
 const NO_REQUEST = 'server-error'
 
 function isOrphan({ id }: Envelope['value']): boolean {
@@ -163,7 +166,7 @@ export function readLargeReply(
 
 const PATHLESS = ': the url of its entry has no path, and most servers have /mcp'
 
-/** An address without what may be a secret in it. */
+/** Returns an address without possible secrets. */
 const addressIn = (location: string) =>
   printable(location.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 512)
 
@@ -172,13 +175,13 @@ const ANOTHER = 'the server answered another request than ours'
 function noResponse(status: number, headers: ReplyHeaders, conceal: Conceal): GatewayError {
   const shown = (header: string) => printable(conceal(header), 64)
   const what = headers.mediaType === '' ? 'something without a content type' : shown(headers.mediaType)
-  // Requests name no coding that they take, and so anything may come.
+  // Requests name no accepted codings, so any coding may come.
   const coding = headers.get('content-encoding')
   const how = coding === undefined ? what : `${what}, compressed with ${shown(coding)}`
   return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })
 }
 
-/** An answer of the server; one without an id, or with the text of a number, gets the caller's. */
+/** Converts an answer of the server; a missing id, or a number sent as text, becomes the caller's id. */
 export function answered(id: RequestId, response: Envelope, status: number): Outcome {
   const { text, value } = response.value.id === id ? response : adopt(id, response)
   return { kind: 'answered', result: { text, value, status }, verdict: verdictOf(value) }
@@ -199,20 +202,20 @@ function failed(error: GatewayError): Outcome {
   return { kind: 'failed', error }
 }
 
-/** Words by which servers of many makes say that they know no such session, or none at all. */
+/** Words of many servers for an unknown session, or none at all. */
 const ofSessions = /session|not initialized|unknown client|before initiali[sz]ation/i
 
-/** All that servers of the official Python SDK say of a request in a session that has not begun, and of malformed ones. */
+/** The full reply of official Python SDK servers to requests in an uninitialised session, and to malformed requests. */
 const ofParameters = /^invalid request parameters$/i
 
-/** Codes that servers give for an unknown session: of the reference servers, and "invalid request". */
+/** Codes for an unknown session: of the reference servers, and "invalid request". */
 const codesOfSessions: ReadonlySet<unknown> = new Set([-32001, -32600])
 
 /**
- * Whether a reply to a request that named a session is one that a server gives which has forgotten it, and its proof.
- * The specification wants a 404; a 400 that speaks of sessions is a common bug, and a 410 its near relative. One that
- * answers our very request by its id, and does not speak of sessions, was given by somebody who has read the request.
- * All other replies prove nothing: credentials, conflicts and server errors, and errors under HTTP 200.
+ * Returns the proof of a forgotten session in a reply to a request with a session; undefined when the reply is no sign.
+ * The specification wants a 404; a 400 about sessions is a common bug, and a 410 is similar. A reply under our request
+ * id without words about sessions came from a reader of the request. All other replies prove nothing: credentials,
+ * conflicts, server errors, and errors under HTTP 200.
  */
 export function lossProof(
   status: number,
@@ -233,7 +236,7 @@ export function lossProof(
   return speaks || ofParameters.test(words) || codesOfSessions.has(error?.code) ? 'none' : undefined
 }
 
-/** Whether a reply says that the server speaks no version of the era which the gateway chose for it. */
+/** Whether the server speaks no version of the era chosen by the gateway. */
 export function isVersionError(reading: Reading): boolean {
   if (reading.kind !== 'answered') return false
   const { error } = reading.result.value
@@ -242,7 +245,7 @@ export function isVersionError(reading: Reading): boolean {
     ? error.data
     : {}
   if (requested === undefined || requested === MODERN_VERSION) return true
-  // It may refuse the version that one client chose, and speak another one of the same era.
+  // The server may refuse one client's version but speak another version of the era.
   return isLegacyVersion(requested) && !(Array.isArray(supported) && supported.some(isLegacyVersion))
 }
 
@@ -254,7 +257,7 @@ export function retryAfter(headers: Pick<ReplyHeaders, 'get'>, wallMs: number): 
   return ms >= 0 && ms <= 86_400_000 ? ms : undefined
 }
 
-/** The headers of a reply, as they came from the wire; read by name only, for hardly any is ever looked at. */
+/** The raw headers of a reply; parsed by name on demand, because few are ever read. */
 export class ReplyHeaders {
   readonly #raw: readonly Buffer[]
 
@@ -274,7 +277,7 @@ export class ReplyHeaders {
     return undefined
   }
 
-  /** The media type, in lower case; empty when there is none. */
+  /** The media type in lower case; empty when absent. */
   get mediaType(): string {
     return this.get('content-type')?.toLowerCase() ?? ''
   }

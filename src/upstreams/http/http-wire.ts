@@ -13,7 +13,7 @@ import { type HttpReply, transportError } from './http-reply.ts'
 export interface WireOptions {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
-  /** Headers of the agent: they go with every request, unless a message has its own of the same name. */
+  /** Headers of the agent for every request; a message's own header of the same name wins. */
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
@@ -25,7 +25,7 @@ const ofPost: readonly string[] = [
   'application/json, text/event-stream',
 ]
 
-/** The parts that an upstream session's successive MCP sessions share. */
+/** The parts shared by an upstream session's successive MCP sessions. */
 interface Target extends Pools {
   readonly url: string
   readonly path: string
@@ -34,17 +34,17 @@ interface Target extends Pools {
 }
 
 /**
- * The HTTP requests of one session, with the headers that each of them needs. Immutable: whoever has sent something over
- * it can tell later in which session that was, whatever has been opened since.
+ * The HTTP requests of one session with their headers. Immutable, so the sender of a request can later tell its
+ * session, whatever sessions opened since.
  */
 export class HttpWire {
-  /** Undefined before `initialize`, and for servers that keep no session. */
+  /** Undefined before `initialize`, and for servers without sessions. */
   readonly sessionId: string | undefined
   readonly #target: Target
-  /** The headers of a POST, handed out as they are: behind `ofPost` come the headers of every request. */
+  /** The headers of a POST, passed on uncopied: `ofPost`, then the headers of every request. */
   readonly #headers: string[]
 
-  /** The wire of no session. `calls` serves requests that end, `streams` those that stay open. */
+  /** Returns a wire without a session. `calls` serves short requests, `streams` those with open streams. */
   static to({ url, headers, agent }: WireOptions, pools: Pools): HttpWire {
     const { pathname, search, username, password } = new URL(url)
     const configured = [...Object.entries(headers).flat(), ...basicAuth(username, password)]
@@ -58,28 +58,28 @@ export class HttpWire {
     this.#headers = headers
   }
 
-  /** The wire to the same endpoint whose requests name this session, if any, and this protocol version. */
+  /** Returns a wire to the same endpoint with this session, if any, and this protocol version. */
   inSession(sessionId: string | undefined, version: string): HttpWire {
     const session = sessionId === undefined ? [] : ['mcp-session-id', sessionId]
-    // Kept for as long as the session: what spreads make has room for more.
+    // Kept as long as the session; arrays from spreads reserve extra room.
     const headers = ofPost.concat('mcp-protocol-version', version, session, this.#target.configured)
     return new HttpWire(this.#target, sessionId, headers)
   }
 
-  /** Takes out of what the server says whatever a request over this wire gives it; `own` are headers of its own. */
+  /** Returns a function to remove all values sent by this wire from server words; `own`: further headers. */
   concealing(own: Readonly<Record<string, string>> = {}): Conceal {
     const { url, configured, agent } = this.#target
-    // The protocol's headers only repeat parts of the request, which are no secret.
+    // The protocol's headers only repeat parts of the request, and are no secret.
     const told = Object.entries(own).filter(([name]) => !/^mcp-/i.test(name))
     const named: Record<string, string> = { ...agent, ...Object.fromEntries(told) }
     for (let at = 0; at < configured.length; at += 2)
       named[configured[at] as string] = configured[at + 1] as string
-    // Anybody who knows the id can speak in the name of the session.
+    // The session id gives access to the session.
     if (this.sessionId !== undefined) named['mcp-session-id'] = this.sessionId
     return concealingGiven({ named, urls: [url] })
   }
 
-  /** Posts one message; `own` are headers of the agent that came with it. With `shapes` over a connection of its own. */
+  /** Posts a message; `own`: the message's headers of the agent. With `shapes`, over a separate connection. */
   post(
     body: string,
     own: Readonly<Record<string, string>> | undefined,
@@ -96,7 +96,7 @@ export class HttpWire {
     })
   }
 
-  /** Posts a message that has no answer, over sockets that no call waits for; see `OneWayPosts.dispatch`, which also says what it throws. */
+  /** Posts a message without an answer, over sockets apart from calls; for errors see `OneWayPosts.dispatch`. */
   postOneWay(
     sender: object,
     body: string,
@@ -112,12 +112,12 @@ export class HttpWire {
         ...(body.length < LARGE_TEXT ? { headers, body } : inSlices(body, headers)),
       }
     }
-    // Its turn lasts until the reply to the last of them.
+    // The turn lasts until the last redirect has its reply.
     this.#follow(reply, (path) => oneWay.dispatchAgain(request(path), reply))
     return oneWay.dispatch(sender, body.length, () => request(path), reply)
   }
 
-  /** Posts a message whose reply is a stream that stays open. */
+  /** Posts a message with a long-lived stream as reply. */
   subscribe(
     body: string,
     own: Readonly<Record<string, string>>,
@@ -128,9 +128,9 @@ export class HttpWire {
     this.#stream({ method: 'POST', headers, body }, reply, shapes)
   }
 
-  /** Opens the event stream of the session, or resumes one behind `lastEventId`. */
+  /** Opens the session's event stream, or resumes behind `lastEventId`. */
   listen(lastEventId: string | undefined, reply: HttpReply, shapes?: readonly WireShape[]): void {
-    // In UTF-8 (WHATWG HTML, section 9.2.3), of which HTTP sees the single bytes.
+    // In UTF-8 (WHATWG HTML, section 9.2.3), seen by HTTP as single bytes.
     const resume =
       lastEventId === undefined ? [] : ['last-event-id', Buffer.from(lastEventId, 'utf8').toString('latin1')]
     const headers = this.#withAgent(['accept', 'text/event-stream', ...resume, ...this.#common()])
@@ -149,18 +149,18 @@ export class HttpWire {
     })
   }
 
-  /** The path of the endpoint, with its query. */
+  /** The endpoint's path with its query. */
   get path(): string {
     return this.#target.path
   }
 
-  /** Sends a request to the path of the endpoint, and to each that it is redirected to within the same origin. */
+  /** Sends a request to the endpoint's path, and to each redirect target of the same origin. */
   #send(reply: HttpReply, send: (path: string) => void): void {
     this.#follow(reply, send)
     send(this.#target.path)
   }
 
-  /** Our headers and what agents send are for the configured origin, and for no other. */
+  /** Headers of the gateway and of agents go only to the configured origin. */
   #follow(reply: HttpReply, send: (path: string) => void): void {
     reply.followBy((location) => {
       const { url } = this.#target
@@ -184,7 +184,7 @@ export class HttpWire {
   #withAgent(headers: string[], own?: Readonly<Record<string, string>>): string[] {
     const { agent } = this.#target
     if (own === undefined && agent === undefined) return headers
-    // By hand: done for every traced call, and spreads and entries cost ten times as much.
+    // By hand, for every traced call: spreads and entries cost ten times as much.
     const all = headers.slice()
     for (const name in agent) if (own === undefined || !Object.hasOwn(own, name)) all.push(name, agent[name]!)
     for (const name in own) all.push(name, own[name]!)
@@ -192,17 +192,17 @@ export class HttpWire {
   }
 }
 
-/** Credentials in a URL, as HTTP sends them. */
+/** Returns URL credentials in HTTP form. */
 function basicAuth(username: string, password: string): string[] {
   if (username === '' && password === '') return []
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   return ['authorization', `Basic ${Buffer.from(credentials).toString('base64')}`]
 }
 
-/** Written in one go, 4 MB hold up everybody else for several milliseconds. */
+/** A single write of 4 MB would block all other work for several milliseconds. */
 const SLICE_BYTES = 128 * 1024
 
-/** A large body as bytes that are written slice by slice, with turns of the event loop between them, and headers with its length. */
+/** Returns a large body in slices, with turns of the event loop in between, and headers with its length. */
 function inSlices(body: string, headers: readonly string[]): { headers: string[]; body: Readable } {
   const bytes = Buffer.from(body)
   const slices = Readable.from(slicesOf(bytes), { objectMode: false, highWaterMark: 1 })
@@ -216,18 +216,18 @@ async function* slicesOf(bytes: Buffer): AsyncGenerator<Buffer> {
   }
 }
 
-/** A server as one reaches it by plain HTTP: the folder in which its MCP endpoint is, and all below it. */
+/** A server reached by plain HTTP: the folder of its MCP endpoint and everything below. */
 export interface PlainHttp {
   readonly origin: string
   /** Begins and ends with a slash: `/` for `http://host/mcp`, `/base/` for `http://host/base/mcp`. */
   readonly folder: string
-  /** The headers that the operator wants sent with every request; names in lower case. */
+  /** The operator's headers for every request; names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** Sockets of its own, so that nothing of this keeps calls waiting. */
+  /** Separate sockets, so no call waits. */
   readonly pool: Pool
 }
 
-/** Uses the first of several replicas. Opens a socket when needed, and closes the socket when idle. */
+/** Uses the first of several replicas. Opens sockets on demand and closes idle sockets. */
 export function openPlainHttp(config: HttpServerConfig): PlainHttp {
   const { urls, headers, connections, timeouts, tls, maxReply } = config
   const url = new URL(urls[0] as string)
@@ -251,7 +251,7 @@ export function openPlainHttp(config: HttpServerConfig): PlainHttp {
   }
 }
 
-/** Why a request over it failed. It may have run unless there was no connection at all. */
+/** Returns the error of a failed plain request, which may have run unless no connection existed. */
 export function plainHttpError(cause: Error & { readonly code?: string }): GatewayError {
   if (cause.code === 'UND_ERR_CONNECT_TIMEOUT')
     return gatewayError('attempt_timeout', 'no connection to the server in time (timeouts.connect)')

@@ -24,7 +24,7 @@ import type { Subscribe, Subscription } from './modern-listener.ts'
 import { isModern, metaOf, mirrorHeaders, withMeta } from './modern-request.ts'
 import type { ToolCallRules } from './tool-call-rules.ts'
 
-/** A server of the modern era behind Streamable HTTP: no sessions, each request stands for itself. */
+/** A modern server behind Streamable HTTP: without sessions, each request is independent. */
 export class ModernHttpUpstream implements ModernUpstream {
   readonly #options: ModernHttpOptions
   readonly #pools: Pools
@@ -93,7 +93,7 @@ export class ModernHttpUpstream implements ModernUpstream {
       underWay: new UnderWay(),
       unread: new Unread(NOTHING_POSTED),
     }
-    // Without a session none can be lost.
+    // Without a session, none can be lost.
     const exchange: Service = (call) =>
       HttpExchange.run(this.#wire, { ...request, signal: call.signal }, options) as Promise<Outcome>
     const send = this.#options.faults?.(exchange) ?? exchange
@@ -103,15 +103,15 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 }
 
-/** How a server of the modern era is reached over HTTP. */
+/** How to reach a modern server over HTTP. */
 export interface ModernHttpOptions extends HttpOptions {
-  /** The gateway's own `initialize` params, to ask the server in nobody's name what it is. */
+  /** The gateway's own `initialize` params, for asking the server about itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   /** The known facts about the server's tools. */
   readonly tools: ToolCallRules
 }
 
-/** Each request of the modern era as an HTTP request of its own. */
+/** Sends each modern request as a separate HTTP request. */
 function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): ModernWay {
   const { clock, maxReply, unfinished, skipped, onVersionError, timeouts, tools, server, faults } = options
   const past = faults && new StandingStreams({ server, caller, faults })
@@ -126,7 +126,7 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
       const { signal, channel, record, onSent } = call
       const headers = headersOf(call, tools)
       const request = { id, text, headers, signal, channel, wire: call.wire, record, onSent }
-      // Without a session none can be lost.
+      // Without a session, none can be lost.
       return HttpExchange.run(wire, request, exchangeOptions) as Promise<Outcome>
     },
     subscribe: httpSubscribe(wire, limits, past),
@@ -136,7 +136,7 @@ function httpWay(wire: HttpWire, options: ModernHttpOptions, caller: Caller): Mo
   }
 }
 
-/** A request that speaks for itself came with all headers that it needs. */
+/** A self-contained request already has all its headers. */
 function headersOf(
   { message: { value }, tool, headers }: Call,
   tools: ToolCallRules,
@@ -146,7 +146,7 @@ function headersOf(
   return { ...mirrorHeaders(value), ...mirrored, ...headers }
 }
 
-/** Subscribes over HTTP, where a dropped socket is all that the server needs to be told of the end. */
+/** Subscribes over HTTP; dropping the socket is enough to tell the server of the end. */
 function httpSubscribe(wire: HttpWire, limits: ReplyLimits, past: StandingStreams | undefined): Subscribe {
   return (text, subscription) => {
     let reply: HttpReply | undefined
@@ -168,7 +168,7 @@ function httpSubscribe(wire: HttpWire, limits: ReplyLimits, past: StandingStream
 
 const unwanted = () => gatewayError('cancelled', 'nobody listens any more')
 
-/** The HTTP reply that a subscription comes by. */
+/** The HTTP reply of a subscription. */
 class SubscriptionReply implements ReplySink {
   readonly #subscription: Subscription
 

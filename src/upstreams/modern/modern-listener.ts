@@ -23,16 +23,16 @@ import { metaOf, withMeta } from './modern-request.ts'
 export interface SubscriptionEvents {
   /** The server has acknowledged the subscription. */
   acknowledged(): void
-  /** A notification, as if there were no subscription. */
+  /** A notification without its subscription id. */
   message(message: Message): void
-  /** Nothing comes any more; `again`: it makes sense to ask anew. */
+  /** Nothing more comes; `again`: a new request makes sense. */
   over(again: boolean): void
 }
 
-/** Sends a `subscriptions/listen`, given as JSON text; returns what takes it back. */
+/** Sends a `subscriptions/listen`, given as JSON text; returns a cancel function. */
 export type Subscribe = (text: string, subscription: Subscription) => () => void
 
-/** One `subscriptions/listen` and the notifications that answer it, whatever they come by. */
+/** One `subscriptions/listen` and its notifications, over any transport. */
 export class Subscription {
   readonly #events: SubscriptionEvents
   #takeBack: (() => void) | undefined
@@ -49,14 +49,14 @@ export class Subscription {
     else this.#takeBack = takeBack
   }
 
-  /** Tells the server only. */
+  /** Tells only the server. */
   close(): void {
     this.#over = true
     this.#takeBack?.()
     this.#takeBack = undefined
   }
 
-  /** Takes what the server sent. */
+  /** Takes a message of the server. */
   message(message: Message): void {
     if (this.#over) return
     const kind = kindOf(message.value)
@@ -64,7 +64,7 @@ export class Subscription {
     else if (kind === 'response') this.#end(message.value)
   }
 
-  /** Nothing comes any more, and the server did not say so. */
+  /** Ends a subscription not ended by the server. */
   broken(again: boolean): void {
     if (this.#over) return
     this.close()
@@ -80,14 +80,14 @@ export class Subscription {
     this.#events.acknowledged()
   }
 
-  /** The server ended it in order, or refused it. */
+  /** The server ended or refused the subscription. */
   #end({ error }: Message['value']): void {
     const refused = isObject(error) && [METHOD_NOT_FOUND, INVALID_PARAMS].includes(error.code as number)
     this.broken(this.#honoured && !refused)
   }
 }
 
-/** A notification without the id of the subscription that it came by. */
+/** Removes the subscription id from a notification. */
 function withoutSubscription({ text, value }: Message): Message {
   const params = paramsOf(value)
   const meta = locate(text, ['params', '_meta'])
@@ -102,19 +102,18 @@ function withoutSubscription({ text, value }: Message): Message {
 export interface ModernListenerOptions {
   readonly clock: Clock
   readonly subscribe: Subscribe
-  /** The members of `_meta` that each request has, as JSON text. */
+  /** The `_meta` members of each request, as JSON text. */
   readonly meta: () => string
-  /** The server's capabilities. */
   readonly capabilities: unknown
-  /** URIs of the resources whose changes are wanted now. */
+  /** URIs of the resources with wanted changes. */
   readonly resources: () => ReadonlySet<string>
   readonly receive: (message: Message) => void
 }
 
-/** Several changes of what is wanted within this time become one request, in milliseconds. */
+/** Changes of the wanted set within this time share a request, in milliseconds. */
 const COALESCE_MS: Millis = 10
 
-/** The lists whose changes a server may tell of, and what they are called in a subscription. */
+/** The lists with change notifications, and their keys in a subscription. */
 const changes = {
   tools: 'toolsListChanged',
   prompts: 'promptsListChanged',
@@ -122,15 +121,15 @@ const changes = {
 }
 
 /**
- * Keeps one subscription open: asks again with a doubling pause when it breaks, and for another one when other
- * things are wanted. The old one is dropped when the new one is there, so that nothing is lost in between.
+ * Keeps one subscription open: retries with a doubling pause after a break, and replaces the subscription when the
+ * wanted set changes. The old subscription is dropped once the new is open, so nothing is lost in between.
  */
 export class ModernListener {
   readonly #options: ModernListenerOptions
   #current: Subscription | undefined
   #next: Subscription | undefined
   #retryMs: Millis = FIRST_RETRY_MS
-  /** Since when there is one; undefined while there is none. */
+  /** When the subscription opened; undefined without a subscription. */
   #openSince: Millis | undefined
   #cancelNext: Cancel | undefined
   #waiting: { readonly settled: Promise<void>; readonly settle: () => void } | undefined
@@ -142,12 +141,12 @@ export class ModernListener {
     this.#options = options
   }
 
-  /** Set while a subscription is being opened; resolves when the server has acknowledged it, or does not soon. */
+  /** Set while a subscription opens; resolves once the server has acknowledged, or after `PATIENCE_MS`. */
   get opening(): Promise<void> | undefined {
     return this.#waiting?.settled
   }
 
-  /** Begins, unless it has. */
+  /** Starts once. */
   start(): void {
     if (this.#started) return
     this.#started = true
@@ -155,7 +154,7 @@ export class ModernListener {
     this.#connect()
   }
 
-  /** Asks for a subscription at once, unless there is one or it is on its way; with `anew` that is dropped. */
+  /** Requests a subscription at once, unless open or pending; `anew` drops an open or pending subscription first. */
   relisten(anew: boolean): void {
     if (!this.#started || (!anew && (this.#current ?? this.#next) !== undefined)) return
     this.#drop()
@@ -163,7 +162,7 @@ export class ModernListener {
     this.#connectIn(0)
   }
 
-  /** Other things are wanted now. Resolves as `opening` does. */
+  /** The wanted set has changed. Resolves as `opening` does. */
   refresh(): Promise<void> {
     if (this.#closed) return Promise.resolve()
     this.#started = true
@@ -230,19 +229,19 @@ export class ModernListener {
     this.#current = subscription
     this.#next = undefined
     this.#openSince = this.#options.clock.now()
-    // Callers that wait for something wanted since then wait for the next subscription.
+    // Callers with newer wishes wait for the next subscription.
     if (this.#cancelNext === undefined) this.#waiting?.settle()
   }
 
   #over(subscription: Subscription, again: boolean): void {
     if (subscription !== this.#next && subscription !== this.#current) return
-    // The server may not want to have two of them at once.
+    // The server may not accept two subscriptions at once.
     this.#drop()
     this.#waiting?.settle()
     if (!again) return
     const openMs = this.#openSince === undefined ? 0 : this.#options.clock.now() - this.#openSince
     this.#openSince = undefined
-    // One that breaks as soon as it is there is as good as none.
+    // A subscription that breaks at once is no better than none.
     if (openMs >= LAST_RETRY_MS) this.#retryMs = FIRST_RETRY_MS
     this.#connectIn(this.#retryMs)
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
@@ -254,7 +253,7 @@ export class ModernListener {
     this.#current = this.#next = undefined
   }
 
-  /** Returns the notifications that the server offers and somebody wants. */
+  /** Returns the notifications offered by the server and wanted here. */
   #wanted(): Record<string, unknown> {
     const { capabilities, resources } = this.#options
     const wanted: Record<string, unknown> = {}
@@ -271,11 +270,14 @@ export class ModernListener {
 export interface SessionActs {
   /** Finds out whether the server is there. Rejects with a `GatewayError`. */
   ping(signal: Signal): Promise<unknown>
-  /** Other resources are subscribed to now; resolves once the server knows, as far as that goes. */
+  /** The subscribed resources have changed; resolves once the server knows, as far as possible. */
   subscribed(): Promise<void>
 }
 
-/** Answers in place of a server of the modern era, which keeps nothing of a caller in mind: `state` does, whichever session is the caller's. */
+/**
+ * Answers session requests in place of a modern server, which keeps no caller state: `state` does, across the caller's
+ * sessions.
+ */
 export class KeptSession {
   readonly #initializeParams: Message['value']
   readonly #capabilities: Message['value']
@@ -296,12 +298,12 @@ export class KeptSession {
     this.#meta = metaOf(initializeParams, state.level)
   }
 
-  /** The members of `_meta` which say that in each request, as JSON text. */
+  /** The `_meta` members for each request, as JSON text. */
   get meta(): string {
     return this.#meta
   }
 
-  /** Answers a request that belongs to a session; undefined for any other. */
+  /** Answers a session request; undefined for other requests. */
   answer(call: Call): Promise<Outcome> | undefined {
     const { level, uri } = paramsOf(call.message.value)
     const { logging, resources } = this.#capabilities

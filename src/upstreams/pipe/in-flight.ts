@@ -5,38 +5,37 @@ import { Abandoned, type AbandonedCall } from './abandoned.ts'
 import { Backlog } from './backlog.ts'
 import { TaskProgress } from './task-progress.ts'
 
-/** Takes one message of a server; `answer` is given when it is a request. */
+/** Takes a server's message; `answer` comes with requests. */
 export type Deliver = (message: Message, answer?: Answer) => Promise<void> | undefined
 
-/** A call that the server has not answered yet. */
+/** A call without an answer so far. */
 export interface InFlightCall {
-  /** Our own id of the request. */
+  /** The gateway's own request id. */
   readonly id: number
   readonly call: Call
   readonly resolve: (outcome: Outcome) => void
   readonly onAbort: () => void
   readonly begunAt: Millis
-  /** Whether the server may have got it. */
+  /** Whether the server may have received the call. */
   written: boolean
-  /** Has its answer come as the server gives it again; undefined where no fault wants another. */
+  /** Restores the server's own answer; undefined without a fault. */
   unshape: (() => void) | undefined
   /** Ends the wait for a slow channel. */
   release: (() => void) | undefined
-  /** The messages that wait for a slow channel, where no other caller may wait; undefined until there were any. */
+  /** Messages waiting for a slow channel when no other caller may wait; undefined before the first. */
   backlog: Backlog | undefined
 }
 
 export interface InFlightParts {
-  /** The server's name in the registry. */
   readonly server: string
-  /** Whether callers share the upstream session. Then none of them may hold it up: what is too much for one waits apart. */
+  /** Whether callers share the upstream session. Then no caller may delay others: excess messages wait separately. */
   readonly shared: boolean
   readonly clock: Pick<Clock, 'now'>
-  /** Told of a call whose caller reads so slowly that no more may wait for it. */
+  /** Called for a call whose caller reads too slowly for its backlog. */
   readonly overflow: (entry: InFlightCall) => void
 }
 
-/** Requests in whose course a server has nothing to ask or to tell, so that nothing is put down to them. */
+/** Requests without questions or notifications of the server, so none are attributed to them. */
 const quiet = new Set([
   'initialize',
   'server/discover',
@@ -51,21 +50,21 @@ const quiet = new Set([
   'resources/templates/list',
 ])
 
-/** Reads an id or token that the gateway gave out as a number. Some servers send it back as text. Undefined for anything else. */
+/** Reads an id or token given out as a number; some servers return text. Undefined otherwise. */
 function ourNumber(id: unknown): number | undefined {
   if (typeof id === 'number') return id
   return typeof id === 'string' && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined
 }
 
-/** The calls of one upstream session that wait for their answers, oldest first. */
+/** Unanswered calls of an upstream session, oldest first. */
 export class InFlight {
   readonly #parts: InFlightParts
   readonly #entries = new Map<number, InFlightCall>()
   readonly abandoned: Abandoned
   readonly #taskProgress = new TaskProgress()
-  /** The only caller that ever called, as long as there is only one. */
+  /** The only caller so far, as long as there is only one. */
   #sole: Caller | 'nobody' | 'several' = 'nobody'
-  /** The calls whose answer waits until their caller has got all earlier messages. */
+  /** Answered calls whose callers have not yet got all earlier messages. */
   readonly #answered = new Set<InFlightCall>()
   /** Whether the server has answered a tool call. */
   hasWorked = false
@@ -80,7 +79,7 @@ export class InFlight {
     return this.#entries.size
   }
 
-  /** Enters a call under an id of our own. `abort` is told when its signal aborts before it is settled. */
+  /** Registers a call under a new id. Calls `abort` when its signal aborts before the end. */
   add(call: Call, resolve: (outcome: Outcome) => void, abort: (entry: InFlightCall) => void): InFlightCall {
     const id = ++this.#lastId
     const onAbort = () => abort(entry)
@@ -102,13 +101,13 @@ export class InFlight {
     return entry
   }
 
-  /** Takes the server's answer to a call, in the server's words. */
+  /** Notes the server's original answer to a call. */
   heard({ id, call }: InFlightCall, answer: Message): void {
     this.abandoned.heard(id)
     this.#taskProgress.answered(id, call, answer.value)
   }
 
-  /** Tells a caller of the progress of a call that became a task. False for a token of no such call. */
+  /** Passes on the progress of a call turned task. Returns false for other tokens. */
   progressOfTask(token: unknown, progress: Message): boolean {
     const number = ourNumber(token)
     const begun = number === undefined ? undefined : this.#taskProgress.get(number)
@@ -116,19 +115,19 @@ export class InFlight {
     return begun !== undefined
   }
 
-  /** The call behind an id or progress token, whatever the server sent as such. */
+  /** Returns the call for an id or progress token, in whatever form the server sent the id. */
   get(id: unknown): InFlightCall | undefined {
     const number = ourNumber(id)
     return number === undefined ? undefined : this.#entries.get(number)
   }
 
-  /** The only call that the server can be answering, as far as anybody can tell; undefined when there are none, or several. */
+  /** The only call the server can be answering; undefined for none or several. */
   get only(): InFlightCall | undefined {
     const [entry] = this.#entries.size === 1 ? this.#entries.values() : []
     return this.abandoned.leftMs > 0 ? undefined : entry
   }
 
-  /** The server has answered. The answer overtakes nothing that came before it. */
+  /** Delivers the answer behind all earlier messages. */
   answer(entry: InFlightCall, outcome: Outcome): void {
     const { backlog, call } = entry
     if (call.tool !== undefined) this.hasWorked = true
@@ -138,7 +137,7 @@ export class InFlight {
     backlog.whenEmpty(() => this.settle(entry, outcome))
   }
 
-  /** Whether the server is done with a call that is not settled yet. */
+  /** Whether the server has answered an unsettled call. */
   isAnswered(entry: InFlightCall): boolean {
     return this.#answered.has(entry)
   }
@@ -152,47 +151,49 @@ export class InFlight {
     entry.resolve(outcome)
   }
 
-  /** A call that the server has got was given up: until it is over, the server may speak on its behalf. False where that does not matter. */
+  /**
+   * Notes an abandoned call: until its end, the server may speak for the call. Returns false where this does not
+   * matter.
+   */
   abandon({ id, begunAt, call: { caller, method } }: InFlightCall): boolean {
     if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return false
     this.abandoned.add(id, { caller, method, ranMs: this.#parts.clock.now() - begunAt })
     return true
   }
 
-  /** The cancellation of a call that was given up has been sent. */
+  /** Notes the cancellation of an abandoned call. */
   cancellationSent({ id }: InFlightCall): void {
     this.abandoned.sent(id, this.#lastId)
   }
 
-  /** The call that was given up under this id, which the server has answered all the same. */
+  /** Returns the abandoned call under this id after a late answer. */
   finished(id: unknown): AbandonedCall | undefined {
     const number = ourNumber(id)
     return number === undefined ? undefined : this.abandoned.answered(number)
   }
 
-  /** The server speaks of what is no call in flight. */
+  /** Notes a message about a call not in flight. */
   goesOn(id: unknown): void {
     const number = ourNumber(id)
     if (number !== undefined) this.abandoned.goesOn(number)
   }
 
-  /** A caller is gone for good. */
+  /** Forgets a departed caller. */
   left(caller: Caller): void {
     this.abandoned.left(caller)
     this.#taskProgress.left(caller)
     if (this.#sole === caller) this.#sole = 'several'
   }
 
-  /** All calls, or those of one caller. */
+  /** Returns all calls, or all calls of one caller. */
   of(caller?: Caller): InFlightCall[] {
     const all = [...this.#entries.values()]
     return caller === undefined ? all : all.filter(({ call }) => call.caller === caller)
   }
 
   /**
-   * The one caller for whom the server may be at work: whose calls are in flight, or were given up and may go on.
-   * Undefined when there is none, or more than one. Two calls of the modern era count as two callers': without
-   * sessions, nobody can tell whether they are one client's.
+   * Returns the only caller with calls in flight, or abandoned and possibly running; undefined for none or several. Two
+   * calls of the modern era count as two callers: without sessions, nobody can tell whether both belong to one client.
    */
   onlyCaller(): Caller | undefined {
     let only: Caller | undefined
@@ -209,19 +210,19 @@ export class InFlight {
     return only
   }
 
-  /** Whether the server is at work on no call at all, as far as anybody can tell. */
+  /** Whether the server works on no call, as far as known. */
   get isQuiet(): boolean {
     if (this.abandoned.leftMs > 0) return false
     for (const { call } of this.#entries.values()) if (!quiet.has(call.method)) return false
     return true
   }
 
-  /** The only caller that ever had the server do anything, while it is here; undefined when there were others. */
+  /** Returns the only caller ever, while present; undefined when there were others. */
   soleCaller(): Caller | undefined {
     return typeof this.#sole === 'string' || this.#sole.era === 'modern' ? undefined : this.#sole
   }
 
-  /** The way to a caller: through its latest call while that is in flight, and past all calls otherwise. */
+  /** Returns the way to a caller: through its latest call in flight, otherwise outside of calls. */
   wayTo(caller: Caller): Deliver {
     const latest = this.#latest(caller)
     return (message, answer) => {
@@ -232,15 +233,15 @@ export class InFlight {
   }
 
   /**
-   * Sends through a call's channel. Waits for a slow one where the upstream session is its caller's alone, but for no
-   * longer than the call is in flight; otherwise never.
+   * Sends through a call's channel. Waits for a slow channel only in an unshared upstream session, and only while the
+   * call is in flight.
    */
   through(entry: InFlightCall, message: Message, answer?: Answer): Promise<void> | undefined {
     const { call, backlog } = entry
     if (backlog?.isFull === true) return void backlog.add(message, answer)
     const sent = call.channel.send(message, answer)
     if (sent === undefined) return undefined
-    // A caller of the modern era may stand for several clients.
+    // A modern caller may stand for several clients.
     if (this.#parts.shared || call.caller.era === 'modern') return void this.#backlogOf(entry).wait(sent)
     return new Promise((resolve) => {
       entry.release = resolve

@@ -2,59 +2,60 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { shortId } from '../../units/short-id.ts'
 
 /**
- * Most ids that are remembered, of all callers and of one of them. A caller that has its most loses its own oldest. Where all
- * are too many, that of the caller with the most goes, if that has more than the one who comes, which else loses its own
- * oldest, or is not remembered: nobody loses anything to callers that have more. Of one caller, what is over goes first.
+ * Most remembered ids, of all callers and of one caller. A caller at its own limit loses its oldest id. At the total
+ * limit, the caller with the most ids loses its oldest, if it has more than the new id's caller. Otherwise the new id's
+ * caller loses its own oldest id, or the new id is not remembered. So no caller loses ids to callers with more. Of each
+ * caller, finished ids go first.
  */
 const MAX_IDS = 10_000
 const MAX_OF_CALLER = 1_000
 
-/** How long an id is remembered after it was seen last, in milliseconds: whatever its server says. */
+/** How long an id is remembered since last seen, in milliseconds, whatever its server says. */
 const LONGEST_MS: Millis = 24 * 60 * 60_000
 
-/** How long the server may be at work for a caller that has left, in milliseconds: it is unclear for whom meanwhile. */
+/** How long the server may work for a departed caller, in milliseconds: the beneficiary is unclear meanwhile. */
 const AFTER_LEAVING_MS: Millis = 5 * 60_000
 
-/** Longest time for which expired entries still count, in milliseconds: a sweep looks through all ids. */
+/** Longest time expired entries still count, in milliseconds: a sweep scans all ids. */
 const SWEEP_MS: Millis = 1_000
 
 interface Owned<Owner> {
-  /** Undefined when its caller has left. */
+  /** Undefined after the caller has left. */
   owner: Owner | undefined
-  /** Whether the server may still be at work for it. */
+  /** Whether the server may still work on this id. */
   open: boolean
   until: Millis
-  /** Until when it counts as open, at the latest. */
+  /** Latest time the id counts as open. */
   openUntil: Millis
 }
 
-/** For whom the server may be at work. */
+/** The owners for whom the server may be working. */
 export interface Work<Owner> {
-  /** Owners that are still there. */
+  /** Owners still present. */
   readonly owners: readonly Owner[]
-  /** After how long it counts no more, at the latest, in milliseconds. */
+  /** Longest remaining time, in milliseconds. */
   readonly leftMs: Millis
 }
 
-/** The ids of one caller, or those that are open of callers that have left; oldest first. */
+/** The ids of one caller, or the open ids of departed callers; oldest first. */
 interface Share {
   readonly open: Set<string>
   readonly over: Set<string>
-  /** Until when the server may be at work for what is not remembered of it. */
+  /** How long the server may still work on forgotten ids. */
   forgottenUntil: Millis
 }
 
-/** The owners of the things that a server named in its answers: tasks, elicitations. An unknown id is nobody's. */
+/** The owners of things named in a server's answers: tasks, elicitations. Unknown ids have no owner. */
 export class Owners<Owner> {
   readonly #clock: Pick<Clock, 'now'>
   readonly #ids = new Map<string, Owned<Owner>>()
   readonly #shares = new Map<Owner | undefined, Share>()
-  /** No entry expires before this. */
+  /** No entry expires earlier. */
   #nextExpiry: Millis = Infinity
   #sweptAt: Millis = -Infinity
   readonly #longestOpenMs: Millis
 
-  /** `longestOpenMs`: how long the server counts as at work for an id, whose owner's it is for longer. */
+  /** `longestOpenMs`: how long an id may count as open; its ownership lasts longer. */
   constructor(clock: Pick<Clock, 'now'>, longestOpenMs = LONGEST_MS) {
     this.#clock = clock
     this.#longestOpenMs = longestOpenMs
@@ -65,9 +66,9 @@ export class Owners<Owner> {
   }
 
   /**
-   * An id belongs to a caller from now on, unless the server still works for another's: it may give those again that are over.
-   * `open`: whether the server goes on working for it; `openMs`: for how long at most. The id stays the caller's for a day even so:
-   * some servers keep a task for longer than they say.
+   * Gives an id to a caller, unless the server still works on another caller's thing under the id; a server may reuse
+   * finished ids. `open`: whether the server continues its work; `openMs`: the longest time. The id stays the caller's
+   * for a day: some servers keep tasks longer than announced.
    */
   add(given: string, owner: Owner, open: boolean, openMs: Millis = LONGEST_MS): void {
     const id = shortId(given)
@@ -92,7 +93,10 @@ export class Owners<Owner> {
     } else share.forgottenUntil = Math.max(share.forgottenUntil, openUntil)
   }
 
-  /** Returns the caller's entry of an id; `taken` while the server works for another caller's. Else another caller's entry is deleted. */
+  /**
+   * Returns the caller's entry of an id, or `taken` while the server works for another caller. Otherwise deletes
+   * another caller's entry.
+   */
   #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
     const known = this.#find(id)
     if (known === undefined || known.owner === owner) return known
@@ -101,12 +105,12 @@ export class Owners<Owner> {
     return undefined
   }
 
-  /** Returns the owner of an id; undefined when the id is unknown, or its caller has left. */
+  /** Returns the owner of an id; undefined for an unknown id or a departed caller. */
   of(id: unknown): Owner | undefined {
     return typeof id === 'string' ? this.#find(shortId(id))?.owner : undefined
   }
 
-  /** The server is done with what has this id, which stays its caller's. */
+  /** Marks an id as finished; its owner stays. */
   over(given: unknown): void {
     if (typeof given !== 'string') return
     const id = shortId(given)
@@ -114,7 +118,7 @@ export class Owners<Owner> {
     if (known !== undefined) this.#mark(id, known, false)
   }
 
-  /** A caller is gone for good: what it had is nobody's, and what was open stays so for a while. */
+  /** Forgets a departed caller: its ids have no owner now, and open ids stay open for a while. */
   left(caller: Owner): void {
     const share = this.#shares.get(caller)
     if (share === undefined) return
@@ -134,14 +138,14 @@ export class Owners<Owner> {
     this.#nextExpiry = Math.min(this.#nextExpiry, latest)
   }
 
-  /** Whether the server may be at work for an owner. */
+  /** Whether the server may be working for an owner. */
   isWorkingFor(owner: Owner): boolean {
     this.#sweep()
     const share = this.#shares.get(owner)
     return share !== undefined && (share.open.size > 0 || share.forgottenUntil > this.#clock.now())
   }
 
-  /** For whom the server may be at work, all of them, and for how long still. */
+  /** Returns all owners for whom the server may be working, and the longest remaining time. */
   work(): Work<Owner> {
     this.#sweep()
     const now = this.#clock.now()
@@ -159,7 +163,7 @@ export class Owners<Owner> {
     return { owners, leftMs: until - now }
   }
 
-  /** For whom the server may be at work: one caller, nobody, or that cannot be told. */
+  /** Returns the only caller for whom the server may be working, `nobody`, or `unclear`. */
   working(): Owner | 'nobody' | 'unclear' {
     this.#sweep()
     const now = this.#clock.now()
@@ -188,7 +192,7 @@ export class Owners<Owner> {
     owned.open = open
   }
 
-  /** Whether there is room for one more of a share, after something had to go for it where there was none. */
+  /** Makes room for an id of a share, by removal if needed; returns whether there is room. */
   #makeRoom(share: Share): boolean {
     if (sizeOf(share) >= MAX_OF_CALLER) return this.#forgetOldest(share)
     if (this.#ids.size < MAX_IDS) return true
@@ -196,7 +200,7 @@ export class Owners<Owner> {
     return this.#ids.size < MAX_IDS || this.#forgetOldest(this.#largest(sizeOf(share) + 1) ?? share)
   }
 
-  /** Returns the share that callers have left behind, or else the largest share of more than `size` ids. */
+  /** Returns the share of departed callers, otherwise the largest share with more than `size` ids. */
   #largest(size: number): Share | undefined {
     const left = this.#shares.get(undefined)
     if (left !== undefined && left.open.size > 0) return left
@@ -207,7 +211,7 @@ export class Owners<Owner> {
     return largest
   }
 
-  /** False when the share has nothing. */
+  /** Returns false for an empty share. */
   #forgetOldest(share: Share): boolean {
     const [id] = share.over.size > 0 ? share.over : share.open
     const owned = id === undefined ? undefined : this.#ids.get(id)
@@ -225,7 +229,7 @@ export class Owners<Owner> {
     if (sizeOf(share) === 0 && share.forgottenUntil <= this.#clock.now()) this.#shares.delete(owner)
   }
 
-  /** Forgets what has expired. */
+  /** Forgets expired entries. */
   #sweep(): void {
     const now = this.#clock.now()
     if (now < this.#nextExpiry || now < this.#sweptAt + SWEEP_MS) return
