@@ -4,7 +4,7 @@ import { gatewayError } from '../mesh/errors.ts'
 import { formatDuration } from '../units/duration.ts'
 import { orAborted } from './failure.ts'
 
-/** An endpoint, as far as it can be probed; see `Upstream.probe`. */
+/** An endpoint that may be probed; see `Upstream.probe`. */
 interface Probed {
   probe?(signal: Signal): Promise<boolean>
 }
@@ -12,48 +12,48 @@ interface Probed {
 export interface ReachabilityOptions {
   readonly replicas: readonly Probed[]
   readonly clock: Clock
-  /** Told when a replica that could not be reached can be again; not where only faults said that it could not. */
+  /** Called when a lost replica is reachable again; not when only faults made it unreachable. */
   readonly onBack: (replica: number) => void
 }
 
-/** How long an endpoint may take to show that it is there, in milliseconds. */
+/** Limit of a probe, in milliseconds. */
 const PROBE_MS: Millis = 1_000
 
-/** The first pause between two probes, in milliseconds; each further one is half as long again, up to `LONGEST_PAUSE_MS`. */
+/** First pause between probes, in milliseconds; each further pause is half as long again, up to `LONGEST_PAUSE_MS`. */
 const FIRST_PAUSE_MS: Millis = 50
 const LONGEST_PAUSE_MS: Millis = 500
 
-/** A server that has been down for so long is down for the night, in milliseconds, and is probed every 5 s. */
+/** After an outage of this length, in milliseconds, probes come every 5 s. */
 const LONG_OUTAGE_MS: Millis = 60_000
 const NIGHT_PAUSE_MS: Millis = 5_000
 
-/** How long an endpoint that a probe has found is not in doubt again, in milliseconds, unless somebody waits to hear of it. */
+/** How long an endpoint found by a probe is beyond doubt, in milliseconds, unless a caller waits for news. */
 const RESPITE_MS: Millis = 1_000
 
-/** One endpoint in doubt. */
+/** An endpoint in doubt. */
 interface Watch {
   readonly since: Millis
-  /** Whether it is known that the endpoint could not be reached. */
+  /** Whether the endpoint is known to be unreachable. */
   lost: boolean
-  /** Whether a probe, or a call that no fault kept from the endpoint, has found that. */
+  /** Whether a probe, or a call without a fault, has shown this. */
   isProven: boolean
-  /** Probes that have failed. */
+  /** Number of failed probes. */
   failed: number
   cancel: Cancel
-  /** Told once a probe succeeds, or nobody probes any more. */
+  /** Called after a successful probe, or when probing ends. */
   readonly waiting: ((isThere: boolean) => void)[]
 }
 
 /**
- * Watches endpoints that calls could not reach until they can be reached again, so that no call has to find out. Active
- * health checking in the sense of Envoy, but only while there is a doubt: an endpoint that works is never probed.
+ * Watches unreachable endpoints until reachable again, so no call has to find out. Active health checking in the sense
+ * of Envoy, but only while in doubt: a working endpoint is never probed.
  */
 export class Reachability {
   readonly #options: ReachabilityOptions
   readonly #watched = new Map<number, Watch>()
-  /** When each replica was found to be reachable again, on the monotonic clock. */
+  /** When each replica became reachable again, on the monotonic clock. */
   readonly #backAt: Millis[]
-  /** When each replica was last found by a probe, on the monotonic clock. */
+  /** When a probe last found each replica, on the monotonic clock. */
   readonly #foundAt: Millis[]
   #stopped = false
 
@@ -63,19 +63,19 @@ export class Reachability {
     this.#foundAt = options.replicas.map(() => -Infinity)
   }
 
-  /** When a replica that could not be reached was last found to be reachable again; negative infinity: never. */
+  /** Returns when a lost replica last became reachable again; negative infinity: never. */
   backAt(replica: number): Millis {
     return this.#backAt[replica] ?? -Infinity
   }
 
-  /** Whether a replica is known to be out of reach now. */
+  /** Whether a replica is known to be unreachable now. */
   isLost(replica: number): boolean {
     return this.#watched.get(replica)?.lost === true
   }
 
   /**
-   * A call could not reach a replica (`lost`), or got no answer of it: then a probe decides whether it can be reached.
-   * `byFault`: a fault ended the call. The endpoint behind such a fault may take requests all the time.
+   * Notes a call without a connection (`lost`) or without an answer: a probe then decides. `byFault`: a fault ended the
+   * call, so its endpoint may accept requests all the time.
    */
   suspect(replica: number, lost: boolean, byFault = false): void {
     const found = this.#watched.get(replica)
@@ -87,15 +87,15 @@ export class Reachability {
   }
 
   /**
-   * Resolves to true when a probe that begins after this call, or that goes on now, finds that the replica takes requests; to false when
-   * nobody watches it any more. Undefined for a replica that cannot be probed.
+   * Resolves to true when a current or later probe finds the replica accepting requests; to false when the watch ends.
+   * Undefined for a replica without probes.
    */
   reached(replica: number): Promise<boolean> | undefined {
     const watch = this.#watched.get(replica) ?? this.#watch(replica, false)
     return watch && new Promise((resolve) => watch.waiting.push(resolve))
   }
 
-  /** Ends the watch of a replica that has answered the gateway. Some servers answer no probe outside a session. */
+  /** Ends the watch of a replica after an answer. Some servers answer no probe outside a session. */
   found(replica: number): void {
     const watch = this.#watched.get(replica)
     if (watch !== undefined) this.#isBack(replica, watch)
@@ -141,7 +141,7 @@ export class Reachability {
   #isBack(replica: number, watch: Watch): void {
     watch.cancel()
     this.#watched.delete(replica)
-    // One that was there all the time has not come back.
+    // A replica never lost has not come back.
     if (watch.lost) this.#backAt[replica] = this.#options.clock.now()
     for (const tell of watch.waiting) tell(true)
   }

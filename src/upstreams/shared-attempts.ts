@@ -2,10 +2,10 @@ import { Cancellation, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 
-/** Time until a second attempt begins beside the first, in milliseconds; the later ones follow at twice this interval. */
+/** Pause before a second attempt beside the first, in milliseconds; further attempts follow at twice this interval. */
 export const PATIENCE_MS: Millis = 1_000
 
-/** Most attempts at a time. More than so many are begun in all only while somebody new comes. */
+/** Most attempts at a time. More attempts in all begin only when new callers come. */
 const MOST = 3
 
 const replaced = gatewayError('cancelled', 'a later attempt has taken its place')
@@ -22,13 +22,11 @@ interface Waiter<T> {
 }
 
 /**
- * One task for all who want it done at the same time. As a rule that is one attempt. When it takes long, another is begun
- * beside it: the first may hang for as long as it is allowed to, while the server may have recovered. The first to
- * succeed counts for all, and ends the others.
- *
- * The oldest attempt always keeps all of its time, since a server may just be slow; what gives way is the one after it. When
- * the oldest fails, so it does for all who came before it began, and when the last one fails, for everybody: nobody waits
- * longer than two attempts take.
+ * One task for all simultaneous callers, usually in a single attempt. A slow attempt gets a second attempt beside it:
+ * the first may hang although the server has recovered. The first success counts for all callers and ends the other
+ * attempts. The oldest attempt always keeps its full time, because a server may just be slow; the attempt behind it
+ * gives way. A failure of the oldest attempt fails all callers from before its successor. A failure of the last attempt
+ * fails all callers: nobody waits longer than two attempts take.
  */
 export class SharedAttempts<T> {
   readonly #clock: Clock
@@ -37,15 +35,15 @@ export class SharedAttempts<T> {
   /** Oldest first. */
   #attempts: Attempt[] = []
   #waiters: Waiter<T>[] = []
-  /** Attempts since the last time that nobody waited. */
+  /** Attempts since the last time without waiting callers. */
   #begun = 0
-  /** Whether somebody has come since the latest attempt. */
+  /** Whether a caller has come since the latest attempt. */
   #isWanted = false
   #cancelNext: Cancel | undefined
 
   /**
-   * `begin` makes an attempt, which ends by itself, and soon once `end` aborts. `patienceMs`: Infinity for a task of which
-   * one attempt has to be enough.
+   * `begin` makes an attempt, which ends by itself, and soon after `end` aborts. `patienceMs`: Infinity for a single
+   * attempt.
    */
   constructor(clock: Clock, begin: (end: Signal) => Promise<T>, patienceMs = PATIENCE_MS) {
     this.#clock = clock
@@ -53,12 +51,12 @@ export class SharedAttempts<T> {
     this.#patienceMs = patienceMs
   }
 
-  /** Whether anybody waits. */
+  /** Whether a caller waits. */
   get underWay(): boolean {
     return this.#waiters.length > 0
   }
 
-  /** Joins the task that is under way, or begins the task. Rejects as an attempt did. */
+  /** Joins or begins the task. Rejects like the attempt. */
   join(): Promise<T> {
     const since = this.#clock.now()
     const outcome = new Promise<T>((resolve, reject) => this.#waiters.push({ since, resolve, reject }))
@@ -68,14 +66,14 @@ export class SharedAttempts<T> {
     return outcome
   }
 
-  /** Gives up what is under way, which rejects with `reason`. */
+  /** Ends all attempts; callers reject with `reason`. */
   abort(reason: GatewayError): void {
     const waiters = this.#waiters
     this.#end(reason)
     for (const { reject } of waiters) reject(reason)
   }
 
-  /** Begins another attempt in time, if anybody is there for whom to. */
+  /** Schedules another attempt if a caller needs it. */
   #schedule(): void {
     const isDue = this.#begun < MOST || this.#isWanted
     if (!isDue || this.#cancelNext !== undefined || this.#patienceMs === Infinity) return
@@ -101,7 +99,7 @@ export class SharedAttempts<T> {
   }
 
   #succeeded(attempt: Attempt, value: T): void {
-    // One that had to give way, and succeeded all the same.
+    // A replaced attempt has succeeded all the same.
     if (!this.#attempts.includes(attempt)) return
     const waiters = this.#waiters
     this.#attempts.splice(this.#attempts.indexOf(attempt), 1)
@@ -122,7 +120,7 @@ export class SharedAttempts<T> {
     for (const { reject } of told) reject(cause)
   }
 
-  /** Nobody waits any more: what comes next begins anew. */
+  /** Nobody waits any more: the next caller starts anew. */
   #end(reason: GatewayError): void {
     const attempts = this.#attempts
     this.#attempts = []

@@ -1,54 +1,53 @@
 import { gatewayError, type GatewayError } from '../mesh/errors.ts'
 
 export interface UnfinishedLimits {
-  /** Most that may have come of all incomplete replies, in bytes; never less than one largest reply. */
+  /** Most buffered bytes of all incomplete replies; never less than one largest reply. */
   readonly total: number
-  /** The same for one server. */
+  /** The same per server. */
   readonly perServer: number
 }
 
-/** The limits that may end a reply, as the metric names them. */
+/** The limits that may end a reply, as named in the metric. */
 export const unfinishedCauses = ['total', 'per_server'] as const
 
 export type UnfinishedCause = (typeof unfinishedCauses)[number]
 
 /** A reply that is not complete. */
 export interface UnfinishedReply {
-  /** Drops it; what it holds is given back before this returns. */
+  /** Drops the reply; frees its buffers before returning. */
   abort(error: GatewayError): void
 }
 
 /**
- * Bounds the memory for incomplete replies, of all servers together. A server that sends most of a large reply and
- * then falls silent has the gateway hold the reply until the call times out. When a limit is exceeded, the reply that
- * has waited the longest for more is ended. The reply is chosen from the server that exceeds its share, or else from the
- * server that holds the most. So no server can take the memory that is for all.
+ * Limits the memory for incomplete replies of all servers. A server may send most of a large reply and fall silent; the
+ * gateway then buffers the reply until the call times out. Above a limit, the reply with the longest pause ends: a
+ * reply of the server above its share, or else of the server with the most bytes. So no server can take all the memory.
  */
 export class UnfinishedReplies {
-  /** The servers whose replies hold something. */
+  /** The servers with buffered replies. */
   readonly #servers = new Set<ServerReplies>()
   readonly #refused: (cause: UnfinishedCause) => void
-  /** The limits in force; a reload sets others. */
+  /** The current limits; a reload sets new limits. */
   limits: UnfinishedLimits
   #bytes = 0
 
-  /** `refused` is told of each reply that is ended here. */
+  /** `refused` is called for each reply ended here. */
   constructor(limits: UnfinishedLimits, refused: (cause: UnfinishedCause) => void) {
     this.limits = limits
     this.#refused = refused
   }
 
-  /** Size of all that is held, in bytes. */
+  /** Total of buffered bytes. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** The part of one server, no reply of which is larger than `maxReply`, in bytes. */
+  /** Returns the account of one server; `maxReply`: its largest reply, in bytes. */
   of(maxReply: number): ServerReplies {
     return new ServerReplies(this, maxReply)
   }
 
-  /** The part of a server has changed by so many bytes. */
+  /** Notes a change of a server's bytes. */
   changed(server: ServerReplies, bytes: number): void {
     this.#bytes += bytes
     if (server.bytes === 0) this.#servers.delete(server)
@@ -73,7 +72,7 @@ export class UnfinishedReplies {
     return most
   }
 
-  /** False when the server has none that could be ended. */
+  /** Returns false when the server has no reply to end. */
   #endOne(server: ServerReplies, cause: UnfinishedCause, limit: number): boolean {
     const reply = server.idlest
     if (reply === undefined) return false
@@ -83,13 +82,13 @@ export class UnfinishedReplies {
   }
 }
 
-/** The replies of one server that are not complete. */
+/** The incomplete replies of one server. */
 export class ServerReplies {
   readonly maxReply: number
-  /** Size of all that the replies hold, in bytes; includes complete replies that wait to be read. */
+  /** Buffered bytes, including complete but unread replies. */
   bytes = 0
   readonly #all: UnfinishedReplies
-  /** In the order in which something last came: the first reply has waited the longest. */
+  /** Ordered by latest data: the first reply has waited the longest. */
   readonly #replies = new Set<UnfinishedReply>()
 
   constructor(all: UnfinishedReplies, maxReply: number) {
@@ -97,12 +96,12 @@ export class ServerReplies {
     this.maxReply = maxReply
   }
 
-  /** The one that is the first to be ended. */
+  /** The first reply to end. */
   get idlest(): UnfinishedReply | undefined {
     return this.#replies.values().next().value
   }
 
-  /** A reply holds so many bytes more, `held` in all. It may be aborted before this returns. */
+  /** Adds buffered bytes of a reply, `held` in all. May abort the reply before returning. */
   hold(reply: UnfinishedReply, more: number, held: number): void {
     this.#replies.delete(reply)
     if (held > 0) this.#replies.add(reply)
@@ -110,19 +109,19 @@ export class ServerReplies {
     this.#all.changed(this, more)
   }
 
-  /** A reply is complete: what it holds is given back as soon as it is read, and it is not ended any more. */
+  /** Marks a reply as complete: its bytes are freed once read, and the reply is not ended any more. */
   complete(reply: UnfinishedReply): void {
     this.#replies.delete(reply)
   }
 }
 
-/** The limit of one server was met: that says nothing of it, as many calls at a time may be what is too much. */
+/** A server's limit was met. This says nothing about the server: too many simultaneous calls may be the cause. */
 function overShare(bytes: number, limit: number): GatewayError {
   const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }
 
-/** The total limit was met, not that of one server. */
+/** The total limit was met, not a server's limit. */
 function overTotal(bytes: number, limit: number): GatewayError {
   const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })

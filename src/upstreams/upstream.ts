@@ -7,48 +7,46 @@ import type { GatewayError } from '../mesh/errors.ts'
 import type { Era } from '../protocol/versions.ts'
 
 /**
- * One endpoint of a server, whatever it speaks. Every kind of upstream keeps this contract, and one
- * test suite is run against all of them.
+ * An endpoint of a server, in any protocol. Every kind of upstream fulfils this contract; one test suite checks all.
  */
 export interface Upstream {
   /**
-   * Begins an upstream session on behalf of a caller: handshake included.
-   * Rejects with a `GatewayError` (as a plain value) when that fails; the caller may try again. `limits` are for processes;
-   * unless given, those of the config that it was made with.
+   * Opens an upstream session for a caller, handshake included. Rejects with a `GatewayError` (as a plain value); the
+   * caller may retry. `limits` are for processes; default: the config's.
    */
   open(caller: Caller, signal: Signal, limits?: StartLimits): Promise<UpstreamSession>
-  /** Goes by another entry from now on, one with the same connections; see `connectionOf`. */
+  /** Follows another entry with the same connections; see `connectionOf`. */
   follow?(config: ServerConfig): void
-  /** Ends all upstream sessions and whatever stands behind them. Resolves when nothing is left. */
+  /** Ends all upstream sessions and their resources. Resolves when nothing is left. */
   close(): Promise<void>
   /**
-   * The start of the process that a caller waits for; undefined when there is none. Whoever has this starts processes, and
-   * bounds by itself how long `open` may take.
+   * Returns the process start on which a caller waits; undefined without a start. Only upstreams with processes have
+   * this method; they limit the time of `open` themselves.
    */
   starting?(caller: Caller): Starting | undefined
-  /** How many processes stand behind it, with those that are being started; undefined when there never are any. */
+  /** Number of processes, starting processes included; undefined without any ever. */
   processes?(): number
-  /** Signals the processes behind it; false when there are none, undefined when there never are. */
+  /** Signals all processes; false without processes, undefined without any ever. */
   signal?(name: NodeJS.Signals): boolean
-  /** Ends the processes behind it, and each that is started while the loop lasts. Said again, it changes nothing. */
+  /** Ends all processes, and each new process while the loop lasts. Repeating the call changes nothing. */
   crash?(loop: CrashLoop): void
   /**
-   * Has bytes read as if its processes had written them, between two lines of their own; resolves once they are read, or
-   * `over` has aborted, from when on no more of them is. Undefined when there is no process.
+   * Injects bytes as if the processes had written them between two lines; resolves once all are read or `over` has
+   * aborted, after which no more are read. Undefined without a process.
    */
   write?(bytes: Buffer, over: Signal): Promise<void> | undefined
   /**
-   * Whether the endpoint takes requests, whatever it answers to one that means nothing; undefined when there is nothing
-   * to be asked. Leaves nothing behind at the server. Never rejects.
+   * Whether the endpoint takes requests, whatever it answers to a meaningless request; undefined when it cannot be
+   * asked. Leaves nothing behind at the server. Never rejects.
    */
   probe?(signal: Signal): Promise<boolean>
-  /** The families of protocol versions that the endpoint speaks, as far as anybody has found out. */
+  /** The protocol eras of the endpoint, as far as known. */
   eras?(): Eras
-  /** The transport behind a URL, where the config does not name the transport; undefined while nobody knows. */
+  /** The transport behind a URL without a configured transport; undefined while unknown. */
   transport?(): KnownTransport | undefined
 }
 
-/** The transport that was found at a URL, and since when it is known. */
+/** The transport found at a URL, and when. */
 export interface KnownTransport {
   readonly transport: 'streamable-http' | 'sse'
   readonly decidedBy: 'probe'
@@ -56,63 +54,62 @@ export interface KnownTransport {
   readonly at: number
 }
 
-/** How long a process may take to come up, in milliseconds. */
+/** Limits of a process start, in milliseconds. */
 export interface StartLimits {
-  /** From its start until it writes something to its standard output. */
+  /** From the start to the first standard output. */
   readonly startMs: Millis
-  /** From then on, until its handshake is over. */
+  /** From then to the end of the handshake. */
   readonly handshakeMs: Millis
 }
 
-/** The start of a process that is under way. */
+/** A process start under way. */
 export interface Starting {
-  /** For how long, in milliseconds. */
+  /** Duration so far, in milliseconds. */
   readonly forMs: Millis
-  /** The message for somebody who waits for the start. */
+  /** The message for a waiting caller. */
   readonly told: string
-  /** Why the start before it failed; undefined for the first one, and after a process that came up. */
+  /** Why the previous start failed; undefined for the first start, and after a success. */
   readonly failure: GatewayError | undefined
 }
 
-/** Whether a server speaks an era, how that was decided, and since when it is so. */
+/** Whether a server speaks an era, how this was decided, and since when. */
 export interface KnownEra {
   readonly speaks: boolean
-  /** By the config, by asking, by a refusal of the version, or by the lack of an answer. */
+  /** By the config, by asking, by a refused version, or by silence. */
   readonly decidedBy: 'config' | 'probe' | 'version_error' | 'silence'
   /** Milliseconds since the Unix epoch. */
   readonly at: number
 }
 
-/** The facts about each era; undefined for an era that nobody has asked for. */
+/** The facts about each era; undefined for an era nobody asked about. */
 export type Eras = { readonly [era in Era]?: KnownEra }
 
-/** One initialised upstream session with an endpoint. */
+/** An initialised upstream session with an endpoint. */
 export interface UpstreamSession {
   /** The `initialize` result: protocol version, capabilities, serverInfo, instructions. */
   readonly initializeResult: Message
-  /** Whether the endpoint may remember something of this upstream session, so that no other can go on with it. */
+  /** Whether the endpoint may keep state for this upstream session, so no other session can replace it. */
   readonly keepsState: boolean
   /**
-   * Whether its caller has asked the server for something that the next session has to be told, and that a caller which only listens
-   * would miss; absent where the session itself begins anew.
+   * Whether the next session must be told of the caller's requests to the server, or a listening caller would miss
+   * messages; absent when the session itself starts anew.
    */
   readonly isAskedToRemember?: boolean
-  /** Sends one request and follows its stream up to the answer. Never rejects. */
+  /** Sends a request and follows its stream to the answer. Never rejects. */
   exchange(call: Call): Promise<Outcome>
-  /** Sends a notification, or the answer to a request of the server. Rejects with a `GatewayError`. */
+  /** Sends a notification, or the answer to a server's request. Rejects with a `GatewayError`. */
   post(text: string): Promise<void>
   /**
-   * Asks for what the server sends outside of calls; it arrives at `caller.receive`. Where the
-   * transport has a stream of its own for it, this holds that stream open. Calls that follow wait until
-   * nothing more is lost, as far as that goes. Idempotent.
+   * Requests the server's messages outside of calls, for `caller.receive`. Holds a separate stream open if the
+   * transport has such streams. Later calls wait until no message can be lost, as far as possible. Idempotent.
    */
   listen(): void
-  /** Asks at once for the stream that `listen` waits to open, or was refused; with `anew` also for one that is open. */
+  /** Requests at once the stream of `listen` when pending or refused; with `anew` also when open. */
   relisten?(anew: boolean): void
-  /** Has the server take the session for unknown, as after a restart; false when there is none. */
+  /** Makes the server treat the session as unknown, as after a restart; false without a session. */
   loseSession?(): boolean
   /** Ends the upstream session. Idempotent; never rejects. */
   close(): Promise<void>
-  /** Aborted once the upstream session is over, by whatever cause: its `reason` is a `GatewayError`. */
+  /** Aborted once the upstream session is over, for any cause: its `reason` is a `GatewayError`. */
   readonly ended: Signal
 }

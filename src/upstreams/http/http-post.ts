@@ -8,10 +8,10 @@ import { HttpReply } from './http-reply.ts'
 import type { HttpWire } from './http-wire.ts'
 import { answerableId, withRawId } from '../../protocol/renumber.ts'
 
-/** Largest acknowledgement, in bytes; nobody reads an acknowledgement. */
+/** Largest acknowledgement, in bytes; nobody reads acknowledgements. */
 const ACK_LIMIT = 64 * 1024
 
-/** A reply of which only the status matters. A stream of events is not listened to. */
+/** Returns a reply handler for the status alone. Ignores event streams. */
 function statusOnly(done: (status: number) => void, failed: (error: GatewayError) => void): HttpReply {
   const reply = new HttpReply(
     {
@@ -31,20 +31,20 @@ function statusOnly(done: (status: number) => void, failed: (error: GatewayError
 
 export interface PostOptions {
   readonly clock: Clock
-  /** How long the server may take to acknowledge it, in milliseconds. */
+  /** How long the server may take to acknowledge, in milliseconds. */
   readonly limitMs: Millis
-  /** Headers of the agent that go with it. */
+  /** Headers of the agent for this message. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** Takes it back; with `leavesSent` only as long as it waits for its turn. */
+  /** Cancels the post; with `leavesSent` only while waiting for its turn. */
   readonly signal?: Signal | undefined
   readonly leavesSent?: boolean
-  /** The sender of a message that no call may wait for; undefined for any other message. See `OneWayPosts`. */
+  /** The sender of a message no call may wait for; otherwise undefined. See `OneWayPosts`. */
   readonly sender?: object | undefined
 }
 
 /**
- * Posts a message that has no reply. Resolves once the server took it; rejects with a `GatewayError`, also when that
- * takes longer than `limitMs`.
+ * Posts a message without a reply. Resolves once the server accepts; rejects with a `GatewayError`, also after
+ * `limitMs`.
  */
 export function postAway(
   wire: HttpWire,
@@ -52,7 +52,7 @@ export function postAway(
   { clock, limitMs, headers, signal, leavesSent = false, sender }: PostOptions,
 ): Promise<void> {
   return new Promise((resolve, reject) => {
-    // The waiting caller is told at once: a request without a socket ends only when it gets a socket.
+    // Told at once: a request without a socket ends only when it gets a socket.
     const giveUp = (error: GatewayError) => {
       failed(error)
       reply.abort(error)
@@ -91,17 +91,17 @@ export function postAway(
     } catch (error) {
       return failed(error as GatewayError)
     }
-    // It failed before it was on its way.
+    // The post failed before it began.
     if (isSettled) leave()
   })
 }
 
-/** The status of a server that knows no such method, and is in no trouble. */
+/** The status of a healthy server without the method. */
 const NOT_IMPLEMENTED = 501
 
 /**
- * Whether a server takes requests: asks by a ping outside of any session, which it may refuse as it likes. Only a server
- * that says itself that it is in trouble (5xx), or no server at all, is not there.
+ * Returns whether a server takes requests. Pings outside of any session; the server may refuse. Only a server reporting
+ * trouble itself (5xx), or no server at all, counts as absent.
  */
 export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
   return new Promise((resolve) => {
@@ -115,26 +115,26 @@ export function isThere(wire: HttpWire, signal: Signal): Promise<boolean> {
       reply.abort(abortError(signal))
     }
     signal.addEventListener('abort', aborted)
-    // Not over the sockets for calls: when all of them are busy the server is there.
+    // Not over the sockets for calls: with all of them busy, the server is there.
     wire.subscribe(requestText('breakwater:ping', 'ping'), {}, reply)
   })
 }
 
 /**
- * The way back for the answer to a request of the server: under the id that the server gave it. Undefined for a request
- * that cannot be answered, and for a ping: whoever is pinged answers it, which is this end of the upstream session.
+ * Returns the answer function for a server's request, under the server's id. Undefined for unanswerable requests and
+ * for pings: this end of the upstream session answers pings itself.
  */
 export function answerTo(request: Message, post: (text: string) => Promise<void>): Answer | undefined {
   const id = answerableId(request)
   if (id === undefined) return undefined
   const answer = (text: string) => post(withRawId(text, id))
   if (request.value.method !== 'ping') return answer
-  // The server is gone, or takes nothing: it has no answer then.
+  // The server is gone or accepts nothing, and gets no answer.
   void answer(resultText(0, '{}')).catch(ignore)
   return undefined
 }
 
-/** Ends the session at the server, as far as it goes within `limitMs`. Never rejects. */
+/** Ends the session at the server, within `limitMs` if possible. Never rejects. */
 export function leave(wire: HttpWire, clock: Clock, limitMs: Millis): Promise<void> {
   return new Promise((resolve) => {
     const settle = () => {

@@ -2,53 +2,53 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /**
- * Most calls of one upstream session that are remembered after they were given up. When more of them count, it cannot be told
- * on whose behalf the server speaks: what names no call is nobody's for as long as one of them may count.
+ * Most remembered abandoned calls per upstream session. Beyond the limit, messages without a call id belong to nobody
+ * as long as a forgotten call may count.
  */
 export const MAX_ABANDONED = 1_000
 
-/** How long a server that does not heed cancellations may be at work for a call, in milliseconds. */
+/** How long a server that ignores cancellations may work on a call, in milliseconds. */
 const LONGEST_MS: Millis = 10 * 60_000
 
-/** Least time that a server has to stop once the server has read a cancellation, in milliseconds. */
+/** Least time for a server to stop after reading a cancellation, in milliseconds. */
 const STOPPING_MS: Millis = 5_000
 
-/** A call that nobody waits for, and that the server may still be at work on. */
+/** A call without a waiting caller, possibly still running at the server. */
 export interface AbandonedCall {
-  /** Undefined when it has left. */
+  /** Undefined after the caller has left. */
   caller: Caller | undefined
   readonly method: string
-  /** How long it had run, in milliseconds. */
+  /** How long the call had run, in milliseconds. */
   readonly ranMs: Millis
-  /** Until when it is remembered. */
+  /** Until when the call is remembered. */
   readonly until: Millis
-  /** The latest request that may have overtaken the cancellation; undefined until the cancellation was sent. */
+  /** The latest request possibly ahead of the cancellation; undefined before the cancellation is sent. */
   sentAfter: number | undefined
-  /** Until when it counts; undefined while the server may not have read the cancellation. */
+  /** Until when the call counts; undefined while the cancellation may be unread. */
   stopsAt: Millis | undefined
 }
 
 /**
- * The calls of one upstream session that were given up. Servers need not answer a call that was cancelled, and nothing else
- * tells when the work ends. A call counts until the server has answered a later request, and so has read the cancellation, and then for
- * as long again as it had run. When a server speaks of a call after that, all of its calls count until they are answered.
+ * The abandoned calls of an upstream session. Servers need not answer a cancelled call, and nothing else shows its end.
+ * A call counts until the server has answered a later request, and so has read the cancellation. Then the call counts
+ * for as long again as it had run. When a server mentions a call later still, all its calls count until answered.
  */
 export class Abandoned {
   readonly #clock: Pick<Clock, 'now'>
-  /** By our own ids, oldest first. */
+  /** By the gateway's ids, oldest first. */
   readonly #calls = new Map<number, AbandonedCall>()
-  /** The calls whose cancellation the server may not have read. */
+  /** The calls with a possibly unread cancellation. */
   readonly #unread = new Set<AbandonedCall>()
-  /** Until when calls may count that are not remembered. */
+  /** Until when forgotten calls may count. */
   #forgottenUntil: Millis = -Infinity
-  /** Whether the server has gone on with a call for longer than was granted. */
+  /** Whether the server has continued a call beyond its granted time. */
   #goesOn = false
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock
   }
 
-  /** Whether a cancellation was sent that the server may not have read. */
+  /** Whether a sent cancellation may be unread. */
   get isUnread(): boolean {
     for (const { sentAfter } of this.#unread) if (sentAfter !== undefined) return true
     return false
@@ -65,13 +65,13 @@ export class Abandoned {
     this.#unread.add(call)
   }
 
-  /** The cancellation of a call was sent, when `lastId` was the latest request. */
+  /** Notes a sent cancellation; `lastId`: the latest request by then. */
   sent(id: number, lastId: number): void {
     const call = this.#calls.get(id)
     if (call !== undefined) call.sentAfter = lastId
   }
 
-  /** The server has answered a request, and so has read all that was sent before that request. */
+  /** Notes an answer: the server has read all messages sent before the answered request. */
   heard(id: number): void {
     for (const call of this.#unread) {
       if (call.sentAfter === undefined || call.sentAfter >= id) continue
@@ -80,7 +80,7 @@ export class Abandoned {
     }
   }
 
-  /** The server speaks of a call as of one that goes on. */
+  /** Notes a message about a continuing call. */
   goesOn(id: number): void {
     const call = this.#calls.get(id)
     if (call?.stopsAt === undefined) return
@@ -89,7 +89,7 @@ export class Abandoned {
     else call.stopsAt = Math.max(call.stopsAt, now + STOPPING_MS)
   }
 
-  /** The server has answered a call all the same: the call counts no more. Undefined for one that is not remembered. */
+  /** Removes an answered call. Returns undefined for a forgotten call. */
   answered(id: number): AbandonedCall | undefined {
     this.goesOn(id)
     const call = this.#calls.get(id)
@@ -97,19 +97,19 @@ export class Abandoned {
     return call
   }
 
-  /** A caller is gone for good. Its calls go on, on nobody's behalf. */
+  /** A caller has left. Its calls continue for nobody. */
   left(caller: Caller): void {
     for (const call of this.#calls.values()) if (call.caller === caller) call.caller = undefined
   }
 
-  /** For whom the server may be at work: a caller for each call that counts. Undefined: for callers that have left, or that nobody knows. */
+  /** Returns the caller of each counting call; undefined for departed or unknown callers. */
   *callers(): Generator<Caller | undefined> {
     const now = this.#clock.now()
     if (this.#forgottenUntil > now) yield undefined
     for (const call of this.#calls.values()) if (this.#endOf(call) > now) yield call.caller
   }
 
-  /** For how long calls count still, at the latest, in milliseconds; 0 when none counts. */
+  /** Longest remaining time of counting calls, in milliseconds; 0 without any. */
   get leftMs(): Millis {
     const now = this.#clock.now()
     let end = Math.max(now, this.#forgottenUntil)
@@ -121,7 +121,7 @@ export class Abandoned {
     return stopsAt === undefined || this.#goesOn ? until : Math.min(until, stopsAt)
   }
 
-  /** Forgets what is over, and where all places are taken one call that counts no more. */
+  /** Forgets expired calls, and if all places are taken, a call no longer counting. */
   #hasRoom(): boolean {
     const now = this.#clock.now()
     for (const [id, call] of this.#calls) {

@@ -6,36 +6,39 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { STARTED_BY } from './family.ts'
 
-/** Leaders of the process groups that run under ours, and the number in the mark of each. */
+/** The leaders of the gateway's process groups, with the number in each mark. */
 const leaders = new Map<ChildProcess, number>()
 
-/** The first part of the marks of all that we start; another one for each supervisor that has ended in order. */
+/** The first part of all marks; renewed after each orderly end of a supervisor. */
 let gateway = randomUUID()
 
-/** How often a supervisor is started in place of one that was ended; past it there is none. */
+/** Most restarts of the supervisor; afterwards there is none. */
 const MAX_STARTS = 5
 
-/** How long the supervisor may take for what is left when all servers are ended, in milliseconds. */
+/** How long the supervisor may take after the end of all servers, in milliseconds. */
 const LONGEST_END_MS: Millis = 2_500
 
 const program = fileURLToPath(new URL('./supervisor.js', import.meta.url))
 
-/** The process that ends our servers when ours is killed; see `supervisor.ts`. One for all servers, from the first on. */
+/**
+ * The process that ends our servers after a kill of the gateway; see `supervisor.ts`. One for all servers, from the
+ * first.
+ */
 let supervisor: ChildProcess | undefined
 let starts = 0
 let count = 0
 
-/** A place for a program that is about to be started. */
+/** A place for a program about to start. */
 export interface Place {
-  /** Variables that the program has to be started with. */
+  /** Variables needed by the program. */
   readonly env: Readonly<Record<string, string>>
-  /** The program runs, and leads a group of its own. */
+  /** Call once the program runs and leads its own group. */
   readonly taken: (leader: ChildProcess) => void
 }
 
 /**
- * Sees to it that a group of processes does not outlive ours, however ours ends. To be asked for before the program is
- * started: were we killed in between, it would still be found by its mark.
+ * Ensures that a process group does not outlive the gateway. Call before the start: if the gateway is killed in
+ * between, the mark still identifies the program.
  */
 export function placeUnderUs(log: Log): Place {
   if (supervisor === undefined) startSupervisor(log)
@@ -57,17 +60,17 @@ export function placeUnderUs(log: Log): Place {
   }
 }
 
-/** A program is about to be ended: while it lives, more of what it has started can be found. */
+/** Call before ending a program: while the program lives, more of its descendants can be found. */
 export function aboutToEnd(leader: ChildProcess): void {
   const number = leaders.get(leader)
   if (number !== undefined) tell(`? ${number}`)
 }
 
-/** Never throws: servers run without it, too. */
+/** Never throws: servers run without a supervisor, too. */
 function startSupervisor(log: Log): void {
   if (process.platform === 'win32' || starts === MAX_STARTS) return
   starts++
-  // A session of its own, out of reach of Ctrl-C; and nothing of our environment, which may hold secrets.
+  // In its own session, out of reach of Ctrl-C; without our environment, which may hold secrets.
   let started: ChildProcess
   const warn = (why: string) => {
     const message = `the supervisor ${why}: servers may outlive the gateway if it is killed`
@@ -92,9 +95,9 @@ function startSupervisor(log: Log): void {
   }
   started.once('error', ({ message }) => lost(`cannot be started (${message})`))
   started.once('exit', (code, signal) => lost(`ended (${signal ?? `exit code ${code}`})`))
-  // Out of file descriptors, it has no pipes either, and says so later.
+  // Without file descriptors there are no pipes either; the failure is reported later.
   const input = started.stdin as (Writable & { unref(): void }) | null | undefined
-  // Its end tells of itself.
+  // The exit handler reports its end.
   input?.on('error', () => undefined)
   input?.unref()
   started.unref()
@@ -102,8 +105,8 @@ function startSupervisor(log: Log): void {
 }
 
 /**
- * Ends the supervisor, once there is nothing left that it is for, and what servers have left behind outside of their groups.
- * Resolves when both are gone, or when the supervisor is given up after `LONGEST_END_MS`.
+ * Ends the supervisor once unneeded, and all processes left by servers outside of their groups. Resolves when both are
+ * gone, or after `LONGEST_END_MS`.
  */
 export function endSupervisor(clock: Clock): Promise<void> {
   const ending = supervisor

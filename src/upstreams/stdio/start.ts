@@ -7,9 +7,9 @@ import type { Connect, Pipe, PipeEvents } from '../pipe/pipe.ts'
 import type { StartLimits } from '../upstream.ts'
 import { clipWords } from '../../units/recent.ts'
 
-/** A process whose last words can be told. */
+/** A process with known last words. */
 export interface SpeakingPipe extends Pipe {
-  /** The end of its standard error, in quotation marks and without secrets; undefined when it said nothing. */
+  /** The end of its standard error, quoted and without secrets; undefined without output. */
   readonly lastWords: string | undefined
 }
 
@@ -17,18 +17,18 @@ export interface SpeakingPipe extends Pipe {
 export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
 
 /**
- * The experience with a program, from processes that came up. A program that takes a minute to load does so each time; a program
- * that was only downloaded the first time does not.
+ * Experience with a program, from successful starts. A slow program loads slowly each time; a program downloaded the
+ * first time does not.
  */
 export class Experience {
   #longestMs: Millis | undefined
 
-  /** A process came up that was silent for so long first. */
+  /** Notes a successful start after this silence. */
   learn(silentMs: Millis): void {
     this.#longestMs = Math.max(silentMs, this.#longestMs ?? 0)
   }
 
-  /** How long the next process may be silent: one of a program that never came up may still be downloading it. */
+  /** Returns how long the next process may be silent: a program that never came up may still be downloading. */
   patienceFor({ startMs, handshakeMs }: StartLimits): Millis {
     if (this.#longestMs === undefined) return startMs
     return Math.min(startMs, Math.max(handshakeMs, 3 * this.#longestMs))
@@ -36,7 +36,7 @@ export class Experience {
 }
 
 export interface StartParts {
-  /** Where the config has the limits, such as `mcpServers.files.timeouts`. */
+  /** The config key of the limits, such as `mcpServers.files.timeouts`. */
   readonly key: string
   readonly limits: StartLimits
   readonly experience: Experience
@@ -44,40 +44,40 @@ export interface StartParts {
 }
 
 /**
- * The start of a process, up to the end of its handshake. Until it has written something to its standard output it may be
- * installing what it is to run, which nobody interrupts without harm, and has a limit of its own.
+ * The start of a process, up to the end of its handshake. Until its first output the process may be installing its
+ * program. Interrupting an installation does harm, so this phase has a separate limit.
  */
 export class Start {
-  /** Aborts when it has taken too long, or is not wanted any more. */
+  /** Aborts when the start takes too long or is no longer wanted. */
   readonly signal = new Cancellation()
   readonly #parts: StartParts
   readonly #begunAt: Millis
   #processAt: Millis
-  /** How long the process was silent; undefined while it is. */
+  /** How long the process was silent; undefined while silent. */
   #silentMs: Millis | undefined
   #process: SpeakingPipe | undefined
   #isOver = false
   #cancelLimit: Cancel = () => undefined
 
-  /** `signal`: of whom it is for. */
+  /** `signal`: the signal of the waiting caller. */
   constructor(parts: StartParts, signal?: Signal) {
     this.#parts = parts
     this.#begunAt = this.#processAt = parts.clock.now()
     if (signal !== undefined) whenAborted(signal, (error) => this.#isOver || this.signal.abort(error))
   }
 
-  /** How long it has been under way, in milliseconds. */
+  /** Duration so far, in milliseconds. */
   get forMs(): Millis {
     return this.#parts.clock.now() - this.#begunAt
   }
 
-  /** The message for somebody who waits for the start. */
+  /** The message for a waiting caller. */
   get told(): string {
     const { key } = this.#parts
     return `the server is still starting, for ${roundedDuration(this.forMs)} so far (${key}.start)`
   }
 
-  /** Looks after the process that `start` starts. */
+  /** Watches the process started by `start`. */
   watch(start: StartProcess): Connect {
     return async (events, signal) => {
       this.#begin()
@@ -86,7 +86,7 @@ export class Start {
     }
   }
 
-  /** It came up, or did not. */
+  /** Notes the end of the start. */
   end(cameUp: boolean): void {
     this.#isOver = true
     this.#cancelLimit()
@@ -104,7 +104,7 @@ export class Start {
     })
   }
 
-  /** From now on it is known what to expect: the process can speak. */
+  /** The process can speak: from now on the handshake limit applies. */
   #spoke(): void {
     if (this.#isOver || this.#silentMs !== undefined) return
     const { key, limits, clock } = this.#parts
@@ -122,7 +122,9 @@ export class Start {
     })
   }
 
-  /** Adds the process's words to errors until the handshake is over: so far the words are about the process, not about a call. */
+  /**
+   * Adds the process's words to errors until the handshake is over: so far the words concern the process, not a call.
+   */
   #heard(events: PipeEvents): PipeEvents {
     const explained = (error: GatewayError, words: string | undefined) =>
       this.#isOver ? error : { ...error, message: withWords(error.message, words) }
@@ -144,24 +146,24 @@ function withWords(message: string, words: string | undefined): string {
   return words === undefined ? message : `${message}: ${words}`
 }
 
-/** How much of each line is kept, in characters. */
+/** Kept part of each line, in characters. */
 const KEPT_CHARACTERS = 1_000
 
-/** A line that names a cause counts until so many further lines have come: a long stack may stand below the line. */
+/** A line with a cause counts for this many further lines: a long stack may follow. */
 const CAUSE_HOLDS_FOR = 200
 
-/** Lines that name a cause. What stands below them is where it happened, and with what. */
+/** Lines with a cause. Later lines say where the failure happened, and with what data. */
 const CAUSE =
   /\b(?:error|exception|fatal|panic|missing|required|cannot|could not|not found|denied|invalid)\b|Error:/i
 
-/** The lines that runtimes and package managers write below the cause. */
+/** Lines written by runtimes and package managers below the cause. */
 const POSTSCRIPT = /^(?:\s|Node\.js v|\}|npm (?:ERR!|error) A complete log)/
 
 /** The latest complaints of a process on its standard error. */
 export class Complaints {
   #cause = ''
   #sinceCause = 0
-  /** The last line that is no postscript, and the last line of all. */
+  /** The last line without a postscript, and the last line of all. */
   #line = ''
   #last = ''
 
@@ -176,7 +178,7 @@ export class Complaints {
     this.#sinceCause = 0
   }
 
-  /** The line that says most likely why the process ended; empty when there is none. */
+  /** Returns the most likely cause of the process's end; empty when unknown. */
   get told(): string {
     if (this.#cause !== '' && this.#sinceCause <= CAUSE_HOLDS_FOR) return this.#cause
     return this.#line || this.#last

@@ -3,47 +3,46 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { systemClock } from '../../mesh/clock.ts'
 import { allRunning, familyOf, statusOf, type Leader, type Member } from './family.ts'
 
-// A program of its own: it outlives the gateway that started it, for as long as it takes to end what that gateway leaves
-// behind. It is told of servers' processes by lines on its standard input: `+ NUMBER PID` when one was started, `? NUMBER`
-// before it is ended, `- NUMBER` when it is gone; NUMBER is the second part of its mark. The end of that input is the end of
-// the gateway, however it came about.
+// A separate program: outlives its gateway until all processes left by the gateway have ended. Reads lines about
+// servers' processes from its standard input: `+ NUMBER PID` after a start, `? NUMBER` before the end, `- NUMBER` when
+// gone; NUMBER is the second part of the mark. The end of this input is the end of the gateway, for any reason.
 
-/** Between the end of the servers' input and SIGTERM, for those that end by themselves then; in milliseconds. */
+/** Time between the end of the servers' input and SIGTERM, for servers that end by themselves; in milliseconds. */
 const EOF_GRACE_MS = 500
 
-/** Between SIGTERM and SIGKILL, in milliseconds. */
+/** Time between SIGTERM and SIGKILL, in milliseconds. */
 const TERM_GRACE_MS = 2_000
 
-/** The least time between SIGTERM and SIGKILL where a server has used up the other one, in milliseconds. */
+/** Least time between SIGTERM and SIGKILL when a server has used up its grace, in milliseconds. */
 const SHORT_GRACE_MS = 500
 
-/** How often is looked whether something is left, in milliseconds. */
+/** Interval between checks for remaining processes, in milliseconds. */
 const LOOK_MS = 50
 
-/** How often SIGKILL is sent: what is still there then cannot be ended, or starts processes faster than they are. */
+/** Number of SIGKILLs: processes still there afterwards cannot be ended, or start new processes too fast. */
 const KILLS = 40
 
-/** Servers that end within this time are looked after together, in milliseconds. */
+/** Servers ending within this time are handled together, in milliseconds. */
 const GATHER_MS = 200
 
 /**
- * How often is looked for what servers have started, in milliseconds: one that crashes can name its descendants no more, and
- * those that left both its group and its environment bear no mark. Looks take a hundredth of one CPU at most.
+ * Interval of looking for descendants of servers, in milliseconds: a crashed server can no longer name its descendants.
+ * Descendants outside of its group and environment bear no mark. Looking takes a hundredth of one CPU at most.
  */
 const WATCH_MS = 2_000
 const WATCH_SHARE = 0.01
 
-/** A server's process, and those that were found to belong to it so far. */
+/** A server's process, and its family found so far. */
 interface Server extends Leader {
   known: readonly Member[]
-  /** When its end began, in milliseconds of the monotonic clock; undefined while it runs, or if it ended by itself. */
+  /** When its end began, on the monotonic clock in milliseconds; undefined while running, or after ending by itself. */
   endsSince: number | undefined
 }
 
 const [gateway = ''] = process.argv.slice(2)
 const running = new Map<string, Server>()
 let leaving = new Map<string, Server>()
-/** The servers whose families are being ended. */
+/** The servers with families being ended. */
 const ending = new Set<Server>()
 let isWatching = false
 let isLast = false
@@ -69,7 +68,7 @@ createInterface({ input: process.stdin })
   .once('close', () => {
     isLast = true
     const isMark = (mark: string) => mark.startsWith(`${gateway}.`)
-    // Servers that a killed gateway left running have heard of nothing yet; servers that the gateway was ending have.
+    // Servers left running by a killed gateway have had no warning; servers being ended by the gateway have.
     const graceMs = running.size > 0 ? EOF_GRACE_MS : 0
     void end([...running.values(), ...leaving.values(), ...ending], isMark, graceMs)
   })
@@ -79,7 +78,7 @@ function start(number: string, pid: number): void {
   if (!isWatching) void watch()
 }
 
-/** Keeps in mind what servers have started, for as long as there are any. */
+/** Records descendants of servers, as long as there are servers. */
 async function watch(): Promise<void> {
   isWatching = true
   for (let tookMs = 0; running.size > 0 && !isLast;) {
@@ -93,7 +92,7 @@ async function watch(): Promise<void> {
   isWatching = false
 }
 
-/** While its parents still live, also what has left their group and their environment can be told. */
+/** While the parents live, descendants outside of their group and environment can be found too. */
 function look(number: string): void {
   const server = running.get(number)
   if (server === undefined) return
@@ -105,7 +104,7 @@ function look(number: string): void {
   })
 }
 
-/** The gateway has ended a server and its group. What left the group may still be there. */
+/** The gateway has ended a server and its group. Processes outside of the group may remain. */
 function leave(number: string): void {
   const server = running.get(number)
   if (server === undefined) return
@@ -124,8 +123,8 @@ async function endLeaving(): Promise<void> {
 }
 
 /**
- * How long may pass between SIGTERM and SIGKILL for what servers have left outside of their groups: a server's family has one
- * time of grace, from when the server itself was asked to end, and not another one after it.
+ * Returns the time between SIGTERM and SIGKILL for processes outside of the groups: a server's family has a single time
+ * of grace, from the moment the server itself was asked to end.
  */
 function termGraceOf(servers: readonly Server[]): number {
   const now = systemClock.now()
@@ -135,7 +134,7 @@ function termGraceOf(servers: readonly Server[]): number {
   return Math.max(SHORT_GRACE_MS, ...left)
 }
 
-/** Ends processes, in order if they can. */
+/** Ends processes, gracefully if possible. */
 async function end(
   sought: readonly Server[],
   isMark: (mark: string) => boolean,
@@ -168,12 +167,12 @@ async function end(
   }
 }
 
-/** False when there is nobody to signal. */
+/** Returns false when the process is gone. */
 function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, name)
   } catch {
-    // Gone already, or another user by now: neither is ours to end.
+    // Gone already, or another user's by now: not ours to end.
     return false
   }
 }
