@@ -8,7 +8,7 @@ import type { AccessLogSettings } from './schema.ts'
 import { sessionDigest } from './intents/intent.ts'
 import { keptSpanOf } from './tracing/call-trace.ts'
 
-/** Writes a call that has ended into the log, if it is to be in there. */
+/** Logs a finished call, unless sampling or a limit leaves the call out. */
 export type AccessLog = (
   call: Call,
   outcome: Outcome,
@@ -17,27 +17,24 @@ export type AccessLog = (
   overheadMs: Millis,
 ) => void
 
-/**
- * How many calls a second are logged of one server and for one reason: rejected ones, and others that no sample asks for,
- * such as failures.
- */
+/** Calls logged per second, server and reason: rejections, and other calls outside the sample, for example failures. */
 const REJECTED_PER_SECOND = 10
 const OTHERS_PER_SECOND = 50
 
-/** Most servers and reasons that are told apart for that; all others count as one. */
+/** Most pairs of server and reason counted apart; all others share a count. */
 const MAX_THROTTLES = 1_000
 const OTHERS = ''
 
-/** Longest text of an agent's in the log, in characters. */
+/** Longest logged text from an agent, in characters. */
 const LONGEST = 256
 
 /**
- * One wide line for a call, found by its message, "call": what became of it and why, as its span has it, never its
- * arguments or its result. Calls that went wrong, whoever is to blame, met a fault, came back partial or took long are always logged; of the
- * others every nth, evenly, so that a share of 0.1 is one in ten. A call that its agent gave up is none that went wrong.
- * A call without a reply is a warning. Rejections cost a caller nothing, so there may be any number of them. For each
- * server and reason, ten rejections a second are logged. Other calls that are logged for what became of them are logged fifty
- * times a second for each server and result. `leftOut` tells how many calls were left out before.
+ * Logs one wide line per call, with the message "call". The line holds the result and the reason from the call's span,
+ * never arguments or results. Failed, slow, partial and faulted calls are always logged; a call that its agent
+ * cancelled did not fail. Every nth of the other calls is logged, evenly: a share of 0.1 logs every tenth call. A call
+ * without a reply is a warning. Rejections cost a caller nothing and may be many: each server and reason logs ten per
+ * second. Other calls logged for their result are limited to fifty per second, server and result. `leftOut` counts the
+ * calls left out before.
  */
 export function createAccessLog(
   { sample, slow = Infinity }: AccessLogSettings,
@@ -56,7 +53,7 @@ export function createAccessLog(
     return throttle
   }
 
-  /** Decides before the line is made: most calls are not logged, and cost nothing more. */
+  /** Decides before the line is made: most calls are not logged and cost nothing more. */
   function whyOf(
     call: Call,
     outcome: Outcome,
@@ -129,12 +126,12 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
   }
 }
 
-/** The name of its task; where that is the session, its digest, as spans have it. */
+/** The task's name; for a session, its digest, as in spans. */
 function intentTold({ record: { intent }, caller }: Call): string | undefined {
   return intent?.source === 'session' ? sessionDigest(caller, intent.id) : intent?.id
 }
 
-/** The notes of policies on a call, by the keys that policies have in the log. */
+/** Policies' notes on a call, by the policies' log keys. */
 function notedOn(record: CallRecord): Record<string, unknown> {
   const noted: Record<string, unknown> = {}
   for (const { fact } of facts) {
@@ -147,5 +144,5 @@ function notedOn(record: CallRecord): Record<string, unknown> {
 
 const clipped = (text: string) => text.slice(0, LONGEST)
 
-/** Microseconds are as fine as anybody reads. */
+/** Rounds to microseconds. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

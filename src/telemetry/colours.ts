@@ -1,7 +1,7 @@
-/** The kind of a piece of text, which decides its colour. */
+/** The kind of a text, which decides its colour. */
 export type Tone = 'good' | 'doubtful' | 'bad' | 'name' | 'aside' | 'strong'
 
-/** Parameters of the SGR sequences that begin and end each. */
+/** Parameters of the SGR sequences that begin and end each tone. */
 const codes: Readonly<Record<Tone, readonly [number, number]>> = {
   good: [32, 39],
   doubtful: [33, 39],
@@ -11,7 +11,7 @@ const codes: Readonly<Record<Tone, readonly [number, number]>> = {
   strong: [1, 22],
 }
 
-/** Gives a text its colour, or leaves it as it is where none are wanted. */
+/** Colours a text, or returns it unchanged when colours are off. */
 export type Paint = (tone: Tone, text: string) => string
 
 export const plain: Paint = (_, text) => text
@@ -22,9 +22,8 @@ export const coloured: Paint = (tone, text) => {
 }
 
 /**
- * Whether an output gets colours: one that is a terminal does. `FORCE_COLOR` settles it for any output (`0` and `false`
- * are no), and goes before `NO_COLOR`, as it does in Node; `NO_COLOR` counts with any text in it, and a terminal that
- * calls itself `dumb` knows none.
+ * Whether an output gets colours: a terminal does. `FORCE_COLOR` decides for any output (`0` and `false` mean no) and,
+ * as in Node, wins over `NO_COLOR`. `NO_COLOR` counts with any text. A `dumb` terminal gets no colours.
  */
 export function wantsColours(
   isTTY: boolean,
@@ -34,12 +33,11 @@ export function wantsColours(
   return isTTY && !refused && terminal !== 'dumb'
 }
 
-/** How an output is painted. */
+/** Returns how to paint an output. */
 export const paintFor = (...asked: Parameters<typeof wantsColours>): Paint =>
   wantsColours(...asked) ? coloured : plain
 
-/** All of these sequences. */
 const SEQUENCE = /(\u001b\[(?:1|22|3[1236]|39|90)m)/
 
-/** The parts of a text that are sequences of ours, at odd places, and what stands between them, at even ones. */
+/** Splits a text: our sequences at odd places, the text between at even places. */
 export const splitColours = (text: string): string[] => text.split(SEQUENCE)

@@ -2,7 +2,7 @@ import type { Call, Outcome } from '../mesh/call.ts'
 import { isObject, paramsOf } from '../protocol/jsonrpc.ts'
 import { PROTOCOL_VERSION_KEY, onceGiven } from '../protocol/versions.ts'
 
-// Values that spans and metrics share, by OpenTelemetry's semantic conventions for MCP:
+// Values that spans and metrics share, from OpenTelemetry's semantic conventions for MCP:
 // https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/
 
 /** `gen_ai.operation.name` of a tool call. */
@@ -11,20 +11,20 @@ export const EXECUTE_TOOL = 'execute_tool'
 /** `network.protocol.name` of agents, and of servers behind a URL. */
 export const HTTP = 'http'
 
-/** How a replica of a server is reached. */
+/** How the gateway reaches a replica of a server. */
 export interface Peer {
-  /** `pipe` for a process of the gateway's own. */
+  /** `pipe` for a child process of the gateway. */
   readonly transport: 'tcp' | 'pipe'
   readonly address?: string | undefined
   readonly port?: number | undefined
-  /** The protocol version that it is spoken to in. */
+  /** The protocol version spoken to the server. */
   readonly version?: string | undefined
 }
 
 /**
- * The attribute `error.type` of a call or an attempt, as OpenTelemetry's conventions for MCP have it: the code of a JSON-RPC
- * error, `tool_error` for `isError: true`, else the reason of the gateway's error or the verdict on a reply that nobody
- * can use. Undefined for what did not fail.
+ * Returns the attribute `error.type` of a call or an attempt, after OpenTelemetry's conventions for MCP: the code of a
+ * JSON-RPC error, `tool_error` for `isError: true`, else the reason of the gateway's error or the verdict on an
+ * unusable reply. Undefined without a failure.
  */
 export function errorTypeOf(outcome: Outcome): string | undefined {
   if (outcome.kind !== 'answered') return outcome.error.reason
@@ -50,7 +50,7 @@ export function codeOf(error: unknown): string | undefined {
   return isObject(error) && typeof error.code === 'number' ? String(error.code) : undefined
 }
 
-/** The protocol version that the agent speaks: by the request itself, by its header, or by the handshake. */
+/** The agent's protocol version: from the request itself, its header, or the handshake. */
 export function versionOf({
   message,
   inbound,

@@ -5,7 +5,7 @@ import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import { OTHER } from './metrics/label-value.ts'
 
-/** Counts and logs what policies tell. */
+/** Counts and logs policy events. */
 export function notePolicies(
   metrics: Pick<Metrics, 'meshEvents' | 'ofPolicies' | 'tools'>,
   log: Log,
@@ -22,10 +22,10 @@ export function notePolicies(
   }
 }
 
-/** Only tools in a catalog have policies of their own, so there is no need to look it up. */
+/** Only tools in a catalog have policies of their own, so no lookup is needed. */
 const always = () => true
 
-/** An event of the chaos mesh, as far as telemetry reads it. */
+/** An event of the chaos mesh, as far as telemetry reads the event. */
 interface ChaosEvent {
   readonly type: string
   readonly by?: string
@@ -33,7 +33,7 @@ interface ChaosEvent {
   readonly detail?: Readonly<Record<string, unknown>>
 }
 
-/** Counts and logs what an operator will want to read about faults. */
+/** Counts and logs fault events for operators. */
 export function noteChaos(
   { chaosEngineErrors }: Pick<Metrics, 'chaosEngineErrors'>,
   log: Log,
@@ -44,18 +44,18 @@ export function noteChaos(
   }
 }
 
-/** An event of experiments, as far as telemetry reads it. */
+/** An event of experiments, as far as telemetry reads the event. */
 interface ExperimentEvent {
   readonly type: string
   readonly name?: string
   readonly reason?: string
   readonly sentence?: string
-  /** The one that it waits for. */
+  /** The experiment it waits for. */
   readonly for?: string
   readonly why?: string
 }
 
-/** Logs what an operator will want to read about experiments. */
+/** Logs experiment events for operators. */
 export function noteExperiments(log: Log): (event: ExperimentEvent) => void {
   return ({ type, name, reason, sentence, for: other, why }) =>
     log.warn({ experiment: name, reason, verdict: sentence, for: other, why }, `experiment ${type}`)

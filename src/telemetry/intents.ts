@@ -19,7 +19,7 @@ import type { IntentSettings } from './schema.ts'
 
 interface IntentsParts {
   readonly clock: Clock
-  /** Hears the first time that somebody says how a task ended, for each arm that it is in, or once for none. */
+  /** Called at the first report of a task's outcome: once for each of the task's arms, or once without an arm. */
   readonly onOutcome?: (intent: KnownIntent, arm: string, outcome: IntentOutcome) => void
   readonly metrics: Pick<
     Metrics,
@@ -33,9 +33,9 @@ interface IntentsParts {
 }
 
 /**
- * The tasks of agents. One is over when none of its calls is under way and none has ended for a while, or somebody has
- * said how it ended; then it is counted, with the number of its tool calls (TCAF) and whether any of them failed (blast
- * radius). What is said later is linked to that as long as the task is remembered.
+ * The tasks of agents. A task is over after a quiet time without calls under way, or when its outcome is reported. Then
+ * the task is counted, with its number of tool calls (TCAF) and whether any call failed (blast radius). Later reports
+ * are linked to the task while the task is remembered.
  */
 export class Intents {
   readonly #parts: IntentsParts
@@ -52,18 +52,17 @@ export class Intents {
     this.#open = new OpenIntents({ clock: parts.clock, over, evicted })
   }
 
-  /** How many are open. */
   get size(): number {
     return this.#open.size
   }
 
-  /** Settings for all that is closed from here on. */
+  /** Sets the settings for all tasks closed from now on. */
   tune(settings: IntentSettings): void {
     this.#open.tune(settings)
     this.#known.tune(settings)
   }
 
-  /** A tool call begins: its record is told which task it belongs to. */
+  /** Begins a tool call: notes in its record the task it belongs to. */
   begin(call: Call): void {
     const { record } = call
     record.intent ??= taskOf(call)
@@ -77,7 +76,7 @@ export class Intents {
     intent.underWay++
   }
 
-  /** A tool call that began here has ended. */
+  /** Ends a tool call begun here. */
   end(record: CallRecord, outcome: Outcome): void {
     const intent = record.intent as KnownIntent | undefined
     if (intent === undefined) return
@@ -87,10 +86,7 @@ export class Intents {
     else this.#close(intent)
   }
 
-  /**
-   * Somebody says how a task ended: the first to say so counts, once. It is over now, or as soon as those of its calls
-   * are that are under way.
-   */
+  /** Reports a task's outcome; only the first report counts. The task is over now, or when its calls under way end. */
   report(said: IntentReport): ReportAnswer {
     const found = this.#known.find(said, this.#parts.clock.now())
     const refused = objection(said, found)
@@ -107,7 +103,7 @@ export class Intents {
     return { linked: true, repeated, task: factsOf(intent) }
   }
 
-  /** Counts all that are open as if they were over: for the end of the process. */
+  /** Counts all open tasks as over, at the end of the process. */
   closeAll(): void {
     this.#open.clear()
   }
@@ -127,10 +123,7 @@ export class Intents {
     return opened
   }
 
-  /**
-   * In two arms of one experiment a name is that of two tasks; calls in no arm, and in arms of other experiments, belong to the
-   * first of them.
-   */
+  /** In two arms of one experiment a name means two tasks; calls outside the experiment belong to the first task. */
   #keyFor(key: string, id: string, arm: string): string {
     if (arm === '') return key
     const first = this.#open.get(key) ?? this.#known.get(id, key, this.#parts.clock.now())
@@ -143,20 +136,19 @@ export class Intents {
     this.#count(intent)
   }
 
-  /** The task is closed. */
   #count(intent: KnownIntent): void {
     const { intents, intentToolCalls } = this.#parts.metrics
     const { arm, source, failed, calls, outcome } = intent
     intent.isOpen = false
     this.#known.end(intent, this.#parts.clock.now())
     intents.inc({ outcome: failed > 0 ? 'failed' : 'ok', arm, source })
-    // At 0 from the beginning: to Prometheus the first of a series that is new has not happened.
+    // Begins at 0: Prometheus misses the first increase of a new series.
     intents.series({ outcome: failed > 0 ? 'ok' : 'failed', arm, source })
     intentToolCalls.series({ arm, source }).observe(calls)
     if (outcome !== undefined) this.#countOutcome(intent, outcome)
   }
 
-  /** How it ended, and whether calls of it failed: once for a task. */
+  /** Counts, once per task, how the task ended and whether any of its calls failed. */
   #countOutcome(intent: KnownIntent, outcome: IntentOutcome): void {
     const { arm, source } = intent
     const calls = failedOf(intent) > 0 ? 'failed' : 'ok'
@@ -164,33 +156,32 @@ export class Intents {
   }
 }
 
-/** A call of a task is in this arm. */
 function join(intent: KnownIntent, arm: string): void {
   if (intent.arm === '') intent.arm = arm
   else if (arm !== '' && !armsOf(intent).includes(arm)) intent.otherArms = [...intent.otherArms, arm]
 }
 
-/** Whether two arms are different ones of the same experiment. */
+/** Whether two arms are different arms of the same experiment. */
 function areTwins(one: string, other: string): boolean {
   if (one === '' || other === '' || one === other) return false
   return one.slice(0, one.indexOf('/')) === other.slice(0, other.indexOf('/'))
 }
 
-/** How precisely the line is in order, in milliseconds: a busy task need not go to its end with every call. */
+/** Precision of the queue's order, in milliseconds: a busy task need not move to the end with every call. */
 const PLACE_MS: Millis = 100
 
 interface OpenIntentsParts {
   readonly clock: Clock
-  /** One was quiet for long enough, and is open no more. */
+  /** Called when a task has been quiet for long enough; the task is no longer open. */
   readonly over: (intent: KnownIntent) => void
-  /** A task that was evicted is closed, too. */
+  /** Called for an evicted task, which is also closed. */
   readonly evicted: (intent: KnownIntent) => void
 }
 
-/** The tasks that are not over, waiting for them to be quiet for a while. */
+/** Open tasks, waiting to be quiet for a while. */
 class OpenIntents {
   readonly #parts: OpenIntentsParts
-  /** The one that was quiet for the longest time comes first. */
+  /** The task quiet for the longest time comes first. */
   readonly #byKey = new Map<string, KnownIntent>()
   #idleMs: Millis = 30_000
   #max = 10_000
@@ -204,7 +195,7 @@ class OpenIntents {
     return this.#byKey.size
   }
 
-  /** From now on, at most `max`, each until it was quiet for `idle` milliseconds. */
+  /** From now on, keeps at most `max` tasks, each until quiet for `idle` milliseconds. */
   tune({ idle, max }: { readonly idle: Millis; readonly max: number }): void {
     this.#idleMs = idle
     this.#max = max
@@ -214,13 +205,13 @@ class OpenIntents {
     return this.#byKey.get(key)
   }
 
-  /** Takes in one more; the one that was quiet for the longest time makes room for it. */
+  /** Adds a task; the task quiet for the longest time makes room. */
   add(intent: KnownIntent): void {
     if (this.#byKey.size >= this.#max) this.#evict()
     this.#place(intent, this.#parts.clock.now())
   }
 
-  /** It goes to the end of the line. While calls of it are under way, its place does not matter. */
+  /** Moves a task to the end of the queue. While calls of the task are under way, its place does not matter. */
   touch(intent: KnownIntent): void {
     const now = this.#parts.clock.now()
     if (now - intent.placedAt < PLACE_MS) intent.lastAt = now
@@ -239,7 +230,6 @@ class OpenIntents {
     this.#byKey.delete(intent.key)
   }
 
-  /** All are over now. */
   clear(): void {
     this.#cancel?.()
     this.#cancel = undefined
@@ -265,7 +255,7 @@ class OpenIntents {
     this.#parts.over(intent)
   }
 
-  /** Takes one with calls under way only if it is its turn: it was quiet before they began. */
+  /** Evicts a task with calls under way only in its turn: it was quiet before the calls began. */
   #evict(): void {
     for (const oldest of this.#byKey.values()) {
       this.remove(oldest)
@@ -275,28 +265,26 @@ class OpenIntents {
   }
 }
 
-/** Somebody says how a task ended. */
+/** A report of how a task ended. */
 export interface IntentReport extends IntentQuery {
   readonly outcome: IntentOutcome
 }
 
-/** The gateway's view of a task. */
 interface IntentFacts {
   readonly source: KnownIntent['source']
   readonly tenant: string
   readonly arm: string
   readonly calls: number
-  /** Calls that went wrong, as the agent saw them. */
+  /** Failed calls, as the agent saw the calls. */
   readonly failed: number
-  /** Whether it is over: it is not as long as calls of it are under way. */
+  /** Whether the task is over; false while calls are under way. */
   readonly over: boolean
 }
 
 /** Why a report is not counted. */
 type Unlinked =
-  /** No such task is known, or is any more. */
+  /** No task of this name is known, or known any more. */
   | 'unknown'
-  /** Several tasks have this name. */
   | 'ambiguous'
   /** The opposite was reported before. */
   | 'contradicted'
@@ -304,7 +292,7 @@ type Unlinked =
 export type ReportAnswer =
   | {
       readonly linked: true
-      /** Whether the same was reported before: it is counted once. */
+      /** Whether the same was reported before; counted once. */
       readonly repeated: boolean
       readonly task: IntentFacts
     }
@@ -312,11 +300,11 @@ export type ReportAnswer =
       readonly linked: false
       readonly reason: Unlinked
       readonly error: string
-      /** The tasks that it may be about; not more than a few. */
+      /** The tasks the report may be about; only a few. */
       readonly tasks: readonly IntentFacts[]
     }
 
-/** Most tasks that an answer shows. */
+/** Most tasks in an answer. */
 const SHOWN = 10
 
 function factsOf(intent: KnownIntent): IntentFacts {
@@ -324,7 +312,7 @@ function factsOf(intent: KnownIntent): IntentFacts {
   return { source, tenant, arm, calls: callsOf(intent), failed: failedOf(intent), over: !isOpen }
 }
 
-/** Why a report that fits these tasks cannot be counted; undefined if it fits one, and nothing speaks against it. */
+/** Why a report that matches these tasks cannot be counted; undefined for a single match without a contradiction. */
 function objection(
   { outcome }: IntentReport,
   found: readonly KnownIntent[],

@@ -1,6 +1,6 @@
 import type { Clock, Millis } from '../mesh/clock.ts'
 
-/** Keeps what comes without end from filling the log: so many lines in each window of time, the rest is counted. */
+/** Limits log lines: logs a number of lines in each window of time and counts the rest. */
 export class LogThrottle {
   readonly #clock: Clock
   readonly #lines: number
@@ -9,14 +9,14 @@ export class LogThrottle {
   #admitted = 0
   #dropped = 0
 
-  /** `windowMs`: a second, unless given. */
+  /** `windowMs`: 1,000 by default. */
   constructor(clock: Clock, lines: number, windowMs: Millis = 1_000) {
     this.#clock = clock
     this.#lines = lines
     this.#windowMs = windowMs
   }
 
-  /** Calls `log` if one more line may be written, with the number of lines that were dropped before it. */
+  /** Calls `log` if another line may be written, with the number of lines dropped before. */
   admit(log: (dropped: number) => void): void {
     const now = this.#clock.now()
     if (now >= this.#windowEnds) {

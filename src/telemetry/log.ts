@@ -6,37 +6,37 @@ import { type LogEntry, terminalLog } from './terminal-log.ts'
 
 export type Log = pino.Logger
 
-/** Where a log goes; `isTTY` where a person reads it. */
+/** Where a log goes; `isTTY` when a person reads the log. */
 export interface LogOutput {
   readonly isTTY?: boolean
   write(text: string): unknown
 }
 
-/** Lines that are no warnings wait for others for so long, in milliseconds, or until there are so many characters of them. */
+/** Lines below a warning wait for others for this long, in milliseconds, or until this many characters wait. */
 const GATHER_MS: Millis = 20
 const GATHER_LENGTH = 16 * 1024
 
-/** Most of the log that waits while its stream takes none of it, in bytes. */
+/** Most of the log that waits while its stream accepts nothing, in bytes. */
 const MAX_WAITING = 1024 ** 2
 
-/** From this level on of pino's a line is written at once, with those before it. */
+/** Lines from this pino level on are written at once, with all lines before. */
 const WARN = 40
 
-/** After so long a write that failed is tried again, and so long the last one is tried when the process exits, in milliseconds. */
+/** Delay before a failed write is retried, and how long the last write is retried at exit, in milliseconds. */
 const AGAIN_MS: Millis = 100
 const LAST_MS: Millis = 2_000
 
 /**
- * A standard stream for lines: several in one write, which costs as much as half of a call. What is written last before the process exits
- * is not lost, if it is taken within two seconds; one that is killed loses what it logged in its last 20 ms, but for warnings. A disk that is
- * full, or a pipe that nobody reads, stops nothing: so much waits for room, what goes beyond it is lost, and `again` hears how many lines, once it
- * is written again.
+ * A standard stream for lines. Several lines share a write, since a write costs as much as half a call. The last lines
+ * before exit are not lost if the stream accepts the lines within two seconds. A killed process loses its log of the
+ * last 20 ms, except warnings. A full disk or an unread pipe blocks nothing: a limited amount waits, the rest is lost.
+ * `again` is called with the number of lost lines when writing works again.
  */
 function standardStream(fd: 1 | 2, again: (lost: number) => void) {
   let lost = 0
   let failure: string | undefined
   let cancelRetry: Cancel | undefined
-  // As pino does it: at once, by the file descriptor. To try again at once, as it does by default, would stop the process.
+  // As pino does: at once, by file descriptor. Pino's default immediate retry would block the process.
   const sink = pino.destination({ dest: fd, sync: true, maxLength: MAX_WAITING, retryEAGAIN: () => false })
   sink.on('error', ({ code }: NodeJS.ErrnoException) => {
     failure = code
@@ -47,7 +47,7 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
   })
   sink.on('drop', (dropped: string) => {
     lost += dropped.split('\n').length - 1
-    // Without more to write it would not try again.
+    // Without more to write, pino would not retry.
     sink.write('')
   })
   const write = (text: string) => {
@@ -77,7 +77,7 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
     }
   })
   return {
-    // Has pino say in `lastLevel` of which level a line is.
+    // Makes pino set `lastLevel` to the level of the line.
     [pino.symbols.needsMetadataGsym]: true as const,
     lastLevel: 0,
     write(line: string) {
@@ -89,9 +89,9 @@ function standardStream(fd: 1 | 2, again: (lost: number) => void) {
 }
 
 /**
- * The process's logger: lines for people on a terminal, JSON lines otherwise, on standard output unless told otherwise.
- * No logged character is one that a terminal obeys or that begins a line.
- * `level` is one of pino's: trace, debug, info, warn, error, fatal, silent.
+ * The process's logger: readable lines on a terminal, JSON lines otherwise; on standard output by default. Logs no
+ * character that a terminal obeys or that begins a line. `level` is a pino level: trace, debug, info, warn, error,
+ * fatal, silent.
  */
 export function createLog(level: string, output: LogOutput = process.stdout): Log {
   const options: pino.LoggerOptions = { level, base: null, timestamp: pino.stdTimeFunctions.isoTime }

@@ -13,34 +13,34 @@ import { ToolSeries } from './metrics/tool-series.ts'
 
 const own = { ...calls, ...mesh, ...gateway, ...health, ...operations } as const
 
-/** Every metric there is, those of policies included: name, meaning, labels, buckets, and how many series there can be. */
+/** All metrics, including policies': name, meaning, labels, buckets, and the possible number of series. */
 export const table: readonly MetricSpec[] = [...Object.values(own), ...policyMetrics]
 
-/** The metrics by key, and what it takes to keep them. */
+/** The metrics by key, with the state needed to keep the metrics. */
 export interface Metrics extends MetricsOf<typeof own> {
-  /** The metrics of policies, by the specs that policies give. */
+  /** The metrics of policies, by the policies' specs. */
   readonly ofPolicies: {
     counter(spec: MetricSpec<'counter'>): Counter<string>
     gauge(spec: MetricSpec<'gauge'>): Gauge<string>
   }
   readonly registry: Registry
-  /** Requests under way by server: counted here, for it changes twice a call, and read at a scrape. */
+  /** Requests under way by server: counted here, since the number changes twice a call and is read at a scrape. */
   readonly inFlight: Map<string, number>
   /** The series of each tool: the only source of values for the label `tool`. */
   readonly tools: ToolSeries
   /** The only source of values for the label `fault`. */
   readonly faultNames: FaultNames
-  /** Feeds the durations of OpenTelemetry's conventions; undefined when these are off. */
+  /** Records the durations of OpenTelemetry's conventions; undefined when off. */
   readonly operations: Operations | undefined
-  /** The arms that the config has, and whose series are kept. */
+  /** The arms in the config, whose series are kept. */
   readonly arms: ArmsInForce
-  /** Removes all series of a server that is there no more; calls of it that still end make new ones. */
+  /** Removes all series of a removed server; calls of the server that end later make new series. */
   forgetServer(name: string): void
 }
 
 /**
- * Makes the metrics of one gateway; several in one process count each for themselves. `servers`: what the durations of
- * OpenTelemetry's conventions say of servers; these are not counted unless given.
+ * Makes the metrics of one gateway; several gateways in a process count separately. `servers`: facts about servers for
+ * the durations of OpenTelemetry's conventions; without `servers`, these durations are not counted.
  */
 export function createMetrics(servers?: KnownOfServers): Metrics {
   const registry = new Registry()

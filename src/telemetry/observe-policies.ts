@@ -5,10 +5,10 @@ import type { Metrics } from './metrics.ts'
 import type { Counter } from './metrics/instruments.ts'
 import { OTHER } from './metrics/label-value.ts'
 
-/** Not a new one for each call. */
+/** Shared, to avoid a new array for each call. */
 const NONE: readonly never[] = []
 
-/** A fact that is counted, with all that is looked at for every call at hand. */
+/** A counted fact, with everything needed for every call. */
 interface CountedFact {
   readonly slot: number
   readonly initial: unknown
@@ -18,7 +18,7 @@ interface CountedFact {
   readonly perArm: boolean
 }
 
-/** Prepares the counting of what policies note on calls. */
+/** Prepares counting policies' notes on calls. */
 export function countedFacts({ ofPolicies }: Pick<Metrics, 'ofPolicies'>): readonly CountedFact[] {
   return facts.flatMap(({ fact: { slot, initial, telemetry } }) => {
     const { counting } = telemetry
@@ -30,7 +30,7 @@ export function countedFacts({ ofPolicies }: Pick<Metrics, 'ofPolicies'>): reado
   })
 }
 
-/** Counts what policies did to a call; most calls they do nothing to. `toolLabel`: what metrics call its tool. */
+/** Counts policies' actions on a call; most calls have none. `toolLabel`: the tool's label in metrics. */
 export function notePolicies(
   metrics: Metrics,
   counted: readonly CountedFact[],
@@ -60,7 +60,7 @@ type FaultMetrics = Pick<
   'faultsInjected' | 'faultOutcomes' | 'faultDelay' | 'faultReactions' | 'faultsKept' | 'faultNames'
 >
 
-/** Counts the faults that were injected into a call of an agent, what became of them, and what was done about them. */
+/** Counts the faults injected into an agent's call, their fates, and the actions taken on the faults. */
 export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver, arm }: CallRecord): void {
   for (const name of rejectedOver ?? NONE)
     metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'rejected', arm })
@@ -76,7 +76,7 @@ export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver,
       continue
     }
     metrics.faultsInjected.inc({ ...labels, type: fault.type })
-    // All of them at 0 from the first on: `rate()` misses the increase with which a series is born.
+    // Begins all fates at 0: `rate()` misses the first increase of a new series.
     for (const fate of everyFate) metrics.faultOutcomes.series({ ...labels, fate })
     metrics.faultDelay.series(labels)
     metrics.faultsKept.series(labels)
@@ -85,7 +85,7 @@ export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver,
   }
 }
 
-/** Counts the faults that were injected into a question of the gateway's own. */
+/** Counts the faults injected into a request by the gateway itself. */
 export function noteDiscoveryFaults(
   metrics: Pick<Metrics, 'discoveryFaults' | 'faultNames'>,
   { faults }: CallRecord,

@@ -13,13 +13,12 @@ import { acceptedTask, type TaskCalls } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
 
-/** The account of faults. Plain fields say when nobody has to ask. */
+/** The account of faults. Plain fields tell when a call can be skipped. */
 export interface FaultAccount {
-  /** Whether any fault is armed. */
   readonly live: boolean
   /** Whether an answer may show the work of an earlier fault. */
   readonly corruptions: { readonly any: boolean }
-  /** Says what became of each fault that was aimed at a call. Asked once per call, at its very end. */
+  /** Returns the fate of each fault aimed at a call. Called once per call, at its very end. */
   account(call: Call, outcome: Outcome): readonly FaultFate[]
 }
 
@@ -27,25 +26,25 @@ export interface ObserveParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly log: Log
-  /** Whether a tool is in its server's catalog: only then does it get series of its own. */
+  /** Whether a tool is in its server's catalog; only then does the tool get its own series. */
   readonly isListed: IsListed
   readonly faults: FaultAccount
-  /** The tasks of agents that calls belong to. */
+  /** The agents' tasks, to which calls belong. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
-  /** Hears of tool calls in an arm that have ended. */
+  /** Called with ended tool calls in an arm. */
   readonly experiments: { end(record: CallRecord, outcome: Outcome): void }
-  /** Tool calls that go on as MCP tasks. */
+  /** Tool calls that continue as MCP tasks. */
   readonly taskCalls: Pick<TaskCalls, 'hold' | 'told'>
-  /** Undefined: tracing is off. */
+  /** Undefined when tracing is off. */
   readonly tracing: Pick<Tracing, 'begin' | 'end'> | undefined
   readonly accessLog: AccessLog
   readonly recorder: Pick<Recorder, 'open' | 'begin' | 'end'>
 }
 
 /**
- * The outermost layer: sees every outcome, and turns a defect of ours into one. Spans, metrics and the access log are
- * told of a call in this order, from the same record: first what became of its faults is written there, then in which
- * trace it is found. A part that is off is not called.
+ * The outermost layer: sees every outcome, and turns a bug in Breakwater into an outcome. Spans, metrics and the access
+ * log read the same record of a call, in this order. First the record gets the fates of its faults, then its trace.
+ * Disabled parts are not called.
  */
 export function observe(parts: ObserveParts): Layer {
   const { clock, metrics, log, isListed, faults, intents, experiments, taskCalls } = parts
@@ -91,7 +90,7 @@ export function observe(parts: ObserveParts): Layer {
     if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
   }
 
-  /** Counts a tool call for all who measure tools, agents' tasks and arms. */
+  /** Counts a tool call for all measures of tools, agents' tasks and arms. */
   function count(series: OneTool, record: CallRecord, outcome: Outcome, now: Millis, wallMs: Millis): void {
     const { arm, traceId, startedAt } = record
     const verdict = verdictIn(outcome) ?? ''
@@ -100,7 +99,7 @@ export function observe(parts: ObserveParts): Layer {
     if (arm !== '' || record.unit !== undefined) experiments.end(record, outcome)
   }
 
-  /** Counts a call that became a task when that is over. Holds on to nothing else of the call. */
+  /** Counts a call that became a task when the task is over. Keeps nothing else of the call. */
   function laterCount(server: string, tool: string, record: CallRecord): (end: Outcome) => void {
     return (end) => {
       const series = metrics.tools.of(server, tool, isListed)
@@ -134,10 +133,7 @@ export function observe(parts: ObserveParts): Layer {
   }
 }
 
-/**
- * Counts the tries that servers accepted as tasks. Only the task of the last one is known to the agent; `end`: how it ended, where it
- * was what the agent got.
- */
+/** Counts tries accepted as tasks. The agent knows only the last task; `end`: its end, if the agent got its result. */
 function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void {
   for (; record.acceptedAttempts > 0; record.acceptedAttempts--) {
     const isKnown = end !== undefined && record.acceptedAttempts === 1
@@ -146,7 +142,7 @@ function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void
   }
 }
 
-/** Whether it waited where nobody notes how long: for the call that it joined, or for a fault above all policies. */
+/** Whether the call waited without a recorded time: for a joined call, or for a fault above all policies. */
 function isDelayedElsewhere({ hasWaitedElsewhere, faults }: CallRecord): boolean {
   return hasWaitedElsewhere || faults?.some(({ side }) => side === 'client') === true
 }
@@ -155,15 +151,12 @@ export interface ObserveAttemptParts {
   readonly clock: Clock
   readonly metrics: Pick<Metrics, 'tools' | 'operations'>
   readonly isListed: IsListed
-  /** Undefined: tracing is off. */
+  /** Undefined when tracing is off. */
   readonly tracing: Pick<Tracing, 'beginAttempt' | 'endAttempt'> | undefined
   readonly recorder: Pick<Recorder, 'attempt'>
 }
 
-/**
- * Counts every try at a server, with its verdict, tells tracing and the recorder of it, and notes in the call's record how long
- * tries were under way.
- */
+/** Counts every try at a server, informs tracing and the recorder, and adds the try's time to the call's record. */
 export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: ObserveAttemptParts): Layer {
   const { operations } = metrics
 
@@ -201,7 +194,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
       if (tool !== undefined || operations !== undefined) count(outgoing, outcome, startedAt)
       return outcome
     }
-    // A defect of ours says nothing about the tool.
+    // A bug in Breakwater says nothing about the tool.
     const broke = (cause: unknown): never => {
       over(outgoing, brokenOff)
       throw cause
@@ -214,7 +207,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
   }
 }
 
-/** How long tries at a server were under way until now, in milliseconds; a hedge's loser may still be. */
+/** Returns how long tries at a server were under way until now, in milliseconds; a losing hedge may still be. */
 export function upstreamMsOf(record: CallRecord, now: Millis): Millis {
   return record.upstreamMs + (record.upstream > 0 ? now - record.upstreamSince : 0)
 }

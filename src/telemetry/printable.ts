@@ -2,19 +2,19 @@ import { clip } from '../units/recent.ts'
 import { splitColours } from './colours.ts'
 
 /**
- * The characters by which text from outside may affect a terminal and the lines of a log. Control characters (C0, DEL, C1) move the
- * cursor, change colours and titles, or begin a line. Marks of direction and isolates show text in another order than it has. Line and
- * paragraph separators end a line for some readers.
+ * The characters by which foreign text may affect a terminal and the lines of a log. Control characters (C0, DEL, C1)
+ * move the cursor, change colours and titles, or begin a line. Direction marks and isolates change the order in which
+ * text is shown. Line and paragraph separators end a line for some readers.
  */
 const UNPRINTABLE =
   /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
 const ALL = new RegExp(UNPRINTABLE, 'g')
 
-/** The same without what JSON escapes itself. */
+/** The same, without the characters that JSON itself escapes. */
 const IN_JSON = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]/
 const ALL_IN_JSON = new RegExp(IN_JSON, 'g')
 
-/** Longest text that is shown, in UTF-16 code units. */
+/** Longest shown text, in UTF-16 code units. */
 const LONGEST = 8 * 1024
 
 /** Whether a text holds a character that no terminal should get. */
@@ -22,20 +22,20 @@ export function hasUnprintable(text: string): boolean {
   return UNPRINTABLE.test(text)
 }
 
-/** A text from outside as part of a line for people: what is unprintable is written as `\u001b`, what is too long is cut. */
+/** Makes foreign text fit a readable line: writes unprintable characters as `\u001b`, and cuts long text. */
 export function printable(text: string, longest: number = LONGEST): string {
   const shown = text.length > longest ? `${clip(text, longest)}…` : text
   return UNPRINTABLE.test(shown) ? shown.replace(ALL, escaped) : shown
 }
 
-/** The words of a server or an agent where the protocol has text; whoever sends something else gets no say. */
+/** Returns a server's or an agent's words where the protocol has text; for other types, only names the type. */
 export function printableWords(words: unknown, longest: number): string {
   return typeof words === 'string'
     ? printable(words, longest)
     : `no text but ${words === null ? 'null' : typeof words}`
 }
 
-/** One line that was painted: our own colours stay. Words of others in it have to be made printable before they are painted. */
+/** Returns a painted line with our own colours. Foreign words must be made printable before painting. */
 export function printablePainted(line: string): string {
   if (!UNPRINTABLE.test(line)) return line
   return splitColours(line)
@@ -43,7 +43,7 @@ export function printablePainted(line: string): string {
     .join('')
 }
 
-/** JSON text that means the same and holds nothing that a terminal would obey, but for its own line breaks. */
+/** Returns JSON with the same meaning and without anything a terminal obeys, except its own line breaks. */
 export function printableJson(json: string): string {
   return IN_JSON.test(json) ? json.replace(ALL_IN_JSON, coded) : json
 }

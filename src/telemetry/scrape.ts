@@ -7,8 +7,8 @@ import { collectDefaultMetrics, type Gauge, Registry } from 'prom-client'
 import { systemClock } from '../mesh/clock.ts'
 
 /**
- * Reads what policies remember into gauges: done at a scrape, for it changes more often than anybody looks. States of
- * named sets that are no arms are left out: no calls go by them.
+ * Reads policies' state, which changes often, into gauges at a scrape. Skips named sets that are no arms: they are
+ * unused.
  */
 export function collectStates(
   metrics: Pick<Metrics, 'ofPolicies' | 'tools' | 'arms'>,
@@ -34,16 +34,16 @@ export function collectStates(
   }
 }
 
-/** Reads how many requests are under way. */
+/** Reads the number of requests under way. */
 export function collectInFlight({ underWay, inFlight }: Pick<Metrics, 'underWay' | 'inFlight'>): void {
   underWay.reset()
   for (const [server, count] of inFlight) underWay.set({ server }, count)
 }
 
-/** Only tools in a catalog have state of their own, so there is no need to look it up. */
+/** Only tools in a catalog have state of their own, so no lookup is needed. */
 const listed = () => true
 
-/** The experiments of the config, each with its run of now or else its last one, as far as telemetry reads them. */
+/** The experiments of the config, each with its current or else its last run, as far as telemetry reads runs. */
 export type ExperimentRuns = readonly {
   readonly experiment: {
     readonly name: string
@@ -54,8 +54,8 @@ export type ExperimentRuns = readonly {
 }[]
 
 /**
- * Begins the series of the arms that run, so that an arm without a failure, or without a call, is at 0. Those of experiments that do not
- * run get none. An arm gets at most as many as the tools have that were called.
+ * Begins the series of running arms, so that an arm without a failure, or without a call, is at 0. Experiments that do
+ * not run get no series. An arm gets at most as many series as the called tools have.
  */
 export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs: ExperimentRuns): void {
   const ofConfig = new Map(
@@ -64,7 +64,7 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
     ),
   )
   for (const arm of arms.names) {
-    // Arms of a guarded run are in no config, and exist only while the run does.
+    // Arms of a guarded run are in no config, and exist only during the run.
     const listed = ofConfig.get(arm)
     if (listed !== undefined && (listed.run === undefined || listed.run.end !== undefined)) continue
     const { server, tool } = listed?.experiment.match ?? {}
@@ -73,9 +73,8 @@ export function beginArms({ arms, tools }: Pick<Metrics, 'arms' | 'tools'>, runs
   }
 }
 
-/** The tally of a run, in calls. */
 interface Samples {
-  /** Calls in arms of which something is kept. */
+  /** Calls in arms with kept data. */
   readonly assigned: number
   readonly fallback: number
   readonly dropped: number
@@ -83,7 +82,7 @@ interface Samples {
   unitsOf(arm: string): number
 }
 
-/** Reads into metrics which experiments run, and which calls they have got: done at a scrape. */
+/** Reads the running experiments and the calls in their arms into metrics, at a scrape. */
 export function collectExperiments(
   metrics: Pick<Metrics, 'experimentRunning' | 'experimentUnits' | 'experimentCalls'>,
   runs: ExperimentRuns,
@@ -103,7 +102,7 @@ export function collectExperiments(
   }
 }
 
-/** Each call once. */
+/** Counts each call once. */
 function callsOf(samples: Samples | undefined): Readonly<Record<string, number>> {
   const { assigned = 0, fallback = 0, dropped = 0, out } = samples ?? {}
   const { not_drawn = 0, excluded = 0 } = out ?? {}
@@ -113,25 +112,25 @@ function callsOf(samples: Samples | undefined): Readonly<Record<string, number>>
 let shared: Registry | undefined
 
 /**
- * The metrics of Node and the machine about this process: CPU, memory, event loop lag, garbage collection, under prom-client's
- * usual names. One registry serves all gateways of a process; measuring begins when the registry is first asked for.
+ * The metrics of Node and the machine about this process: CPU, memory, event loop lag, garbage collection, under
+ * prom-client's usual names. All gateways of a process share a registry; measuring begins at the first use.
  */
 export function processRegistry(): Registry {
   if (shared === undefined) {
     shared = new Registry()
     collectDefaultMetrics({ register: shared })
     keepLag(shared)
-    // Gauges that are called as only counters may be: sums of others, which stay.
+    // Gauges with names reserved for counters: sums of other metrics, which stay.
     for (const { name, type } of shared.getMetricsAsArray())
       if (name.endsWith('_total') && String(type) === 'gauge') shared.removeSingleMetric(name)
   }
   return shared
 }
 
-/** For so long the lag of the event loop is measured before it is told, and stays as it was told, in milliseconds. */
+/** The event loop's lag is measured for this long, then reported unchanged for as long, in milliseconds. */
 const LAG_MS = 1_000
 
-/** Each collection begins its histogram anew: one right after another, as by two scrapers or in two formats, would have nothing to tell, and would tell that as numbers. */
+/** Each collection restarts its histogram: a second one right after would report numbers without data. */
 function keepLag(registry: Registry): void {
   const lag = registry.getSingleMetric('nodejs_eventloop_lag_seconds') as Gauge & { collect?: () => unknown }
   const { collect } = lag

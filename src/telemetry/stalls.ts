@@ -7,18 +7,18 @@ import type { Metrics } from './metrics.ts'
 /** Time between two checks, in milliseconds. */
 const LOOK_MS: Millis = 100
 
-/** A look that comes later than this is a stall, in milliseconds. */
+/** A check later than this means a stall, in milliseconds. */
 const STALL_MS: Millis = 100
 
-/** Work that was shorter explains no stall, in milliseconds. */
+/** Shorter work explains no stall, in milliseconds. */
 const LEAST_MS: Millis = 1
 
-/** How many stalls a second are logged. */
+/** Stalls logged per second. */
 const LOGGED_PER_SECOND = 1
 
 /**
- * Watches how long the event loop stands still: a timer that comes late says that it did, and what was at work meanwhile
- * says why, if that took at least half of the time. Returns how to end it.
+ * Watches for stalls of the event loop: a late timer means a stall. Work that ran meanwhile is named as the reason if
+ * the work took at least half of the time. Returns a function that ends the watch.
  */
 export function watchStalls({
   clock,
@@ -31,7 +31,7 @@ export function watchStalls({
 }): () => void {
   const throttle = new LogThrottle(clock, LOGGED_PER_SECOND)
   const spent = new Map<Work, Millis>()
-  // `rate` does not see the first event of a series that begins with it.
+  // `rate` misses the first event of a new series.
   for (const work of works) {
     metrics.stalls.series({ during: work })
     metrics.stalledSeconds.series({ during: work })

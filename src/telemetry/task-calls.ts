@@ -7,35 +7,35 @@ import { INTERNAL_ERROR, INVALID_PARAMS, isObject, paramsOf } from '../protocol/
 import { createdTask, namesTask } from '../protocol/mcp-task.ts'
 import { shortId } from '../units/short-id.ts'
 
-/** Most calls whose MCP tasks are waited for; where these are too many, the tenant with the most gives up its oldest. */
+/** Most calls whose MCP tasks are waited for; beyond this, the tenant with the most calls gives up its oldest. */
 const MAX_HELD = 2_000
 
-/** Most calls that one task may be the answer of. */
+/** Most calls with the same task as their answer. */
 const MAX_OF_TASK = 100
 
-/** After so long without a question about its task, in milliseconds, nobody is taken to wait for it any more. */
+/** After this time without a question about a task, in milliseconds, nobody is assumed to wait for the task. */
 const FORGOTTEN_MS: Millis = 10 * 60_000
 
-/** The id of the MCP task that a tool call became; undefined when its answer is its result. */
+/** Returns the id of the MCP task that a tool call became; undefined when its answer is its result. */
 export function acceptedTask({ message }: Pick<Call, 'message'>, outcome: Outcome): string | undefined {
   if (outcome.kind !== 'answered') return undefined
   const { result } = outcome.result.value
   if (!isObject(result) || 'content' in result || 'isError' in result) return undefined
-  // In the legacy era only a call that asks for a task becomes one.
+  // In the legacy era only a call that asks for a task becomes a task.
   if (result.resultType !== 'task' && (result.task === undefined || !isObject(paramsOf(message.value).task)))
     return undefined
   const id = createdTask(result)?.taskId
   return typeof id === 'string' ? id : undefined
 }
 
-/** The outcome of a call of whose task no more is known. */
+/** The outcome of a call whose task has no known end. */
 const accepted: Outcome = {
   kind: 'answered',
   result: { text: '', value: {}, status: 200 },
   verdict: 'unchecked',
 }
 
-/** A call whose server has accepted it as an MCP task. */
+/** A call whose server has accepted the call as an MCP task. */
 interface Held {
   readonly tool: string
   readonly tenant: string
@@ -46,18 +46,19 @@ interface Held {
 }
 
 /**
- * Calls that became MCP tasks. Such a call ends with its task: when the agent fetches the result, or hears that the task failed or
- * was cancelled. A call whose agent has not asked for 10 minutes counts as the server's acceptance does: returned, and unchecked.
+ * Calls that became MCP tasks. Such a call ends with its task: when the agent fetches the result, or hears that the
+ * task failed or was cancelled. If the agent has not asked for 10 minutes, the server's acceptance counts: returned,
+ * and unchecked.
  */
 export class TaskCalls {
   /** By caller, server and task. */
   readonly #held = new Map<string, Held>()
-  /** The keys of each tenant; the one that was asked for the longest ago comes first. */
+  /** The keys of each tenant; the key asked for the longest ago comes first. */
   readonly #keysOf = new Map<string, Set<string>>()
-  /** Tenants by how many calls of theirs are held, and the most that one has. */
+  /** Tenants by their number of held calls, and the highest number. */
   readonly #tenantsWith = new Map<number, Set<string>>()
   #most = 0
-  /** The latest key by tenant, server and task: an agent comes back in another session. */
+  /** The latest key by tenant, server and task: an agent may return in another session. */
   readonly #latest = new Map<string, string>()
   readonly #expiries: ExpiryQueue
 
@@ -65,12 +66,12 @@ export class TaskCalls {
     this.#expiries = new ExpiryQueue(clock, FORGOTTEN_MS)
   }
 
-  /** A tool call became a task; `settle` hears once how that has ended. */
+  /** Holds a tool call that became a task; calls `settle` once, with the task's end. */
   hold(call: Call, id: string, outcome: Outcome, settle: (outcome: Outcome) => void): void {
     const end = outcome.kind === 'answered' ? toldEnd(outcome) : undefined
     if (end !== undefined) return settle(end)
     const key = keyOf(call, id)
-    // A call that was joined, or whose answer was kept, has the same task.
+    // A joined call, or a call with a cached answer, has the same task.
     const known = this.#held.get(key)
     if (known !== undefined && known.settles.length < MAX_OF_TASK) return void known.settles.push(settle)
     this.#giveUp(key)
@@ -90,13 +91,13 @@ export class TaskCalls {
     this.#moved(tenant, keys.size - 1, keys.size)
   }
 
-  /** A request that may be about a task is over. */
+  /** Handles the end of a request that may be about a task. */
   told(call: Call, outcome: Outcome): void {
     const found = this.#find(call)
     if (found === undefined) return
     const { key, held, isOwn } = found
     const end = outcome.kind === 'answered' ? endOf(call, outcome) : undefined
-    // In another session a server may not know the task, which goes on.
+    // In another session a server may not know the task, which continues.
     if (end !== undefined && (isOwn || end.kind !== 'answered' || end.verdict !== 'rpc_error'))
       return this.#end(key, held, end)
     this.#expiries.remove(held.expiry)
@@ -106,17 +107,16 @@ export class TaskCalls {
     keys?.add(key)
   }
 
-  /** The tool for whose task's result a request waits; undefined for any other request, and when the task is not known. */
+  /** Returns the tool whose task's result a request waits for; undefined for other requests and unknown tasks. */
   makerFor(call: Call): string | undefined {
     return call.method === 'tasks/result' ? this.#find(call)?.held.tool : undefined
   }
 
-  /** Nobody is waited for any more. */
+  /** Stops waiting for all tasks. */
   closeAll(): void {
     for (const key of this.#held.keys()) this.#giveUp(key)
   }
 
-  /** The call whose task a request names. */
   #find(call: Call): { readonly key: string; readonly held: Held; readonly isOwn: boolean } | undefined {
     if (this.#held.size === 0 || !namesTask(call.method)) return undefined
     const { taskId } = paramsOf(call.message.value)
@@ -149,7 +149,7 @@ export class TaskCalls {
     for (const settle of settles) settle(outcome)
   }
 
-  /** A tenant has another number of calls now, which differs by one. */
+  /** Updates a tenant's number of calls, which changed by 1. */
   #moved(tenant: string, before: number, now: number): void {
     const former = this.#tenantsWith.get(before)
     former?.delete(tenant)
@@ -169,19 +169,19 @@ const keyOf = ({ caller, server }: Call, id: string) => `${caller.id}\n${server}
 
 const sharedKeyOf = ({ countsAs, server }: Call, id: string) => `${countsAs}\n${server}\n${shortId(id)}`
 
-/** Words by which a server says that it does not know a task. */
+/** Words of a server that does not know a task. */
 const ofTasks = /\btask\b/i
 
-/** How a task ended, by the answer to a request about it; undefined when the answer does not tell. */
+/** Returns a task's end from the answer to a request about the task; undefined when the answer does not tell. */
 function endOf({ method }: Call, outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   const { error } = outcome.result.value
-  // The server has given out the id itself: it has lost the task, and its caller is not to blame.
+  // The server itself gave out the id: the server has lost the task, and its caller is not to blame.
   if (isObject(error) && error.code === INVALID_PARAMS && ofTasks.test(String(error.message)))
     return answered(outcome, { error: { ...error, code: INTERNAL_ERROR } })
   return method === 'tasks/result' ? outcome : toldEnd(outcome)
 }
 
-/** How a task ended, by what an answer says of its state; undefined when it goes on, or its result is still to be fetched. */
+/** Returns a task's end from its state in an answer; undefined when it continues or its result is not yet fetched. */
 function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
   const { result } = outcome.result.value
   if (!isObject(result)) return undefined
@@ -194,14 +194,14 @@ function toldEnd(outcome: Outcome & { kind: 'answered' }): Outcome | undefined {
         ? answered(outcome, { error: task.error })
         : { ...outcome, verdict: 'tool_error' }
     case 'completed':
-      // In the legacy era the result is to be fetched.
+      // In the legacy era the result must be fetched.
       return 'result' in task ? answered(outcome, { result: task.result }) : undefined
     default:
       return undefined
   }
 }
 
-/** The end of a task as an answer to the call itself. */
+/** Returns a task's end as an answer to the call itself. */
 function answered({ result }: Outcome & { kind: 'answered' }, response: object): Outcome {
   const value = { jsonrpc: '2.0', ...response }
   return { kind: 'answered', result: { ...result, value }, verdict: verdictOf(value) }

@@ -4,11 +4,11 @@ import { type Paint, plain, type Tone } from './colours.ts'
 import { printable } from './printable.ts'
 
 /**
- * The log as people read it: a line for an event, with the time, the level, the server and what happened in words; and
- * what servers write to their standard error as lines of their own, so many a second of each.
+ * The log for people: a line per event, with the time, the level, the server and a description. Servers' standard error
+ * gets its own lines, up to a number per second and server.
  */
 
-/** One event, as the log has it in JSON. */
+/** An event, as in the JSON log. */
 export type LogEntry = Readonly<Record<string, unknown>>
 
 const levels: readonly (readonly [from: number, name: string, tone: Tone | undefined])[] = [
@@ -20,11 +20,11 @@ const levels: readonly (readonly [from: number, name: string, tone: Tone | undef
   [0, 'trace', 'aside'],
 ]
 
-/** Longest words of an event, and longest of what is said besides them, each; in characters. */
+/** Longest message of an event, and longest of each further text, in characters. */
 const LONGEST_WORDS = 1_000
 const LONGEST_VALUE = 200
 
-/** Keys that stand in a line of their own way, or that say what only a machine has a use for. */
+/** Keys shown in their own way, or of use only to machines. */
 const placed = new Set(['time', 'level', 'msg', 'server', 'stderr', 'err'])
 const ofCalls = new Set([
   ...['method', 'tool', 'result', 'reason', 'error', 'durationMs', 'attempts', 'faults', 'fates', 'leftOut'],
@@ -41,7 +41,7 @@ const ofCalls = new Set([
   ],
 ])
 
-/** Writes an event in one line. */
+/** Writes an event in a line. */
 export function lineOf(entry: LogEntry, paint: Paint = plain): string {
   const { time, level, server } = entry
   const [, name, tone] = levels.find(([from]) => Number(level) >= from) ?? [0, 'trace', 'aside']
@@ -56,7 +56,7 @@ export function lineOf(entry: LogEntry, paint: Paint = plain): string {
   return parts.filter((part) => part !== '').join('  ')
 }
 
-/** One line of a server's standard error. */
+/** Writes a line of a server's standard error. */
 export function stderrLine(server: string, text: string, paint: Paint = plain): string {
   return `${paint('name', printable(server, LONGEST_VALUE))} ${paint('aside', '│')} ${printable(text)}`
 }
@@ -75,7 +75,7 @@ function eventWords({ msg, err }: LogEntry, paint: Paint, tone: Tone | undefined
   return tone === 'bad' || tone === 'doubtful' ? paint(tone, words) : words
 }
 
-/** An error and where it was thrown; all of its stack is in the log that is JSON. */
+/** An error and where it was thrown; the JSON log has the whole stack. */
 function errorWords(err: unknown): string[] {
   if (typeof err !== 'object' || err === null) return []
   const { type, message, stack } = err as Readonly<Record<string, unknown>>
@@ -122,7 +122,7 @@ const listOf = (value: unknown): string =>
 function restOf(entry: LogEntry, isCall: boolean): string[] {
   return Object.entries(entry).flatMap(([key, value]) => {
     if (value === undefined || placed.has(key)) return []
-    // A call has many numbers, and most of them say that nothing happened.
+    // A call has many numbers, and most say that nothing happened.
     if (isCall && (value === 0 || ofCalls.has(key))) return []
     const isTime = /(^m|M)s$/.test(key) && typeof value === 'number'
     const name = isTime ? key.slice(0, -'Ms'.length) || 'took' : key
@@ -135,12 +135,11 @@ function shown(value: unknown): string {
   return printable(isBare ? value : JSON.stringify(value), LONGEST_VALUE)
 }
 
-/** How many lines of one server's standard error a second reach a terminal, and of how many servers apart. */
+/** Lines per second of each server's standard error that reach a terminal, and number of servers counted apart. */
 const STDERR_PER_SECOND = 20
 const WINDOW_MS: Millis = 1_000
 const MAX_SERVERS = 1_000
 
-/** Lines of one server within a second. */
 interface Window {
   shown: number
   leftOut: number
@@ -149,11 +148,11 @@ interface Window {
 export interface TerminalLogParts {
   readonly clock: Pick<Clock, 'after'>
   readonly paint: Paint
-  /** Takes a line, without its end. */
+  /** Writes a line, given without its end. */
   readonly write: (line: string) => void
 }
 
-/** Shows the entries of a log on a terminal. What is left out of a server's standard error is told when its second is over. */
+/** Shows log entries on a terminal. Counts dropped lines of a server's standard error when their second is over. */
 export function terminalLog({ clock, paint, write }: TerminalLogParts): (entry: LogEntry) => void {
   const windows = new Map<string, Window>()
 

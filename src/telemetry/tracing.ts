@@ -7,9 +7,9 @@ export type { LossCause, SpanCounts, Tracing, TracingParts } from './tracing/con
 export type { TracesConfig } from './tracing/settings.ts'
 
 /**
- * Tracing as environment and config say. Undefined without an endpoint: tracing is off, and the OpenTelemetry SDK is not even loaded.
- * `readSettings` says which variables count, and which of them win. Settings that the exporter does not take are told in the
- * log, and tracing is off: no call suffers for it.
+ * Creates tracing from environment and config. Undefined without an endpoint: tracing is off, and the OpenTelemetry SDK
+ * is not even loaded. `readSettings` defines the variables and their precedence. Settings refused by the exporter are
+ * logged and switch tracing off; no call suffers.
  */
 export async function createTracing(parts: TracingParts): Promise<Tracing | undefined> {
   const settings = readSettings(parts.env, parts.config)
@@ -19,7 +19,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing | unde
   try {
     return await startTracing(settings, parts)
   } catch (error) {
-    // Its message may hold what is wrong, such as a header with a token in it.
+    // Its message may hold the wrong value, for example a header with a token.
     const { name } = error as Error
     parts.log.error(
       { error: name, protocol: settings.protocol, variables: exporterVariables(parts.env, 'TRACES') },
@@ -29,7 +29,7 @@ export async function createTracing(parts: TracingParts): Promise<Tracing | unde
   }
 }
 
-/** Says which variables have no effect. */
+/** Logs the variables without effect. */
 export function tellIgnored(
   { ignored }: Pick<TracingSettings, 'ignored'>,
   env: TracingParts['env'],

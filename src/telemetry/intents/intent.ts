@@ -3,49 +3,49 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { CallIntent } from '../../mesh/record.ts'
 
-/** How a task ended, as whoever gave it says. */
+/** How a task ended, as reported. */
 export type IntentOutcome = 'succeeded' | 'failed'
 
 /** A task, from its first call until it is forgotten. */
 export interface KnownIntent extends CallIntent {
   readonly tenant: string
-  /** Source, tenant and id, and the arm for all but the first of several arms: the same name is another task there. */
+  /** Source, tenant and id, with the arm for all but the first of several arms: there the name means another task. */
   readonly key: string
-  /** The arm of an experiment that calls of it are in, the first one where there are several experiments; empty for none. */
+  /** The experiment arm of the task's calls, the first with several experiments; empty for none. */
   arm: string
-  /** Arms of other experiments that calls of it are in. */
+  /** Arms of other experiments with calls of the task. */
   otherArms: readonly string[]
   calls: number
-  /** Calls that went wrong, as the agent saw them. */
+  /** Failed calls, as the agent saw the calls. */
   failed: number
-  /** Calls and failed ones from before a pause in which it was taken to be over. */
+  /** Calls and failed calls from before a pause, during which the task counted as over. */
   readonly callsBefore: number
   readonly failedBefore: number
-  /** Calls that are not over: as long as there are any, the task is not. */
+  /** Calls not yet over; while there are any, the task is not over. */
   underWay: number
-  /** When it was opened, its last call ended, or it ended itself. */
+  /** When the task was opened, its last call ended, or the task itself ended. */
   lastAt: Millis
-  /** When it took its place among those that are open. */
+  /** When the task took its place among the open tasks. */
   placedAt: Millis
   isOpen: boolean
-  /** Undefined until somebody says so. */
+  /** Undefined until reported. */
   outcome: IntentOutcome | undefined
-  /** The one that ended after it. */
+  /** The task that ended next. */
   next: KnownIntent | undefined
 }
 
-/** Key of a task. A source is one word, a tenant is one line. */
+/** Key of a task. A source is a single word, a tenant a single line. */
 export const keyOf = (source: string, tenant: string, id: string) => `${source} ${tenant}\n${id}`
 
-/** All arms that calls of a task are in; the empty one for none. */
+/** All arms with calls of a task; the empty arm for none. */
 export const armsOf = ({ arm, otherArms }: KnownIntent): readonly string[] => [arm, ...otherArms]
 
-/** A task that opens now. `earlier` is the last one with its key, if that is remembered. */
+/** Opens a task. `earlier` is the last remembered task with its key. */
 export function newIntent(
   { id, source, tenant, arm, key }: Pick<KnownIntent, 'id' | 'source' | 'tenant' | 'arm' | 'key'>,
   earlier: KnownIntent | undefined,
 ): KnownIntent {
-  // If nobody has said how it ended, it did not: there was a pause.
+  // Without a reported outcome the earlier task did not end but paused.
   const paused = earlier?.outcome === undefined ? earlier : undefined
   return {
     id,
@@ -67,11 +67,11 @@ export function newIntent(
   }
 }
 
-/** Counts all calls since the last report: a pause divides no task for whoever says how the task ended. */
+/** Counts all calls since the last report: for a report, a pause does not divide a task. */
 export const callsOf = ({ calls, callsBefore }: KnownIntent) => calls + callsBefore
 export const failedOf = ({ failed, failedBefore }: KnownIntent) => failed + failedBefore
 
-/** Selects some of the known tasks; a key that is left out is not compared. */
+/** Selects some of the known tasks; a missing key is not compared. */
 export interface IntentQuery {
   readonly intent: string
   readonly tenant?: string | undefined
@@ -79,31 +79,30 @@ export interface IntentQuery {
   readonly arm?: string | undefined
 }
 
-/** All tasks that somebody may yet say something about: those that are open, and for a while those that are over. */
+/** All tasks open to reports: open tasks, and for a while ended tasks. */
 export class KnownIntents {
-  /** By name; where several share one, by key as well. */
+  /** By name; where several tasks share a name, also by key. */
   readonly #named = new Map<string, KnownIntent | Map<string, KnownIntent>>()
-  /** The task that ended first. Ended tasks are linked in order: taking the oldest out of a map costs ever more. */
+  /** The task that ended first. Ended tasks form a linked list: removing the oldest entry of a map gets ever slower. */
   #oldest: KnownIntent | undefined
   #latest: KnownIntent | undefined
   #over = 0
   #rememberMs: Millis = 600_000
   #max = 10_000
 
-  /** How many are known, open ones included. */
+  /** Number of known tasks, including open tasks. */
   get size(): number {
     let size = 0
     for (const alike of this.#named.values()) size += alike instanceof Map ? alike.size : 1
     return size
   }
 
-  /** From now on, at most `max` that are over are remembered, each for `remember` milliseconds; 0: not at all. */
+  /** From now on, remembers at most `max` ended tasks, each for `remember` milliseconds; 0 remembers none. */
   tune({ remember, max }: { readonly remember: Millis; readonly max: number }): void {
     this.#rememberMs = remember
     this.#max = max
   }
 
-  /** The one that has this key, if it is known. */
   get(id: string, key: string, now: Millis): KnownIntent | undefined {
     this.#purge(now)
     const alike = this.#named.get(id)
@@ -111,7 +110,7 @@ export class KnownIntents {
     return alike?.key === key ? alike : undefined
   }
 
-  /** One opens, in place of the one that has its key. */
+  /** Adds an open task, in place of any task with the same key. */
   add(intent: KnownIntent): void {
     const { id, key } = intent
     const alike = this.#named.get(id)
@@ -123,7 +122,6 @@ export class KnownIntents {
     }
   }
 
-  /** A task has ended. */
   end(intent: KnownIntent, now: Millis): void {
     intent.lastAt = now
     if (this.#latest === undefined) this.#oldest = intent
@@ -133,7 +131,7 @@ export class KnownIntents {
     this.#purge(now)
   }
 
-  /** Returns the tasks that match the query: more than one where several sources, tenants or arms use the same name. */
+  /** Returns the tasks that match the query: several where sources, tenants or arms share a name. */
   find({ intent: id, tenant, source, arm }: IntentQuery, now: Millis): KnownIntent[] {
     this.#purge(now)
     const alike = this.#named.get(id)
@@ -157,7 +155,7 @@ export class KnownIntents {
     }
   }
 
-  /** Unless another one has taken its place. */
+  /** Does nothing when another task has taken its place. */
   #forget(intent: KnownIntent): void {
     const { id, key } = intent
     const alike = this.#named.get(id)
@@ -171,7 +169,7 @@ export class KnownIntents {
 
 const digests = new WeakMap<Caller, string>()
 
-/** Stands for the id of a session wherever people read: it tells sessions apart, and opens none. Made once: a caller has one session. */
+/** Stands for a session's id in readable output; opens no session. Computed once: a caller has one session. */
 export function sessionDigest(caller: Caller, session: string): string {
   const known = digests.get(caller)
   if (known !== undefined) return known

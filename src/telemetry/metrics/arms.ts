@@ -1,35 +1,33 @@
-/** Most arms that have left and wait for a scrape; the first of them goes without. */
+/** Most removed arms that wait for a scrape; beyond this, the oldest is dropped without a scrape. */
 const MAX_LEFT = 16
 
 /**
- * The arms of the experiments that the config has. Of others nothing is kept, or series would pile up for as long as the
- * process lives: those of an arm that leaves the config go when a scrape has told the last of their counts. Those of its calls
+ * The arms of the experiments in the config. Other arms keep no series, or series would pile up for the life of the
+ * process. When an arm leaves the config, its series stay until a scrape has read the final counts. Series of its calls
  * and tasks that end even later go with the next config.
  */
 export class ArmsInForce {
   readonly #forget: (isGone: (arm: string) => boolean) => void
   #names: ReadonlySet<string> = new Set()
-  /** Whether there ever were any. */
+  /** Whether any arm ever existed. */
   #hasHad = false
-  /** The arms that have left since the last scrape, the first one first. */
+  /** The arms removed since the last scrape, oldest first. */
   readonly #left = new Set<string>()
 
-  /** `forget` removes the series of arms that are gone. */
+  /** `forget` removes the series of removed arms. */
   constructor(forget: (isGone: (arm: string) => boolean) => void) {
     this.#forget = forget
   }
 
-  /** Whether there is such an arm. */
   has(arm: string): boolean {
     return this.#names.has(arm)
   }
 
-  /** All that there are. */
   get names(): Iterable<string> {
     return this.#names
   }
 
-  /** A config with these arms is in force from now on. */
+  /** Follows a new config with these arms. */
   follow(names: Iterable<string>): void {
     const before = this.#names
     this.#names = new Set(names)
@@ -39,7 +37,7 @@ export class ArmsInForce {
     if (this.#names.size > 0) this.#hasHad = true
   }
 
-  /** A scrape has told all that was counted. */
+  /** Called after a scrape has read all counts. */
   told(): void {
     if (this.#left.size === 0) return
     this.#left.clear()

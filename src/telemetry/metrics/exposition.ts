@@ -3,19 +3,19 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { type Format, headOf, introOf, numeral } from './format.ts'
 import { SeriesSet, Histogram, type News } from './instruments.ts'
 
-/** After how long others get a turn. What cannot be divided, such as sending, comes on top. */
+/** Time before writing yields to other work, in milliseconds. Indivisible work, for example sending, comes on top. */
 const TURN_MS = 4
 
-/** How much is written between two looks at the clock, in characters: a fraction of a millisecond. */
+/** Characters written between two looks at the clock: a fraction of a millisecond. */
 const CHUNK = 32_768
 
 /**
- * A new series begins with 0 only when the last scrape, or the start, was at most this long ago, in milliseconds. After five minutes
- * without a scrape Prometheus treats series as stale, and old counts would look like an increase of now.
+ * A new series begins with 0 only when the last scrape, or the start, was at most this long ago, in milliseconds. After
+ * five minutes without a scrape Prometheus treats series as stale, and old counts would look like a sudden increase.
  */
 const NEWS_MS: Millis = 300_000
 
-/** By how much a text may be longer than the last one before its buffer has to be moved, in bytes. */
+/** Growth over the last text before the buffer has to move, in bytes. */
 const ROOM = 8 * CHUNK
 
 interface Written {
@@ -26,22 +26,22 @@ interface Written {
 interface ExpositionParts {
   readonly registries: readonly Registry[]
   readonly clock: Clock
-  /** How long a text is given out again, in milliseconds: whoever scrapes harder gets the same. */
+  /** How long a text is served again, in milliseconds: more frequent scrapers get the same text. */
   readonly maxAgeMs: () => Millis
-  /** Reads into gauges what is a state rather than an event. Called before every writing. */
+  /** Reads states, as opposed to events, into gauges. Called before every writing. */
   readonly prepare: () => void
   /** Called when a writing is over. */
   readonly written?: () => void
 }
 
-/** Writes metrics down for Prometheus: not more often in each format than it has to, in many turns of the event loop. */
+/** Writes metrics for Prometheus: no more often per format than needed, over many turns of the event loop. */
 export class Exposition {
   readonly #parts: ExpositionParts
   /** The latest text, by format and by whether a scraper asked. */
   readonly #latest = new Map<string, Written>()
   /** When a scraper asked last, or when the gateway started. */
   #scrapedAt: Millis
-  /** About as many bytes as the last time. */
+  /** About the size of the last text, in bytes. */
   #expected = ROOM
 
   constructor(parts: ExpositionParts) {
@@ -49,7 +49,9 @@ export class Exposition {
     this.#scrapedAt = parts.clock.now()
   }
 
-  /** The text, in UTF-8, as of now, or of up to `maxAgeMs` ago; `isScrape`: a scraper asks, which reads new series as 0 first. */
+  /**
+   * Returns UTF-8 text, current or up to `maxAgeMs` old. `isScrape`: a scraper asks, and reads new series as 0 first.
+   */
   write(format: Format, isScrape = false): Promise<Buffer> {
     const now = this.#parts.clock.now()
     const key = `${format} ${isScrape}`
@@ -92,18 +94,14 @@ export class Exposition {
   }
 }
 
-/** UTF-8 takes at most so many bytes for each unit of a string. */
+/** Most UTF-8 bytes for a unit of a string. */
 const MOST_BYTES = 3
 
-/**
- * A text that grows, encoded piece by piece: a text of megabytes at once would be a stall, and many buffers, put
- * together in the end, are a second copy of it.
- */
+/** A growing text, encoded in pieces: encoding megabytes at once would stall, and joining buffers would make a copy. */
 export class Page {
   #bytes: Buffer
   #length = 0
 
-  /** `expected` is how long it is likely to become, in bytes. */
   constructor(expected: number) {
     this.#bytes = Buffer.allocUnsafe(expected)
   }
@@ -114,13 +112,12 @@ export class Page {
     this.#length += this.#bytes.write(text, this.#length)
   }
 
-  /** The bytes added so far. */
   get bytes(): Buffer {
     return this.#bytes.subarray(0, this.#length)
   }
 }
 
-/** A metric of prom-client and its series, as its `get()` gives them. */
+/** A prom-client metric and its series, as returned by `get()`. */
 interface Family {
   readonly name: string
   readonly help: string
@@ -133,9 +130,9 @@ interface Family {
 }
 
 /**
- * Writes all metrics of a registry, one after the other, and of each a line or a few at a time. Not left to prom-client, whose text of thousands of
- * series stalls everything, and which, after it has written OpenMetrics once, has renamed its counters for the other
- * format too.
+ * Writes all metrics of a registry in turn, a line or a few at a time. Does not use prom-client's text: with thousands
+ * of series it stalls everything, and after writing OpenMetrics once, its counters are renamed for the other format
+ * too.
  */
 export async function* familiesOf(
   registry: Registry,
@@ -160,13 +157,10 @@ function* linesOf({ name, values }: Family): Generator<string> {
     yield `${headOf(metricName, labels)}${numeral(value)}\n`
 }
 
-/** One range of an `Accept` header, and its parameters. */
+/** A range of an `Accept` header, and its parameters. */
 const RANGE = /^\s*([^;\s]+)\s*(?:;(.*))?$/
 
-/**
- * The format that an `Accept` header asks for. OpenMetrics has to be named, and wanted no less than plain text:
- * a browser's "anything" is text.
- */
+/** Returns the format for `Accept`. OpenMetrics must be named and wanted no less than text; a wildcard means text. */
 export function formatFor(accept: string | undefined): Format {
   let openmetrics = 0
   let text = 0

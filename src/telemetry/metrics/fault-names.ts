@@ -1,9 +1,9 @@
 import { labelValue, OTHER } from './label-value.ts'
 
-/** Most faults that have series of their own: whoever may inject faults may name each of them anew. */
+/** Most faults with series of their own: clients allowed to inject faults may name each fault anew. */
 const MAX_NAMES = 2_000
 
-/** The values of the label `fault`: the first 2,000 names of faults, and `_other` for all further ones. */
+/** The values of the label `fault`: the first 2,000 names of faults, and `_other` for all further names. */
 export class FaultNames {
   readonly #labels = new Map<string, string>()
 

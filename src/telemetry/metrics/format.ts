@@ -2,7 +2,6 @@ import { Registry } from 'prom-client'
 
 export type Format = 'text' | 'openmetrics'
 
-/** The content type of each format. */
 export const contentTypes: Readonly<Record<Format, string>> = {
   text: Registry.PROMETHEUS_CONTENT_TYPE,
   openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
@@ -10,7 +9,7 @@ export const contentTypes: Readonly<Record<Format, string>> = {
 
 export type Labels = Readonly<Record<string, string>>
 
-/** A trace in which one of the observations of a bucket can be looked at. */
+/** A trace showing an observation of a bucket. */
 export interface Exemplar {
   readonly labelSet: Labels
   readonly value: number
@@ -18,20 +17,20 @@ export interface Exemplar {
   readonly timestamp: number
 }
 
-/** Returns the first lines of a metric. In OpenMetrics a family of counters is called as its samples are without `_total`. */
+/** Returns the first lines of a metric. In OpenMetrics a counter family has its samples' name without `_total`. */
 export function introOf(name: string, help: string, type: string, format: Format): string {
   const family = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name
   return `# HELP ${family} ${escaped(help)}\n# TYPE ${family} ${type}\n`
 }
 
-/** A line up to its value. */
+/** Returns a line up to its value. */
 export function headOf(name: string, labels: Readonly<Record<string, string | number | undefined>>): string {
   const text = pairs(labels)
-  // Joined, V8 holds it in one piece: copying one out of the pieces that `+` leaves behind takes three times as long.
+  // Joined, V8 holds the text in one piece: copying a text out of the pieces left by `+` takes three times as long.
   return text === '' ? `${name} ` : [name, '{', text, '} '].join('')
 }
 
-/** The end of a line that has an exemplar. */
+/** Returns the end of a line with an exemplar. */
 export const pointer = ({ labelSet, value, timestamp }: Exemplar) =>
   ` # {${pairs(labelSet)}} ${numeral(value)} ${timestamp}`
 

@@ -1,6 +1,6 @@
 import { counter, gauge } from '../../mesh/metric-spec.ts'
 
-/** The part of the table that is about servers, sessions and the gateway itself. */
+/** The metrics about servers, sessions and the gateway itself. */
 export const gateway = {
   sessionRecoveries: counter(
     'session_recoveries_total',

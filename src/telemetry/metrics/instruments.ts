@@ -2,19 +2,20 @@ import type { Metric, Registry } from 'prom-client'
 import { type Exemplar, type Format, headOf, type Labels, numeral, pointer } from './format.ts'
 import type { MetricSpec } from '../../mesh/metric-spec.ts'
 
-/** One series. Who changes it often keeps it, until it is forgotten. */
+/** A series. Frequent callers keep the series until it is forgotten. */
 export interface Series {
   readonly labels: Labels
   value: number
-  /** The beginning of the series' line; undefined until the line is written first. */
+  /** The beginning of the series' line; undefined until first written. */
   head: string | undefined
   /** Whether a scraper has read the series. */
   isScraped: boolean
 }
 
 /**
- * How a scraper reads a series for the first time. Prometheus computes an increase from two readings, so counts before the first
- * reading would be in no rate. `as_zero`: the first reading is 0, and the second has the counts. `as_is`: the counts, because they are old.
+ * How a scraper reads a series for the first time. Prometheus computes an increase from two readings, so counts before
+ * the first reading would be in no rate. `as_zero`: the first reading is 0, and the second has the counts. `as_is`: the
+ * counts, because they are old.
  */
 export type News = 'as_zero' | 'as_is'
 
@@ -26,9 +27,9 @@ interface SeriesSetOptions<Label extends string> {
 }
 
 /**
- * A metric of one value for each set of labels: what counters and gauges have in common. For hot paths and for
- * thousands of series: prom-client's hash and check the labels at every change, also on what `labels()` returned, and
- * can only be read as a whole. A registry of prom-client reads these like metrics of its own.
+ * A metric with a value for each set of labels: the common part of counters and gauges. For hot paths and thousands of
+ * series: prom-client hashes and checks the labels at every change, even after `labels()`, and can only be read as a
+ * whole. A prom-client registry reads these like its own metrics.
  */
 export abstract class SeriesSet<Label extends string> {
   abstract readonly type: 'counter' | 'gauge'
@@ -36,7 +37,7 @@ export abstract class SeriesSet<Label extends string> {
   readonly help: string
   readonly aggregator = 'sum'
   protected seriesByKey = new Map<string, Series>()
-  /** Series of before a reset: most come back, and their lines begin as they did. */
+  /** Series from before a reset: most come back, with the same beginnings of lines. */
   protected before: ReadonlyMap<string, Series> | undefined
   readonly #names: readonly Label[]
 
@@ -48,7 +49,6 @@ export abstract class SeriesSet<Label extends string> {
     if (labelNames.length === 0) this.series()
   }
 
-  /** How many series there are. */
   get size(): number {
     return this.seriesByKey.size
   }
@@ -58,7 +58,7 @@ export abstract class SeriesSet<Label extends string> {
     return (this.#names as readonly string[]).includes(label)
   }
 
-  /** The series with these labels. Names that others chose have to be made fit before (`labelValue`). */
+  /** Returns the series with these labels. Foreign names must first pass through `labelValue`. */
   series(labels = {} as Readonly<Record<Label, string>>): Series {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
@@ -69,17 +69,17 @@ export abstract class SeriesSet<Label extends string> {
     return series
   }
 
-  /** Adds to a series, 1 unless told otherwise. */
+  /** Adds to a series, 1 by default. */
   inc(labels?: Readonly<Record<Label, string>>, by = 1): void {
     this.series(labels).value += by
   }
 
-  /** Removes these series: one look at each. */
+  /** Removes these series, in a single pass. */
   forget(isGone: (labels: Labels) => boolean): void {
     for (const [key, { labels }] of this.seriesByKey) if (isGone(labels)) this.seriesByKey.delete(key)
   }
 
-  /** Its lines, one after the other, each as of when it is asked for; `news` for Prometheus only. */
+  /** Yields its lines one after the other, each with its value at the time of reading; `news` for Prometheus only. */
   *written(news?: News): Generator<string> {
     for (const series of this.seriesByKey.values())
       yield `${(series.head ??= headOf(this.name, series.labels))}${numeral(this.reading(series, news))}\n`
@@ -89,14 +89,13 @@ export abstract class SeriesSet<Label extends string> {
     return value
   }
 
-  /** The same, for a registry of prom-client. */
+  /** The same, for a prom-client registry. */
   get() {
     const { name, help, type, aggregator } = this
     const values = Array.from(this.seriesByKey.values(), ({ labels, value }) => ({ labels, value }))
     return Promise.resolve({ name, help, type, aggregator, values })
   }
 
-  /** Removes all series. */
   abstract reset(): void
 
   #made(key: string, labels: Readonly<Record<Label, string>>): Series {
@@ -105,12 +104,12 @@ export abstract class SeriesSet<Label extends string> {
       known.value = 0
       return known
     }
-    // Without labels it is there from the start, with 0 or with what counts on from the process before.
+    // Without labels the series exists from the start, with 0 or with the count carried over from the earlier process.
     return { labels: present(this.#names, labels), value: 0, head: undefined, isScraped: key === '' }
   }
 }
 
-/** A counter: its series only grow, until they are forgotten. */
+/** A counter: its series only grow, until forgotten. */
 export class Counter<Label extends string> extends SeriesSet<Label> {
   readonly type = 'counter'
 
@@ -125,7 +124,7 @@ export class Counter<Label extends string> extends SeriesSet<Label> {
   }
 }
 
-/** A gauge. One that is read anew at each scrape is reset before: series that are not set again are gone. */
+/** A gauge. A gauge read anew at each scrape is reset before: series not set again are gone. */
 export class Gauge<Label extends string> extends SeriesSet<Label> {
   readonly type = 'gauge'
 
@@ -152,9 +151,9 @@ interface HistogramOptions<Label extends string> {
 }
 
 /**
- * A histogram for hot paths and for thousands of series. prom-client's hashes and checks the labels at every
- * observation, twice if it has an exemplar, and can only be read as a whole: so the counts are kept here, and a
- * registry of prom-client reads them like those of a metric of its own.
+ * A histogram for hot paths and thousands of series. prom-client hashes and checks the labels at every observation,
+ * twice with an exemplar, and can only be read as a whole. So the counts are kept here, and a prom-client registry
+ * reads the counts like its own metrics.
  */
 export class Histogram<Label extends string> {
   readonly name: string
@@ -180,17 +179,16 @@ export class Histogram<Label extends string> {
     if (labelNames.length === 0) this.series({} as Record<Label, string>)
   }
 
-  /** How many histograms there are, each of as many series as buckets and three more. */
+  /** Number of histograms; each has as many series as buckets, plus three. */
   get size(): number {
     return this.#series.size
   }
 
-  /** Whether its histograms have this label. */
   has(label: string): boolean {
     return (this.#names as readonly string[]).includes(label)
   }
 
-  /** The histogram with these labels, to be kept by whoever observes often, until it is forgotten. */
+  /** Returns the histogram with these labels; frequent callers keep the histogram until it is forgotten. */
   series(labels: Readonly<Record<Label, string>>): HistogramSeries {
     let key = ''
     for (const name of this.#names) key += `${labels[name]}\0`
@@ -201,23 +199,25 @@ export class Histogram<Label extends string> {
     return made
   }
 
-  /** All histograms as of now. */
+  /** All current histograms. */
   all(): HistogramSeries[] {
     return [...this.#series.values()]
   }
 
-  /** Removes these histograms: one look at each. */
+  /** Removes these histograms, in a single pass. */
   forget(isGone: (labels: Labels) => boolean): void {
     for (const [key, { labels }] of this.#series) if (isGone(labels)) this.#series.delete(key)
   }
 
-  /** The lines of one histogram after the other, each as of when they are asked for; exemplars in OpenMetrics only; `news` for Prometheus only. */
+  /**
+   * Yields each histogram's lines in turn, with current values; exemplars in OpenMetrics, `news` in Prometheus only.
+   */
   *written(format: Format, news?: News): Generator<string> {
     for (const series of this.#series.values())
       yield series.written(this.#frame, format === 'openmetrics', news)
   }
 
-  /** All its lines as of now. */
+  /** All its current lines. */
   lines() {
     return [...this.#series.values()].flatMap((series) => {
       const values = series.values()
@@ -230,19 +230,19 @@ export class Histogram<Label extends string> {
     })
   }
 
-  /** The same, for a registry of prom-client. */
+  /** The same, for a prom-client registry. */
   get() {
     const { name, help, type, aggregator } = this
     return Promise.resolve({ name, help, type, aggregator, values: this.lines() })
   }
 
-  /** For a registry: forgets all that was observed. */
+  /** For a registry: forgets all observations. */
   reset(): void {
     for (const series of this.#series.values()) series.reset()
   }
 }
 
-/** Labels in their order, without those that are empty: to Prometheus, these are not there. */
+/** Labels in their order, without empty labels: Prometheus treats these as absent. */
 function present<Label extends string>(
   names: readonly Label[],
   labels: Readonly<Record<Label, string>>,
@@ -252,25 +252,25 @@ function present<Label extends string>(
   return held
 }
 
-/** One of the lines that each histogram of a metric has. */
+/** A line that each histogram of a metric has. */
 interface Line {
   readonly metricName: string
-  /** The bucket's bound, if it is a bucket's. */
+  /** The bucket's bound, for the line of a bucket. */
   readonly bound: Readonly<Record<string, string | number>>
 }
 
-/** OpenMetrics: names and values of an exemplar's labels have so many characters together at most. */
+/** Most characters of all names and values of an exemplar's labels together, from OpenMetrics. */
 const MAX_EXEMPLAR = 128
 
-/** One histogram: observing is a search among the buckets, and three additions. */
+/** A histogram: observing is a search among the buckets, and three additions. */
 export class HistogramSeries {
   readonly labels: Labels
   readonly #buckets: readonly number[]
-  /** By bucket, the last one for what is above all bounds; not cumulative. */
+  /** By bucket, the last for values above all bounds; not cumulative. */
   readonly #counts: number[]
   readonly #exemplars: (Exemplar | undefined)[]
   #sum = 0
-  /** The beginnings of the histogram's lines; undefined until the lines are written first. */
+  /** The beginnings of the histogram's lines; undefined until first written. */
   #heads: readonly string[] | undefined
   #isScraped = false
 
@@ -281,7 +281,7 @@ export class HistogramSeries {
     this.#exemplars = new Array<Exemplar | undefined>(buckets.length + 1).fill(undefined)
   }
 
-  /** Counts a value. With the id of a trace it becomes the exemplar of its bucket, unless the id is too long. */
+  /** Counts a value. With the id of a trace the value becomes its bucket's exemplar, unless the id is too long. */
   observe(value: number, traceId?: string, wallMs = 0): void {
     const buckets = this.#buckets
     let index = 0
@@ -292,7 +292,7 @@ export class HistogramSeries {
     this.#exemplars[index] = { labelSet: { trace_id: traceId }, value, timestamp: wallMs / 1_000 }
   }
 
-  /** The values of its lines: of each bucket with those below it, the sum, and how many there were. */
+  /** The values of its lines: each bucket including the buckets below, the sum, and the count. */
   values(): number[] {
     const values: number[] = []
     let total = 0
@@ -301,12 +301,12 @@ export class HistogramSeries {
     return values
   }
 
-  /** The latest trace of the bucket of that line, if it is a bucket's. */
+  /** The latest trace of the line's bucket, for the line of a bucket. */
   exemplar(line: number): Exemplar | undefined {
     return this.#exemplars[line]
   }
 
-  /** Its lines, all of one moment. */
+  /** Its lines, all read at the same moment. */
   written(lines: readonly Line[], withExemplars: boolean, news?: News): string {
     const isHeldBack = news === 'as_zero' && !this.#isScraped
     if (news !== undefined) this.#isScraped = true
@@ -350,7 +350,7 @@ export function build<Table extends Readonly<Record<string, MetricSpec>>>(
   return Object.fromEntries(made) as MetricsOf<Table>
 }
 
-/** Makes one metric. */
+/** Makes a metric. */
 export function create({ type, name, help, labels, buckets }: MetricSpec, registry: Registry) {
   const common = { name, help, labelNames: [...labels], registers: [registry] }
   switch (type) {

@@ -1,6 +1,6 @@
 import { counter, gauge, histogram } from '../../mesh/metric-spec.ts'
 
-/** The part of the table that is about policies and faults. */
+/** The metrics about policies and faults. */
 export const mesh = {
   rejections: counter(
     'rejections_total',
@@ -92,7 +92,7 @@ export const mesh = {
 const PROBE_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10]
 const INCIDENT_SECONDS = [1, 5, 15, 30, 60, 90, 120, 300, 600, 1_800, 3_600, 14_400]
 
-/** The part of the table that is about probes and incidents. */
+/** The metrics about probes and incidents. */
 export const health = {
   probeDuration: histogram(
     'probe_duration_seconds',

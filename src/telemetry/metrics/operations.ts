@@ -6,10 +6,10 @@ import { MODERN_VERSION, legacyVersions } from '../../protocol/versions.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
 import { labelValue, OTHER } from './label-value.ts'
 
-/** Upper bounds that the conventions give to all durations of MCP, in seconds. */
+/** The conventions' upper bounds for all durations of MCP, in seconds. */
 const BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 
-/** Attributes of the conventions and of our own, by the labels that Prometheus makes of their names. */
+/** Attributes of the conventions and our own, by Prometheus' labels for their names. */
 export const attributeOf = {
   mcp_method_name: 'mcp.method.name',
   gen_ai_operation_name: 'gen_ai.operation.name',
@@ -52,7 +52,7 @@ const OF_SESSION = [
 
 const OF_PEER = ['server_address', 'server_port'] as const satisfies readonly Label[]
 
-/** The part of the table that OpenTelemetry's conventions for MCP name. The gateway is a server to agents and a client to servers. */
+/** Metrics named by OpenTelemetry's conventions for MCP: the gateway is a server to agents and a client to servers. */
 export const operations = {
   serverOperations: conventionalHistogram(
     'mcp_server_operation_duration_seconds',
@@ -84,18 +84,18 @@ export const operations = {
   ),
 } as const
 
-/** The name that the conventions have for one of these metrics. */
+/** Returns the conventions' name of a metric. */
 export const conventionalName = (name: string): string => name.replace(/_seconds$/, '').replaceAll('_', '.')
 
 type Durations = MetricsOf<typeof operations>
 
-/** Most types of errors of one operation that have series of their own: codes of JSON-RPC are any number. */
+/** Most error types of an operation with series of their own: the number of JSON-RPC codes is unlimited. */
 const MOST_ERRORS = 16
 
 /** The conventions' name for a value without a series of its own. */
 const OTHER_VALUE = '_OTHER'
 
-/** Requests of the protocol: agents may send others, which share a name. */
+/** Requests of the protocol; other requests from agents share a name. */
 const METHODS: ReadonlySet<string> = new Set([
   'completion/complete',
   'initialize',
@@ -119,7 +119,7 @@ const METHODS: ReadonlySet<string> = new Set([
   'tools/list',
 ])
 
-/** Versions that are known: agents and servers may name others. */
+/** Known versions; agents and servers may name others. */
 const VERSIONS: ReadonlySet<string | undefined> = new Set([...legacyVersions, MODERN_VERSION])
 
 /** Most prompts of a server with series of their own. */
@@ -127,13 +127,12 @@ const MOST_PROMPTS = 500
 
 /** Facts about servers. */
 export interface KnownOfServers {
-  /** Whether a prompt is in its server's catalog. */
   readonly isPrompt: (server: string, prompt: string) => boolean
-  /** How the replica that a call went to is reached; undefined when that is not known. */
+  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
 }
 
-/** The varying labels of one operation. */
+/** The varying labels of an operation. */
 interface Variant {
   readonly errorType: string
   readonly version: string
@@ -145,7 +144,7 @@ interface KnownVariant extends Variant {
   readonly series: HistogramSeries
 }
 
-/** The series of one operation: most calls are like the one before. */
+/** The series of an operation: most calls have the same labels as the call before. */
 class Lane {
   readonly #histogram: Histogram<Label>
   readonly #fixed: Readonly<Record<string, string>>
@@ -212,13 +211,13 @@ function isAlike(one: Variant, errorType: string, version: string, injected: boo
   )
 }
 
-/** All labels, as of what says nothing of them. */
+/** All labels, empty. */
 const unsaid = Object.fromEntries(Object.keys(attributeOf).map((label) => [label, ''])) as Record<
   Label,
   string
 >
 
-/** How the other end is reached; that of an agent when there is no peer. */
+/** How the other end is reached; without a peer, an agent's way. */
 function networkOf({ transport, address = '', port }: Peer = { transport: 'tcp' }) {
   return {
     network_transport: transport,
@@ -228,20 +227,19 @@ function networkOf({ transport, address = '', port }: Peer = { transport: 'tcp' 
   }
 }
 
-/** Both sides of one operation. */
 interface Lanes {
   readonly server: Lane
   readonly client: Lane
 }
 
 /**
- * The durations of OpenTelemetry's conventions for MCP: one point of a server for each request of an agent to a server, and one of a client
- * for each try at it. All values of labels are bounded: tools and prompts by catalogs, the rest by lists.
+ * The durations of OpenTelemetry's conventions for MCP: a server point for each request of an agent to a server, and a
+ * client point for each try. All label values are bounded: tools and prompts by catalogs, the rest by lists.
  */
 export class Operations {
   readonly #durations: Durations
   readonly #servers: KnownOfServers
-  /** Lanes of all operations but tool calls, by server, then by method and prompt. */
+  /** Lanes of all operations except tool calls, by server, then by method and prompt. */
   readonly #lanes = new Map<string, Map<string, Lanes>>()
 
   constructor(durations: Durations, servers: KnownOfServers) {
@@ -249,7 +247,7 @@ export class Operations {
     this.#servers = servers
   }
 
-  /** The series of a tool; not to be kept longer than those of our own. `tool`: the value of its label. */
+  /** Returns the series of a tool, to be kept no longer than our own series. `tool`: the value of its label. */
   ofTool(server: string, tool: string): Lanes {
     return this.#make(server, {
       mcp_method_name: 'tools/call',
@@ -258,7 +256,7 @@ export class Operations {
     })
   }
 
-  /** The series of a request that is no tool call. */
+  /** Returns the series of a request other than a tool call. */
   of({ server, method, message }: Call): Lanes {
     const known = this.#lanes.get(server) ?? new Map<string, Lanes>()
     this.#lanes.set(server, known)
@@ -279,7 +277,7 @@ export class Operations {
     )
   }
 
-  /** A request of an agent is over, after `seconds`. With `traceId`, which ended at `wallMs`, it may stand for its bucket. */
+  /** Counts an agent's request of `seconds`. With `traceId`, which ended at `wallMs`, it may become an exemplar. */
   served({ server }: Lanes, call: Call, outcome: Outcome, seconds: number, wallMs: number): void {
     const { record } = call
     const said = versionOf(call)
@@ -289,7 +287,7 @@ export class Operations {
     server.of(errorType, codeIn(outcome), versionIn(said), injected).observe(seconds, record.traceId, wallMs)
   }
 
-  /** A try of it at a server is over. */
+  /** Counts a try at a server. */
   attempted({ client }: Lanes, call: Call, outcome: Outcome, seconds: number): void {
     const { faults, replica } = call.record
     const peer = this.#servers.peerOf(call, call.replica ?? replica)
@@ -303,19 +301,19 @@ export class Operations {
     client.of(errorType, codeIn(outcome), versionIn(peer?.version), injected, peer).observe(seconds)
   }
 
-  /** A session of an agent is over. `server`: the one that it looked onto; undefined for all. */
+  /** Counts an agent's session that ended. `server`: the session's only server; undefined for all. */
   serverSessionOver(server: string | undefined, version: string, seconds: number, reason = ''): void {
     const labels = sessionLabels(server, version, reason)
     this.#durations.serverSessions.series({ ...unsaid, ...labels, ...networkOf() }).observe(seconds)
   }
 
-  /** A session with a server is over. */
+  /** Counts a session with a server that ended. */
   clientSessionOver(server: string, peer: Peer, seconds: number, reason = ''): void {
     const labels = sessionLabels(server, peer.version, reason)
     this.#durations.clientSessions.series({ ...unsaid, ...labels, ...networkOf(peer) }).observe(seconds)
   }
 
-  /** Removes what there is of a server, or of some of its tools; those by the values of their labels. */
+  /** Removes all series of a server, or of some of its tools, given by label values. */
   forget(server: string, tools?: ReadonlySet<string>): void {
     if (tools === undefined) this.#lanes.delete(server)
     for (const histogram of Object.values(this.#durations))
@@ -344,7 +342,7 @@ function keep<Value>(map: Map<string, Value>, key: string, make: () => Value): V
 
 const versionIn = (said: string | undefined): string => (said !== undefined && VERSIONS.has(said) ? said : '')
 
-/** The code of a JSON-RPC error that came. */
+/** The code of a received JSON-RPC error. */
 function codeIn(outcome: Outcome): string {
   if (outcome.kind !== 'answered' || outcome.verdict !== 'rpc_error') return ''
   return codeOf(outcome.result.value.error) ?? ''

@@ -6,7 +6,7 @@ import type { Operations } from './operations.ts'
 /** Whether a tool is in its server's catalog. */
 export type IsListed = (server: string, tool: string) => boolean
 
-/** After how many calls in vain it is looked again whether some tools with series are gone. */
+/** Number of calls without a free place before the next search for removed tools. */
 const SWEEP_EVERY = 256
 
 interface OneServer {
@@ -16,8 +16,8 @@ interface OneServer {
 }
 
 /**
- * The series of tools. Only a tool that its server lists gets any, and only so many of one server: all others share
- * `_other`. Where all places are taken, those of tools that are listed no more are given away, with their counts.
+ * The series of tools. Only tools listed by their server get series, up to a limit per server: all others share
+ * `_other`. When all places are taken, places of tools no longer listed are given away, and their counts removed.
  */
 export class ToolSeries {
   /** Most tools of a server with series of their own. */
@@ -27,10 +27,7 @@ export class ToolSeries {
   readonly #operations: Operations | undefined
   readonly #servers = new Map<string, OneServer>()
 
-  /**
-   * `more`: other metrics with the labels `server` and `tool`, of which a tool that is gone leaves nothing either; nor does it of
-   * `operations`.
-   */
+  /** `more`: other metrics labelled `server` and `tool`; these and `operations` also forget removed tools. */
   constructor(metrics: PerTool, more: readonly Counter<string>[] = [], operations?: Operations) {
     const { toolCalls, toolCallVerdicts, toolCallDuration, attempts } = metrics
     this.#metrics = metrics
@@ -38,31 +35,30 @@ export class ToolSeries {
     this.#all = [toolCalls, toolCallVerdicts, toolCallDuration, attempts, ...more]
   }
 
-  /** Servers that have series. */
   get servers(): Iterable<string> {
     return this.#servers.keys()
   }
 
-  /** The series of a tool. Not to be kept: they may be forgotten. */
+  /** Returns the series of a tool. Do not keep the series: they may be forgotten. */
   of(server: string, tool: string, isListed: IsListed): OneTool {
     const known = this.#servers.get(server)
     return known?.tools.get(tool) ?? this.#first(server, tool, known, isListed)
   }
 
-  /** Begins the series of an arm at 0, of the tools that were called so far and that it may take calls of. */
+  /** Begins an arm's series at 0, for the tools called so far that the arm may take calls of. */
   begin(arm: string, takes: (server: string, tool: string) => boolean): void {
     for (const [server, { tools }] of this.#servers)
       for (const [tool, series] of tools) if (takes(server, tool)) series.begin(arm)
   }
 
-  /** Removes what there is of arms that are gone. */
+  /** Removes all series of removed arms. */
   forgetArms(isGone: (arm: string) => boolean): void {
     for (const { tools, other } of this.#servers.values())
       for (const tool of [other, ...tools.values()]) tool.forgetArms(isGone)
     this.#remove(({ arm }) => arm !== undefined && isGone(arm))
   }
 
-  /** Removes what there is of a server. */
+  /** Removes all series of a server. */
   forget(server: string): void {
     if (this.#servers.delete(server)) this.#remove((labels) => labels.server === server)
   }
@@ -101,7 +97,7 @@ export class ToolSeries {
     return known.tools.size < this.limit
   }
 
-  /** All at once: each metric looks at all its series. What is counted afterwards in a series that is gone is lost. */
+  /** Removes all at once: each metric makes a single pass. Later counts in a removed series are lost. */
   #remove(isGone: (labels: Labels) => boolean): void {
     for (const metric of this.#all) metric.forget(isGone)
   }
@@ -109,7 +105,7 @@ export class ToolSeries {
 
 type ToolLabel = 'server' | 'tool'
 
-/** The metrics that have series for each tool. */
+/** The metrics with series for each tool. */
 export interface PerTool {
   readonly toolCalls: Counter<ToolLabel | 'result' | 'arm'>
   readonly toolCallVerdicts: Counter<ToolLabel | 'outcome' | 'verdict' | 'arm'>
@@ -117,16 +113,15 @@ export interface PerTool {
   readonly attempts: Counter<ToolLabel | 'outcome' | 'verdict' | 'arm'>
 }
 
-/** Where a call is counted. */
 interface CallSeries {
   readonly calls: Series
   readonly verdicts: Series
 }
 
 /**
- * The series of attempts that alerts and ratios read. To Prometheus a series that is born with its first failure has never failed:
- * an increase takes two readings. So these series begin at 0: outside of arms, with the first attempt of their tool.
- * In an arm they begin as soon as the arm runs and the tool has been called.
+ * The series of attempts that alerts and ratios read. Prometheus needs two readings for an increase, so a series born
+ * with its first failure would never have failed. So these series begin at 0: outside of arms, with the first attempt
+ * of their tool; in an arm, as soon as the arm runs and the tool has been called.
  */
 const ATTEMPTS_BORN_TOGETHER = [
   ['returned', 'unchecked'],
@@ -139,13 +134,13 @@ const ATTEMPTS_BORN_TOGETHER = [
   ['transport_error', ''],
 ] as const
 
-/** Series of calls that begin at 0, so that ratios of attempts to calls miss the same first end of a tool on both sides. */
+/** Series of calls that begin at 0, so that ratios of attempts to calls miss a tool's first call on both sides. */
 const CALLS_BORN_TOGETHER = [...ATTEMPTS_BORN_TOGETHER, ['rejected', '']] as const
 
-/** The series of one tool: those of calls in no arm, and those of each arm. */
+/** The series of a tool: for calls in no arm, and for each arm. */
 export class OneTool {
   readonly labels: { readonly server: string; readonly tool: string }
-  /** Its durations by OpenTelemetry's conventions; undefined where these are not counted. */
+  /** Its durations by OpenTelemetry's conventions; undefined when off. */
   readonly operations: ReturnType<Operations['ofTool']> | undefined
   readonly #metrics: PerTool
   readonly #plain: ArmSeries
@@ -159,8 +154,8 @@ export class OneTool {
   }
 
   /**
-   * Counts a call; `seconds` from its arrival to its outcome. `verdict` is empty when no reply came. With `traceId`
-   * it may stand for its bucket; `wallMs` is then when it ended, in milliseconds since the Unix epoch.
+   * Counts a call; `seconds` runs from its arrival to its outcome. `verdict` is empty without a reply. With `traceId`
+   * the call may become its bucket's exemplar; `wallMs` is then its end, in milliseconds since the Unix epoch.
    */
   countCall(
     result: string,
@@ -181,12 +176,12 @@ export class OneTool {
     series.countAttempt(outcome, verdict)
   }
 
-  /** Begins the series of an arm at 0; one that has begun stays as it is. */
+  /** Begins the series of an arm at 0; does nothing if already begun. */
   begin(arm: string): void {
     if (!this.#arms.has(arm)) this.#in(arm).begin()
   }
 
-  /** Counts no more in series of arms that are gone. */
+  /** Stops counting in series of removed arms. */
   forgetArms(isGone: (arm: string) => boolean): void {
     for (const arm of this.#arms.keys()) if (isGone(arm)) this.#arms.delete(arm)
   }
@@ -201,14 +196,12 @@ export class OneTool {
   }
 }
 
-/** The series of one tool in one arm, or in none, kept at hand: counting a call looks up short words, and no labels. */
+/** The series of a tool in an arm, or in none, cached: counting a call looks up short words and no labels. */
 class ArmSeries {
   readonly #metrics: PerTool
   readonly #labels: Readonly<Record<ToolLabel | 'arm', string>>
   #duration: HistogramSeries | undefined
-  /** By result and verdict. */
   readonly #calls = new Map<string, Map<string, CallSeries>>()
-  /** By outcome and verdict. */
   readonly #attempts = new Map<string, Map<string, Series>>()
 
   constructor(metrics: PerTool, labels: Readonly<Record<ToolLabel | 'arm', string>>) {
@@ -220,7 +213,7 @@ class ArmSeries {
     return (this.#duration ??= this.#metrics.toolCallDuration.series(this.#labels))
   }
 
-  /** Begins, at 0, what arms are compared by. */
+  /** Begins at 0 the series by which arms are compared. */
   begin(): void {
     this.#beginCalls()
     this.#beginAttempts()

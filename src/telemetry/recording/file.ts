@@ -3,40 +3,40 @@ import type { Clock } from '../../mesh/clock.ts'
 import { WriteQueue } from '../../mesh/write-queue.ts'
 import type { RecordingHeader } from './format.ts'
 
-/** Most that waits to be written, in characters; what comes on top is dropped. */
+/** Most characters that wait to be written; anything beyond is dropped. */
 const MAX_WAITING = 16 * 1024 ** 2
 
-/** The same while the disk refuses. */
+/** The same while the disk refuses writes. */
 const MAX_WAITING_FAILING = 1024 ** 2
 
-/** Most lines that are written in one go. */
+/** Most lines in a write. */
 const BATCH = 1_000
 
 export interface RecordingFileParts {
   readonly path: string
-  /** Size past which a new file is begun, in bytes. */
+  /** Size after which a new file begins, in bytes. */
   readonly maxSize: number
-  /** Older files that are kept. */
+  /** Number of older files kept. */
   readonly keep: number
   readonly clock: Clock
   /** Returns the first line of a file, without the file's number. */
   readonly header: () => Omit<RecordingHeader, 'part'>
-  /** Hears when the disk refuses; once until it takes something again. */
+  /** Called when the disk refuses a write; once until a write succeeds again. */
   readonly onError: (why: string) => void
-  /** Hears of calls that will never be written. */
+  /** Called for calls that will never be written. */
   readonly onDropped: (count: number) => void
-  /** The recording before: it is closed, and this one waits for it, as it may have the same path. */
+  /** The recording before: it is closed, and this recording waits for the close, since both may have the same path. */
   readonly after?: RecordingFile | undefined
 }
 
 /**
- * The files of one recording: FILE, and the older ones as FILE.1, FILE.2 …. What lies there when it begins becomes an older file.
- * Writing never holds a call up, and never fails one.
+ * The files of a recording: FILE and older FILE.1, FILE.2 …. An existing file becomes an older file at the start.
+ * Writing never delays or fails a call.
  */
 export class RecordingFile {
   readonly #parts: RecordingFileParts
   readonly #queue: WriteQueue<string>
-  /** Size of the newest file, in bytes; 0 before there is one. */
+  /** Size of the newest file, in bytes; 0 before the first file. */
   #size = 0
   #part = 0
   #dropped = 0
@@ -64,12 +64,12 @@ export class RecordingFile {
     this.#queue.add(line)
   }
 
-  /** Resolves when everything is written that came before, or could not be. */
+  /** Resolves when everything before is written or has failed. */
   flush(): Promise<void> {
     return this.#queue.flush()
   }
 
-  /** As `flush`, for the last time: what the disk refuses now is lost, and so is what comes later. */
+  /** Flushes for the last time: writes the disk now refuses are lost, and so are later lines. */
   close(): Promise<void> {
     return this.#queue.close()
   }
@@ -77,7 +77,7 @@ export class RecordingFile {
   async #write(lines: readonly string[]): Promise<void> {
     const { path, maxSize } = this.#parts
     const there = await sizeOf(path)
-    // Where somebody took the file away, or another one lies there, the recording goes on in a new file, which is its owner's alone.
+    // If the file was removed or replaced, the recording continues in a new file, readable only by its owner.
     const isBegun = there !== undefined && there === this.#size && there > 0 && there < maxSize
     if (!isBegun && there !== undefined) await this.#rotate()
     const dropped = this.#dropped
@@ -88,7 +88,7 @@ export class RecordingFile {
     try {
       await appendFile(path, text, { mode: 0o600 })
     } catch (error) {
-      // A full disk takes a part, which goes again.
+      // A full disk accepts a part; remove the part again.
       await truncate(path, before).catch(() => undefined)
       throw error
     }
@@ -105,7 +105,7 @@ export class RecordingFile {
   }
 }
 
-/** Undefined where there is nothing. Rejects for what is no file: a folder must not be moved, and a pipe may never be read. */
+/** Undefined for a missing file. Rejects for other kinds: a folder must not be moved, and a pipe may never be read. */
 async function sizeOf(path: string): Promise<number | undefined> {
   try {
     const found = await lstat(path)

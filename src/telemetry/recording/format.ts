@@ -2,15 +2,15 @@ import { z } from 'zod'
 import { verdicts } from '../../mesh/outcome.ts'
 
 /**
- * A recording is JSON Lines. Each of its files begins with a header, and goes on with a line for each tool call when that is over,
- * and one for calls that were lost. Tasks, tenants and arguments stand in it as digests under a key that is kept nowhere: equal ones
- * have equal digests within one recording, and nobody can find out by trying which they were.
+ * A recording is JSON Lines. Each of its files begins with a header, followed by a line for each finished tool call and
+ * a line for lost calls. Tasks, tenants and arguments appear as digests, under a key that is kept nowhere. Equal values
+ * have equal digests within a recording, and nobody can find the values by trying.
  */
 
-/** Version of this format: a reader takes no other. */
+/** Version of this format; readers accept no other. */
 export const FORMAT = 1
 
-/** Most attempts of one call that are written down. */
+/** Most recorded attempts of a call. */
 export const MAX_ATTEMPTS = 32
 
 const effect = z.enum(['read_only', 'idempotent', 'write', 'unknown'])
@@ -27,7 +27,7 @@ const result = z.enum([
   'rejected',
 ])
 
-/** In milliseconds. A number that is larger than any clock shows is damage. */
+/** In milliseconds. A number larger than any clock shows means damage. */
 const ms = z.number().min(0).max(Number.MAX_SAFE_INTEGER)
 
 const count = z.int().min(0)
@@ -37,52 +37,52 @@ export const header = z.object({
   breakwaterRecording: z.literal(FORMAT),
   /** Version of the program. */
   version: z.string(),
-  /** When the recording began: ISO 8601, and the beginning of all its times. */
+  /** When the recording began, in ISO 8601; all its times start here. */
   startedAt: z.iso.datetime(),
   /** Number of this file in the recording, from 1. */
   part: z.int().min(1),
   environment: z.string(),
-  /** Share of the tasks that are in it, in [0, 1]. */
+  /** Share of the tasks recorded, in [0, 1]. */
   sample: z.number().min(0).max(1),
-  /** Hash of the policies that were in force all the time; see `configHash`. */
+  /** Hash of the policies in force throughout; see `configHash`. */
   policiesHash: z.string(),
-  /** The effect of running a tool again, by server and tool; only for servers that were known when the file was begun. */
+  /** The effect of running a tool again, by server and tool; only for servers known when the file began. */
   servers: z.record(z.string(), z.record(z.string(), effect)),
 })
 
 /** One try at a server. */
 const attempt = z.object({
-  /** As policies number them, from 1. */
+  /** The policies' number, from 1. */
   number: z.int().min(1),
-  /** When it began, in milliseconds after the call came. */
+  /** Start, in milliseconds after the call arrived. */
   at: ms,
   tookMs: ms,
-  /** `rejected`: a policy about attempts, such as a breaker, kept it from the server. */
+  /** `rejected`: a policy about attempts, for example a breaker, stopped the attempt. */
   outcome: result,
   verdict: verdict.optional(),
   /** Reason of an attempt without an answer. */
   reason: z.string().optional(),
   retryAfterMs: ms.optional(),
-  /** Whether its server cannot have got it. */
+  /** Whether its server cannot have received the attempt. */
   unsent: z.literal(true).optional(),
-  /** Code of an answer that is a JSON-RPC error. */
+  /** Code of a JSON-RPC error answer. */
   code: z.number().optional(),
-  /** The HTTP status, unless it is 200. */
+  /** The HTTP status, unless 200. */
   status: count.optional(),
-  /** Only where it went to another tool than the call asked for. */
+  /** Only for an attempt at another tool than the call's. */
   server: z.string().optional(),
   tool: z.string().optional(),
   requestBytes: count,
   replyBytes: count.optional(),
 })
 
-/** One tool call that is over. */
+/** A finished tool call. */
 export const call = z.object({
-  /** When it came, in milliseconds after the recording began. */
+  /** Arrival, in milliseconds after the recording began. */
   at: ms,
-  /** Digest of its task; none when nothing says which it belongs to. */
+  /** Digest of its task; absent when the task is unknown. */
   task: z.string().optional(),
-  /** Number of the call in its task, as its agent says. */
+  /** The agent's number of the call within its task. */
   step: count.optional(),
   /** Digest of server, tool and arguments. */
   key: z.string(),
@@ -91,10 +91,10 @@ export const call = z.object({
   effect,
   /** Digest. */
   tenant: z.string(),
-  /** The arm of an experiment that it ran in. */
+  /** The experiment arm of the call. */
   arm: z.string().optional(),
   result,
-  /** Whether it went wrong as its agent saw it. */
+  /** Whether the call failed as its agent saw it. */
   wrong: z.literal(true).optional(),
   /** Whether its arguments break the tool's `inputSchema`. */
   invalid: z.literal(true).optional(),
@@ -103,19 +103,19 @@ export const call = z.object({
   reason: z.string().optional(),
   by: z.string().optional(),
   tookMs: ms,
-  /** How long the gateway kept it waiting on purpose. */
+  /** How long the gateway delayed the call on purpose. */
   waitedMs: ms,
-  /** The time that neither waiting on purpose nor attempts took. */
+  /** The time not spent in deliberate waits or attempts. */
   overheadMs: ms,
   retries: count,
-  /** Why tries of it were rejected that are not what its caller was told. */
+  /** Reasons of rejected tries, unless reported to the caller. */
   rejectedTries: z.array(z.string()).optional(),
   attempts: z.array(attempt).max(MAX_ATTEMPTS),
-  /** How many more there were, beyond `MAX_ATTEMPTS`. */
+  /** Number of further attempts, beyond `MAX_ATTEMPTS`. */
   moreAttempts: count.optional(),
 })
 
-/** So many calls are missing here: the disk was too slow for them. */
+/** Number of calls missing here because the disk was too slow. */
 export const lost = z.object({ lost: count })
 
 export type RecordingHeader = z.output<typeof header>

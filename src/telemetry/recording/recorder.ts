@@ -17,7 +17,7 @@ import type { RecordingSettings } from '../schema.ts'
 import { RecordingFile } from './file.ts'
 import { type Effects, FORMAT, MAX_ATTEMPTS, type RecordedAttempt, type RecordedCall } from './format.ts'
 
-/** Longest request whose arguments are compared, in characters; each larger one has a key of its own. */
+/** Longest request whose arguments are compared, in characters; each larger request has its own key. */
 const MAX_TEXT = 256 * 1024
 
 /** Deepest arguments that are compared, in levels. */
@@ -29,23 +29,23 @@ export interface RecorderParts {
   readonly environment: string
   /** Returns the effect of running a call again, by the config in force. */
   readonly effectOf: (call: Call) => Effect
-  /** The same of all tools that are known. */
+  /** The same for all known tools. */
   readonly effects: () => Effects
-  /** Hears of calls that were to be written and never will be. */
+  /** Called for calls that were meant to be written and never will be. */
   readonly onDropped: (count: number) => void
 }
 
 /**
- * Writes down what became of tool calls and of each of their attempts, to be played again under other policies (`breakwater sim`).
- * It keeps no argument, no text of a reply and no name of a task or tenant. Outlives all generations of the config.
+ * Records the results of tool calls and of each of their attempts, for replay under other policies (`breakwater sim`).
+ * Keeps no arguments, no text of replies and no names of tasks or tenants. Outlives all generations of the config.
  */
 export class Recorder {
   readonly #parts: RecorderParts
-  /** Undefined while recording is off. A plain field: all that a call pays for then. */
+  /** Undefined while recording is off. A plain field: then a call costs nothing else. */
   open: OpenRecording | undefined
-  /** The one that was closed last, whose file may have the path of the next. */
+  /** The recording closed last, whose file may have the path of the next. */
   #last: RecordingFile | undefined
-  /** The settings and the hash of the policies that the latest recording was begun with; empty when recording is off. */
+  /** The settings and policies' hash of the latest recording; empty when recording is off. */
   #begunWith = ''
 
   constructor(parts: RecorderParts) {
@@ -53,8 +53,8 @@ export class Recorder {
   }
 
   /**
-   * Goes by these settings from now on. A recording is one of the same policies throughout: where these have changed, a new one is
-   * begun. `policiesHash` names them. A call that is under way meanwhile is in neither: it is dropped when it ends.
+   * Applies new settings. A recording has the same policies throughout: changed policies begin a new recording.
+   * `policiesHash` names the policies. A call under way meanwhile is in neither recording: it is dropped when it ends.
    */
   follow(settings: RecordingSettings, policiesHash: string): void {
     const { log } = this.#parts
@@ -103,7 +103,7 @@ export class Recorder {
     }
   }
 
-  /** A tool call begins, and its task is known. */
+  /** Begins a tool call, whose task is known. */
   begin(call: Call): void {
     if (this.open === undefined) return
     const { sample, draw } = this.open
@@ -111,7 +111,7 @@ export class Recorder {
     call.record.recording = { of: this.open, attempts: [], more: 0 } satisfies Notes
   }
 
-  /** An attempt of a call that is recorded begins. Gives what is to hear how it ended. */
+  /** Begins an attempt of a recorded call. Returns a function to call with the attempt's outcome. */
   attempt(call: Call): (outcome: Outcome) => void {
     const { clock } = this.#parts
     const notes = call.record.recording as Notes
@@ -124,7 +124,7 @@ export class Recorder {
     return (outcome) => (attempt.end = { tookMs: clock.now() - attempt.beganAt, ...endOf(outcome, call) })
   }
 
-  /** A call that is recorded is over. */
+  /** Ends a recorded call. */
   end(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis): void {
     const { record } = call
     const { of, attempts, more } = record.recording as Notes
@@ -134,7 +134,7 @@ export class Recorder {
     const verdict = verdictIn(outcome)
     const step = stepOf(call)
     const line: RecordedCall = {
-      // A call may have come a moment before the recording was begun.
+      // A call may have arrived a moment before the recording began.
       at: rounded(Math.max(0, record.startedAt - of.since)),
       ...(intent !== undefined && { task: of.digest('task', unitOf(call)) }),
       ...(step !== undefined && { step }),
@@ -161,7 +161,7 @@ export class Recorder {
     of.file.append(JSON.stringify(line))
   }
 
-  /** Resolves when all that was recorded is written, or could not be. Calls that end later are dropped. */
+  /** Resolves when everything recorded is written or has failed. Calls that end later are dropped. */
   async close(): Promise<void> {
     const file = this.open?.file ?? this.#last
     this.open = undefined
@@ -172,18 +172,17 @@ export class Recorder {
 interface OpenRecording {
   readonly file: RecordingFile
   readonly sample: number
-  /** When it began, on the monotonic clock. */
+  /** Start, on the monotonic clock. */
   readonly since: Millis
-  /** By these draws tasks are chosen. */
+  /** Draws that choose tasks. */
   readonly draw: KeyedRandom
   readonly digest: (...fields: readonly string[]) => string
 }
 
-/** The notes on a call until the call is over. */
 interface Notes {
   readonly of: OpenRecording
   readonly attempts: AttemptNotes[]
-  /** Attempts that are not among these. */
+  /** Number of attempts not listed. */
   more: number
 }
 
@@ -192,22 +191,22 @@ type AttemptEnd = Omit<RecordedAttempt, 'number' | 'at' | 'server' | 'tool' | 'r
 interface AttemptNotes {
   readonly call: Call
   readonly beganAt: Millis
-  /** Undefined while it is under way. */
+  /** Undefined while under way. */
   end: AttemptEnd | undefined
 }
 
-/** Returns the key of the unit that is recorded as a whole or not at all: a task, or a call without a task. */
+/** Returns the key of the unit recorded as a whole or not at all: a task, or a call without a task. */
 function unitOf({ record: { intent, startedAt }, tenant, caller, id }: Call): string {
   return intent === undefined ? `${caller.id}\n${id}\n${startedAt}` : keyOf(intent.source, tenant, intent.id)
 }
 
-/** Undefined where they are too large to be compared. */
+/** Undefined when too large to compare. */
 function argumentsOf({ message }: Call): string | undefined {
   if (message.text.length > MAX_TEXT) return undefined
   return canonicalJson(paramsOf(message.value).arguments ?? {}, { maxDepth: MAX_DEPTH })
 }
 
-/** `of`: the call that it belongs to. One that is under way at the end of its call makes no difference to it any more. */
+/** `of`: the call of the attempt. An attempt still under way at the end of its call no longer affects the call. */
 function attemptOf({ call, beganAt, end }: AttemptNotes, of: Call, now: Millis): RecordedAttempt {
   const { tookMs, ...ended } = end ?? { tookMs: now - beganAt, outcome: 'cancelled' as const }
   const isElsewhere = call.server !== of.server || call.tool !== of.tool
@@ -245,5 +244,5 @@ function endOf(outcome: Outcome, { record }: Call): Omit<AttemptEnd, 'tookMs'> {
   }
 }
 
-/** Microseconds are as fine as anybody reads. */
+/** Rounds to microseconds. */
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000

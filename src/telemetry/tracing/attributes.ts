@@ -25,7 +25,6 @@ import type { EndedSpan } from './ended-span.ts'
 import { type KeepReason, ATTRIBUTES as A, EVENT_ATTRIBUTES as E, EVENTS } from './spans.ts'
 import { codeOf, errorTypeOf, EXECUTE_TOOL, HTTP, type Peer, versionOf } from '../conventions.ts'
 
-/** The attributes that the spans of a call and of its attempts share. */
 function commonAttributes(call: Call): Attributes {
   const { server, method, tool } = call
   const attributes: Attributes = {
@@ -67,7 +66,7 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   return attributes
 }
 
-/** Attributes of an agent that its baggage may hold under the same names. They are hints: nobody has checked them. */
+/** Agents' attributes that their baggage may hold under the same names. Nobody has checked these hints. */
 const OF_AGENT: ReadonlySet<string> = new Set([
   A.conversation,
   A.agentId,
@@ -76,10 +75,11 @@ const OF_AGENT: ReadonlySet<string> = new Set([
   A.workflow,
 ])
 
-/** Arguments and results may hold anything, so they are recorded only where an operator asked for them. */
+/** Adds arguments and results. Both may hold anything, so they are recorded only at an operator's request. */
 export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome): void {
   if (call.tool === undefined) return
-  // Their text as it came: to write them anew would take time for what is cut off, and depth could exhaust the stack.
+  // Uses the text as received: serializing again would take time for the part cut off, and depth could exhaust the
+  // stack.
   const given = payloadIn(call.message.text, ['params', 'arguments'])
   if (given !== undefined) attributes[A.arguments] = given
   if (outcome.kind !== 'answered') return
@@ -89,7 +89,7 @@ export function addPayloads(attributes: Attributes, call: Call, outcome: Outcome
 
 function payloadIn(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
-  // A part of what may be megabytes, which waits for its collector.
+  // Copied: the part waits for its collector, while the whole text may be megabytes.
   return span && ownText(text.slice(span.start, Math.min(span.end, span.start + LONGEST_PAYLOAD)))
 }
 
@@ -110,10 +110,10 @@ export function attemptAttributes(facts: AttemptFacts, peer: Peer | undefined): 
   return attributes
 }
 
-/** The beginning of a text of a call's server, without the secrets of its config and those that came with the call. */
+/** Returns the beginning of a text from a call's server, without the secrets of its config and of the call. */
 export type ConcealFor = (call: Call, text: string) => string
 
-/** Adds what became of a call or of an attempt of it; returns the status that this gives its span. */
+/** Adds the outcome of a call or of its attempt; returns the status for the span. */
 export function addResult(
   attributes: Attributes,
   call: Call,
@@ -138,7 +138,7 @@ export function addResult(
   return { code: SpanStatusCode.ERROR, message: clipped(conceal(call, said)) }
 }
 
-/** A reply that came and is an error all the same, in words for people. Texts of results may hold anything. */
+/** Descriptions of replies that are errors. Texts of results may hold anything. */
 const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
   tool_error: 'the result says isError: true',
   schema_invalid: 'the result breaks the output schema of its tool',
@@ -146,9 +146,9 @@ const DESCRIPTIONS: Readonly<Partial<Record<Verdict, string>>> = {
   partial_silent: 'something is missing in the result, and the result does not say so',
 }
 
-/** The faults of a call, dealt out as events to the spans of what they hit. */
+/** The faults of a call, added as events to the spans of their targets. */
 export class FaultEvents {
-  /** With those that hit earlier calls: what they made was kept, and is this call's answer. */
+  /** Includes faults of earlier calls whose result was kept and is this call's answer. */
   readonly #left: Set<InjectedFault>
   readonly #fates: ReadonlyMap<InjectedFault, string>
   readonly #own: ReadonlySet<InjectedFault>
@@ -159,14 +159,14 @@ export class FaultEvents {
     this.#left = new Set([...faults, ...this.#fates.keys()])
   }
 
-  /** Adds those that hit the try of that number. */
+  /** Adds the faults that hit the try with this number. */
   addToAttempt(span: EndedSpan, attempt: number, at: HrTime): void {
     for (const fault of this.#own)
       if (fault.side === 'upstream' && fault.attempt === attempt && this.#left.delete(fault))
         this.#add(span, fault, at)
   }
 
-  /** Adds what belongs to the call as a whole, which is all that hit no try of it; to be called last. */
+  /** Adds the faults of the call as a whole: all that hit no try. Call this last. */
   addToCall(span: EndedSpan, at: HrTime): void {
     for (const fault of this.#left) this.#add(span, fault, at)
   }
@@ -185,7 +185,7 @@ export class FaultEvents {
   }
 }
 
-/** Adds what policies did to a call, in words of their own. */
+/** Adds policies' actions on a call, in the policies' own words. */
 export function addDecisions(span: EndedSpan, record: CallRecord, outcome: Outcome, at: HrTime): void {
   const add = (policy: string | undefined, decision: string, reason?: string) => {
     const attributes: Attributes = { [E.decision]: decision }
@@ -207,11 +207,11 @@ export function addDecisions(span: EndedSpan, record: CallRecord, outcome: Outco
   if (outcome.kind === 'rejected') add(outcome.by, 'rejected', outcome.error.reason)
 }
 
-/** Longest text of an agent or a server that an attribute holds, in UTF-16 code units. */
+/** Longest text of an agent or a server in an attribute, in UTF-16 code units. */
 const LONGEST = 256
 
-/** Longest arguments and results, where they are recorded at all. */
+/** Longest recorded arguments and results. */
 const LONGEST_PAYLOAD = 4_096
 
-/** The beginning of a text that anybody may have chosen: a batch of spans is no place for a megabyte. */
+/** Returns the beginning of an untrusted text: a batch of spans is no place for a megabyte. */
 export const clipped = (text: string): string => clip(text, LONGEST)

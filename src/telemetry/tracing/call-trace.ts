@@ -7,13 +7,13 @@ import { withMeta, withEntry } from '../../protocol/meta.ts'
 import type { Parent } from '../../protocol/task.ts'
 import { type Head, parentOf, type RandomIds } from './context.ts'
 
-/** The facts of one try at a server, noted until it is known whether anybody wants to see them. */
+/** The facts of a try at a server, kept until the spans are sent or dropped. */
 export class AttemptFacts {
-  /** 16 hexadecimal digits: the server has got it as its parent. */
+  /** 16 hexadecimal digits: the parent id sent to the server. */
   readonly spanId: string
   readonly call: Call
   readonly startedAt: Millis
-  /** Undefined while it is under way, and for good when the call was over before it. */
+  /** Undefined while under way, and for good when the call ended first. */
   endedAt: Millis | undefined
   outcome: Outcome | undefined
   replica: number | undefined
@@ -28,18 +28,15 @@ export class AttemptFacts {
   }
 }
 
-/**
- * The plain facts of a call that spans may be made of when it is over. Spans of a call that nobody will look at are
- * never made: facts cost a tenth of them.
- */
+/** The plain facts of a call. Facts cost a tenth of spans, so spans are made only after the call, if they are kept. */
 export class CallTrace {
   readonly traceId: string
   /** Undefined for a call that begins a trace. */
   readonly parent: Parent | undefined
-  /** The decision made at the beginning and told to the server; true: the trace is recorded whatever becomes of the call. */
+  /** The decision made at the beginning and sent to the server; true: the trace is recorded whatever the outcome. */
   readonly sampled: boolean
   attempts: AttemptFacts[] = []
-  /** Calls under way that are parts of the same request of the agent; as a rule there is one. */
+  /** Calls under way that are parts of the same request of the agent; usually one. */
   open = 1
   outcome: Outcome | undefined
   /** The id of its own span, once the call is over and its trace is kept. */
@@ -51,17 +48,17 @@ export class CallTrace {
     this.sampled = sampled
   }
 
-  /** Lets go of results, which may be large: others keep the record for longer than the call lasts. */
+  /** Drops results, which may be large: others keep the record beyond the end of the call. */
   forget(): void {
     this.attempts = []
     this.outcome = undefined
   }
 }
 
-/** The outcome of a call or attempt that a defect of the gateway ended. */
+/** The outcome of a call or attempt ended by a bug in Breakwater. */
 export const brokenOff: Outcome = { kind: 'failed', error: gatewayError('internal', 'internal error') }
 
-/** The span of a call whose trace is kept, for log lines; undefined before its end and for all others. */
+/** Returns the span of a call with a kept trace, for log lines; undefined before its end and for all others. */
 export function keptSpanOf({ span }: CallRecord): { traceId: string; spanId: string } | undefined {
   if (!(span instanceof CallTrace) || span.spanId === undefined) return undefined
   return { traceId: span.traceId, spanId: span.spanId }
@@ -72,10 +69,10 @@ interface CallsParts {
   readonly head: Head
 }
 
-/** The facts of a call begin here. */
+/** Begins the facts of a call. */
 export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   const { record } = call
-  // One request to all servers is several calls with one record: they are one trace.
+  // A request to all servers is several calls with a shared record and a shared trace.
   if (record.span instanceof CallTrace && record.span.open > 0) {
     record.span.open++
     return
@@ -87,7 +84,7 @@ export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   if (trace.sampled) record.traceId = traceId
 }
 
-/** Hands the facts of a request of an agent over to `over`, which must not throw, when its last call has ended. */
+/** Passes the facts of an agent's request to `over`, which must not throw, when its last call has ended. */
 export function endTrace(
   call: Call,
   outcome: Outcome,
@@ -95,7 +92,7 @@ export function endTrace(
 ): void {
   const trace = call.record.span
   if (!(trace instanceof CallTrace)) return
-  // When a request has several parts, one part that went wrong stands for all.
+  // When a request has several parts, a failed part stands for all.
   if (trace.outcome === undefined || trace.outcome.kind === 'answered') trace.outcome = outcome
   if (--trace.open > 0) return
   over(call, trace, trace.outcome)
@@ -107,11 +104,11 @@ interface AttemptsParts {
   readonly ids: Pick<RandomIds, 'span'>
 }
 
-/** Notes a try that begins, and gives it the headers by which its server becomes a part of the trace. */
+/** Notes the start of a try, and adds the headers by which its server joins the trace. */
 export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
   const trace = call.record.span
   if (!(trace instanceof CallTrace)) return call
-  // Its caller has gone, and what its spans say is settled: there will be none for it, so its server belongs under the call's.
+  // Its caller has gone and the spans are settled. The try gets no span, so its server belongs under the call's span.
   if (trace.open === 0) return stampedBy(call, trace, trace.spanId ?? ids.span())
   const spanId = ids.span()
   const outgoing = stampedBy(call, trace, spanId)
@@ -119,7 +116,7 @@ export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
   return outgoing
 }
 
-/** Notes how a try has ended, unless its call was over before; `outgoing` is what it was sent as. */
+/** Notes the end of a try, unless its call was over before; `outgoing` is the call as sent. */
 export function endAttempt({ clock }: Pick<AttemptsParts, 'clock'>, outgoing: Call, outcome: Outcome): void {
   const { span: trace, replica } = outgoing.record
   if (!(trace instanceof CallTrace)) return
@@ -134,18 +131,18 @@ function stampedBy(call: Call, trace: CallTrace, spanId: string): Call {
   return derive(call, { headers: stampHeaders(call.headers, trace, spanId) })
 }
 
-/** The trace that a server is told to take part in, as W3C Trace Context writes it. */
+/** The trace for a server to join, in W3C Trace Context format. */
 interface Stamp {
   readonly traceparent: string
   readonly tracestate: string | undefined
 }
 
-/** The headers of an attempt: they stay with it whatever else is changed on its way, and hedges have their own. */
+/** The headers of an attempt: later changes keep the headers, and hedges have their own. */
 export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId: string): Call['headers'] {
   const traceparent = `00-${trace.traceId}-${spanId}-${trace.sampled ? '01' : '00'}`
   const tracestate = trace.parent?.state
   if (tracestate !== undefined) return { ...headers, traceparent, tracestate }
-  // A state that was forwarded from another header belongs to another parent.
+  // A state forwarded from another header belongs to another parent.
   if (headers !== undefined && 'tracestate' in headers) {
     const { tracestate: _, ...others } = headers
     return { ...others, traceparent }
@@ -153,13 +150,13 @@ export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId:
   return headers === undefined ? { traceparent } : { ...headers, traceparent }
 }
 
-/** Returns the stamp for the server of an attempt; undefined for calls that are not traced. */
+/** Returns the stamp for the server of an attempt; undefined for untraced calls. */
 function stampOf({ record, headers }: Call): Stamp | undefined {
   if (!(record.span instanceof CallTrace) || headers?.traceparent === undefined) return undefined
   return { traceparent: headers.traceparent, tracestate: headers.tracestate }
 }
 
-/** The call with its stamp in `params._meta` as well, where servers of every transport find it. */
+/** Returns the call with its stamp also in `params._meta`, where servers of every transport find the stamp. */
 export function stamped(call: Call): Call {
   const stamp = stampOf(call)
   if (stamp === undefined) return call
@@ -168,7 +165,7 @@ export function stamped(call: Call): Call {
   return derive(call, { message: withMeta(message, 'params', 'tracestate', stamp.tracestate) })
 }
 
-/** As `withMeta`, and three times as fast for the most common message, one whose `params` have no `_meta`. */
+/** As `withMeta`, but three times as fast for the most common message, with `params` but without `_meta`. */
 function withTraceparent(message: Message, traceparent: string): Message {
   const { text, value } = message
   const { params } = value

@@ -5,7 +5,7 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { isObject, paramsOf } from '../../protocol/jsonrpc.ts'
 import { type Parent, readParent } from '../../protocol/task.ts'
 
-/** The span of the agent that made a call: its `_meta` says it best, for a header may be that of a proxy between. */
+/** The agent's span that made a call. `_meta` is preferred, since a header may come from a proxy between. */
 export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>): Parent | undefined {
   const meta = paramsOf(message.value)._meta
   const own = isObject(meta) ? readParent(meta.traceparent, meta.tracestate) : undefined
@@ -13,8 +13,7 @@ export function parentOf({ message, inbound }: Pick<Call, 'message' | 'inbound'>
 }
 
 /**
- * The span around the HTTP request of a call whose `_meta` names another one as its parent; undefined when there is none. A proxy between, or
- * the agent's HTTP client, has made it.
+ * The span of a proxy or HTTP client around a call whose `_meta` names another parent; undefined without such a span.
  */
 export function ambientOf(
   { inbound }: Pick<Call, 'inbound'>,
@@ -24,19 +23,19 @@ export function ambientOf(
   return ambient?.spanId === parent?.spanId ? undefined : ambient
 }
 
-/** Decides at the beginning of a call whether it is recorded whatever comes of it. */
+/** Decides at the beginning of a call whether it is recorded whatever the outcome. */
 export type Head = (traceId: string, parent: Parent | undefined) => boolean
 
 export interface SampleRule {
-  /** Share of the traces that begin here, in [0, 1]. */
+  /** Share of the traces begun here, in [0, 1]. */
   readonly rate: number
-  /** Whether what the caller has decided holds, so that traces are whole. */
+  /** Whether the caller's decision holds, so that traces are whole. */
   readonly parentBased: boolean
 }
 
 /**
- * Head sampling. Whether a trace is chosen follows from its id, by the same sum as OpenTelemetry's own
- * `TraceIdRatioBased` sampler for Node, so that processes with the same rate choose the same traces.
+ * Head sampling. The choice of a trace follows from its id, by the same sum as OpenTelemetry's own `TraceIdRatioBased`
+ * sampler for Node, so that processes with the same rate choose the same traces.
  */
 export function createHead({ rate, parentBased }: SampleRule): Head {
   const bound = Math.floor(rate * 0xffff_ffff)
@@ -45,7 +44,7 @@ export function createHead({ rate, parentBased }: SampleRule): Head {
   return (traceId, parent) => (parent === undefined ? chosen(traceId) : parent.sampled)
 }
 
-/** The sum of the four quarters of an id, without carry. Digit by digit: to cut and parse them costs ten times as much. */
+/** The sum of an id's four quarters, without carry. Works by digit: cutting and parsing costs ten times as much. */
 function foldedId(traceId: string): number {
   let folded = 0
   for (let at = 0; at < 32; at += 8) {
@@ -59,15 +58,15 @@ function foldedId(traceId: string): number {
   return folded >>> 0
 }
 
-/** Random bytes are fetched by the page: one by one they would cost more than all else that is done per call. */
+/** Fetches random bytes by the page: single fetches would cost more than all other work per call. */
 const PAGE = 4_096
 
-/** Digits of 8 bytes: ids are one or two of these. */
+/** Digits of 8 bytes: an id has this many or twice as many. */
 const UNIT = 16
 
 /**
- * Random ids of spans and traces, in lower-case hexadecimal digits. They need no seed to be repeated by, as the
- * mesh's draws do, but must not collide with those of any other process: hence the system's random source.
+ * Random ids of spans and traces, in lower-case hexadecimal digits. Unlike the mesh's draws, ids need no repeatable
+ * seed, but must not collide with other processes' ids. So they come from the system's random source.
  */
 export class RandomIds {
   readonly #page = Buffer.allocUnsafe(PAGE)
@@ -91,19 +90,19 @@ export class RandomIds {
 
   #refill(): void {
     randomFillSync(this.#page)
-    // The standards forbid an id of zeros only.
+    // The standards forbid an id of only zeros.
     for (let at = 0; at < PAGE; at += UNIT / 2) this.#page[at]! |= 1
     this.#digits = this.#page.toString('hex')
     this.#at = 0
   }
 }
 
-/** How far the two clocks may run apart before that is taken for a change of the wall clock, in milliseconds. */
+/** Most drift between the two clocks before the wall clock counts as changed, in milliseconds. */
 const DRIFT_MS = 2
 
 /**
- * Turns points on the monotonic clock into wall time. The wall clock ticks in whole milliseconds: the difference is
- * taken once and kept, so that spans keep their order below that.
+ * Converts points on the monotonic clock into wall time. The wall clock ticks in whole milliseconds: the difference is
+ * taken once and kept, so that spans keep their order within a millisecond.
  */
 export class Epoch {
   readonly #clock: Clock
@@ -114,7 +113,7 @@ export class Epoch {
     this.#offset = clock.wall() - clock.now()
   }
 
-  /** Takes note of a wall clock that was set. */
+  /** Notices a changed wall clock. */
   refresh(): void {
     const offset = this.#clock.wall() - this.#clock.now()
     if (Math.abs(offset - this.#offset) > DRIFT_MS) this.#offset = offset

@@ -7,18 +7,18 @@ import type { TracesConfig, Variables } from './settings.ts'
 
 /** Spans of calls and of their attempts, sent to a collector. */
 export interface Tracing {
-  /** A request of an agent begins: it is to become a SERVER span. */
+  /** Begins a request of an agent, a future SERVER span. */
   begin(call: Call): void
   /**
-   * It is over, and its record complete: its spans are made of that, if they are kept. From then on `record.traceId`
-   * is set if and only if the trace is recorded. Once for each `begin`; never throws.
+   * Ends a request with a complete record; makes its spans if they are kept. From then on `record.traceId` is set if
+   * and only if the trace is recorded. Called once for each `begin`; never throws.
    */
   end(call: Call, outcome: Outcome): void
-  /** A try of it begins, which is to become a CLIENT span: returns it as its server is to get it, with `traceparent`. */
+  /** Begins a try, a future CLIENT span: returns the call for its server, with `traceparent`. */
   beginAttempt(call: Call): Call
-  /** The try that `beginAttempt` returned is over. Never throws. */
+  /** Ends the try returned by `beginAttempt`. Never throws. */
   endAttempt(call: Call, outcome: Outcome): void
-  /** Sends what waits, for 3 seconds at most. Idempotent, never rejects. */
+  /** Sends the waiting spans, for 3 seconds at most. Idempotent, never rejects. */
   close(): Promise<void>
 }
 
@@ -26,28 +26,28 @@ export interface TracingParts {
   readonly clock: Clock
   readonly log: Log
   readonly config: TracesConfig
-  /** The process's own environment: the OpenTelemetry SDK reads it by itself as well. */
+  /** The process's own environment: the OpenTelemetry SDK also reads the environment itself. */
   readonly env: Variables
   readonly counts: SpanCounts
-  /** Our own version. */
+  /** Breakwater's version. */
   readonly version: string
-  /** Whether a tool is in its server's catalog: only then may it name a span. */
+  /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** How the replica that a call went to is reached; undefined when that is not known. */
+  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
   readonly conceal: ConcealFor
 }
 
 /** Why spans were lost. */
 export type LossCause =
-  /** More of them waited than may. */
+  /** More spans waited than allowed. */
   | 'queue_full'
-  /** The collector did not take them. */
+  /** The collector did not accept the spans. */
   | 'export_failed'
-  /** The gateway ended before the collector had taken them. */
+  /** The gateway ended before the collector accepted the spans. */
   | 'shutdown'
 
-/** Told what became of spans, by how many. */
+/** Counts the fates of spans. */
 export interface SpanCounts {
   exported(count: number): void
   dropped(count: number, cause: LossCause): void

@@ -9,7 +9,7 @@ import type {
 import type { tracing } from '@opentelemetry/sdk-node'
 import type { Variables } from './settings.ts'
 
-/** How much a span may hold. */
+/** Size limits of a span. */
 export interface SpanLimits {
   /** Longest text in an attribute, in UTF-16 code units. */
   readonly valueLength: number
@@ -17,7 +17,7 @@ export interface SpanLimits {
   readonly events: number
 }
 
-/** Reads OpenTelemetry's variables: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits. */
+/** Reads limits: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#span-limits. */
 export function readLimits(env: Variables): SpanLimits {
   const limit = (fallback: number, ...names: readonly string[]) => {
     for (const name of names) {
@@ -37,7 +37,7 @@ export function readLimits(env: Variables): SpanLimits {
   }
 }
 
-/** The properties that all spans of the process share. */
+/** The properties shared by all spans of the process. */
 export interface SpanOrigin extends Pick<tracing.ReadableSpan, 'resource' | 'instrumentationScope'> {
   readonly limits: SpanLimits
 }
@@ -47,7 +47,7 @@ interface EndedSpanParts {
   readonly kind: SpanKind
   readonly context: SpanContext
   readonly parent: SpanContext | undefined
-  /** Spans that it has to do with beside its parent; none unless given. */
+  /** Related spans besides its parent; none by default. */
   readonly links?: tracing.ReadableSpan['links']
   readonly startTime: HrTime
   readonly endTime: HrTime
@@ -56,8 +56,8 @@ interface EndedSpanParts {
 }
 
 /**
- * A span of something that is over, as exporters read it. The SDK's own spans are made for what goes on, and by anybody:
- * they look at each attribute twice, and cost four times as much.
+ * A span of finished work, as exporters read spans. The SDK's own spans, for work in progress, look at each attribute
+ * twice and cost four times as much.
  */
 export class EndedSpan implements tracing.ReadableSpan {
   readonly name: string
@@ -103,7 +103,7 @@ export class EndedSpan implements tracing.ReadableSpan {
     return this.#context
   }
 
-  /** Adds an event; when there are too many, drops the oldest, as the SDK does. */
+  /** Adds an event; beyond the limit, drops the oldest, as the SDK does. */
   addEvent(name: string, attributes: Attributes, time: HrTime): void {
     const droppedAttributesCount = limit(attributes, this.#limits)
     this.events.push({ name, attributes, time, droppedAttributesCount })
@@ -113,10 +113,10 @@ export class EndedSpan implements tracing.ReadableSpan {
   }
 }
 
-/** So many attributes a span may have unless a variable says otherwise. None of ours has half of that. */
+/** Most attributes of a span unless a variable sets another limit. Breakwater's spans have less than half of this. */
 const MOST_ATTRIBUTES = 128
 
-/** Takes from attributes what is too much; returns how many are gone. */
+/** Removes excess attributes; returns how many were removed. */
 function limit(attributes: Attributes, { valueLength, attributes: most }: SpanLimits): number {
   if (valueLength === Infinity && most >= MOST_ATTRIBUTES) return 0
   let count = 0

@@ -10,10 +10,10 @@ import { Epoch } from './context.ts'
 import { connections, LONGEST_EXPORT_MS, SILENCE_MS, tellDiagnostics } from './pipeline.ts'
 import type { MetricsSettings, Variables } from './settings.ts'
 
-/** How long the last metrics are waited for, in milliseconds. */
+/** How long the last export is waited for, in milliseconds. */
 const GOODBYE_MS: Millis = 3_000
 
-/** Points that are sent at once: all of them together may be more than a collector takes. */
+/** Points per export: all points together may be more than a collector accepts. */
 const BATCH = 512
 
 interface ExportParts {
@@ -21,18 +21,17 @@ interface ExportParts {
   readonly log: Log
   readonly metrics: Pick<Metrics, keyof typeof operations>
   readonly env: Variables
-  /** Our own, as the service's. */
+  /** Breakwater's version, as the service's. */
   readonly version: string
 }
 
-/** Points of one metric. */
 interface Family {
   readonly name: string
   readonly help: string
   readonly points: sdk.DataPoint<sdk.Histogram>[]
 }
 
-/** Sends the durations of OpenTelemetry's conventions to a collector now and then. Rejects for settings that no exporter takes. */
+/** Sends the conventions' durations to a collector at intervals. Rejects for settings that no exporter accepts. */
 export async function startMetricsExport(
   settings: MetricsSettings,
   parts: ExportParts,
@@ -41,14 +40,14 @@ export async function startMetricsExport(
   return new MetricsExport(await createExporter(settings, parts), settings.intervalMs, parts)
 }
 
-/** The way of metrics to the collector. Each time all is sent that was counted from the beginning on: what is lost once, the next makes good. */
+/** Exports metrics. Each export has all counts since the beginning, so the next export makes up for a lost export. */
 class MetricsExport {
   readonly #exporter: Exporter
   readonly #intervalMs: Millis
   readonly #parts: ExportParts
   readonly #epoch: Epoch
   readonly #resource: resources.Resource
-  /** From when on a series has counted: one that is forgotten and comes back is another one. */
+  /** When a series began to count: a forgotten series that comes back is a new series. */
   readonly #startOf = new WeakMap<HistogramSeries, HrTime>()
   #lookedAt: HrTime
   #cancel: Cancel
@@ -80,7 +79,7 @@ class MetricsExport {
     this.#cancel()
     const limit = new Promise<void>((resolve) => this.#parts.clock.after(GOODBYE_MS, resolve))
     const last = this.#underWay.then(() => {
-      // The last failure is told, whenever the one before was.
+      // Reports the last failure, whatever the time since the report before.
       this.#quietUntil = -Infinity
       return this.#send()
     })
@@ -145,7 +144,7 @@ class MetricsExport {
     })
   }
 
-  /** No more of an error than its message: the body of a reply may repeat the headers that it was sent. */
+  /** Logs only an error's message: the body of a reply may repeat the sent headers. */
   #tell(error?: Error & { code?: string | number }): void {
     const { clock, log } = this.#parts
     const now = clock.now()
@@ -199,7 +198,7 @@ function valueOf(series: HistogramSeries, bounds: readonly number[]): sdk.Histog
 
 interface Exporter {
   readonly exporter: sdk.PushMetricExporter
-  /** Ends what is under way; the exporter can be used as before. */
+  /** Ends requests under way; the exporter can be used as before. */
   disconnect(): void
 }
 

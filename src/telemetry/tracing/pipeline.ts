@@ -15,26 +15,26 @@ interface PipelineParts {
   readonly clock: Clock
   readonly log: Log
   readonly counts: SpanCounts
-  /** Our own, as the service's. */
+  /** Breakwater's version, as the service's. */
   readonly version: string
-  /** The process's own: the SDK reads it by itself. */
+  /** The process's own: the SDK also reads it. */
   readonly env: Variables
 }
 
-/** The way of spans to the collector. */
+/** Sends spans to the collector. */
 export interface Pipeline {
   readonly origin: SpanOrigin
   take(span: EndedSpan): void
-  /** Sends what waits, for `limitMs` at most; then the rest is lost. Never rejects. */
+  /** Sends the waiting spans, for `limitMs` at most; then the rest is lost. Never rejects. */
   close(limitMs: number): Promise<void>
 }
 
-/** Spans that are sent at once: a quarter of what OpenTelemetry has, for calls wait while they are written. */
+/** Spans per export: a quarter of OpenTelemetry's number, since calls wait during the writing. */
 const BATCH = 128
 
 /**
- * Starts OpenTelemetry's SDK for spans only: metrics are prom-client's, and nothing is instrumented behind our back. Rejects for settings that no
- * exporter takes.
+ * Starts OpenTelemetry's SDK for spans only, without automatic instrumentation. Metrics use prom-client. Rejects for
+ * settings that no exporter accepts.
  */
 export async function startPipeline(settings: TracingSettings, parts: PipelineParts): Promise<Pipeline> {
   const { clock, version, env } = parts
@@ -62,10 +62,11 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     textMapPropagator: null,
   }
   const sdk = keepingLog(() => new NodeSDK(options))
-  // The SDK registers a provider for the whole process and shows it nowhere else; ours serves us alone.
+  // The SDK registers a provider for the whole process and exposes the provider nowhere else; ours serves only
+  // Breakwater.
   trace.disable()
   sdk.start()
-  // A span of its own shows all that the SDK has read about the process; the span never ends, so that nobody sees it.
+  // This span shows everything the SDK has read about the process; it never ends, so nobody sees it.
   const model = trace.getTracer('breakwater', version).startSpan('model') as unknown as tracing.ReadableSpan
   trace.disable()
   const { resource, instrumentationScope } = model
@@ -74,7 +75,7 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
     take: (span) => bounded.onEnd(span),
     async close(limitMs) {
       const limit = new Promise<void>((resolve) => clock.after(limitMs, resolve))
-      // The SDK does not wait for a batch that itself waits for the host's id. What goes wrong is counted where it does.
+      // The SDK does not wait for a batch that itself waits for the host's id. Errors are counted where they happen.
       const complete = Promise.resolve(resource.waitForAsyncAttributes?.()).then(() => setImmediate())
       const sent = complete.then(() => sdk.shutdown()).catch(() => undefined)
       await Promise.race([sent, limit])
@@ -84,10 +85,10 @@ export async function startPipeline(settings: TracingSettings, parts: PipelinePa
   }
 }
 
-/** How often losses are told at most, in milliseconds: a collector that is down fails every few seconds. */
+/** Least time between two reports of losses, in milliseconds: with a collector down, exports fail every few seconds. */
 export const SILENCE_MS = 60_000
 
-/** Counts what became of the spans, and reports losses now and then. */
+/** Counts the fates of spans, and reports losses at intervals. */
 class SpanLedger {
   readonly #parts: Pick<PipelineParts, 'clock' | 'log' | 'counts'>
   #untold = 0
@@ -114,7 +115,7 @@ class SpanLedger {
     const now = clock.now()
     if (now < this.#quietUntil) return
     this.#quietUntil = now + SILENCE_MS
-    // No more of it: the body of a reply, which is in there as well, may repeat the headers that we have sent.
+    // Only the message: the error's copy of the reply's body may repeat the sent headers.
     const why = error === undefined ? {} : { error: clipped(error.message), code: error.code }
     const message =
       cause === 'queue_full' ? 'too many waited for the collector' : 'the collector did not take them'
@@ -122,7 +123,7 @@ class SpanLedger {
     this.#untold = 0
   }
 
-  /** So many that still wait are given up: they are lost, whatever an exporter that is still at it tells later. */
+  /** Gives up this many waiting spans: they are lost, whatever an exporter still at work reports later. */
   close(waiting: number): void {
     const { log, counts } = this.#parts
     if (waiting > 0) counts.dropped(waiting, 'shutdown')
@@ -133,8 +134,8 @@ class SpanLedger {
 }
 
 /**
- * Lets only so many spans wait, and counts the others. The SDK's own processor drops silently, and does not count those
- * that are being sent: with a slow collector they would come on top.
+ * Limits the number of waiting spans, and counts the others. The SDK's own processor drops spans silently, and does not
+ * count the spans being sent: with a slow collector these would come on top.
  */
 class BoundedProcessor implements tracing.SpanProcessor {
   readonly #inner: tracing.SpanProcessor
@@ -148,12 +149,12 @@ class BoundedProcessor implements tracing.SpanProcessor {
     this.#ledger = ledger
   }
 
-  /** Spans that the collector has not taken yet. */
+  /** Spans that the collector has not accepted yet. */
   get waiting(): number {
     return this.#waiting
   }
 
-  /** Spans no longer wait: they were sent, or lost on the way. */
+  /** Removes spans from the waiting count: sent, or lost on the way. */
   settled(count: number): void {
     this.#waiting -= count
   }
@@ -176,19 +177,19 @@ class BoundedProcessor implements tracing.SpanProcessor {
 }
 
 /**
- * How long a batch may take to be sent, in milliseconds. OpenTelemetry's processor goes on with the next one after as long, and its
- * exporter's own timeout begins anew with each byte of a reply.
+ * Longest time to send a batch, in milliseconds. OpenTelemetry's processor continues with the next batch after the same
+ * time, and its exporter's own timeout restarts with each byte of a reply.
  */
 export const LONGEST_EXPORT_MS = 30_000
 
 interface CountingParts {
   readonly clock: Clock
   readonly ledger: SpanLedger
-  /** Told how many spans no longer wait. */
+  /** Called with the number of spans that no longer wait. */
   readonly settled: (count: number) => void
 }
 
-/** Counts what another exporter sends and loses, and ends what takes it too long. */
+/** Counts another exporter's sent and lost spans, and ends exports that take too long. */
 class CountingExporter implements tracing.SpanExporter {
   readonly #inner: Exporter
   readonly #parts: CountingParts
@@ -202,7 +203,7 @@ class CountingExporter implements tracing.SpanExporter {
     const { length } = spans
     const { clock, ledger, settled } = this.#parts
     const { exporter, disconnect } = this.#inner
-    // More than once: where nothing has been answered yet it tries again by itself.
+    // Repeats: without any answer yet, the exporter retries by itself.
     const overdue = () => {
       disconnect()
       cancel = clock.after(LONGEST_EXPORT_MS, overdue)
@@ -222,7 +223,6 @@ class CountingExporter implements tracing.SpanExporter {
     }
   }
 
-  /** Ends what is under way. */
   disconnect(): void {
     this.#inner.disconnect()
   }
@@ -245,7 +245,7 @@ const levels: Readonly<Record<string, DiagLogLevel>> = {
   ALL: DiagLogLevel.ALL,
 }
 
-/** Has the SDK speak through our log, as far as `OTEL_LOG_LEVEL` asks it to; by default it is silent. */
+/** Sends the SDK's messages to our log, as far as `OTEL_LOG_LEVEL` asks; silent by default. */
 export function tellDiagnostics(log: Log, level: string | undefined): void {
   const logLevel = levels[level?.toUpperCase() ?? ''] ?? DiagLogLevel.NONE
   const logger = {
@@ -256,13 +256,13 @@ export function tellDiagnostics(log: Log, level: string | undefined): void {
     verbose: (...words: unknown[]) => log.trace(said(words)),
   }
   diag.setLogger(logger, { logLevel, suppressOverrideMessage: true })
-  // The SDK's own handler prints all of an error: also what the collector said, which may be what we have sent it.
+  // The SDK's own handler prints the whole error, including the collector's words, which may repeat the sent data.
   core.setGlobalErrorHandler((error) => diag.error(typeof error === 'string' ? error : (error.message ?? '')))
 }
 
 /**
- * Returns the result of `make`, without the logger that the SDK's constructor puts in place of ours. The SDK's logger writes to
- * the standard output, which may be the wire of an agent. The constructor only looks at one variable of the process.
+ * Returns the result of `make`, and keeps our logger, which the SDK's constructor would replace. The SDK's logger
+ * writes to the standard output, possibly the wire of an agent. The constructor only reads a variable of the process.
  */
 function keepingLog<T>(make: () => T): T {
   const level = process.env.OTEL_LOG_LEVEL
@@ -274,10 +274,10 @@ function keepingLog<T>(make: () => T): T {
   }
 }
 
-/** Only what is text: the rest are spans, and errors with all that is in them. */
+/** Keeps only text: the rest are spans, and errors with all their contents. */
 const said = (words: readonly unknown[]) => words.filter((word) => typeof word === 'string').join(' ')
 
-/** The exporter for a protocol. All else that it needs to know it reads from the process's environment. */
+/** Creates the exporter for a protocol. The exporter reads all other settings from the process's environment. */
 async function createExporter(
   { protocol, url }: TracingSettings,
   parts: Pick<PipelineParts, 'env' | 'log'>,
@@ -295,7 +295,7 @@ async function createExporter(
     }
     case 'grpc': {
       const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-grpc')
-      // Its timeout is one for all of a call.
+      // Its single timeout covers the whole call.
       return { exporter: new OTLPTraceExporter(options), disconnect: () => undefined }
     }
   }
@@ -303,11 +303,11 @@ async function createExporter(
 
 interface Exporter {
   readonly exporter: tracing.SpanExporter
-  /** Ends what is under way; the exporter can be used as before. */
+  /** Ends exports under way; the exporter can be used as before. */
   disconnect(): void
 }
 
-/** The connections of an exporter over HTTP; made as its own are, so that they can be ended. */
+/** The connections of an HTTP exporter; made like its own, so that they can be closed. */
 export function connections({ env, log }: Pick<PipelineParts, 'env' | 'log'>, signal: 'TRACES' | 'METRICS') {
   let agent: HttpAgent | undefined
   return {
@@ -338,7 +338,7 @@ function certificates(env: Variables, log: Log, signal: string): Pick<AgentOptio
 
 /**
  * A context that never changes. The SDK's own is an `AsyncLocalStorage`, which on Node 20 makes every promise of the
- * process dearer from its first use on; spans get their parents by hand here.
+ * process slower from its first use on; spans get their parents explicitly here.
  */
 const stillContext: ContextManager = {
   active: () => ROOT_CONTEXT,

@@ -4,11 +4,11 @@ import type { SampleRule } from './context.ts'
 /** The block `telemetry.traces` of the config. */
 export interface TracesConfig {
   /**
-   * Where spans are sent: an `http` or `https` URL, to which `/v1/traces` is added when it has no path of its own.
-   * Undefined: off, unless the environment names an endpoint.
+   * Where spans are sent: an `http` or `https` URL; `/v1/traces` is added to a URL without a path. Undefined: off,
+   * unless the environment names an endpoint.
    */
   readonly endpoint?: string | undefined
-  /** Share of the traces that begin here which are recorded whatever comes of them, in [0, 1]. */
+  /** Share of the traces begun here that are recorded whatever the outcome, in [0, 1]. */
   readonly sample: number
   /** Whether arguments and results are recorded, up to 4,096 characters each. */
   readonly payloads: boolean
@@ -20,24 +20,25 @@ export type Protocol = 'http/protobuf' | 'http/json' | 'grpc'
 
 export interface TracingSettings {
   readonly protocol: Protocol
-  /** Undefined: the exporter reads it from the environment itself. One that is no URL is for it to refuse. */
+  /** Undefined: the exporter reads the environment itself, and refuses an invalid URL. */
   readonly url: string | undefined
   readonly sample: SampleRule
-  /** Most spans that wait to be sent or for the collector to take them. */
+  /** Most spans that wait to be sent or accepted by the collector. */
   readonly queue: number
-  /** Variables that hold something unknown, and are passed over. */
+  /** Ignored variables with unknown values. */
   readonly ignored: readonly string[]
 }
 
-/** Spans that may wait: four times what OpenTelemetry allows, at about 2 KB each. */
+/** Most waiting spans: four times OpenTelemetry's number, at about 2 KB each. */
 const QUEUE = 8_192
 
-/** Every protocol that an exporter is installed for. */
+/** Every protocol with an installed exporter. */
 const protocols: readonly Protocol[] = ['http/protobuf', 'http/json', 'grpc']
 
 /**
  * Returns the settings of the environment and the config; undefined when calls are not traced. Variables of the
- * OpenTelemetry specification come first, as in all programs that know them; an empty one is none.
+ * OpenTelemetry specification win, as in all programs that support the specification; an empty variable counts as
+ * unset.
  */
 export function readSettings(env: Variables, config: TracesConfig): TracingSettings | undefined {
   const get = (name: string) => env[name]?.trim() || undefined
@@ -69,26 +70,23 @@ export function readSettings(env: Variables, config: TracesConfig): TracingSetti
   }
 }
 
-/** The block `telemetry.metrics` of the config, as far as it is about OpenTelemetry. */
+/** The block `telemetry.metrics` of the config, as far as OpenTelemetry is concerned. */
 export interface MetricsConfig {
   /** Whether the durations of its conventions are counted. */
   readonly semanticConventions: boolean
-  /** Where they are sent, as `TracesConfig` has it. Undefined: nowhere, unless the environment asks for it. */
+  /** Where metrics are sent; see `TracesConfig`. Undefined: nowhere, unless the environment sets an endpoint. */
   readonly endpoint?: string | undefined
 }
 
 export interface MetricsSettings extends Pick<TracingSettings, 'protocol' | 'url' | 'ignored'> {
-  /** How often metrics are sent, in milliseconds. */
+  /** Time between two exports, in milliseconds. */
   readonly intervalMs: number
 }
 
-/** OpenTelemetry's own. */
+/** OpenTelemetry's default. */
 const INTERVAL_MS = 60_000
 
-/**
- * The same of metrics; undefined when none are sent. An endpoint of all signals alone does not ask for metrics: most have it
- * for spans.
- */
+/** The same for metrics; undefined when none are sent. An endpoint for all signals, mostly for spans, is not enough. */
 export function readMetricsSettings(env: Variables, config: MetricsConfig): MetricsSettings | undefined {
   const get = (name: string) => env[name]?.trim() || undefined
   const exporter = get('OTEL_METRICS_EXPORTER')
@@ -115,7 +113,7 @@ export function readMetricsSettings(env: Variables, config: MetricsConfig): Metr
   }
 }
 
-/** The names of the variables that the exporter of a signal reads and that are set: one of them may be wrong. */
+/** Returns the names of the set variables that a signal's exporter reads: one may be wrong. */
 export function exporterVariables(env: Variables, signal: 'TRACES' | 'METRICS'): string[] {
   const other = signal === 'TRACES' ? 'METRICS' : 'TRACES'
   return Object.keys(env)
@@ -125,7 +123,7 @@ export function exporterVariables(env: Variables, signal: 'TRACES' | 'METRICS'):
     .sort()
 }
 
-/** The protocol of a signal; `unknown`: the variable that names one that there is not. */
+/** The protocol of a signal; `unknown`: the variable that names an unknown protocol. */
 function readProtocol(env: Variables, signal: 'TRACES' | 'METRICS') {
   const own = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`
   const variable = env[own]?.trim() ? own : 'OTEL_EXPORTER_OTLP_PROTOCOL'
@@ -150,13 +148,13 @@ function readSampler(name: string, argument: string | undefined): SampleRule | u
   }
 }
 
-/** Whether it is a ratio in [0, 1], which it need not be there to be. */
+/** Whether the argument is a ratio in [0, 1]; true when absent. */
 function isRate(argument = '1'): boolean {
   const rate = Number(argument)
   return rate >= 0 && rate <= 1
 }
 
-/** Read by itself, the exporter would pass over what is no URL, and send all spans to its default. */
+/** The exporter itself would ignore an invalid URL, and send all spans to its default. */
 function odd(named: string): string | undefined {
   return URL.canParse(named) ? undefined : named
 }

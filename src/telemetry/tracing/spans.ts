@@ -2,13 +2,14 @@ import type { CallRecord, Outcome, Verdict } from '../../mesh/call.ts'
 import type { CallTrace } from './call-trace.ts'
 
 /**
- * The names that spans bear, but for attributes of policies, which say them themselves. Those of MCP, GenAI, RPC and networks follow OpenTelemetry's semantic conventions, whose
- * status is "development": they are written out, for the packages that list them move them about.
+ * The names in spans, except attributes of policies, which policies define. The names of MCP, GenAI, RPC and networks
+ * follow OpenTelemetry's semantic conventions with the status "development". They are written out because the packages
+ * that list these names move the names.
  */
 export const ATTRIBUTES = {
   method: 'mcp.method.name',
   protocolVersion: 'mcp.protocol.version',
-  /** A digest of it: whoever has the id itself has the session. */
+  /** A digest: the id itself would give access to the session. */
   session: 'mcp.session.id',
   operation: 'gen_ai.operation.name',
   tool: 'gen_ai.tool.name',
@@ -31,26 +32,25 @@ export const ATTRIBUTES = {
   kept: 'breakwater.kept',
   outcome: 'breakwater.result',
   verdict: 'breakwater.verdict',
-  /** The party that found out that something is missing. */
+  /** The party that noticed something missing. */
   partial: 'breakwater.partial',
   arm: 'breakwater.arm',
-  /** How long there was, from the span's beginning to the deadline, in milliseconds. */
+  /** Time from the span's beginning to the deadline, in milliseconds. */
   deadline: 'breakwater.deadline_ms',
   rejectedBy: 'breakwater.rejected_by',
   attempts: 'breakwater.attempts',
   recoveries: 'breakwater.recoveries',
-  /** Names of the faults that were done to it. */
+  /** Names of the injected faults. */
   faults: 'breakwater.faults',
   attempt: 'breakwater.attempt',
   replica: 'breakwater.replica',
-  /** The call was over before this attempt. */
   abandoned: 'breakwater.abandoned',
 } as const
 
 export const EVENTS = {
-  /** A fault that was aimed at the call, or that made what is its answer. */
+  /** A fault aimed at the call, or a fault that made its answer. */
   fault: 'breakwater.fault',
-  /** A policy did something to the call. */
+  /** A policy acted on the call. */
   policy: 'breakwater.policy',
 } as const
 
@@ -60,22 +60,22 @@ export const EVENT_ATTRIBUTES = {
   faultSide: 'breakwater.fault.side',
   faultStatus: 'breakwater.fault.status',
   faultAttempt: 'breakwater.fault.attempt',
-  /** `masked`, `surfaced` or `escaped`: what the agent got in the end. */
+  /** `masked`, `surfaced` or `escaped`: the result for the agent. */
   faultFate: 'breakwater.fault.fate',
-  /** Missing where what it decided is all that is known. */
+  /** Absent when only the decision is known. */
   policy: 'breakwater.policy.name',
   decision: 'breakwater.policy.decision',
   reason: 'breakwater.policy.reason',
 } as const
 
-/** Why the spans of a call are sent: only those that are `sampled` say how frequent something is. */
+/** Why the spans of a call are sent: only `sampled` spans say how frequent something is. */
 export type KeepReason = 'sampled' | 'error' | 'fault' | 'partial'
 
-/** Drift is reported, but it is no error. */
+/** Drift is reported, but is no error. */
 const fine: ReadonlySet<Verdict> = new Set(['unchecked', 'correct', 'drift'])
 const partial: ReadonlySet<Verdict> = new Set(['partial_declared', 'partial_silent'])
 
-/** Decides at the end of a call, once, whether its spans are sent; undefined: they are not. */
+/** Decides at the end of a call, once, whether its spans are sent; undefined when not. */
 export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): KeepReason | undefined {
   if (trace.sampled) return 'sampled'
   if (outcome.kind !== 'answered') return 'error'
@@ -85,12 +85,12 @@ export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome):
   return trace.attempts.some((attempt) => wentWrong(attempt.outcome)) ? 'error' : undefined
 }
 
-/** Whether a fault was done to it; one that was only decided changed nothing. */
+/** Whether a fault hit the call; a fault only decided changed nothing. */
 function isHit({ faults }: CallRecord): boolean {
   return faults?.some(({ status }) => status === 'applied') === true
 }
 
-/** Whether an attempt went wrong of its own: one that was given up for a faster one did not. */
+/** Whether an attempt itself failed; an attempt cancelled for a faster attempt did not. */
 function wentWrong(outcome: Outcome | undefined): boolean {
   if (outcome === undefined) return false
   if (outcome.kind === 'answered') return !fine.has(outcome.verdict)

@@ -35,15 +35,14 @@ import type { TracingSettings } from './settings.ts'
 const GOODBYE_MS = 3_000
 
 /**
- * Spans are written of so many calls in a row, or after so long: each then costs half of what it costs by itself. An exporter waits for
- * seconds anyway, so that nobody sees them later for it.
+ * Calls per writing of spans, or the longest wait. Each then costs half as much; an exporter waits for seconds anyway.
  */
 const BURST: BurstLimits = { pieces: 32, ms: 100 }
 
-/** A call or a result beyond this is not kept for so long, in UTF-16 code units. */
+/** Longest call or result kept until the burst is written, in UTF-16 code units. */
 const LONGEST_KEPT = 16 * 1024
 
-/** Tracing that is on. Loads the SDK, which takes half a second: hence in a file of its own. */
+/** Starts tracing. Loads the SDK, which takes half a second, and so has its own file. */
 export async function startTracing(settings: TracingSettings, parts: TracingParts): Promise<Tracing> {
   const { clock, log, config } = parts
   const pipeline = await startPipeline(settings, parts)
@@ -54,7 +53,7 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
     try {
       writer.write(call)
     } catch (error) {
-      // A defect of tracing is no reason for a line in the log for each call.
+      // A tracing bug is no reason for a log line per call.
       if (!told) log.error({ err: error }, 'tracing met a defect of the gateway; its spans are missing')
       told = true
     }
@@ -85,33 +84,32 @@ export async function startTracing(settings: TracingSettings, parts: TracingPart
 
 const isLong = (message: Message) => LargeMessage.is(message) || message.text.length > LONGEST_KEPT
 
-/** A call that is over and whose trace is kept, until its spans are made: its agent does not wait for them. */
+/** A finished call with a kept trace, until its spans are made: its agent does not wait for the spans. */
 interface EndedCall extends Pick<CallTrace, 'traceId' | 'parent' | 'attempts'> {
   readonly call: Call
   readonly spanId: string
   readonly outcome: Outcome
   readonly kept: KeepReason
-  /** When it ended. */
+  /** When the call ended. */
   readonly at: Millis
 }
 
 interface WriterParts {
   readonly clock: Clock
   readonly origin: SpanOrigin
-  /** Takes spans to the collector. */
+  /** Sends spans to the collector. */
   readonly take: (span: EndedSpan) => void
   readonly payloads: boolean
-  /** Whether a tool is in its server's catalog: only then may it name a span. */
+  /** Whether a tool is in its server's catalog: only then may its name appear in a span's name. */
   readonly isListed: (server: string, tool: string) => boolean
-  /** How the replica that a call went to is reached; undefined when that is not known. */
+  /** Returns how the gateway reaches the replica of a call; undefined when unknown. */
   readonly peerOf: (call: Call, replica: number | undefined) => Peer | undefined
   readonly conceal: ConcealFor
 }
 
-/** The outcome of an attempt that was still under way when its call had ended. */
+/** The outcome of an attempt still under way at the end of its call. */
 const givenUp: Outcome = { kind: 'failed', error: gatewayError('cancelled', 'the call was over before it') }
 
-/** Makes the spans of calls that are over from their facts. */
 class SpanWriter {
   readonly #parts: WriterParts
   readonly #epoch: Epoch
@@ -121,7 +119,7 @@ class SpanWriter {
     this.#epoch = new Epoch(parts.clock)
   }
 
-  /** One SERVER span for the call, and a CLIENT span under it for each attempt. */
+  /** Writes a SERVER span for the call, and below a CLIENT span for each attempt. */
   write({ call, traceId, spanId, parent, attempts, outcome, kept, at }: EndedCall): void {
     const { origin, take, payloads, conceal } = this.#parts
     this.#epoch.refresh()
@@ -185,22 +183,21 @@ class SpanWriter {
     take(span)
   }
 
-  /** Collectors make metrics of span names: what an agent made up must not become one. */
+  /** Collectors make metrics of span names: a name made up by an agent must not become a metric. */
   #nameOf({ server, method, tool }: Call): string {
     return clipped(tool !== undefined && this.#parts.isListed(server, tool) ? `${method} ${tool}` : method)
   }
 }
 
-/** Whether there is anything to tell of faults. */
 const isFaulted = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
 
-/** The context of a span of ours, all of which are sent; its state is that of the span above it. */
+/** The context of our own span, always sent; its state is the state of the span above. */
 function spanContext(traceId: string, spanId: string, parent: SpanContext | undefined): SpanContext {
   const context = { traceId, spanId, traceFlags: TraceFlags.SAMPLED }
   return parent?.traceState === undefined ? context : { ...context, traceState: parent.traceState }
 }
 
-/** The context of somebody else's span. */
+/** The context of a foreign span. */
 function contextOf({ traceId, spanId, sampled, state }: Parent): SpanContext {
   const traceFlags = sampled ? TraceFlags.SAMPLED : TraceFlags.NONE
   const context = { traceId, spanId, traceFlags, isRemote: true }
