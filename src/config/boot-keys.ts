@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { isPlainMap } from './schema/server-names.ts'
 import type { Config, GatewayConfig } from './schema/schema.ts'
 
-/** Blocks that are fixed when the process starts. */
+/** Blocks fixed when the process starts. */
 const bootBlocks = [
   'gateway',
   'telemetry.traces',
@@ -10,7 +10,7 @@ const bootBlocks = [
   'telemetry.metrics.endpoint',
 ]
 
-/** Keys within them that a reload changes all the same. */
+/** Keys within these blocks that a reload changes all the same. */
 const liveKeys = [
   'gateway.listTimeout',
   'gateway.ready',
@@ -21,21 +21,21 @@ const liveKeys = [
   'gateway.limits',
 ] as const satisfies readonly `gateway.${keyof GatewayConfig}`[]
 
-/** The way to a value within nested maps. */
+/** Path to a value within nested maps. */
 type KeyPath = readonly string[]
 
-/** The keys whose change takes a restart, such as `gateway.sessions.max`, of those that differ. */
+/** Returns the differing keys whose change needs a restart, for example `gateway.sessions.max`. */
 export function bootChanges(boot: Config, next: Config): string[] {
   return changedAtBoot(boot, next).map((path) => path.join('.'))
 }
 
-/** Returns the config in force after a reload: `next`, with every key that is fixed at boot as it was then. */
+/** Returns the config in force after a reload: `next`, with the boot values of every key fixed at boot. */
 export function keepBootKeys(boot: Config, next: Config): Config {
   return changedAtBoot(boot, next).reduce((config, path) => replaced(config, path, valueAt(boot, path)), next)
 }
 
 function changedAtBoot(boot: Config, next: Config): KeyPath[] {
-  // Nothing else is looked at: of servers there may be a thousand.
+  // Other blocks are skipped: there may be a thousand servers.
   const blocks = ({ gateway, telemetry: { traces, metrics } }: Config) => ({
     gateway,
     telemetry: { traces, metrics },
@@ -48,7 +48,6 @@ function isWithin(path: KeyPath, places: readonly string[]): boolean {
   return places.some((place) => place.split('.').every((key, index) => path[index] === key))
 }
 
-/** Keys within two maps whose values differ, as paths. */
 function differing(a: object, b: object): KeyPath[] {
   const before = new Map<string, unknown>(Object.entries(a))
   const after = new Map<string, unknown>(Object.entries(b))
@@ -64,7 +63,7 @@ function valueAt(map: object, [key, ...inner]: KeyPath): unknown {
   return inner.length > 0 && isPlainMap(value) ? valueAt(value, inner) : value
 }
 
-/** The map with another value in one place; undefined takes it out. */
+/** Returns the map with another value in one place; undefined removes the value. */
 function replaced<T extends object>(map: T, [key = '', ...inner]: KeyPath, value: unknown): T {
   const copy = { ...map } as Record<string, unknown>
   const there = copy[key]
@@ -78,7 +77,7 @@ export type ReloadReport =
   | {
       readonly ok: true
       readonly hash: string
-      /** Keys that changed in the file and take effect when the process starts anew. */
+      /** Keys changed in the file that take effect when the process starts anew. */
       readonly needsRestart: readonly string[]
       readonly warnings: readonly string[]
     }

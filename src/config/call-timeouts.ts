@@ -4,8 +4,8 @@ import { attemptTimeout as attemptTimeoutPolicy } from '../policies/attempt-time
 type Policies = Config['policies']
 
 /**
- * The policies of a config, with the `timeout` of each server as an override in front of those that the config has itself.
- * Where a call may take longer than the deadline of all calls, so may its deadline.
+ * Returns the policies of a config, with each server's `timeout` as an override before the config's own overrides.
+ * Where a call may take longer than the deadline of all calls, its deadline is extended as well.
  */
 export function policiesOf({ policies, mcpServers }: Pick<Config, 'policies' | 'mcpServers'>): Policies {
   const { deadline, attemptTimeout } = policies.defaults

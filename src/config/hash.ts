@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto'
 import { canonicalJson } from '../protocol/canonical-json.ts'
 
-/** Hashes that somebody has computed already: that of a whole config takes its time. */
+/** Hashes computed before: hashing a whole config takes time. */
 const known = new WeakMap<object, string>()
 
-/** Says what the hash of an object is, which nobody changes any more. */
+/** Notes the hash of an object that never changes again. */
 export function noteHash(value: object, hash: string): void {
   known.set(value, hash)
 }
 
 /**
- * A name for what a config says: 16 hex digits, the same for equal values whatever the order of their keys.
- * Keys without a value (undefined) do not count. Throws for a value that nests deeper than 1,000 levels.
+ * Returns a name for a config's content: 16 hex digits, equal for equal values whatever the order of keys. Keys with
+ * the value undefined do not count. Throws for a value that nests deeper than 1,000 levels.
  */
 export function configHash(value: unknown): string {
   const noted = typeof value === 'object' && value !== null ? known.get(value) : undefined

@@ -1,6 +1,6 @@
 import type { GatewayConfig } from './schema/schema.ts'
 
-/** Returns all limits that follow from a few settings: numbers, bytes, and times in milliseconds. */
+/** Returns all limits derived from a few settings: numbers, bytes, and times in milliseconds. */
 export function limitsOf({ maxInFlight, sessions, limits }: GatewayConfig) {
   const { connections, memory, perClient, stalled } = limits
   const part = (percent: number) => Math.floor((memory * percent) / 100)

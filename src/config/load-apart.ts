@@ -8,42 +8,42 @@ import { type Loaded, readConfig, type ReadConfig, remembered } from './load.ts'
 import type { Config, ServerConfig } from './schema/schema.ts'
 
 /**
- * As much of a config as is read here: it takes some tens of milliseconds, for which all calls wait. More than that is read in a thread
- * of its own, which takes half a second to begin.
+ * Most of a config that is read in this thread: some tens of milliseconds, for which all calls wait. More is read in
+ * its own thread, which takes half a second to start.
  */
 const LITTLE: Allowance = { text: 8 * 1024, values: 2_000 }
 
-/** Most memory that a thread may take, in megabytes: a config of 1 MiB with 6,000 servers takes about 170. */
+/** Most memory of a thread, in megabytes: a config of 1 MiB with 6,000 servers takes about 170. */
 const MAX_HEAP_MB = 256
 
-/** How long reading may take, in milliseconds. On two busy cores a config of 1 MiB with 6,000 servers takes half a minute. */
+/** Longest reading, in milliseconds. On two busy cores a config of 1 MiB with 6,000 servers takes half a minute. */
 const LONGEST_MS: Millis = 180_000
 
 /** How long a pipe may take to be written, in milliseconds. */
 const PIPE_MS: Millis = 5_000
 
-/** How many entries are hashed in one turn: together they take about a millisecond. */
+/** Entries hashed in one turn: together they take about a millisecond. */
 const HASHES_A_TURN = 32
 
 /** The config to read, and the facts already known about it. */
 export interface Reading {
   readonly path: string
   readonly env: Env
-  /** Hashes of the entries of servers as they were before, by name. */
+  /** Earlier hashes of servers' entries, by name. */
   readonly known: ReadonlyMap<string, string>
-  /** The files of the config that were already read, by path. */
+  /** The files of the config already read, by path. */
   readonly texts: Map<string, TextFile>
 }
 
-/** The result of a reading. A message between threads is unpacked without a break, so the message does not repeat known entries. */
+/** The result of a reading. Messages between threads are unpacked without a break, so known entries are left out. */
 interface News extends ReadConfig {
-  /** Names of all servers, in the order of the config, which has the entries only of those that are new or say something else. */
+  /** Names of all servers, in the config's order; the config has only the new or changed entries. */
   readonly names: readonly string[]
 }
 
 /**
- * Reads a config again as `loadConfig` does. Entries of servers that say what they said `before` are the same objects. Rejects when
- * it takes too much time or memory.
+ * Reads a config again like `loadConfig`. Unchanged servers' entries are the same objects as `before`. Rejects when
+ * reading takes too much time or memory.
  */
 export async function loadApart(
   path: string,
@@ -65,7 +65,7 @@ export async function loadApart(
   }
 }
 
-/** Undefined when it is more than that. */
+/** Undefined when the config is larger. */
 async function readLittle(reading: Reading): Promise<News | undefined> {
   try {
     return await readNews(reading, { ...LITTLE })
@@ -84,18 +84,18 @@ async function readInThread(reading: Reading, late: Promise<never>): Promise<New
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
     })
   } catch {
-    // There is none to be had: late is better than never.
+    // No thread is available: late is better than never.
     return Promise.race([readNews(reading), late])
   }
   try {
     return await Promise.race([answerOf(worker), late])
   } finally {
-    // Not waited for: it ends when the files that it waits for have come.
+    // Not awaited: the thread ends when its pending file reads end.
     void worker.terminate()
   }
 }
 
-/** Rejects when the thread ends without an answer. It is not asked again, least of all here: what has ended it would end everything. */
+/** Rejects when the thread ends without an answer. No retry, least of all here: the cause could end everything. */
 function answerOf(worker: Worker): Promise<News> {
   return new Promise((resolve, reject) => {
     const failed = ({ code, message }: NodeJS.ErrnoException) => {
@@ -110,7 +110,7 @@ function answerOf(worker: Worker): Promise<News> {
   })
 }
 
-/** In whichever thread. Rejects with `TooMuch` when there is more than the allowance. */
+/** Runs in any thread. Rejects with `TooMuch` beyond the allowance. */
 export async function readNews({ path, env, known, texts }: Reading, allowance?: Allowance): Promise<News> {
   const { loaded, interpolated } = await readConfig(path, env, { allowance, patience: PIPE_MS, texts })
   if (!loaded.ok) return { loaded, interpolated, names: [] }
@@ -120,12 +120,11 @@ export async function readNews({ path, env, known, texts }: Reading, allowance?:
   return { loaded: { ...loaded, config }, interpolated, names: entries.map(([name]) => name) }
 }
 
-/** By the name of the server. */
 async function hashesOf({ mcpServers }: Config): Promise<Map<string, string>> {
   const hashes = new Map<string, string>()
   const hash = ([name, entry]: [string, ServerConfig]) => {
     const text = configHash(entry)
-    // It is asked for again at the next reload.
+    // The next reload needs this hash again.
     noteHash(entry, text)
     hashes.set(name, text)
   }
@@ -133,7 +132,6 @@ async function hashesOf({ mcpServers }: Config): Promise<Map<string, string>> {
   return hashes
 }
 
-/** With the entries that are known. */
 function completed({ names, ...read }: News, { mcpServers: known }: Config): Loaded {
   const loaded = remembered(read)
   if (!loaded.ok) return loaded

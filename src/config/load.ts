@@ -27,16 +27,16 @@ import { type Config, config as schema } from './schema/schema.ts'
 import { rememberInterpolated } from './secrets/redact.ts'
 import { withoutInterpolated } from './secrets/redact-text.ts'
 
-/** By absolute path, what was found; see `digestOf`. */
+/** The content found, by absolute path; see `digestOf`. */
 export type FilesRead = ReadonlyMap<string, string>
 
-/** A config that can be used, or all that keeps it from being used. */
+/** A usable config, or all reasons against using the config. */
 export type Loaded =
   | {
       readonly ok: true
       readonly config: Config
       readonly warnings: readonly ConfigIssue[]
-      /** The files that were read, to be watched. */
+      /** The files read, to be watched. */
       readonly files: FilesRead
       /** Hash of the effective config; see `configHash`. */
       readonly hash: string
@@ -44,29 +44,26 @@ export type Loaded =
   | {
       readonly ok: false
       readonly errors: readonly ConfigIssue[]
-      /** The files that were read or should have been, to be watched. */
+      /** The files read or meant to be read, to be watched. */
       readonly files: FilesRead
     }
 
 /**
- * Reads the config at `path`, with its variables from `env`. Never rejects: what is wrong comes back as errors. `tools`: what servers
- * are known to have; of the others nothing is said of tools.
+ * Reads the config at `path`, with its variables from `env`. Never rejects: mistakes are returned as errors. `tools`:
+ * the known tools of servers; tools of other servers are not checked.
  */
 export async function loadConfig(path: string, env: Env, tools?: KnownTools): Promise<Loaded> {
   return remembered(await readConfig(path, env, {}, tools))
 }
 
-/** A config as it was read, in this thread or another one. */
+/** A config as read, in this thread or another. */
 export interface ReadConfig {
   readonly loaded: Loaded
-  /** Texts that came out of variables. */
+  /** Texts that came from variables. */
   readonly interpolated: ReadonlySet<string>
 }
 
-/**
- * The same for somebody who hands it on: it is for the last one to have it `remembered`. Rejects with `TooMuch` when there is more
- * than the allowance.
- */
+/** Reads a config to hand on; its last receiver calls `remembered`. Rejects with `TooMuch` beyond the allowance. */
 export async function readConfig(
   path: string,
   env: Env,
@@ -78,7 +75,7 @@ export async function readConfig(
   return { loaded: read, interpolated: sources.interpolated }
 }
 
-/** A config whose TLS files can be read when the config comes into force; or which of them are no files, and never will be. */
+/** Checks whether the config's TLS files can be read when the config takes effect; reports paths that are no files. */
 async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
   if (!read.ok) return read
   const { mcpServers } = read.config
@@ -93,23 +90,23 @@ async function withFitFiles(read: Loaded, sources: Sources): Promise<Loaded> {
   }
 }
 
-/** Largest TLS file, in bytes: the certificates that a system trusts take a fifth of that. */
+/** Largest TLS file, in bytes: a system's trusted certificates take a fifth of this. */
 const MAX_PEM = 1024 * 1024
 
-/** The beginning that a TLS file must have somewhere. Node takes a file without one for an empty list of certificates. */
+/** The beginning required somewhere in a TLS file. Node takes a file without one for an empty list of certificates. */
 const PEM = { ca: 'CERTIFICATE-----', cert: 'CERTIFICATE-----', key: 'PRIVATE KEY-----' } as const
 
-/** Why a file cannot be what it is meant to be; undefined when it can. Rejects when the file cannot be read. */
+/** Why a file cannot serve its purpose; undefined when suitable. Rejects when the file cannot be read. */
 async function unfit(file: string, key: keyof typeof PEM): Promise<string | undefined> {
   const found = await stat(file)
-  // A pipe or a device would hold up everything when it is read.
+  // Reading a pipe or a device would block everything.
   if (!found.isFile()) return `${file} is no regular file`
   if (found.size > MAX_PEM) return `${file} has ${found.size} bytes (at most ${MAX_PEM})`
   if ((await readWhole(file, 'latin1')).includes(PEM[key])) return undefined
   return `${file} holds no ${key === 'key' ? 'private key' : 'certificate'} in PEM`
 }
 
-/** Finds TLS files that cannot serve (errors), and files that cannot be read now (warnings): these may be there when the config comes into force. */
+/** Finds unsuitable TLS files (errors), and currently unreadable files (warnings): these may appear before use. */
 async function unfitFiles(
   mcpServers: Config['mcpServers'],
 ): Promise<Readonly<Record<ConfigIssue['severity'], ConfigFinding[]>>> {
@@ -134,19 +131,19 @@ async function unfitFiles(
   return findings
 }
 
-/** Notes what of a config is secret because it came out of variables. */
+/** Notes the secrets of a config: texts that came from variables. */
 export function remembered({ loaded, interpolated }: ReadConfig): Loaded {
   if (loaded.ok && interpolated.size > 0) rememberInterpolated(loaded.config, interpolated)
   return loaded
 }
 
-/** The same of a file that holds the block `policies` and nothing else, as it is or under its name; all else has its defaults. */
+/** Reads a file with only the block `policies`, bare or under its name; everything else has its defaults. */
 export async function loadPolicies(path: string, env: Env): Promise<Loaded> {
   const sources = await readSources(path, env, {}, 'policies')
   return remembered({ loaded: loaded(path, sources), interpolated: sources.interpolated })
 }
 
-/** Issues as they are told: in order, and without secrets. */
+/** Issues for display: in order, and without secrets. */
 function shown(
   found: readonly ConfigIssue[],
   { files, interpolated }: Pick<Sources, 'files' | 'interpolated'>,
@@ -174,11 +171,11 @@ function loaded(path: string, sources: Sources, tools?: KnownTools): Loaded {
   if (old.length > 0)
     return failed([...issues, ...old.map((finding) => report('error', finding, origins, {}))])
   const typed = coerce(own, schema, origins)
-  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  // Without own texts zod leaves the schemas' texts, and `explain` finds the rest.
   const parsed = schema.safeParse(typed, { error: () => '' })
   if (!parsed.success) {
     const problems = explain(parsed.error.issues, { schema, value: typed, origins })
-    // Where a value could not be read, what it failed to be says nothing.
+    // For an unreadable value, the failed expectations say nothing.
     return failed([
       ...issues,
       ...problems.filter(({ path }) => !issues.some((issue) => within(path, issue.path))),
@@ -215,7 +212,7 @@ function report(
   return { severity, path: formatPath(written), message, ...origins.locate(written, at) }
 }
 
-/** The path in the words of its author, who may have another name for the block of the servers, and for a server. */
+/** The path in its author's words: the author may have other names for the servers' block and for a server. */
 function asWritten(path: ConfigPath, origins: Origins, servers: Config['mcpServers']): ConfigPath {
   const [block, name, ...rest] = path
   if (block !== 'mcpServers') return path
@@ -224,10 +221,9 @@ function asWritten(path: ConfigPath, origins: Origins, servers: Config['mcpServe
   return [...written, servers[name]?.writtenName ?? name, ...rest]
 }
 
-/** The keys that a config may have. */
 const ownKeys = Object.keys(schema.in.shape)
 
-/** A config without the settings of the client whose file it is, and which these are. */
+/** Returns a config without its client's settings, and the settings' names. */
 function withoutClientSettings(value: unknown): { value: unknown; settings: readonly string[] } {
   if (!isPlainMap(value)) return { value, settings: [] }
   const settings = clientSettings(Object.keys(value), ownKeys)
@@ -235,21 +231,21 @@ function withoutClientSettings(value: unknown): { value: unknown; settings: read
   return { value: Object.fromEntries(kept), settings }
 }
 
-/** A config as it was written, its files put together. */
+/** A config as written, with its files combined. */
 interface Sources extends Reading {
-  /** Undefined when there is nothing to check, because the main file cannot be read or parsed. */
+  /** Undefined without anything to check, because the main file cannot be read or parsed. */
   readonly value: unknown
-  /** Files in the order in which they were read, as issues name them. */
+  /** Files in the order of reading, as issues name files. */
   readonly files: readonly string[]
   /** The text of each file, or why the file cannot be read, by path. */
   readonly texts: Map<string, TextFile>
-  /** Servers that are not in `value`, for they are disabled and cannot be read. */
+  /** Servers missing in `value`, because they are disabled and unreadable. */
   readonly leftOut: readonly ConfigPath[]
 }
 
 /**
- * Reads `main` and the files that stand for whole blocks of it (`policies: { file: policies.yaml }`); with `only`, `main` is such a
- * file of that block itself.
+ * Reads `main` and the files that stand for whole blocks (`policies: { file: policies.yaml }`); with `only`, `main` is
+ * itself the file of a block.
  */
 async function readSources(main: string, env: Env, bounds: Bounds, only?: string): Promise<Sources> {
   const files: string[] = []
@@ -281,7 +277,7 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     const source = parseSource(file, read.text)
     for (const { position, message } of source.problems) fail({ file, ...position }, [], message)
     if (source.problems.length > 0) return undefined
-    // An empty file is most often one that is being written just now.
+    // An empty file is most often just being written.
     if (source.root === null) return fail({ file, line: 1, column: 1 }, [], 'the file is empty')
     return source
   }
@@ -323,17 +319,14 @@ async function readSources(main: string, env: Env, bounds: Bounds, only?: string
     } else if (held.file === '' && !reading.issues.some(({ path }) => path === `${block}.file`)) {
       fail(reading.origins.locate([block, 'file']), [block, 'file'], 'expected the path of a file, found ""')
     }
-    // A block that cannot be read counts as absent, so that the others are checked all the same.
+    // An unreadable block counts as absent, so that the other blocks are still checked.
     value[block] = held.file === '' || beside !== undefined ? undefined : await include(block, held.file)
   }
   await takeFiles(value, reading, files)
   return { ...reading, texts, value, files, leftOut: leaveOut(value, reading.issues) }
 }
 
-/**
- * Takes servers out that are disabled and whose entries cannot be read, as when a variable is not set: they need none.
- * Returns which.
- */
+/** Removes disabled servers with unreadable entries, for example an unset variable. Returns the removed paths. */
 function leaveOut(value: unknown, issues: ConfigIssue[]): ConfigPath[] {
   return writtenServers(value).flatMap(({ path, entry, block }) => {
     if (entry.disabled !== true && entry.enabled !== false) return []
@@ -350,11 +343,10 @@ const TTL_MS = 3_600_000
 
 export interface Translated {
   readonly value: unknown
-  /** Why the plan could not be read. */
   readonly problem?: { readonly path: ConfigPath; readonly message: string }
 }
 
-/** The config with a plan that was written for another tool, in the block `chaos`, in our own words. */
+/** Translates a plan for another tool, in the block `chaos`, into our own words. */
 function withOwnPlan(value: unknown): Translated {
   const chaos = isPlainMap(value) ? value.chaos : undefined
   if (!isPlainMap(value) || !isPlainMap(chaos)) return { value }
@@ -383,7 +375,7 @@ function withOwnPlan(value: unknown): Translated {
   }
 }
 
-/** The names of the servers of a config, as the gateway knows them; undefined when it has none. */
+/** The gateway's names of a config's servers; undefined without servers. */
 function serversIn(value: Readonly<Record<string, unknown>>): readonly string[] | undefined {
   const servers = writtenServers(value)
   const separator = isPlainMap(value.gateway) ? value.gateway.separator : undefined

@@ -2,7 +2,9 @@ import { suggest } from '../../units/suggest.ts'
 import { isMap, isScalar, isSeq, type Node, type Pair, type YAMLMap } from 'yaml'
 import type { SourceDocument } from './document.ts'
 
-/** Keys of a file that only the settings of a client have, which hold much besides servers: all others are the client's too. */
+/**
+ * Keys found only in a client's settings file, which holds much besides servers: all other keys are the client's too.
+ */
 const marks: ReadonlySet<string> = new Set([
   // Zed
   'context_servers',
@@ -42,38 +44,36 @@ const known: ReadonlySet<string> = new Set([
   'usageStatisticsEnabled',
 ])
 
-/** Blocks that no client has: a file with one of them is ours. */
+/** Blocks that no client has: a file with any of these is ours. */
 export const ours: ReadonlySet<string> = new Set(['gateway', 'policies', 'chaos', 'experiments'])
 
 /**
- * Returns the keys of a file that are settings of a client, and not a mistake. `own`: the keys that a config may have. A key that
- * resembles one of `own` counts as mistyped.
+ * Returns the keys of a file that are client settings, not mistakes. `own`: the keys a config may have. A key that
+ * resembles a key of `own` counts as mistyped.
  */
 export function clientSettings(keys: readonly string[], own: readonly string[]): string[] {
   const isClients = keys.some((key) => marks.has(key)) && !keys.some((key) => ours.has(key))
   return keys.filter((key) => {
-    // Clients have settings of that name, which say whom they report to.
+    // Clients have settings of this name, for their own reports.
     if (isClients && key === 'telemetry') return true
     if (own.includes(key)) return false
     return known.has(key) || (isClients && suggest(key, own) === undefined)
   })
 }
 
-/** Keys beside a block in a file of its own that say nothing to a gateway. */
+/** Keys beside a block in its own file without meaning for a gateway. */
 const ignored = new Set(['$schema', 'inputs'])
 
 const ofServers = ['mcpServers', 'servers', 'context_servers']
 
-/** The names that a block goes by. */
 const namesOf = (block: string) => (ofServers.includes(block) ? ofServers : [block])
 
 export interface OwnBlock {
   readonly node: Node | null
-  /** Keys of the file that are not part of the block. */
   readonly unknownKeys: readonly { readonly name: string; readonly node: Node }[]
 }
 
-/** Finds a block in its own file, which holds it as it is or under its name: an editor's file will do. */
+/** Finds a block in its own file, either bare or under its name: an editor's file also works. */
 export function ownBlock(block: string, { root }: SourceDocument): OwnBlock {
   if (!isMap(root)) return { node: root, unknownKeys: [] }
   const names = namesOf(block)

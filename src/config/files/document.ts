@@ -2,29 +2,29 @@ import { type Alias, type Document, isNode, Lexer, LineCounter, type Node, parse
 import { isJson, isNamedJson, jsonMistake, type JsonMistake } from './json-mistakes.ts'
 import type { Position } from './places.ts'
 
-/** Follow-on errors of a broken file say little; these are the first, and enough. */
+/** Most errors reported of a broken file: follow-on errors say little. */
 const MAX_ERRORS = 10
 
-/** No config holds more values, all aliases expanded. */
+/** Most values of a config, all aliases expanded. */
 export const MAX_VALUES = 100_000
 
-/** A scalar takes two characters at least, and a value is one scalar besides its name. */
+/** A scalar takes at least two characters, and a value is a scalar besides its name. */
 const MAX_SCALARS = 2 * MAX_VALUES
 
 /** Control tokens of the lexer, which stand for no text: a scalar, the start of a document, an error in a flow. */
 const PLAIN = '\x1f'
 const MARKS: ReadonlySet<string> = new Set([PLAIN, '\x02', '\x18'])
 
-/** A parsed file: nodes that still know where they stand. */
+/** A parsed file: its nodes keep their positions. */
 export interface SourceDocument {
   readonly root: Node | null
   readonly problems: readonly { readonly position: Position; readonly message: string }[]
   positionOf(node: Node): Position
-  /** Returns the node that an alias stands for; undefined when no anchor above the alias has its name. */
+  /** Returns the node of an alias; undefined when no anchor above the alias has its name. */
   targetOf(alias: Alias): Node | undefined
 }
 
-/** Parses YAML, or JSON with comments when `file` is called so, or begins as an object. */
+/** Parses YAML, or JSON with comments when `file` has a JSON name or the text begins as an object. */
 export function parseSource(file: string, text: string): SourceDocument {
   const lines = new LineCounter()
   const deepAt = tooDeepAt(text)
@@ -32,7 +32,7 @@ export function parseSource(file: string, text: string): SourceDocument {
   const mistake = isJson(file, text) && text.trim() !== '' ? jsonMistake(text) : undefined
   const isUnreadable = ({ offset, message }: JsonMistake) =>
     unreadable(text, offset, `not valid JSON: ${message}`)
-  // YAML takes much that is no JSON, and calls the rest by names that say nothing to who wrote JSON.
+  // YAML accepts much invalid JSON, and its messages for the rest say nothing to an author of JSON.
   if (mistake !== undefined && isNamedJson(file)) return isUnreadable(mistake)
   const yaml = isJson(file, text) && mistake === undefined ? blankComments(text) : text
   const fullAt = tooManyAt(yaml)
@@ -42,7 +42,7 @@ export function parseSource(file: string, text: string): SourceDocument {
       lineCounter: lines,
       // Its pretty errors quote the source, which may hold secrets.
       prettyErrors: false,
-      // Duplicate keys are reported by whoever reads the maps, with both lines.
+      // The readers of the maps report duplicate keys, with both lines.
       uniqueKeys: false,
     }),
   )
@@ -65,15 +65,15 @@ export function parseSource(file: string, text: string): SourceDocument {
 }
 
 /**
- * Returns the offset of the first scalar that is too many, before the parser makes some 500 bytes of each. A heap that is full may end
- * the whole process, also that of a thread with a limit of its own.
+ * Returns the offset of the first scalar beyond the limit, before the parser uses some 500 bytes for each. A full heap
+ * may end the whole process, even when a thread with its own limit fills the heap.
  */
 function tooManyAt(yaml: string): number | undefined {
   if (yaml.length < 2 * MAX_SCALARS) return undefined
   let offset = 0
   let left = MAX_SCALARS
   for (const token of new Lexer().lex(yaml)) {
-    // The lexer marks plain scalars and blocks by a token before them, which stands nowhere in the text.
+    // The lexer marks plain scalars and blocks by a token before, which is not in the text.
     if (token === PLAIN || token[0] === '"' || token[0] === "'") left--
     if (left < 0) return offset
     if (!MARKS.has(token)) offset += token.length
@@ -81,14 +81,14 @@ function tooManyAt(yaml: string): number | undefined {
   return undefined
 }
 
-/** Removes duplicates: the parser reports nested unclosed maps at one place, in the same words. */
+/** Removes duplicates: the parser reports nested unclosed maps at a single place, in the same words. */
 function told(problems: SourceDocument['problems']): SourceDocument['problems'] {
   const key = ({ position: { line, column }, message }: SourceDocument['problems'][number]) =>
     `${line}:${column} ${message}`
   return [...new Map(problems.map((problem) => [key(problem), problem])).values()]
 }
 
-/** Where each character may be an error, four fifths of the time and most of the memory would go into traces of the stack. */
+/** If each character may be an error, stack traces would take four fifths of the time and most of the memory. */
 function withoutTraces<Result>(work: () => Result): Result {
   const { stackTraceLimit } = Error
   Error.stackTraceLimit = 0
@@ -99,7 +99,7 @@ function withoutTraces<Result>(work: () => Result): Result {
   }
 }
 
-/** A file that nobody should try to parse. */
+/** A file that is not worth parsing. */
 function unreadable(text: string, offset: number, message: string): SourceDocument {
   const before = text.slice(0, offset).split('\n')
   const position = { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 }
@@ -111,7 +111,7 @@ function unreadable(text: string, offset: number, message: string): SourceDocume
   }
 }
 
-/** Finds what all aliases stand for on one way through the document; one by one each would take a way of its own. */
+/** Finds the targets of all aliases in a single pass; a pass per alias would be slow. */
 function aliasTargets(document: Document): Map<Alias, Node> {
   const anchors = new Map<string, Node>()
   const targets = new Map<Alias, Node>()
@@ -127,7 +127,7 @@ function aliasTargets(document: Document): Map<Alias, Node> {
   return targets
 }
 
-/** Says what is wrong without the text that was found, which may be a secret. */
+/** Describes the mistake without the text found, which may be a secret. */
 function syntaxMessage(code: string, message: string): string {
   switch (code) {
     case 'MULTIPLE_DOCS':
@@ -143,13 +143,13 @@ function syntaxMessage(code: string, message: string): string {
   }
 }
 
-/** No config is this deep, and the stack of the parser is deeper. */
+/** Deepest nesting parsed: no config is this deep, and the parser's stack is deeper. */
 const MOST = 500
 
 /**
- * The offset at which a text begins to nest too deeply to be parsed: parsers go down by calling themselves, and
- * the engine ends the process when its stack runs out inside a regular expression. Looks at characters only:
- * brackets that stay open, and markers of lists in lists (`- - -`), whatever they stand in.
+ * Returns the offset at which a text nests too deeply to parse: parsers recurse, and the engine ends the process when
+ * its stack overflows inside a regular expression. Looks only at characters: open brackets, and markers of lists in
+ * lists (`- - -`), wherever they appear.
  */
 function tooDeepAt(text: string): number | undefined {
   let open = 0

@@ -15,16 +15,16 @@ const ASSIGNMENT = /^\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=[^\S\n]*/
 const escapes: Readonly<Record<string, string>> = { n: '\n', r: '\r', t: '\t' }
 
 /**
- * Reads lines of `KEY=value`, with `export` in front or without, and comments. A value in single quotes is what it is, one in
- * double quotes knows `\n`, `\r`, `\t`, `\"` and `\\`; both may go over several lines. One without quotes ends before ` #`.
- * Nothing is put into values: `$` is a dollar sign. Of a key that is there twice the last counts.
+ * Reads lines of `KEY=value`, optionally with `export`, and comments. A value in single quotes is literal; double
+ * quotes allow `\n`, `\r`, `\t`, `\"` and `\\`; both may span several lines. An unquoted value ends before ` #`. Values
+ * are not interpolated: `$` is a dollar sign. The last of duplicate keys counts.
  */
 export function parseEnvFile(text: string): EnvFile {
   const variables = new Map<string, string>()
   const problems: EnvFileProblem[] = []
   const plain = text.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
   const lines = plain.split('\n')
-  /** Where the line begins, in characters: quoted values are looked for in the whole text, which is not copied for each. */
+  /** Start of the line, in characters: the search for quoted values uses the whole text, to avoid a copy per line. */
   let begin = 0
   for (let at = 0; at < lines.length; at++) {
     const line = lines[at] ?? ''
@@ -53,7 +53,7 @@ export function parseEnvFile(text: string): EnvFile {
   return { variables, problems }
 }
 
-/** Returns the text in the quotes that begin at `at`; undefined when they do not end. A backslash escapes only in double quotes. */
+/** Returns the text in the quotes that begin at `at`; undefined when unclosed. Only double quotes allow escapes. */
 function quotedAt(text: string, at: number, quote: '"' | "'"): string | undefined {
   const pattern = quote === '"' ? /"((?:[^"\\]|\\[^])*)"/y : /'([^']*)'/y
   pattern.lastIndex = at

@@ -1,23 +1,23 @@
-/** Variables by name, such as `process.env`. */
+/** Variables by name, for example `process.env`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
 export interface Interpolated {
   readonly text: string
-  /** The variables that were asked for, whether set or not. */
+  /** The referenced variables, set or unset. */
   readonly variables: readonly string[]
-  /** The mistakes in the references, in words that repeat none of the text except names. */
+  /** Mistakes in the references; the messages repeat nothing of the text except names. */
   readonly problems: readonly string[]
 }
 
-/** Longest text that comes of filling references in, in characters: as much as a whole file may hold. */
+/** Longest text after interpolation, in characters: the same limit as for a whole file. */
 const LONGEST = 1024 ** 2
 
 const REFERENCE = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
- * Puts variables into `text`: `${VAR}`, `${env:VAR}`, and `${VAR:-default}` for one that is unset or empty.
- * A default may hold references of its own; values are taken as they are. `$${` stands for a literal `${`.
- * `places` are known by their names whatever the environment holds; they are no variables.
+ * Interpolates variables in `text`: `${VAR}`, `${env:VAR}`, and `${VAR:-default}` for an unset or empty variable. A
+ * default may hold further references; values are taken literally. `$${` stands for a literal `${`. `places` are known
+ * by name whatever the environment holds, and do not count as variables.
  */
 export function interpolate(
   text: string,
@@ -70,7 +70,7 @@ export function interpolate(
   return { text: fill(text), variables, problems }
 }
 
-/** Where the reference that began before `from` ends, past those within its default. */
+/** The end of the reference that began before `from`, skipping references in its default. */
 function closing(text: string, from: number): number | undefined {
   let open = 1
   for (let at = from; at < text.length; at++) {
@@ -80,7 +80,7 @@ function closing(text: string, from: number): number | undefined {
   return undefined
 }
 
-/** The environment variable for what clients ask a person for under the name `id`. */
+/** Returns the environment variable for a client's question to a person with the name `id`. */
 export function variableFor(id: string): string {
   const name = id.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase()
   return /^[A-Z_]/.test(name) ? name : `_${name}`

@@ -2,14 +2,14 @@
 export interface JsonMistake {
   /** In characters from the beginning. */
   readonly offset: number
-  /** Holds nothing of the text but its punctuation: the rest may be secret. */
+  /** Holds only the text's punctuation: the rest may be secret. */
   readonly message: string
 }
 
-/** Whether a file is called JSON. */
+/** Whether a file's name ends in `.json` or `.jsonc`. */
 export const isNamedJson = (file: string): boolean => /\.jsonc?$/i.test(file)
 
-/** Whether a file is meant to be JSON: by its name, or because it begins as an object does, which YAML may do as well. */
+/** Whether a file is meant as JSON: by its name, or because the text begins like an object, as YAML may too. */
 export function isJson(file: string, text: string): boolean {
   return isNamedJson(file) || text[skipGap(text, text.startsWith('\uFEFF') ? 1 : 0).end] === '{'
 }
@@ -25,10 +25,7 @@ interface Open {
 /** The expected token: a value, a key or the end of an object, `:`, or `,` and the end of the open bracket. */
 type Expected = 'value' | 'key' | 'colon' | 'comma'
 
-/**
- * The first mistake in a text that is meant to be JSON; undefined when there is none. Comments and a comma behind the last
- * entry are none, as in VS Code.
- */
+/** Returns the first mistake in a JSON text, if any. As in VS Code, comments and a trailing comma are allowed. */
 export function jsonMistake(text: string): JsonMistake | undefined {
   const open: Open[] = []
   let expected: Expected = 'value'
@@ -109,7 +106,6 @@ export function jsonMistake(text: string): JsonMistake | undefined {
   }
 }
 
-/** The end of blanks and comments. */
 function skipGap(text: string, from: number): { end: number; unclosed?: number } {
   let end = from
   for (;;) {
@@ -127,7 +123,7 @@ function skipGap(text: string, from: number): { end: number; unclosed?: number }
 
 const SIMPLE_ESCAPE = /["\\/bfnrt]/
 
-/** The offset behind a string, or what is wrong with it. */
+/** The offset behind a string, or a mistake in the string. */
 function stringEnd(text: string, from: number): number | JsonMistake {
   for (let at = from + 1; at < text.length; at++) {
     const unit = text[at] ?? ''

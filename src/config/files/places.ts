@@ -3,7 +3,7 @@ import { basename, dirname, isAbsolute, join, resolve, sep } from 'node:path'
 import type { Env } from './interpolate.ts'
 import type { Config, ServerConfig } from '../schema/schema.ts'
 
-/** Folders in which clients keep the config of a project: what is relative in it is relative to the project. */
+/** Folders for clients' project configs: their relative paths are relative to the project. */
 const ofProject: ReadonlySet<string> = new Set([
   '.vscode',
   '.cursor',
@@ -15,13 +15,15 @@ const ofProject: ReadonlySet<string> = new Set([
   '.amazonq',
 ])
 
-/** The folder that relative paths in a config file are relative to: its own, or that of the project that has it in a folder of a client. */
+/**
+ * Returns the base folder of a config file's relative paths: its own, or the project's for a file in a client folder.
+ */
 export function folderOf(file: string): string {
   const folder = dirname(resolve(file))
   return ofProject.has(basename(folder)) ? dirname(folder) : folder
 }
 
-/** The variables that stand for places, by the names that VS Code and Cursor gave them. No secrets. */
+/** Returns the variables for places, with the names of VS Code and Cursor. None are secrets. */
 export function placesOf(file: string, env: Env): Readonly<Record<string, string>> {
   const folder = folderOf(file)
   return {
@@ -34,35 +36,34 @@ export function placesOf(file: string, env: Env): Readonly<Record<string, string
   }
 }
 
-/** A path of a config as one that holds wherever the gateway was started. */
+/** Returns a config's path in a form independent of the gateway's working directory. */
 export function fromFolder(folder: string, path: string): string {
   return isAbsolute(path) ? path : join(folder, path)
 }
 
-/** Whether a command is a path from the folder where it is, and not a program to be looked for. */
+/** Whether a command is a relative path, not a program to search for. */
 export function isRelativeCommand(command: string): boolean {
   return /^\.{1,2}[\\/]/.test(command)
 }
 
-/** A point in a file; both count from 1. */
+/** A point in a file; both numbers count from 1. */
 export interface Position {
   readonly line: number
   readonly column: number
 }
 
-/** Where a value was written. */
+/** The place where a value was written. */
 export interface Origin {
   readonly file: string
   /** Position of the key; undefined for list entries and for the root of a file. */
   readonly key: Position | undefined
   readonly value: Position
-  /** Whether it is a map or a list, which people look for at its key. */
+  /** Whether the value is a map or a list, which people look for at its key. */
   readonly collection: boolean
-  /** The variables that its text came from. */
+  /** The variables from which its text came. */
   readonly variables: readonly string[]
 }
 
-/** A place in a config, and those within it. */
 interface Place {
   origin?: Origin
   inside?: Map<string | number, Place>
@@ -70,7 +71,7 @@ interface Place {
 
 /** Where every value of a config was written, over all of its files. */
 export class Origins {
-  /** A tree: whole paths as keys would hold the name of a map once more for each of its values, and a name may be as long as its file. */
+  /** A tree: keys with whole paths would repeat a map's name for each value, and names can be very long. */
   readonly #root: Place = {}
 
   set(path: ConfigPath, origin: Origin): void {
@@ -90,7 +91,7 @@ export class Origins {
     return place?.origin
   }
 
-  /** The place to show for `path`: its own, or that of the innermost thing around it that was written. */
+  /** Returns the place to show for `path`: its own, or the innermost written place around. */
   locate(path: ConfigPath, at: 'key' | 'value' = 'value'): { file: string } & Partial<Position> {
     for (let length = path.length; length >= 0; length--) {
       const origin = this.get(path.slice(0, length))
@@ -105,7 +106,7 @@ export class Origins {
 /** A place in a config: keys and list positions from the root. */
 export type ConfigPath = readonly (string | number)[]
 
-/** Writes a path as people do: `policies.overrides[2].match`. */
+/** Formats a path for people: `policies.overrides[2].match`. */
 export function formatPath(path: ConfigPath): string {
   return path.reduce<string>((text, key) => {
     if (typeof key === 'number') return `${text}[${key}]`
@@ -114,7 +115,7 @@ export function formatPath(path: ConfigPath): string {
   }, '')
 }
 
-/** The config with its relative paths made absolute, from the folder of its main file on: it means the same wherever it is started. */
+/** Makes the config's relative paths absolute, from its main file's folder: the working directory is irrelevant. */
 export function withAbsolutePaths(config: Config, folder: string): Config {
   const from = <Key extends string>(holder: { readonly [K in Key]?: string | undefined }, key: Key) => {
     const path = holder[key]

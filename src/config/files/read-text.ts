@@ -5,16 +5,16 @@ import { Socket } from 'node:net'
 import { promisify } from 'node:util'
 import { type Millis, systemClock } from '../../mesh/clock.ts'
 
-/** Largest config file. A gateway with a thousand servers needs a third of it. */
+/** Largest config file. A gateway with a thousand servers needs a third of this. */
 const MAX_BYTES = 1024 ** 2
 
-/** How often a file is read that is written meanwhile. */
+/** Most reads of a file that changes meanwhile. */
 const MAX_READS = 3
 
 /** The text of a file, or why the file cannot be read. */
 export type TextFile = { readonly text: string } | { readonly problem: string }
 
-/** Differs when what was read of a file does, also when that is why it could not be read. */
+/** Differs when the content read from a file differs, or the reason why reading failed. */
 export const digestOf = (read: TextFile): string =>
   createHash('sha256').update(JSON.stringify(read)).digest('hex')
 
@@ -22,10 +22,10 @@ export const digestOf = (read: TextFile): string =>
 type Bytes = Buffer | { readonly problem: string }
 
 /**
- * Reads a UTF-8 file of at most 1 MiB; pipes will do too, such as `<(sops -d config.yaml)`. Never rejects.
+ * Reads a UTF-8 file of at most 1 MiB, or a pipe, for example `<(sops -d config.yaml)`. Never rejects.
  *
- * `patience`: how long a pipe may take until all is written, in milliseconds; as long as it wants, unless given. Whoever has so
- * little time reads no devices: what comes from a terminal comes when somebody types.
+ * `patience`: how long a pipe may take to be written, in milliseconds; unlimited by default. With `patience`, devices
+ * are refused: a terminal's input comes only when somebody types.
  */
 export async function readText(path: string, patience?: Millis): Promise<TextFile> {
   try {
@@ -46,8 +46,8 @@ async function readOnce(path: string, patience: Millis | undefined): Promise<Byt
   const before = await stat(path)
   const isDevice = before.isCharacterDevice()
   if (isDevice && patience !== undefined) return { problem: 'cannot be read: it is a device' }
-  // Opened to wait for whoever writes to it, a pipe takes one of the few threads that read files, and the process cannot end before
-  // that has come. A terminal is opened at once, and has to wait.
+  // Blocking, an open of a pipe without a writer would occupy a thread for reading files and keep the process from
+  // ending. A terminal opens at once, but must block.
   const flags = isDevice ? constants.O_RDONLY : constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)
   const fd = await promisify(open)(path, flags)
   const isPipe = await promisify(fstat)(fd).then((found) => found.isFIFO())
@@ -58,7 +58,7 @@ async function readOnce(path: string, patience: Millis | undefined): Promise<Byt
   return isSame || isDevice ? bytes : 'changed'
 }
 
-/** Reads a pipe to its end, or until nobody wants to wait any longer. */
+/** Reads a pipe to its end, or until the patience runs out. */
 async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes> {
   const pipe = new Socket({ fd, readable: true, writable: false })
   let isLate = false
@@ -70,7 +70,7 @@ async function readPipe(fd: number, patience: Millis | undefined): Promise<Bytes
     })
   try {
     const bytes = await readAll(pipe as AsyncIterable<Buffer>)
-    // As when it was read at the start: what was in it is gone.
+    // For example a pipe already read at the start: its content is gone.
     if ('length' in bytes && bytes.length === 0)
       return { problem: 'cannot be read: it is a pipe, and nothing comes out of it' }
     return bytes
@@ -96,7 +96,7 @@ async function readAll(stream: AsyncIterable<Buffer>): Promise<Bytes> {
 
 function decoded(bytes: Buffer): TextFile {
   const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  // UTF-16 looks like this, and a file whose blocks never reached the disk.
+  // UTF-16 looks like this, and so does a file whose blocks never reached the disk.
   return text.includes('\0')
     ? { problem: 'cannot be read: it holds a NUL byte; save it as UTF-8 text' }
     : { text }
@@ -107,7 +107,7 @@ export const unreadable = (error: unknown): TextFile => ({
   problem: `cannot be read: ${whyUnreadable(error)}`,
 })
 
-/** Why a file cannot be read, in words. */
+/** Says why a file cannot be read. */
 export function whyUnreadable(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code
   switch (code) {

@@ -10,19 +10,21 @@ import { readText, type TextFile } from './read-text.ts'
 /** No config is this deep; a loop of aliases is. */
 const MAX_DEPTH = 32
 
-/** No config holds as much text, in characters; names count each time that they stand over values. A bomb of long texts holds it. */
+/**
+ * Most text of a config, in characters; names count each time they stand over values. A bomb of long texts has more.
+ */
 const MAX_TEXT = 4 * 1024 ** 2
 
-/** No name of anything is as long, in characters: each of its values is spoken of by it. */
+/** No name is this long, in characters: each of its values is referred to by the name. */
 const LONGEST_NAME = 1_000
 
-/** Nobody made so many mistakes; what was not meant for a config at all is nothing but mistakes. */
+/** Nobody makes this many mistakes; a file not meant as a config does. */
 const MAX_ISSUES = 5_000
 
-/** More is to be read than there is time for. */
+/** Thrown when there is more to read than time allows. */
 export class TooMuch extends Error {}
 
-/** How much may be read without a pause: what is left of it. */
+/** How much may still be read without a pause. */
 export interface Allowance {
   /** In characters of files. */
   text: number
@@ -30,23 +32,23 @@ export interface Allowance {
   values: number
 }
 
-/** Takes `count` of what is left; throws `TooMuch` when that is less. */
+/** Uses up `count` of the allowance; throws `TooMuch` when less is left. */
 function spend(allowance: Allowance | undefined, what: keyof Allowance, count: number): void {
   if (allowance === undefined) return
   allowance[what] -= count
   if (allowance[what] < 0) throw new TooMuch()
 }
 
-/** The state that reading a file uses and adds to. */
+/** State used and extended by reading a file. */
 export interface Reading {
   readonly env: Env
   readonly origins: Origins
   readonly issues: ConfigIssue[]
-  /** All text that came out of a variable, which nobody may print. */
+  /** All text that came from a variable, which nobody may print. */
   readonly interpolated: Set<string>
-  /** Whether references to variables stay as they are. */
+  /** Whether references to variables stay as written. */
   readonly verbatim?: boolean
-  /** No end of it, unless given. */
+  /** Unlimited by default. */
   readonly allowance?: Allowance | undefined
   /** How long a pipe may take, in milliseconds; see `readText`. */
   readonly patience?: Millis | undefined
@@ -54,7 +56,7 @@ export interface Reading {
   readonly texts?: Map<string, TextFile> | undefined
 }
 
-/** Reads a file, unless that has been done. */
+/** Reads a file, unless already read. */
 export async function readFile(path: string, { allowance, patience, texts }: Bounds): Promise<TextFile> {
   const read = texts?.get(path) ?? (await readText(path, patience))
   texts?.set(path, read)
@@ -65,10 +67,7 @@ export async function readFile(path: string, { allowance, patience, texts }: Bou
 /** The limits of a reading, and the files already read. */
 export type Bounds = Pick<Reading, 'allowance' | 'patience' | 'texts'>
 
-/**
- * Reads `node` to plain values with its variables filled in; notes where each came from, under `at`.
- * Undefined when there is no end to it.
- */
+/** Reads `node` to plain values, fills variables in, and notes each origin under `at`. Undefined for endless values. */
 export function readValues(
   file: string,
   source: SourceDocument,
@@ -91,7 +90,7 @@ export function readValues(
     left = -1
   }
 
-  /** Whether so much text may be there besides all others. */
+  /** Whether this much more text is allowed. */
   function mayHold(length: number, position: Position): boolean {
     textLeft -= length
     if (textLeft < 0 && left >= 0)
@@ -99,7 +98,7 @@ export function readValues(
     return textLeft >= 0
   }
 
-  /** How deep the reading is: what is merged stands at the path of the map that it is merged into. */
+  /** Depth of the reading: merged values have the path of the map they are merged into. */
   let depth = 0
 
   function read(written: Node | null, path: ConfigPath, key: Position | undefined): unknown {

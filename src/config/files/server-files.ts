@@ -4,7 +4,7 @@ import { parseEnvFile } from './env-file.ts'
 import { type ConfigPath, formatPath, folderOf, fromFolder, isRelativeCommand } from './places.ts'
 import { readFile, type Reading } from './read-values.ts'
 
-/** Where the servers of a config may stand, as it was written. */
+/** The possible places of servers in a config, as written. */
 export const serverBlocks: readonly ConfigPath[] = [
   ['mcpServers'],
   ['servers'],
@@ -12,15 +12,15 @@ export const serverBlocks: readonly ConfigPath[] = [
   ['mcp', 'servers'],
 ]
 
-/** A server of a config, as it was written. */
+/** A server of a config, as written. */
 export interface WrittenServer {
   readonly path: ConfigPath
   readonly entry: Record<string, unknown>
-  /** The block that it stands in. */
+  /** The block of the server. */
   readonly block: Record<string, unknown>
 }
 
-/** All servers of a config, under whatever name their block has. */
+/** Returns all servers of a config, under any name of their block. */
 export function writtenServers(config: unknown): WrittenServer[] {
   return serverBlocks.flatMap((names) => {
     const block = names.reduce<unknown>(
@@ -35,9 +35,8 @@ export function writtenServers(config: unknown): WrittenServer[] {
 }
 
 /**
- * Puts what `envFile` names into `env`, and makes the paths of servers such that it does not matter where the gateway was
- * started. Notes what is wrong in `reading`, the values as secrets, and the files that were read, or should have been, in
- * `files`.
+ * Adds the contents of `envFile` to `env`, and makes servers' paths independent of the gateway's working directory.
+ * Notes problems in `reading`, values as secrets, and in `files` all files read or meant to be read.
  */
 export async function takeFiles(config: unknown, reading: Reading, files: string[]): Promise<void> {
   for (const { path, entry } of writtenServers(config)) {
@@ -53,7 +52,7 @@ export async function takeFiles(config: unknown, reading: Reading, files: string
   }
 }
 
-/** An `envFile`, and the server that names it. */
+/** An `envFile`, and the server that names the file. */
 interface Named {
   readonly folder: string
   readonly named: string
@@ -68,7 +67,7 @@ async function readEnvFile(
   const { origins, issues, interpolated } = reading
   const at = [...path, 'envFile']
   const place = origins.locate(at)
-  // Named as the config is, so that a reader finds it from the same place.
+  // Named like the config, so that a reader finds the file from the same place.
   const beside = dirname(place.file)
   const isBeside = !isAbsolute(named) && folder === resolve(beside)
   const file = isBeside ? join(beside, named) : fromFolder(folder, named)

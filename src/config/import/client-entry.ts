@@ -5,15 +5,15 @@ import { secretArgs, secretEnv, secretHeaders, secretUrl, type Variables } from 
 
 type Json = Readonly<Record<string, unknown>>
 
-/** Where an entry stands, and what it may refer to. */
+/** The place of an entry, and the targets of its references. */
 export interface EntryPlace {
-  /** The name that it will have. */
+  /** The name the entry will have. */
   readonly server: string
   /** The folder that relative paths start from. */
   readonly folder: string
   /** The values of placeholders for places, by name; see `placesOf`. */
   readonly places: Readonly<Record<string, string>>
-  /** The entries that stand beside it. */
+  /** The neighbouring entries. */
   readonly beside: readonly unknown[]
   readonly variables: Variables
 }
@@ -26,10 +26,10 @@ const renamed: ReadonlyMap<string, string> = new Map([
   ['transportType', 'type'],
 ])
 
-/** Keys that are told apart from what clients ignore: read below. */
+/** Keys read below, unlike keys that clients ignore. */
 const folded: ReadonlySet<string> = new Set(['enabled', 'includeTools', 'excludeTools', 'disabledTools'])
 
-/** An entry of a client in our own words, without secrets; `ignored` are its keys that say nothing to a gateway. */
+/** Translates a client's entry into our own words, without secrets; `ignored`: keys without meaning for a gateway. */
 export function importEntry(written: Json, place: EntryPlace): { entry: Json; ignored: readonly string[] } {
   const { server, folder, variables } = place
   const given = referring(withTimeoutUnit(written, place.beside), place) as Json
@@ -67,7 +67,7 @@ function fold(given: Json, entry: Record<string, unknown>): void {
   }
 }
 
-/** Leaves out what says nothing: kinds that follow from the rest, empty lists and maps. */
+/** Leaves out the redundant: kinds that follow from the rest, empty lists and maps. */
 function tidy(entry: Record<string, unknown>): void {
   if (entry.type === 'stdio' && 'command' in entry) delete entry.type
   if (entry.type === 'streamable-http' || entry.type === 'streamableHttp') entry.type = 'http'
@@ -81,7 +81,7 @@ function tidy(entry: Record<string, unknown>): void {
   }
 }
 
-/** All texts with references that hold anywhere: places become paths, questions to a person become variables. */
+/** Makes all references portable: places become paths, questions to a person become variables. */
 function referring(value: unknown, place: EntryPlace): unknown {
   if (Array.isArray(value)) return value.map((item) => referring(item, place))
   if (isPlainMap(value))
@@ -95,7 +95,7 @@ function referring(value: unknown, place: EntryPlace): unknown {
         const [, asked] = /^input:(.+)$/.exec(name) ?? []
         return asked === undefined ? whole : variables.ask(asked)
       })
-      // As Gemini CLI writes them.
+      // The style of Gemini CLI.
       .replace(
         /^((?:\w+ )?)\$([A-Z][A-Z0-9_]*)$/,
         (_, scheme: string, name: string) => scheme + variables.ask(name),

@@ -14,37 +14,35 @@ import { isRegistryServer, registryServer } from './registry-server.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { Variables } from './secret-values.ts'
 
-/** The result of an import: a config with notes, or the problems that keep the config from being written. Each takes one line. */
+/** The result of an import: a config with notes, or the problems that prevent the config. Each takes a line. */
 export type Imported =
   | {
       readonly ok: true
       /** The config as YAML, without secrets. */
       readonly text: string
-      /** How many servers it has. */
       readonly servers: number
-      /** Environment variables that it needs. */
+      /** Environment variables the config needs. */
       readonly variables: readonly string[]
       readonly notes: readonly string[]
     }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** A server that was found, and where. */
 interface Found {
   readonly entry: Readonly<Record<string, unknown>>
   readonly file: string
   readonly written: string
 }
 
-/** The separator between the names of servers and tools by default; an imported config sets no other. */
+/** The default separator between the names of servers and tools; an imported config sets no other. */
 const SEPARATOR = '__'
 
-/** The config of a client says nothing of these: whoever imports it means to try things out, on their own machine. */
+/** A client's config says nothing of these settings; people who import want to try things out, on their own machine. */
 const HEAD = `gateway:
   # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.
   environment: development
 `
 
-/** Makes one config of those of clients, and of descriptions of servers by a registry. Never rejects. */
+/** Makes a single config from client configs and registries' descriptions of servers. Never rejects. */
 export async function importFiles(files: readonly string[], env: Env): Promise<Imported> {
   const servers = new Map<string, Found>()
   const notes: string[] = []
@@ -108,13 +106,12 @@ export async function importFiles(files: readonly string[], env: Env): Promise<I
   return { ok: true, text, servers: servers.size, variables: variablesIn(text), notes }
 }
 
-/** The variables that a text needs: those without a default. */
+/** The variables a text needs: all variables without a default. */
 function variablesIn(text: string): string[] {
   const found = text.matchAll(/(?<!\$)\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}/g)
   return [...new Set([...found].map(([, name = '']) => name))]
 }
 
-/** The values of a file with all references as they are. */
 async function readVerbatim(
   file: string,
   env: Env,

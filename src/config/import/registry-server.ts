@@ -1,17 +1,17 @@
 import { isPlainMap } from '../schema/server-names.ts'
 import type { Variables } from './secret-values.ts'
 
-/** A server as an MCP registry describes it, in our own words, and what was chosen of it. */
+/** A server as described by an MCP registry, in our own words, with the chosen parts. */
 export interface RegistryServer {
   readonly name: string
   readonly entry: Readonly<Record<string, unknown>>
-  /** Further remarks, such as which remote or package was chosen. */
+  /** Further remarks, for example the chosen remote or package. */
   readonly notes: readonly string[]
 }
 
 type Json = Readonly<Record<string, unknown>>
 
-/** A key by its name of now, or as earlier versions of the schema wrote it (`environment_variables`). */
+/** Reads a key by its current name, or by its name in earlier versions of the schema (`environment_variables`). */
 function held(map: Json, key: string): unknown {
   return map[key] ?? map[key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)]
 }
@@ -21,7 +21,7 @@ const textOf = (value: unknown): string | undefined =>
 
 const mapsOf = (value: unknown): Json[] => (Array.isArray(value) ? value.filter(isPlainMap) : [])
 
-/** Whether a file is a `server.json` of a registry, or what the API of one answers about a server. */
+/** Whether a file is a registry's `server.json`, or an answer of a registry's API about a server. */
 export function isRegistryServer(value: unknown): boolean {
   const described = descriptionIn(value)
   return described !== undefined && typeof described.name === 'string'
@@ -33,7 +33,7 @@ function descriptionIn(value: unknown): Json | undefined {
   return Array.isArray(described.packages) || Array.isArray(described.remotes) ? described : undefined
 }
 
-/** All texts so that a config takes them as they are: what strangers publish asks for no variable of this machine. */
+/** Escapes all texts, so that a config takes the texts literally: strangers' texts must not read local variables. */
 function literal(value: unknown): unknown {
   if (typeof value === 'string') return value.replaceAll('${', () => '$${')
   if (Array.isArray(value)) return value.map(literal)
@@ -41,12 +41,12 @@ function literal(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, held]) => [key, literal(held)]))
 }
 
-/** Programs that run a package, by the registry that it is in. */
+/** Programs that run a package, by the package's registry. */
 const runners: Readonly<Record<string, string>> = { npm: 'npx', pypi: 'uvx', oci: 'docker' }
 
 /**
- * The entry for a server of a registry: its remote, for which nothing of others runs on this machine, or else the first of
- * its packages that can be run. A string says why there is none.
+ * Returns the entry for a server of a registry. Prefers its remote, which runs no foreign code on this machine, over
+ * its first runnable package. A string says why there is no entry.
  */
 export function registryServer(value: unknown, variables: Variables): RegistryServer | string {
   const described = literal(descriptionIn(value) ?? {}) as Json
@@ -84,7 +84,7 @@ const runnerOf = (one: Json) => {
 
 const isOverPipe = ({ transport }: Json) => !isPlainMap(transport) || transport.type === 'stdio'
 
-/** `prefix`: what its variables begin with, since headers of many servers have the same names. */
+/** `prefix`: the beginning of its variables' names, since headers of many servers have the same names. */
 function remoteEntry(remote: Json, variables: Variables, prefix: string): Json {
   const headers = named(mapsOf(remote.headers), variables, prefix)
   const url = filled(textOf(remote.url) ?? '', remote, variables, prefix)
@@ -113,11 +113,11 @@ function packageEntry(one: Json, variables: Variables): Json {
   return { command, args, ...(Object.keys(env).length > 0 && { env }) }
 }
 
-/** A package with its version, unless its name holds one already. */
+/** Adds the version to a package, unless its name already has a version. */
 function versioned(one: Json, mark: '@' | ':'): string {
   const identifier = textOf(one.identifier) ?? textOf(one.name) ?? ''
   const version = textOf(one.version)
-  // The scope of a package, and the port of a registry, are no versions.
+  // A package's scope and a registry's port are no versions.
   const tail = identifier.slice(identifier.lastIndexOf('/') + 1)
   return version === undefined || /[@:]/.test(tail.replace(/^@/, ''))
     ? identifier
@@ -134,12 +134,12 @@ function argumentsOf(given: unknown, variables: Variables): string[] {
   })
 }
 
-/** A switch that takes no value; one that could have one, and has none, is left out. */
+/** A switch without a value; omitted if it could have a value but has none. */
 function optional(argument: Json, name: string): string[] {
   return textOf(held(argument, 'valueHint')) === undefined && argument.format === undefined ? [name] : []
 }
 
-/** Headers and environment variables that have a value, or have to be given one. */
+/** Headers and environment variables that have a value, or need a value. */
 function named(inputs: readonly Json[], variables: Variables, prefix = ''): Record<string, string> {
   return Object.fromEntries(
     inputs.flatMap((input) => {
@@ -150,7 +150,7 @@ function named(inputs: readonly Json[], variables: Variables, prefix = ''): Reco
   )
 }
 
-/** Returns the value of an input, or a reference to a variable for it; undefined when the input is optional and has no value. */
+/** Returns the value of an input, or a reference to a variable; undefined for an optional input without a value. */
 function valueOf(input: Json, name: string, variables: Variables, prefix = ''): string | undefined {
   const value = textOf(input.value)
   if (value !== undefined) return filled(value, input, variables, prefix)
@@ -160,7 +160,7 @@ function valueOf(input: Json, name: string, variables: Variables, prefix = ''): 
   return held(input, 'isRequired') === true || isSecret ? variables.ask(prefix + name) : undefined
 }
 
-/** A text with its `{name}`s filled in, from what the registry says of them. */
+/** Fills in the text's `{name}`s, from the registry's information. */
 function filled(text: string, { variables: known }: Json, variables: Variables, prefix = ''): string {
   return text.replace(/\{([\w-]+)\}/g, (whole, name: string) => {
     const input = isPlainMap(known) && Object.hasOwn(known, name) ? known[name] : undefined

@@ -9,12 +9,12 @@ import {
 } from '../secrets/redact-text.ts'
 import { variableFor } from '../files/interpolate.ts'
 
-/** Takes secrets out of the servers of a config, and keeps the names of the variables that stand for them. */
+/** Replaces secrets in a config's servers with variables, and keeps the variables' names. */
 export class Variables {
   /** The value of each variable; undefined while nobody has given the value. */
   readonly #values = new Map<string, string | undefined>()
 
-  /** A reference to a variable that somebody will set: never one that stands for what another server has. */
+  /** Returns a reference to a variable for somebody to set: never a variable already used for another server. */
   ask(name: string): string {
     const asked = variableFor(name)
     const variable = this.#values.get(asked) === undefined ? asked : this.#numbered(asked, undefined)
@@ -22,7 +22,7 @@ export class Variables {
     return `\${${variable}}`
   }
 
-  /** A reference in place of a value, under the first of `names` that does not stand for another one. */
+  /** Returns a reference in place of a value, under the first of `names` not used for another value. */
   standIn(value: string, ...names: readonly string[]): string {
     const variables = names.map(variableFor)
     const free = variables.find((name) => !this.#values.has(name) || this.#values.get(name) === value)
@@ -38,13 +38,13 @@ export class Variables {
   }
 }
 
-/** Whether a value should not stand in a file, by the name that it has or by itself. */
+/** Whether a value should not stand in a file, judged by its name or by itself. */
 function isSecret(name: string, value: string): boolean {
   if (value === '' || isReference(value)) return false
   return isSecretName(name) || looksLikeKey(value) || redactShapes(value) !== value
 }
 
-/** Environment variables of a server: those that are secret keep their names. */
+/** Environment variables of a server: secret variables keep their names. */
 export function secretEnv(
   server: string,
   env: Readonly<Record<string, string>>,
@@ -55,7 +55,7 @@ export function secretEnv(
   )
 }
 
-/** Headers of a server. Of `Authorization: Bearer …` the scheme stays. */
+/** Headers of a server. In `Authorization: Bearer …` the scheme stays. */
 export function secretHeaders(
   server: string,
   headers: Readonly<Record<string, string>>,
@@ -69,7 +69,9 @@ export function secretHeaders(
   })
 }
 
-/** A command line: words, or parts of them, that look like secrets. What they were is not kept apart. */
+/**
+ * A command line: replaces secret-looking words, or parts of words, by variables. Each variable notes the whole word.
+ */
 export function secretArgs(server: string, args: readonly string[], variables: Variables): string[] {
   const redacted = redactArgs(args)
   return args.map((arg, index) => {
@@ -78,7 +80,7 @@ export function secretArgs(server: string, args: readonly string[], variables: V
   })
 }
 
-/** A URL: user and password, what is secret by the name of its parameter, and segments that look like keys. */
+/** A URL: replaces user and password, parameters with secret names, and segments that look like keys. */
 export function secretUrl(server: string, url: string, variables: Variables): string {
   return url
     .replace(/^(\w+:\/\/)([^/?#]*)@/, (whole, scheme: string, login: string) =>

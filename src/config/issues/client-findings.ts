@@ -4,10 +4,9 @@ import { clientKeys, withTimeoutUnit } from '../schema/client-keys.ts'
 import { isPlainMap } from '../schema/server-names.ts'
 import type { ConfigFinding } from './issues.ts'
 
-/** Most keys that one message names. */
 const MOST_NAMED = 5
 
-/** Returns findings about the parts of a config that are for clients: one per key, with what becomes of the key. */
+/** Returns findings about the parts of a config for clients: one finding per key, with the key's fate. */
 export function clientFindings(config: unknown, settings: readonly string[]): ConfigFinding[] {
   return [...settingsFound(settings), ...questions(config), ...keysFound(config), ...timeouts(config)]
 }
@@ -22,7 +21,7 @@ function settingsFound(settings: readonly string[]): ConfigFinding[] {
   return [{ path: [first], at: 'key', message: `is a setting of a client, and ignored${others}` }]
 }
 
-/** Returns findings about inputs that clients ask a person for, and about settings that choose servers. */
+/** Returns findings about clients' inputs asked of a person, and about settings that choose servers. */
 function questions(config: unknown): ConfigFinding[] {
   if (!isPlainMap(config)) return []
   const inputs: ConfigPath[] = [['inputs'], ['mcp', 'inputs']]
@@ -56,7 +55,7 @@ function keysFound(config: unknown): ConfigFinding[] {
   })
 }
 
-/** Returns findings about timeouts without a unit: clients disagree about the unit, so the finding names the one assumed. */
+/** Returns findings about timeouts without a unit: clients disagree, so the finding names the assumed unit. */
 function timeouts(config: unknown): ConfigFinding[] {
   const servers = writtenServers(config)
   const entries = servers.map(({ entry }) => entry)

@@ -8,18 +8,18 @@ import { looksLikeKey, redactUrls } from '../secrets/redact-text.ts'
 import type { Secrecy } from '../secrets/secrets.ts'
 import type { ConfigIssue } from './issues.ts'
 
-/** A config that was read, and what to check it against. */
+/** A config that was read, and facts to check the config against. */
 interface Explained {
   readonly schema: z.core.$ZodType
   readonly value: unknown
   readonly origins: Origins
 }
 
-/** Most of what is wrong that is explained, and most unknown keys of one map: nobody reads more at once, and each costs time. */
+/** Most problems explained, and most unknown keys of a map: nobody reads more at once, and each costs time. */
 const MOST_EXPLAINED = 500
 const MOST_KEYS = 100
 
-/** Says in our words what zod found first: where, what is there, what may be there. Never shows a secret. */
+/** Explains zod's findings in our words: where, the value found, the values allowed. Never shows a secret. */
 export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): ConfigIssue[] {
   const meant = new Set<string>()
   const explained = leafIssues(issues.slice(0, MOST_EXPLAINED)).flatMap((issue) => {
@@ -39,7 +39,7 @@ export function explain(issues: readonly z.core.$ZodIssue[], about: Explained): 
   return explained.filter(({ path, message }) => {
     const said = seen.has(path)
     seen.add(path)
-    // One complaint about a place is enough; and a key that is there, only misspelt, is not missing as well.
+    // A complaint per place is enough, and a misspelt key is not reported as missing too.
     return !said && !(meant.has(path) && message.startsWith('missing'))
   })
 }
@@ -101,7 +101,7 @@ const titleOf = (schema: z.core.$ZodType) => z.globalRegistry.get(schema)?.title
 
 function invalidKey(about: Explained, path: ConfigPath, issue: z.core.$ZodIssueInvalidKey): ConfigIssue {
   const text = issue.issues[0]?.message ?? 'expected another name'
-  // A secret that was written without its name looks like a name.
+  // A secret written without its name looks like a name.
   if (secrecyAt(about.schema, path) !== undefined) {
     const { origins } = about
     return {
@@ -134,7 +134,7 @@ function message({ schema, value, origins }: Explained, path: ConfigPath, issue:
   return `${text}, found ${shown}${hint(issue, held, text)}${server}`
 }
 
-/** Names a server by its slug, where its name in the config is no valid name; empty otherwise. */
+/** Names a server by its slug if its name in the config is invalid; empty otherwise. */
 function nameHere(held: unknown, config: unknown): string {
   const { separator = '__' } = (config as { gateway?: { separator?: unknown } }).gateway ?? {}
   const isWritten = writtenServers(config).some(({ path }) => path.at(-1) === held)
@@ -166,7 +166,7 @@ const typeNames: Readonly<Record<string, string>> = {
   array: 'a list',
 }
 
-/** Returns what a schema allows at the place of `issue`, such as `a whole number from 1 to 64`. */
+/** Returns the values allowed at the place of `issue`, for example `a whole number from 1 to 64`. */
 export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]): string | undefined {
   switch (issue.code) {
     case 'invalid_type':
@@ -180,7 +180,7 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
     case 'too_big':
       return numberRange(issue.origin, schemas) ?? lengthBound(issue)
     case 'none_of':
-      // Zod lists no alternatives for a union whose members this key tells apart.
+      // Zod lists no alternatives for a union discriminated by this key.
       if (issue.alternatives.length === 0) return oneOf(literalsIn(schemas))
       return oneOf(
         [...new Set(issue.alternatives.map((leaf) => expected(leaf, schemas) ?? ''))].filter(Boolean),
@@ -192,19 +192,19 @@ export function expected(issue: LeafIssue, schemas: readonly z.core.$ZodType[]):
   }
 }
 
-/** Shows an example of a map, where the schema has one. */
+/** Shows an example of a map, where the schema has an example. */
 function suchAs(schemas: readonly z.core.$ZodType[]): string {
   const example = exampleIn(schemas)
   return example === undefined ? '' : ` such as ${inFlow(example)}`
 }
 
-/** The first example of schemas, if it is a map. */
+/** The first example of schemas, if a map. */
 function exampleIn(schemas: readonly z.core.$ZodType[]): Readonly<Record<string, unknown>> | undefined {
   const [example] = schemas.flatMap((schema) => z.globalRegistry.get(schema)?.examples ?? [])
   return isPlainMap(example) ? example : undefined
 }
 
-/** A flat map as YAML has it in one line. */
+/** Formats a flat map in a line, as YAML does. */
 const inFlow = (map: Readonly<Record<string, unknown>>) =>
   `{ ${Object.entries(map)
     .map(([key, value]) => `${key}: ${String(value)}`)
@@ -235,7 +235,7 @@ function numberRange(type: string, schemas: readonly z.core.$ZodType[]): string 
   return [name, ...(bounds.length > 0 ? [bounds.join(' and ')] : [])].join(' ')
 }
 
-/** Whether a number may come close to its bound, and not be it. */
+/** Whether a number's bound is exclusive. */
 function isExcluded(schema: z.ZodNumber, check: 'greater_than' | 'less_than', bound: number): boolean {
   return (
     schema.def.checks?.some(({ _zod: { def } }) => {
@@ -263,13 +263,13 @@ const MAX_SHOWN = 60
 /** How a value may be shown. */
 interface Showing {
   readonly secrecy: Secrecy | undefined
-  /** The variables that it came from: they are named, their text is not shown. */
+  /** The variables the value came from: shown by name, without their text. */
   readonly variables: readonly string[]
-  /** Whether only the kind of thing matters, as where a map was expected. */
+  /** Whether only the kind of value matters, for example where a map was expected. */
   readonly kindOnly: boolean
 }
 
-/** Names what was found in a config, in words that hold no secret. */
+/** Describes a value found in a config, without secrets. */
 export function found(value: unknown, { secrecy, variables, kindOnly }: Showing): string {
   if (variables.length > 0) return `the value of ${variables.map((name) => `\${${name}}`).join(' and ')}`
   switch (typeof value) {
@@ -283,7 +283,7 @@ export function found(value: unknown, { secrecy, variables, kindOnly }: Showing)
   }
 }
 
-/** A URL that is wrong cannot be taken apart: one that may hold credentials is not shown at all. */
+/** An invalid URL cannot be taken apart: a URL with possible credentials is not shown at all. */
 function hides(text: string, secrecy: Secrecy | undefined): boolean {
   return secrecy === 'url'
     ? /[@?#]/.test(text) || redactUrls(text) !== text || text.split('/').some(looksLikeKey)
@@ -294,10 +294,10 @@ const shorten = (text: string) => (text.length <= MAX_SHOWN ? text : `${text.sli
 
 type ZodIssue = z.core.$ZodIssue
 
-/** An issue that zod found, without unions: at a leaf, with its full path. */
+/** An issue found by zod, without unions: at a leaf, with its full path. */
 type LeafIssue = Exclude<ZodIssue, z.core.$ZodIssueInvalidUnion> | NoneOf
 
-/** A value that is no alternative of a union, not even a wrong one. */
+/** A value that resembles no alternative of a union. */
 export interface NoneOf {
   readonly code: 'none_of'
   readonly path: PropertyKey[]
@@ -305,7 +305,7 @@ export interface NoneOf {
   readonly alternatives: readonly LeafIssue[]
 }
 
-/** Opens unions: the complaints of the alternative that the value resembles, or one about all of them. */
+/** Opens unions: returns the issues of the most similar alternative, or one issue about all alternatives. */
 function leafIssues(issues: readonly ZodIssue[], at: readonly PropertyKey[] = []): LeafIssue[] {
   return issues.flatMap((issue): LeafIssue[] => {
     const path = [...at, ...issue.path]

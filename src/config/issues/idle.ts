@@ -11,9 +11,9 @@ import type { ConfigPath } from '../files/places.ts'
 import type { Config } from '../schema/schema.ts'
 import type { ConfigFinding } from './issues.ts'
 
-// Parts of a config that are allowed, and do nothing.
+// Parts of a config that are allowed but do nothing.
 
-/** The names of the tools of servers, as far as these are known, whether a config offers them or not. */
+/** The known names of servers' tools, offered by a config or not. */
 export type KnownTools = ReadonlyMap<string, readonly string[]>
 
 /** The known tools that the config offers to agents. */
@@ -26,7 +26,7 @@ export function offeredTools({ mcpServers }: Config, known: KnownTools): KnownTo
   )
 }
 
-/** Faults that may be armed, in an environment that is not known to be for tests. */
+/** Faults that may be armed, in an environment not known as a test environment. */
 export function idleChaos(
   { chaos, gateway: { environment, chaosEnvironments } }: Config,
   variables: Locks['variables'],
@@ -37,7 +37,7 @@ export function idleChaos(
   return [{ path: ['chaos', 'enabled'], at: 'key', message }]
 }
 
-/** Overrides that hold for no call, or that a later one takes the place of. */
+/** Overrides that match no call, or that a later override replaces. */
 export function idleOverrides({ mcpServers, policies }: Config, tools: KnownTools): ConfigFinding[] {
   const names = Object.keys(mcpServers)
   return policies.overrides.flatMap(({ match, ...settings }, index) => {
@@ -92,7 +92,6 @@ export function disabledOnly(config: Config): ConfigFinding[] {
   })
 }
 
-/** The matches of overrides, faults and experiments, with their paths. */
 function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigPath, Match | undefined])[] {
   return [
     ...policies.overrides.map(({ match }, at) => [['policies', 'overrides', at], match] as const),
@@ -101,7 +100,7 @@ function matchesOf({ policies, chaos, experiments }: Config): (readonly [ConfigP
   ]
 }
 
-/** Tools of `tools.include` and `tools.exclude`, health checks, experiments and fallbacks that servers do not have, as far as their tools are known. */
+/** Tools in `tools.include`, `tools.exclude`, health checks, experiments and fallbacks, missing on known servers. */
 export function absentTools(
   { mcpServers, policies, experiments }: Config,
   known: KnownTools,
@@ -166,15 +165,14 @@ export function absentTools(
   return [...lists, ...checks, ...tried, ...fallbacks]
 }
 
-/** The beginning of a sentence about a name, or about a glob. */
+/** The beginning of a sentence about a name or a glob. */
 const matches = (pattern: string) => `"${pattern}" ${isGlob(pattern) ? 'matches' : 'is'}`
 
-/** A setting for read-only tools. */
 interface ForReads {
   readonly path: ConfigPath
   readonly match?: Match | undefined
   readonly isFault?: true
-  /** Effect of the tools by the same override; undefined where a later override may set another one. */
+  /** Effect of the tools by the same override; undefined where a later override may set another effect. */
   readonly effect?: Effect | undefined
 }
 
@@ -276,7 +274,7 @@ export function sameArms({ experiments, policies: { sets } }: Config): ConfigFin
   })
 }
 
-/** Whether one match certainly holds wherever another one does. */
+/** Whether a match certainly holds wherever the other match does. */
 function covers(one: Match, other: Match): boolean {
   return (['server', 'tool', 'method'] as const).every((key) => {
     const pattern = one[key]
@@ -289,7 +287,7 @@ function covers(one: Match, other: Match): boolean {
   })
 }
 
-/** Tools that overrides, faults, experiments and health checks name and that no agent is offered under that name. */
+/** Tools named by overrides, faults, experiments and health checks, but offered to no agent under this name. */
 export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
   const {
     mcpServers,
@@ -302,7 +300,6 @@ export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
     const at = [...path, 'match', 'tool']
     const exposed = meant.flatMap(([name]) => exposedName(name, tool, separator, known)).slice(0, 1)
     if (exposed.length > 0) return exposed.map((message) => ({ path: at, at: 'value', message }))
-    // The gateway itself calls the tool of a health check.
     const isUsed = meant.some(
       ([, { health, tools }]) => (health && health.tool?.name === tool) || isOffered(tools, tool),
     )
@@ -330,7 +327,7 @@ export function idleTools(config: Config, known: KnownTools): ConfigFinding[] {
 const isOffered = ({ include, exclude }: Config['mcpServers'][string]['tools'], tool: string) =>
   include.some((pattern) => glob(pattern)(tool)) && !exclude.some((pattern) => glob(pattern)(tool))
 
-/** Says that a tool has the name that it has at `/mcp`, unless its server is known to give it that name itself. */
+/** Reports a tool named as at `/mcp`, unless its server is known to use the same name itself. */
 function exposedName(server: string, tool: string, separator: string, known: KnownTools): string[] {
   const prefix = server + separator
   if (!tool.startsWith(prefix) || known.get(server)?.some(glob(tool)) === true) return []
@@ -338,7 +335,7 @@ function exposedName(server: string, tool: string, separator: string, known: Kno
   return [`at /mcp the tool "${own}" of ${server} is called "${tool}"; if that tool is meant, write "${own}"`]
 }
 
-/** Servers of whose settings some do nothing, or more than is meant. */
+/** Servers with settings that do nothing, or more than intended. */
 export function idleServers({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, server]) => {
     const findings: ConfigFinding[] = []

@@ -1,22 +1,22 @@
 import { printable } from '../../telemetry/printable.ts'
 import type { ConfigPath } from '../files/places.ts'
 
-/** Something wrong with a config (`error`: it cannot be used), or doubtful about it (`warning`). */
+/** A mistake in a config (`error`: the config is unusable), or a doubtful part (`warning`). */
 export interface ConfigIssue {
   readonly severity: 'error' | 'warning'
-  /** The file to look in, as its reader knows it. */
+  /** The file to look in, as its reader knows the file. */
   readonly file: string
-  /** The key in question, such as `mcpServers.search.timeouts.connect`; empty for the file as a whole. */
+  /** The key in question, for example `mcpServers.search.timeouts.connect`; empty for the file as a whole. */
   readonly path: string
   /** From 1; absent when the file could not be read at all. */
   readonly line?: number | undefined
   /** From 1. */
   readonly column?: number | undefined
-  /** The value that was found and the values that are allowed. Holds no secret. */
+  /** The value found and the values allowed. Holds no secret. */
   readonly message: string
 }
 
-/** Longest parts that a line shows, in characters: names may stand in each, and a name may be as long as its file. */
+/** Longest parts shown in a line, in characters: any part may hold names, and a name may be as long as its file. */
 const LONGEST = { file: 1_000, path: 400, message: 2_000 }
 
 /** One line: `config/gateway.yaml:12:7  mcpServers.search.urlz  unknown key "urlz"; did you mean "url"?` */
@@ -28,7 +28,7 @@ export function formatIssue({ severity, file, path, line, column, message }: Con
   return [place, printable(path, LONGEST.path), text].filter((part) => part !== '').join('  ')
 }
 
-/** Orders issues as a reader meets them: file by file, from top to bottom. */
+/** Orders issues for a reader: file by file, from top to bottom. */
 export function sortIssues(issues: readonly ConfigIssue[], files: readonly string[]): ConfigIssue[] {
   return issues.toSorted(
     (a, b) =>
@@ -38,10 +38,10 @@ export function sortIssues(issues: readonly ConfigIssue[], files: readonly strin
   )
 }
 
-/** Something about keys that are right one by one. */
+/** A finding about keys that are valid on their own. */
 export interface ConfigFinding {
   readonly path: ConfigPath
-  /** Whether the name of the key is at fault, or its value. */
+  /** Whether the name of the key or its value is at fault. */
   readonly at: 'key' | 'value'
   readonly message: string
 }

@@ -8,7 +8,7 @@ const stalled = `set gateway.limits.stalled, ${follows}`
 const share = 'set gateway.limits.perClient, such as 0.5: the share of one client in all limits by client'
 const fixed = 'this limit is fixed, as docs/security.md says'
 
-/** The keys of `gateway` that are no more, with what to do instead. */
+/** Removed keys of `gateway`, with their replacements. */
 type Old = string | { readonly [key: string]: Old }
 
 const old: Old = {
@@ -27,7 +27,7 @@ const old: Old = {
   unread: { total: memory, perSession: memory, stalled },
 }
 
-/** Finds keys of earlier versions in the block `gateway` as it was written. */
+/** Finds keys of earlier versions in the written block `gateway`. */
 export function oldKeys(held: unknown, gone = old, path: ConfigPath = ['gateway']): ConfigFinding[] {
   if (typeof gone === 'string')
     return held === undefined ? [] : [{ path, at: 'key', message: `is gone: ${gone}` }]

@@ -29,7 +29,7 @@ import {
 } from './idle.ts'
 import type { ConfigFinding } from './issues.ts'
 
-/** Finds mistakes that the schema of a single key cannot see; each finding makes the config unusable. */
+/** Finds mistakes beyond the schema of a single key; each finding makes the config unusable. */
 export function brokenRules(config: Config): ConfigFinding[] {
   return [
     ...planes(config),
@@ -71,7 +71,7 @@ function serverNames({ gateway: { separator }, mcpServers }: Config): ConfigFind
         { path, at: 'key', message: `differs from "${twin}" by case only, which people cannot tell apart` },
       ]
     }
-    // The first separator in a tool's full name must be the one that we put there.
+    // The first separator in a tool's full name must be the gateway's own.
     if (`${name}${separator}`.indexOf(separator) === name.length) return []
     const message = `a server name may not contain or run into the separator "${separator}"`
     return [{ path, at: 'key', message }]
@@ -92,7 +92,6 @@ function sentTwice({ mcpServers }: Config): ConfigFinding[] {
 type Policies = Config['policies']
 type Settings = Omit<Policies['overrides'][number], 'match' | 'effect'>
 
-/** Settings of one place in the file, over the defaults. */
 interface Place {
   readonly path: ConfigPath
   readonly settings: Settings
@@ -101,7 +100,7 @@ interface Place {
   readonly others: readonly Settings[]
 }
 
-/** Policies that contradict each other, though each of them is right by itself. */
+/** Policies that contradict each other, though each is valid by itself. */
 function contradictions(config: Config): ConfigFinding[] {
   const { defaults, overrides, sets } = config.policies
   const alternatives = Object.values(sets)
@@ -126,12 +125,12 @@ function contradictions(config: Config): ConfigFinding[] {
   ])
 }
 
-/** The timeout that is in force without a word about it gives way to any deadline. */
+/** The default timeout, which gives way to any deadline. */
 const UNSAID_TIMEOUT_MS = 60_000
 
 /**
- * Returns the settings of a policy that can be in force at a place: its own with their replacements, or all of the file where the place
- * sets none. Server, tool and arm of a call decide between them.
+ * Returns a policy's settings that can be in force at a place: its own settings and their replacements, or all settings
+ * of the file if the place sets none. A call's server, tool and arm decide among the settings.
  */
 function written<Name extends 'deadline' | 'attemptTimeout'>(
   name: Name,
@@ -142,13 +141,12 @@ function written<Name extends 'deadline' | 'attemptTimeout'>(
   return all.flatMap((each) => each[name] ?? [])
 }
 
-/** Returns the timeouts of the servers that a place matches: limits of an attempt there, and the least deadline of its call. */
+/** Returns the timeouts of the place's servers: limits of an attempt there, and the least deadline of its call. */
 const ownTimeouts = ({ match }: Place, { mcpServers }: Config) =>
   Object.entries(mcpServers).flatMap(([name, { timeout }]) =>
     glob(match?.server ?? '*')(name) ? (timeout ?? []) : [],
   )
 
-/** Says in words where the limits of a policy stand. */
 const ofWhere = (name: 'deadline' | 'attemptTimeout', { path, settings }: Place) =>
   path[1] === 'defaults' || !(name in settings) ? 'of this config' : 'that is in force here'
 
@@ -156,7 +154,7 @@ const ofWhere = (name: 'deadline' | 'attemptTimeout', { path, settings }: Place)
 function uselessTimeout(place: Place, config: Config): ConfigFinding[] {
   const { attemptTimeout } = place.settings
   if (!attemptTimeout || attemptTimeout.timeout === UNSAID_TIMEOUT_MS) return []
-  // Progress gives the call as much time again.
+  // Progress gives the call the same time again.
   const limits = written('deadline', place, config.policies).map((deadline) =>
     deadline === false || deadline.onProgress === 'extend' ? Infinity : deadline.total,
   )
@@ -186,7 +184,7 @@ function unknownFallback({ path, settings }: Place, { mcpServers }: Config): Con
   return [{ path: [...path, 'degrade', 'fallback', 'server'], at: 'value', message }]
 }
 
-/** Faults that hit no server, or cannot work with those that they hit. */
+/** Faults that hit no server, or cannot work with the servers hit. */
 function faultFindings(
   { chaos, experiments, mcpServers }: Config,
   severity: 'error' | 'warning',
@@ -205,7 +203,7 @@ function faultFindings(
     .map(({ path, message }) => ({ path: ['chaos', ...path], at: 'value', message }))
 }
 
-/** Experiments without servers or policy sets, that take the same calls, or that leave a server less than one slot. */
+/** Experiments without servers or policy sets, with the same calls, or that leave a server less than one slot. */
 function experimentFindings(config: Config): ConfigFinding[] {
   const { experiments, policies, mcpServers } = config
   const names = Object.keys(mcpServers)
@@ -247,13 +245,13 @@ function experimentFindings(config: Config): ConfigFinding[] {
 const enabled = (servers: Config['mcpServers']): string[] =>
   Object.entries(servers).flatMap(([name, { disabled }]) => (disabled ? [] : [name]))
 
-/** The experiments that run at the same time as one of them. */
+/** The experiments that run at the same time as `experiment`. */
 function beside(experiment: Experiment, all: readonly Experiment[]): readonly Experiment[] {
-  // One that is not active is started by hand, and then beside none at its servers.
+  // An inactive experiment is started by hand, and then runs beside none at its servers.
   return experiment.active ? all.filter(({ active }) => active) : [experiment]
 }
 
-/** Limits of a server that cannot be divided among the arms of experiments that run `together` without giving it more than it has. */
+/** Limits of a server that the arms of the experiments running `together` cannot share without exceeding the limits. */
 export function indivisible(
   experiment: Experiment,
   together: readonly Experiment[],
@@ -278,7 +276,7 @@ export function indivisible(
   return [...new Set(found)]
 }
 
-/** The settings of a policy that are in force for some tool calls of a server that match, the last ones first. */
+/** The policy's settings in force for some matching tool calls of a server, the last first. */
 function settingsAt(
   { server, tool }: { readonly server: string; readonly tool?: string | undefined },
   policy: string,
@@ -296,7 +294,7 @@ function settingsAt(
   return [...found, defaults[policy]]
 }
 
-/** Returns settings that are allowed and hardly meant. `variables`: the environment variables of the gateway. */
+/** Returns settings that are allowed but hardly intended. `variables`: the environment variables of the gateway. */
 export function warningsOf(
   config: Config,
   {
@@ -306,7 +304,7 @@ export function warningsOf(
 ): ConfigFinding[] {
   const offered = offeredTools(config, tools)
   const misnamed = idleTools(config, tools)
-  // A name that is explained already is not told to be absent as well.
+  // An explained name is not also reported as absent.
   const unexplained = ({ path }: ConfigFinding) =>
     !misnamed.some((other) => other.path.join('\n') === path.join('\n'))
   return [
@@ -332,10 +330,9 @@ function noServers({ mcpServers }: Config): ConfigFinding[] {
   return [{ path: ['mcpServers'], at: 'key', message: 'no server is configured, or all are disabled' }]
 }
 
-/** Servers that are in the config and are not run. */
 function leftOut({ mcpServers }: Config): ConfigFinding[] {
   const out = Object.entries(mcpServers).filter(([, { disabled }]) => disabled)
-  // If that is all of them, it has been said.
+  // If this is all servers, another warning says so.
   if (out.length === Object.keys(mcpServers).length) return []
   return out.map(([name]) => ({
     path: ['mcpServers', name],
@@ -344,7 +341,7 @@ function leftOut({ mcpServers }: Config): ConfigFinding[] {
   }))
 }
 
-/** Servers whose names do not do here. */
+/** Servers whose names are invalid here. */
 function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([name, { writtenName }]): ConfigFinding[] => {
     if (writtenName === undefined) return []
@@ -353,7 +350,7 @@ function renamed({ mcpServers, gateway: { separator } }: Config): ConfigFinding[
   })
 }
 
-/** `$NAME`, in which Gemini CLI puts the variable, and nobody else. */
+/** `$NAME`: only Gemini CLI interpolates this form. */
 function bareVariables({ mcpServers }: Config): ConfigFinding[] {
   return Object.entries(mcpServers).flatMap(([server, entry]) => {
     const [block, held] = entry.type === 'stdio' ? ['env', entry.env] : ['headers', entry.headers]

@@ -1,14 +1,13 @@
 import { z } from 'zod'
 import { isPlainMap } from './server-names.ts'
 
-// The keys that clients write beside the settings of a server, and that a gateway does not use. A key that no client writes
-// stays a mistake.
+// Keys written by clients beside a server's settings, without use for a gateway. All other unknown keys are mistakes.
 
 const ofClient = 'is for a client; a gateway ignores it'
 const approval = 'is about asking a person before tools are called, which clients do; a gateway ignores it'
 const signIn = 'is ignored: a gateway signs in nowhere; put a token into "headers"'
 
-/** Keys of an entry that are ignored, and what is said of each. */
+/** Ignored keys of an entry, with a description for each. */
 export const clientKeys = {
   // Cline, Roo Code, Kiro
   autoApprove: approval,
@@ -49,10 +48,12 @@ export const clientKeyShape = Object.fromEntries(
   Object.keys(clientKeys).map((key) => [key, ofAnEditor]),
 ) as Record<ClientKey, typeof ofAnEditor>
 
-/** Keys that only clients write which give `timeout` in seconds: Cline and Roo Code. */
+/** Keys of clients with `timeout` in seconds: Cline and Roo Code. Other clients never write these keys. */
 const bySeconds = ['alwaysAllow', 'autoApprove', 'watchPaths', 'disabledTools', 'transportType']
 
-/** Keys that only clients write which give it in milliseconds: Gemini CLI, Claude Code, Zed. */
+/**
+ * Keys of clients with `timeout` in milliseconds: Gemini CLI, Claude Code, Zed. Other clients never write these keys.
+ */
 const byMilliseconds = [
   'httpUrl',
   'trust',
@@ -64,16 +65,16 @@ const byMilliseconds = [
   'source',
 ]
 
-/** Longest `timeout` that clients take which count in seconds. */
+/** Longest `timeout` of clients counting in seconds. */
 const MOST_SECONDS = 3_600
 
-/** Shortest that clients take which count in milliseconds: a server answers nothing in less. */
+/** Shortest `timeout` of clients counting in milliseconds: a server answers nothing faster. */
 const LEAST_MILLISECONDS = 1_000
 
 /**
- * The unit of a `timeout` that is a bare number, which clients disagree about. More than an hour in seconds is milliseconds,
- * less than a second in milliseconds is seconds; between them, and always for clients with milliseconds, the keys of the entry
- * tell who wrote it, or else those of the entries beside it. Undefined when nothing tells.
+ * Returns the unit of a bare number as `timeout`, about which clients disagree. More than an hour in seconds means
+ * milliseconds. Otherwise the entry's keys, or else the neighbouring entries' keys, tell the client and so the unit.
+ * Without such keys, less than a second in milliseconds means seconds; undefined for longer timeouts.
  */
 export function timeoutUnit(
   timeout: number,
@@ -90,7 +91,7 @@ export function timeoutUnit(
   return timeout < LEAST_MILLISECONDS ? 's' : undefined
 }
 
-/** Says of an entry's bare `timeout` what it is taken for. */
+/** Adds the assumed unit to an entry's bare `timeout`. */
 export function withTimeoutUnit(
   entry: Readonly<Record<string, unknown>>,
   beside: readonly unknown[] = [],

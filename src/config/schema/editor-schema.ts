@@ -5,7 +5,7 @@ import { config } from './schema.ts'
 
 type Json = z.core.JSONSchema.BaseSchema
 
-/** The JSON Schema of what people write in a config file, for editors to complete and explain. */
+/** Returns the JSON Schema of a config file as people write the file, for editors to complete and explain. */
 export function editorSchema(): Json {
   const generated = z.toJSONSchema(config, {
     io: 'input',
@@ -29,7 +29,7 @@ function writeDefault(schema: z.core.$ZodType, json: Json): void {
   if (format !== undefined && typeof preset === 'number') json.default = format(preset)
 }
 
-/** A block stands in the config, or in a file of its own. */
+/** Allows a block in the config, or in a file of its own. */
 function orFile(block: Json): Json {
   if (block.type !== 'object') return block
   const { description, default: preset, ...plain } = block
@@ -47,10 +47,10 @@ function orFile(block: Json): Json {
   return { ...about({ description, default: preset }), anyOf: [plain, elsewhere] }
 }
 
-/** Text with a variable in it, which may stand wherever a value is expected. */
+/** Text with a variable, allowed wherever a value is expected. */
 const variable: Json = { type: 'string', pattern: '\\$\\{' }
 
-/** The same schema, which also takes `${VAR}` for numbers, words and text in a fixed form. Keys hold no variables. */
+/** Also allows `${VAR}` for numbers, words and text in a fixed form. Keys hold no variables. */
 function withVariables(json: Json): Json {
   if (json.anyOf !== undefined) {
     const branches = json.anyOf.map((branch) => (isScalar(branch) ? widen(branch) : withVariables(branch)))
@@ -95,7 +95,7 @@ const isScalar = ({ type }: Json) => ['string', 'number', 'integer', 'boolean'].
 const isSchema = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Changes every schema of a record of them. */
+/** Changes every schema of a record. */
 function mapSchemas(record: Record<string, unknown>, change: (json: Json) => Json): Record<string, Json> {
   const entries = Object.entries(record).map(([key, value]) => [key, isSchema(value) ? change(value) : value])
   return Object.fromEntries(entries) as Record<string, Json>

@@ -7,7 +7,7 @@ const headerValue = z
   .string()
   .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'expected a header value: one line of Latin-1 text')
 
-/** Headers of one connection (RFC 9110, section 7.6.1), and those that ask the next hop to do what is done for it here. */
+/** Headers of a single connection (RFC 9110, section 7.6.1), and requests to the next hop that are fulfilled here. */
 export const hopByHop: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -22,7 +22,7 @@ export const hopByHop: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Headers that belong to one connection or one message, or that the protocol itself sets. */
+/** Headers of a single connection or message, or set by the protocol itself. */
 const reserved = new Set([
   ...hopByHop,
   'accept',
@@ -36,7 +36,7 @@ const reserved = new Set([
 
 const isReserved = (name: string) => reserved.has(name) || name.startsWith('mcp-')
 
-/** Headers of the agent that carry its own credentials. */
+/** Headers of the agent with its own credentials. */
 const credentials = new Set(['authorization', 'cookie'])
 
 const complaint = (message: string, ...path: (string | number)[]) => ({
@@ -62,7 +62,7 @@ export const headers = z
   })
   .register(secrets, { secrecy: 'text' })
 
-/** Why a header of the agent may not be passed on, if so. */
+/** Why a header of the agent may not be passed on, if refused. */
 function refusal(from: string, to: string, isMap: boolean): string | undefined {
   const header = [from, to].find(isReserved)
   if (header !== undefined)
@@ -79,8 +79,7 @@ function refusal(from: string, to: string, isMap: boolean): string | undefined {
 }
 
 /**
- * Headers of the agent that are passed on, as a list or as a map from the agent's name to the server's.
- * Reads to the map, in lower case.
+ * Headers of the agent passed on, as a list or a map from the agent's name to the server's. Reads to a lower-case map.
  */
 export const forwardHeaders = z
   .union([z.array(headerName).max(64), z.record(headerName, headerName)])

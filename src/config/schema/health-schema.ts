@@ -37,7 +37,7 @@ const slow = z
     message: 'expected one of "p95" and "baseline"',
   })
 
-/** How the health of one server is watched. */
+/** How the health of a server is watched. */
 export const serverHealth = z
   .strictObject({
     every: duration({ min: 1_000 })
@@ -64,7 +64,7 @@ export const serverHealth = z
 export type ServerHealthConfig = z.output<typeof serverHealth>
 export type ProbeTool = NonNullable<ServerHealthConfig['tool']>
 
-/** Where notices go: all of such a URL is secret, since its path is often the key. */
+/** Targets of notices: the whole URL is secret, since its path is often the key. */
 const secretUrl = httpUrl().register(secrets, { secrecy: 'text' })
 
 const name = z
@@ -110,8 +110,8 @@ const webhook = z
   .describe('Who is told of incidents.')
 
 /**
- * Each has a name of its own. It is how a later config, and a later process, know it again: a number by position would be
- * that of another one as soon as one is put before it.
+ * Gives each webhook its own name, by which later configs and processes recognize the webhook. A number by position
+ * would change when another webhook is inserted before.
  */
 function named(given: readonly z.output<typeof webhook>[], context: z.core.$RefinementCtx) {
   const taken = new Map<string, number>()

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** User and password are sent as a header, for which they have to be decoded. */
+/** User and password are sent as a header, so they must be decodable. */
 function hasReadableUser(text: string): boolean {
   if (!URL.canParse(text)) return true
   const { username, password } = new URL(text)
@@ -12,7 +12,7 @@ function hasReadableUser(text: string): boolean {
   }
 }
 
-/** Returns an error that names the wrong part of a URL. */
+/** Returns an error naming the wrong part of a URL. */
 function expected(text: unknown): string {
   const [, beside = ''] = /^https?:\/\/([^]*)$/i.exec(String(text)) ?? []
   if (beside === '') return 'expected a URL that begins with http:// or https://, and names a host'
@@ -23,7 +23,7 @@ function expected(text: unknown): string {
   return `expected an http:// or https:// URL without ${wrong === '#' ? '#' : 'spaces'}`
 }
 
-/** A URL to which requests are sent. How secret it is says who takes it. */
+/** The URL of a target for requests. The user of the schema sets the URL's secrecy. */
 export const httpUrl = () =>
   z
     .string()

@@ -5,7 +5,7 @@ import { isPlainMap } from './server-names.ts'
 
 type Schema = z.core.$ZodType
 
-/** A schema together with everything that it wraps or chooses between. */
+/** Returns a schema together with everything it wraps or chooses between. */
 export function spread(schema: Schema): Schema[] {
   return [schema, ...inner(schema).flatMap(spread)]
 }
@@ -30,30 +30,30 @@ export function step(schemas: readonly Schema[], key: string | number): Schema[]
   })
 }
 
-/** Every schema that has a say at `path`. */
+/** Every schema that applies at `path`. */
 export function schemasAt(root: Schema, path: ConfigPath): Schema[] {
   return path.reduce<Schema[]>(step, spread(root))
 }
 
-/** The objects among `schemas`; more than one where a union leaves the choice. */
+/** The objects among `schemas`; several where a union leaves the choice. */
 export function objectsOf(schemas: readonly Schema[]): z.ZodObject[] {
   return schemas.filter((schema) => schema instanceof z.ZodObject)
 }
 
-/** How secret a value is that one of `schemas` reads. */
+/** How secret a value read by any of `schemas` is. */
 export function secrecyOf(schemas: readonly Schema[]): Secrecy | undefined {
   return schemas.map((schema) => secrets.get(schema)?.secrecy).find((secrecy) => secrecy !== undefined)
 }
 
-/** How secret the value at `path` is; what lies within a secret is as secret. */
+/** How secret the value at `path` is; everything within a secret is equally secret. */
 export function secrecyAt(root: Schema, path: ConfigPath): Secrecy | undefined {
   const places = path.map((_, index) => path.slice(0, index + 1))
   return places.map((place) => secrecyOf(schemasAt(root, place))).find((secrecy) => secrecy !== undefined)
 }
 
 /**
- * Gives text that came out of a variable the type that its place asks for, since a variable holds only text:
- * `maxInFlight: ${MAX}` is a number. Text stays where text is allowed.
+ * Converts text from a variable to the type expected at its place, since a variable holds only text: `maxInFlight:
+ * ${MAX}` is a number. Text stays where text is allowed.
  */
 export function coerce(
   value: unknown,

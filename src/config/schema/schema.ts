@@ -228,19 +228,19 @@ const mesh = z
   .prefault({})
   .describe('Resilience policies, by name; `false` switches one off.')
 
-/** A server's name: it stands in URLs, and in front of its tools' names. */
+/** A server's name: part of URLs, and of its tools' names. */
 export const serverName = z
   .string()
   .regex(serverNamePattern, 'expected 1 to 40 of A-Z a-z 0-9 _ - without - in front')
 
-/** A name as clients allow it: what does not fit ours is replaced. */
+/** A name as clients allow names: characters invalid here are replaced. */
 const writtenName = z.string().min(1, 'expected a name').max(256, 'expected a name of at most 256 characters')
 
 const servers = z
   .preprocess(withTimeoutUnits, z.record(writtenName, server))
   .describe('MCP servers by name, as Claude, VS Code, Cursor and others write them.')
 
-/** The entries that stand beside one may tell in which unit its `timeout` is. */
+/** The neighbours of an entry may show the unit of its `timeout`. */
 function withTimeoutUnits(given: unknown): unknown {
   if (!isPlainMap(given)) return given
   const entries = Object.values(given)
@@ -254,7 +254,7 @@ function withTimeoutUnits(given: unknown): unknown {
 
 const ofClient = z.unknown().optional().describe('Of a client; a gateway has no use for it.')
 
-/** The block `mcp` of the settings of VS Code; Gemini CLI has one of its own, in which there are no servers. */
+/** The block `mcp` of VS Code's settings; Gemini CLI has its own `mcp`, without servers. */
 const mcp = z
   .strictObject({
     servers: servers.optional().describe('Another name for `mcpServers`.'),
@@ -266,7 +266,7 @@ const mcp = z
   })
   .describe('Settings of VS Code or Gemini CLI.')
 
-/** The whole config file. One source of types, defaults, documentation and the editors' JSON Schema. */
+/** The whole config file: the single source of types, defaults, documentation and the editors' JSON Schema. */
 export const config = z
   .strictObject({
     $schema: z.string().optional().describe('For editors.'),
@@ -299,7 +299,7 @@ export const config = z
     return { gateway, mcpServers: named, policies, chaos, experiments, health, telemetry }
   })
 
-/** The servers by names that fit; `refuse` is told of those for which there is none. */
+/** The servers by valid names; calls `refuse` for servers without any. */
 function withOwnNames(
   servers: Readonly<Record<string, ServerConfig>>,
   separator: string,

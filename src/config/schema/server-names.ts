@@ -1,13 +1,13 @@
-/** The names that a server may have. A name stands in URLs, and in front of tools' names, which models have to take. */
+/** The names a server may have. Names appear in URLs and before tools' names, which models must accept. */
 export const serverNamePattern = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,39}$/
 
 /** Longest name, in characters. */
 const LONGEST = 40
 
 /**
- * The name by which the gateway knows a server that its config calls `written`, such as `microsoft/playwright-mcp` or
- * `My Notes (local)`: the same where that will do, else with `-` for whatever does not fit (`_` where `-` is part of the
- * separator). Undefined when nothing is left of it.
+ * Returns the gateway's name for a server `written` in its config, for example `microsoft/playwright-mcp` or `My Notes
+ * (local)`: unchanged if valid, else with `-` for invalid characters (`_` if `-` is part of the separator). Undefined
+ * when nothing is left.
  */
 export function slugOf(written: string, separator: string): string | undefined {
   if (serverNamePattern.test(written)) return written
@@ -24,7 +24,7 @@ export function slugOf(written: string, separator: string): string | undefined {
   return /[A-Za-z0-9]/.test(plain) ? plain : undefined
 }
 
-/** Whether `value` is a map as YAML and JSON have it. */
+/** Whether `value` is a map as in YAML and JSON. */
 export function isPlainMap(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

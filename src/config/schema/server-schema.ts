@@ -12,7 +12,7 @@ import { isPlainMap } from './server-names.ts'
 
 const globs = z.array(globPattern).max(1_000)
 
-/** Settings of every server, however it is reached. */
+/** Settings of every server, whatever its transport. */
 const serverSettings = {
   disabled: z.boolean().default(false).describe('Keeps the entry and does not run it.'),
   enabled: z.boolean().optional().describe('The opposite of `disabled`, as Zed writes it.'),
@@ -91,23 +91,22 @@ const serverSettings = {
     ),
 }
 
-/** Words for the kind of a server, those of clients among them. */
+/** Words for the kind of a server, including clients' words. */
 const kinds = z.enum(['stdio', 'auto', 'http', 'streamable-http', 'streamableHttp', 'sse'])
 
-/** Keys that are accepted beside the settings and that nobody reads. */
+/** Keys accepted beside the settings but never read. */
 const silentKeys = {
   transport: kinds.optional().describe('Another name for `type`.'),
   transportType: kinds.optional().describe('Another name for `type`, as Cline writes it.'),
   ...clientKeyShape,
 }
 
-/** Keys of clients for what has a name of its own here. */
+/** Clients' keys for settings with another name here. */
 type Renamed = 'enabled' | 'includeTools' | 'excludeTools' | 'disabledTools' | keyof typeof silentKeys
 
 /** The settings of every server, as the schema outputs them. */
 type Settings = z.output<z.ZodObject<typeof serverSettings>>
 
-/** The settings in our own words. */
 function inOurWords<Given extends Settings>(
   given: Given,
   context: z.core.$RefinementCtx,
@@ -124,7 +123,7 @@ function inOurWords<Given extends Settings>(
     ...rest,
     disabled: given.disabled || enabled === false,
     tools: { include, exclude },
-    // A call that may take long may be silent for as long.
+    // A call allowed to take long may also be silent for as long.
     timeouts: { ...timeouts, idle: Math.max(timeouts.idle, timeout) },
   }
   const kept = Object.entries(settings).filter(([key]) => !Object.hasOwn(silentKeys, key))
@@ -148,10 +147,10 @@ const tls = z
   .refine(({ cert, key }) => (cert === undefined) === (key === undefined), '"cert" and "key" go together')
   .describe('How https:// is verified.')
 
-/** Keys that say where a server is. */
+/** Keys with the address of a server. */
 const urlKeys = ['url', 'urls', 'httpUrl', 'serverUrl'] as const
 
-/** A server that is reached over HTTP: Streamable HTTP, or the older HTTP+SSE. */
+/** A server over HTTP: Streamable HTTP, or the older HTTP+SSE. */
 export const httpServer = z
   .strictObject({
     type: z
@@ -221,7 +220,7 @@ export const httpServer = z
     }
     return {
       type: type === 'sse' ? ('sse' as const) : ('http' as const),
-      /** Whether the transport is found out. */
+      /** Whether to detect the transport. */
       detect: type === 'auto',
       urls: urls ?? (only === undefined ? [] : [only]),
       ...inOurWords(rest, context),
@@ -232,7 +231,7 @@ export type HttpServerConfig = z.output<typeof httpServer>
 
 const variableName = z.string().regex(/^[^=\0]+$/, 'expected the name of an environment variable')
 
-/** Text that a process can be given. */
+/** Text accepted by a process. */
 const text = z.string().refine((value) => !value.includes('\0'), 'expected text without NUL')
 
 /** A server that the gateway runs as a child process. */
@@ -294,7 +293,7 @@ export const stdioServer = z
 
 export type StdioServerConfig = z.output<typeof stdioServer>
 
-/** Tells the two kinds of server apart as clients do: by `type` or another name for it, else by what is given. */
+/** Tells the two kinds of server apart as clients do: by `type` or another name for it, else by the given keys. */
 function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
   if (!isPlainMap(written)) return written
   const given = withTimeoutUnit(written)
@@ -319,7 +318,7 @@ function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
   if (type !== undefined) return { ...given, type }
   if ('command' in given) return { ...given, type: 'stdio' }
   if (url !== undefined) return { ...given, type: 'auto' }
-  // A typing error is reported by the schema of the kind that was most likely meant.
+  // The schema of the most likely kind reports a typing error.
   const meant = Object.keys(given)
     .map((key) => suggest(key, ['command', ...urlKeys]))
     .find(Boolean)
@@ -332,7 +331,7 @@ function withType(written: unknown, context: z.core.$RefinementCtx): unknown {
   return given
 }
 
-/** One entry of `mcpServers`. */
+/** An entry of `mcpServers`. */
 export const server = z.preprocess(withType, z.discriminatedUnion('type', [stdioServer, httpServer])).meta({
   id: 'server',
   description: 'A program to run (`command`) or an endpoint to reach (`url` or `urls`).',

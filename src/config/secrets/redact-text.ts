@@ -1,13 +1,13 @@
-/** The text that stands for a secret. */
+/** Replaces a secret. */
 export const REDACTED = '[redacted]'
 
-/** Texts of variables that are shorter are no secrets, and stand in words that mean something else, in characters. */
+/** Shortest secret text of a variable, in characters: shorter texts occur in unrelated words. */
 const LEAST_HIDDEN = 8
 
-/** Messages show no more than the beginning of what they found, in characters. */
+/** Longest beginning of a found text in a message, in characters. */
 const SHOWN = 60
 
-/** A message without any text that came out of a variable: who set that knows it, and nobody else has to. */
+/** Returns a message without any text from a variable: the person who set the variable knows the text. */
 export function withoutInterpolated(message: string, interpolated: ReadonlySet<string>): string {
   let hidden = message
   for (const text of interpolated)
@@ -16,10 +16,10 @@ export function withoutInterpolated(message: string, interpolated: ReadonlySet<s
   return hidden
 }
 
-/** References to variables and nothing else, without defaults, which may be secrets. */
+/** Only references to variables, without defaults, which may be secrets. */
 const REFERENCES = /^(?:\$\{(?:[a-z]+:)?[A-Za-z_]\w*\})+$/
 
-/** Whether a value says where a secret is, and none itself: `${TOKEN}`, `Bearer ${TOKEN}`. */
+/** Whether a value only refers to a secret: `${TOKEN}`, `Bearer ${TOKEN}`. */
 export function isReference(value: string): boolean {
   return REFERENCES.test(value.replace(/^(?:bearer|basic|token) +/i, ''))
 }
@@ -31,8 +31,8 @@ export function isPlainLogin(login: string): boolean {
   return isReference(login.slice(colon + 1)) && !looksLikeKey(user) && user.search(SECRET_SHAPE) === -1
 }
 
-// Secrets are told by the names that stand before them, as part of a URL, or by their shape. What is neither stays as it is,
-// so that a command line can still be recognized: ports, paths, versions, packages, numbers of tokens.
+// Secrets are recognized by the name before, as part of a URL, or by their shape. Other text stays, so that a command
+// line remains recognizable: ports, paths, versions, packages, numbers of tokens.
 
 /** Parts of names that mean a secret: `--api-key`, `DB_PASS`, `clientSecret`. */
 const SECRET_PARTS = new Set(
@@ -42,28 +42,28 @@ const SECRET_PARTS = new Set(
   ).split(' '),
 )
 
-/** Endings that speak of a secret and are written in one with the word before: `PGPASSWORD`, `authtoken`. */
+/** Endings that mean a secret, joined to the word before: `PGPASSWORD`, `authtoken`. */
 const SECRET_END = /(?:apikey|accesskey|privatekey|token|secret|passw(?:or)?d|passphrase|credentials?)$/
 
-/** Several of them, which alone may be a number or a switch: `API_KEYS`, but not `KEYS`. */
+/** Plurals, which alone may be a number or a switch: `API_KEYS`, but not `KEYS`. */
 const PLURALS = new Set(['keys', 'tokens'])
 
-/** Names that speak of a secret and hold none: where it is, how long, of which kind. */
+/** Endings of names that mention a secret but hold none: its place, length or kind. */
 const HARMLESS_END = new Set(
   'file path dir folder name type mode url uri endpoint length limit count ttl'.split(' '),
 )
 const HARMLESS_START = new Set(['max', 'min', 'num'])
 const HARMLESS_KEYS = new Set(['public', 'primary', 'foreign', 'sort', 'partition'])
 
-/** Keys that their issuers mark. */
+/** Keys marked by their issuers. */
 const SECRET_SHAPE = /\b(?:sk-|gh[opsu]_|github_pat_|xox[abeprs]-|glpat-|AKIA|eyJ)[\w.-]{8,}/g
 
 const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i
 
-/** Ports, also mapped ones, and versions; paths and packages with a scope: what `-p` stands before when it is no password. */
+/** Values of `-p` other than a password: ports, also mapped, and versions; paths and packages with a scope. */
 const NO_PASSWORD = /^(?:\d{1,5}(?::\d{1,5})*|\d+(?:\.\d+)+|[./~@].*)$/s
 
-/** Whether what stands under a name is a secret. */
+/** Whether the value under a name is a secret. */
 export function isSecretName(name: string): boolean {
   const parts = name
     .replace(/([a-z0-9])([A-Z])/g, '$1-$2')
@@ -79,8 +79,8 @@ export function isSecretName(name: string): boolean {
 }
 
 /**
- * Whether a word looks as only a machine writes it: a UUID, or at least 16 letters and digits that take turns, in one piece or
- * in upper and lower case.
+ * Whether a word looks machine-made: a UUID, or at least 16 alternating letters and digits, in a single piece or in
+ * upper and lower case.
  */
 export function looksLikeKey(word: string): boolean {
   if (UUID.test(word)) return true
@@ -91,9 +91,9 @@ export function looksLikeKey(word: string): boolean {
   return letters.length === word.replace(/=+$/, '').length || (/[a-z]/.test(word) && /[A-Z]/.test(word))
 }
 
-/** Takes user, password, query values, fragment, and path segments that look like keys out of every URL within `text`. */
+/** Removes user, password, query values, fragment, and key-like path segments from every URL within `text`. */
 export function redactUrls(text: string): string {
-  // A name before it would only be looked for anew at each of its letters.
+  // Matching the scheme too would restart the search at each of its letters.
   return text.replace(/:\/\/([^\s"'<>]*)/g, (_, rest: string) => {
     const [, authority = '', path = '', query] = /^([^/?#]*)([^?#]*)(?:\?([^#]*))?/.exec(rest) ?? []
     const at = authority.lastIndexOf('@')
@@ -119,12 +119,12 @@ function redactParameter(parameter: string): string {
   return equals === -1 ? REDACTED : parameter.slice(0, equals + 1) + REDACTED
 }
 
-/** A text of anybody's, such as a line that a server has written, without what is a secret by its shape or in a URL. */
+/** Returns any text, for example a server's line, without secrets recognized by shape or in URLs. */
 export function redactShapes(text: string): string {
   return redactUrls(text).replace(SECRET_SHAPE, REDACTED)
 }
 
-/** Takes out of a command line what looks like a secret: by the name of its option, as part of a URL, by its shape. */
+/** Removes apparent secrets from a command line: by the name of the option, as part of a URL, by shape. */
 export function redactArgs(args: readonly string[]): string[] {
   return args.map((arg, index) => {
     const value = valueOf(args[index - 1], arg)
@@ -134,7 +134,7 @@ export function redactArgs(args: readonly string[]): string[] {
   })
 }
 
-/** A word as it may be shown after an option; undefined when the option says nothing of it. */
+/** Returns a word as shown after an option; undefined when the option says nothing of the word. */
 function valueOf(option: string | undefined, word: string): string | undefined {
   const [, name] = /^--?([\w][\w.-]*)$/.exec(option ?? '') ?? []
   if (name === undefined || option === undefined || word.startsWith('-') || isReference(word))
@@ -147,13 +147,13 @@ function valueOf(option: string | undefined, word: string): string | undefined {
   return isUser && !isPlainLogin(word) ? word.slice(0, colon + 1) + REDACTED : undefined
 }
 
-/** `-pS3cret`, as database clients want it. */
+/** Database clients' form `-pS3cret`. */
 function redactShortOption(arg: string): string {
   const [, word = ''] = /^-p=?(\S{4,})$/.exec(arg) ?? []
   return /\d/.test(word) && /[A-Za-z]/.test(word) && !NO_PASSWORD.test(word) ? `-p${REDACTED}` : arg
 }
 
-/** `--token=…`, `API_KEY=…`, `Authorization: …`; in a text of several words up to the next of them where that can be told. */
+/** `--token=…`, `API_KEY=…`, `Authorization: …`; with several words, up to the next pair where the end is clear. */
 function redactPairs(text: string): string {
   const [, start = '', name = ''] = /^((?:--?)?([\w.-]{1,100})\s*=)/.exec(text) ?? []
   if (text.length > start.length && isSecretName(name))

@@ -5,8 +5,8 @@ import { redactArgs, REDACTED, redactUrls } from './redact-text.ts'
 type Schemas = ReturnType<typeof spread>
 
 /**
- * A copy of `config` for people's eyes. `[redacted]` stands for the values of headers and of environment
- * variables, for tokens, for credentials in URLs and arguments, and for all text that came out of `${…}`.
+ * Returns a copy of `config` for display. `[redacted]` stands for the values of headers and of environment variables,
+ * for tokens, for credentials in URLs and arguments, and for all text that came from `${…}`.
  */
 export function redact(config: Config): unknown {
   return copy(config, spread(schema), interpolatedWithin(config))
@@ -34,22 +34,22 @@ function copy(value: unknown, schemas: Schemas, isInterpolated: (text: string) =
   return secrecy === 'args' ? redactArgs(items as string[]) : items
 }
 
-/** Returns `[redacted]` for a text of `value` that came out of a variable, and any other text as it is. */
+/** Returns `[redacted]` for a text of `value` that came from a variable, and any other text unchanged. */
 export function shownText(text: string, value: object): string {
   return interpolatedWithin(value)(text) ? REDACTED : text
 }
 
 const texts = new WeakMap<object, ReadonlySet<string>>()
 
-/** Remembers, for as long as any object within `value` lives, which texts its load took from variables. */
+/** Remembers the texts from variables, for as long as any object within `value` lives. */
 export function rememberInterpolated(value: object, interpolated: ReadonlySet<string>): void {
   const folded = new Set([...interpolated].map((text) => text.toLowerCase()))
   for (const object of objectsWithin(value)) texts.set(object, folded)
 }
 
 /**
- * Whether a text within `value` came out of a variable. Objects that were copied are known by those inside
- * them that were not, and texts by what they say: whatever equals a secret is as secret, wherever it stands.
+ * Whether a text within `value` came from a variable. Copied objects are known by uncopied objects inside, and texts by
+ * content: any text equal to a secret is also secret.
  */
 function interpolatedWithin(value: object): (text: string) => boolean {
   const known = new Set(objectsWithin(value).map((object) => texts.get(object)))

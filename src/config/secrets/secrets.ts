@@ -1,10 +1,10 @@
 import { z } from 'zod'
 
 /**
- * The parts of a value that nobody may see. `text`: all text in the value; `url`: the credentials in a URL;
- * `args`: the words of a command line that look like secrets.
+ * The secret parts of a value. `text`: all text in the value; `url`: the credentials in a URL; `args`: secret-looking
+ * words of a command line.
  */
 export type Secrecy = 'text' | 'url' | 'args'
 
-/** Registers the schemas that read secrets. Errors and `redact` both ask this registry, so that no place is listed twice. */
+/** Registers the schemas for secrets. Errors and `redact` share this registry, so no place is listed twice. */
 export const secrets = z.registry<{ secrecy: Secrecy }>()

@@ -4,27 +4,27 @@ import { dirname } from 'node:path'
 import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { digestOf, readText, unreadable } from '../files/read-text.ts'
 
-/** How long files must be quiet before they are looked at, so that a half-written one is rarely met. */
+/** How long files must be quiet before a check, in milliseconds, so that half-written files are rare. */
 const QUIET_MS = 100
 
-/** How long unrest can put the look off. */
+/** Longest delay of a check by further changes, in milliseconds. */
 const MAX_UNREST_MS = 1_000
 
-/** How often files are looked at in any case: some file systems tell nothing. */
+/** Time between unconditional checks, in milliseconds: some file systems report nothing. */
 const POLL_MS = 5_000
 
 interface FileWatch {
-  /** Resolves once the files were looked at for the first time; later changes are noticed. */
+  /** Resolves after the first check of the files; later changes are noticed. */
   readonly ready: Promise<void>
   close(): void
 }
 
 /**
- * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted,
- * created again, or reached through a link that was swapped, as a mounted ConfigMap does.
+ * Calls `onChange` when the content of a file has changed: written in place, replaced by renaming, deleted, created
+ * again, or reached through a swapped link, as with a mounted ConfigMap.
  *
- * `getFiles`: by path, the `digestOf` what was read of it last: whatever is there instead is a change, also from before the first
- * look. `onChange` reads the files again; what is there when it is done is looked at once more, for it may be another content again.
+ * `getFiles`: the `digestOf` each file's last read content, by path: any other content is a change, even from before
+ * the first check. `onChange` reads the files again; afterwards a further check looks for yet another content.
  */
 export function watchFiles(
   getFiles: () => ReadonlyMap<string, string>,
@@ -33,7 +33,7 @@ export function watchFiles(
 ): FileWatch {
   const folders = new FolderWatch(() => stir())
   let seen = new Map<string, Fingerprint>()
-  /** By path, of what content that was there instead of which it has been told: not all can be read as it is found. */
+  /** Differences already reported, by path: not every file can be read as found. */
   const told = new Map<string, string>()
   let closed = false
   let looking: Promise<void> | undefined
@@ -42,7 +42,7 @@ export function watchFiles(
   let cancelQuiet: Cancel | undefined
   let cancelPoll: Cancel | undefined
 
-  /** Something moved in a watched folder: looks when it has come to rest. */
+  /** Reacts to a change in a watched folder: checks when the folder is quiet. */
   function stir(): void {
     if (closed) return
     restlessSince ??= clock.now()
@@ -74,7 +74,7 @@ export function watchFiles(
 
   async function compare(): Promise<void> {
     const files = [...getFiles().keys()]
-    // Folders first: what changes while we look is then looked at again.
+    // Folders first: changes during the check then cause another check.
     await folders.follow(foldersOf(files, seen))
     const found = await Promise.all(files.map((file) => fingerprint(file, seen.get(file))))
     if (closed) return
@@ -86,7 +86,7 @@ export function watchFiles(
   }
 
   function isNews(file: string, now: Fingerprint | undefined, read: string): boolean {
-    // A file that has just joined: it is looked at next time.
+    // A file that has just joined: the next check covers the file.
     if (now === undefined) return false
     const { content } = now
     // The content of a pipe is unknown. A pipe is news only in place of a file with known content.
@@ -108,27 +108,27 @@ export function watchFiles(
   }
 }
 
-/** Where changes of `files` show: their own folders, and those that links lead to. */
+/** Folders in which changes of `files` show: their own, and the targets of links. */
 function foldersOf(files: readonly string[], seen: ReadonlyMap<string, Fingerprint>): Set<string> {
   return new Set(
     files.flatMap((file) => [file, seen.get(file)?.realPath ?? file]).map((file) => dirname(file)),
   )
 }
 
-/** The state of a file when it was last looked at. */
+/** The state of a file at the last check. */
 interface Fingerprint {
   /** Changes whenever the content may have. Cheap to find out. */
   readonly cheap: string
-  /** The `digestOf` what is in it; undefined for a pipe or a device, as reading it would take that. */
+  /** The `digestOf` its content; undefined for a pipe or a device, since reading would consume the content. */
   readonly content: string | undefined
-  /** Where the file really is, all links followed; undefined when it is not there. */
+  /** The real path, all links followed; undefined for a missing file. */
   readonly realPath: string | undefined
 }
 
-/** Looks at `file`, and into it only when it may have changed since `last`. Never rejects. */
+/** Checks `file`; reads the content only if it may have changed since `last`. Never rejects. */
 async function fingerprint(file: string, last: Fingerprint | undefined): Promise<Fingerprint> {
   try {
-    // A pipe that the process was given, such as /dev/fd/63, has no path of its own.
+    // A pipe passed to the process, for example /dev/fd/63, has no path of its own.
     const realPath = await realpath(file).catch(() => file)
     const stats = await stat(realPath, { bigint: true })
     const cheap = [realPath, stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join()
@@ -136,13 +136,13 @@ async function fingerprint(file: string, last: Fingerprint | undefined): Promise
     const content = stats.isFile() ? digestOf(await readText(realPath)) : undefined
     return { cheap, content, realPath }
   } catch (error) {
-    // Gone or out of reach: that is a state too, and the next look may find another.
+    // Missing or unreachable is also a state, and the next check may find another.
     const content = digestOf(unreadable(error))
     return { cheap: content, content, realPath: undefined }
   }
 }
 
-/** Watches folders: a file that is replaced by renaming, or through a link, is only seen from its folder. */
+/** Watches folders: replacing a file by renaming, or through a link, is only visible from its folder. */
 class FolderWatch {
   readonly #watchers = new Map<string, { readonly watcher: FSWatcher; readonly identity: string }>()
   readonly #onEvent: () => void
@@ -152,7 +152,7 @@ class FolderWatch {
     this.#onEvent = onEvent
   }
 
-  /** Watches exactly `folders` from now on: also what is there now in place of a folder that was watched. Never rejects. */
+  /** From now on watches exactly `folders`, including new folders in place of watched ones. Never rejects. */
   async follow(folders: ReadonlySet<string>): Promise<void> {
     const identities = await Promise.all(
       [...folders].map(async (folder) => [folder, await identityOf(folder)] as const),
@@ -176,7 +176,7 @@ class FolderWatch {
       watcher.on('error', () => this.#drop(folder))
       this.#watchers.set(folder, { watcher, identity })
     } catch {
-      // The folder is not there, or the system has no watches left: whoever follows looks by itself and asks again.
+      // The folder is missing, or the system has no watches left: callers check by themselves and ask again.
       this.#drop(folder)
     }
   }
@@ -187,7 +187,7 @@ class FolderWatch {
   }
 }
 
-/** Differs when another folder has taken the place of one; of one that is moved away or deleted its watcher hears nothing. */
+/** Differs when another folder replaces a folder; a watcher is not told when its folder is moved away or deleted. */
 const identityOf = (folder: string): Promise<string> =>
   stat(folder).then(
     ({ dev, ino }) => `${dev} ${ino}`,
