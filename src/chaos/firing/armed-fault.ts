@@ -12,13 +12,13 @@ import type { Fault } from '../plan/common.ts'
 
 /** A compiled target. */
 interface FaultTarget {
-  /** Whether calls of this kind can be hit at all: the same for all of them, so that the answer can be kept. */
+  /** Whether the fault can hit calls of this kind at all. Same for all calls of a kind, so the answer is cached. */
   readonly subject: Matcher
-  /** Whether this very call is meant. */
+  /** Whether the fault aims at this particular call. */
   readonly call: (call: Call) => boolean
 }
 
-/** Compiles what a fault aims at. `methods`: those that its type can hit. */
+/** Compiles the target of a fault. `methods`: the methods its type can hit. */
 function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarget {
   const holds = matcher(match)
   const hit = new Set(methods)
@@ -42,21 +42,20 @@ function targetOf({ match = {} }: Fault, methods: readonly string[]): FaultTarge
 }
 
 /**
- * Counts for the limits of a fault. Each arm of an experiment has counts of its own, so that the same call meets the same
- * in all arms.
+ * Counts for the limits of a fault. Each arm of an experiment has its own counts, so the same call meets the same
+ * faults in all arms.
  */
 export interface Uses {
-  /** Calls that matched. */
   matched: number
-  /** Matching calls that the fault hit, or would have hit in shadow mode. */
+  /** Matching calls the fault hit, or would have hit in shadow mode. */
   hits: number
-  /** Calls that it holds now. */
+  /** Calls the fault holds now. */
   concurrent: number
 }
 
 const noUses = (): Uses => ({ matched: 0, hits: 0, concurrent: 0 })
 
-/** Most things that one fault remembers. */
+/** Most states a fault keeps. */
 const MAX_MEMORIES = 10_000
 
 interface ArmedParts {
@@ -64,13 +63,13 @@ interface ArmedParts {
   readonly type: FaultType<unknown>
   readonly random: KeyedRandom
   readonly kill: KillSwitch
-  /** When it is armed, on the monotonic clock. */
+  /** Time of arming, on the monotonic clock. */
   readonly now: Millis
-  /** Whether the runtime API made it, rather than the plan. */
+  /** Id of a fault made by the runtime API; undefined for the plan's faults. */
   readonly id: string | undefined
 }
 
-/** A fault that is armed, with all that it counts and remembers meanwhile. */
+/** An armed fault, with its counts and its state. */
 export class ArmedFault {
   readonly fault: Fault
   readonly type: FaultType<unknown>
@@ -84,11 +83,11 @@ export class ArmedFault {
   readonly endsAt: Millis
   /** Counts of agents' calls. */
   readonly counts: FaultCounts = newFaultCounts()
-  /** Counts of the requests that the gateway sends servers by itself. */
+  /** Counts of the gateway's own requests to servers. */
   readonly discovery: FaultCounts = newFaultCounts()
-  /** Servers whose calls it has left alone because their lists were not known. */
+  /** Servers with unknown tool lists, whose calls the fault has left alone. */
   readonly awaited = new Set<string>()
-  /** By arm, as `usesIn` is asked. */
+  /** By arm, as passed to `usesIn`. */
   readonly #uses = new Map<string | undefined, Uses>()
   readonly #kill: KillSwitch
   #released = new Release()
@@ -109,19 +108,22 @@ export class ArmedFault {
     this.#follow()
   }
 
-  /** Lets go of what it holds: aborts when it ends, and when everything is killed. */
+  /** Aborts when the fault ends, and on a kill: all held calls go on. */
   get released(): Release {
     return this.#released
   }
 
-  /** Returns the counts of agents' calls in an arm, empty for no arm; undefined: the counts of the gateway's own requests. */
+  /**
+   * Returns the counts of agents' calls in an arm (empty: no arm), or for undefined the counts of the gateway's own
+   * requests.
+   */
   usesIn(arm: string | undefined): Uses {
     let uses = this.#uses.get(arm)
     if (uses === undefined) this.#uses.set(arm, (uses = noUses()))
     return uses
   }
 
-  /** Calls that it holds now, of everybody. */
+  /** Calls the fault holds now, of all arms and of the gateway. */
   get concurrent(): number {
     let held = 0
     for (const { concurrent } of this.#uses.values()) held += concurrent
@@ -136,14 +138,14 @@ export class ArmedFault {
     return made
   }
 
-  /** Lets go of the calls that it holds now; it stays armed for others. */
+  /** Releases the calls held now; the fault stays armed for others. */
   release(reason: ReleaseReason): void {
     this.end(reason)
     this.#released = new Release()
     this.#follow()
   }
 
-  /** Lets go of the calls that it holds, for good. */
+  /** Releases the held calls and ends the fault. */
   end(reason: ReleaseReason): void {
     this.#kill.signal.removeEventListener('abort', this.#killed)
     this.#released.abort(reason)

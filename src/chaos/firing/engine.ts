@@ -14,16 +14,16 @@ import { fire } from './fire.ts'
 import { type Asker, InjectionDecider } from './injection-decider.ts'
 import type { AppliedInjection } from './injection.ts'
 
-/** Most kinds of calls that are remembered; past it they are worked out again. */
+/** Most kinds of calls in the cache; others are worked out each time. */
 const REMEMBERED = 4096
 
-/** Longest name that is remembered, in characters: agents may ask for huge ones. */
+/** Longest name to cache, in characters: agents may send huge names. */
 const LONGEST = 256
 
-/** The faults that one kind of call can meet, in the order of the plan. */
+/** The faults for a kind of call, in the order of the plan. */
 type Aimed = Readonly<Record<Side, readonly ArmedFault[]>>
 
-/** Armed faults by what they can hit, so that a call which none is aimed at costs two look-ups. */
+/** Armed faults by possible target, so a call without any fault costs two look-ups. */
 class Candidates {
   readonly #faults: readonly ArmedFault[]
   readonly #tools = new Map<string, Map<string, Aimed | undefined>>()
@@ -34,7 +34,7 @@ class Candidates {
     this.#faults = faults
   }
 
-  /** The faults that calls of this kind can meet; undefined for none. */
+  /** Returns the faults for calls of this kind; undefined when there are none. */
   of({ server, method, tool }: Pick<Call, 'server' | 'method' | 'tool'>): Aimed | undefined {
     const index = tool === undefined ? this.#methods : this.#tools
     const name = tool ?? method
@@ -76,31 +76,31 @@ interface EngineParts {
   readonly kill: KillSwitch
   readonly journal: Journal
   /**
-   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools that are not
+   * Returns the effect of running a call again. Without `allowWrites`, only types with `withholds` may hit tools not
    * known to be read-only.
    */
   readonly effectOf: (call: Call) => Effect
-  /** Whether faults leave a server alone, whatever they match; they leave none unless it is given. Asked at each call. */
+  /** Whether faults leave a server alone, whatever they match; default: never. Asked at each call. */
   readonly isProtected?: (server: string) => boolean
-  /** Whether only the list of a server, which is not known, could say which of its tools read; never unless it is given. */
+  /** Whether the server's missing tool list alone could say which of its tools only read; default: never. */
   readonly awaitsList?: (server: string) => boolean
   /** Must not throw. */
   readonly emit: (event: ChaosEvent) => void
-  /** Hears how many defects there have been, at each of them. */
+  /** Gets the number of bugs so far, at each bug. */
   readonly onError: (errors: number) => void
 }
 
-/** Decides about calls and does to them what was decided; whether it may at all is the controller's business. */
+/** Decides about calls and carries out the decisions; the controller decides whether it may. */
 export class Engine {
-  /** Whether any fault is armed. A plain field: all that a call pays for while none is. */
+  /** Whether any fault is armed. A plain field: the only cost per call while none is. */
   live = false
-  /** Whether it only decides. */
+  /** Whether the engine only decides. */
   shadow = false
-  /** Whether agents are told by a header which faults hit their calls. */
+  /** Whether a header tells agents which faults hit their calls. */
   debugHeader = false
   /** Whether a call fails when the engine does. */
   strict = false
-  /** Defects since the run began. */
+  /** Bugs since the run began. */
   errors = 0
   readonly corruptions = new Corruptions<AppliedInjection>()
   readonly accounting: Accounting
@@ -122,28 +122,28 @@ export class Engine {
     })
   }
 
-  /** Replaces what is armed. */
+  /** Replaces the armed faults. */
   arm(faults: readonly ArmedFault[]): void {
     this.#candidates = new Candidates(faults)
     this.live = faults.length > 0
   }
 
-  /** Whether a fault is armed on a side that can hit such requests, which are no tool calls. */
+  /** Whether a fault armed on this side can hit such requests, which are no tool calls. */
   aims(side: Side, server: string, method: string): boolean {
     if (!this.live || this.#parts.kill.on) return false
     return (this.#aimedAt({ server, method, tool: undefined })?.[side].length ?? 0) > 0
   }
 
-  /** Begins a run: calls are counted from the first again. */
+  /** Begins a run: calls count from the first again. */
   begin(): void {
     this.errors = 0
     this.#decider.begin()
   }
 
-  /** Takes a call on its way at one of the two places. */
+  /** Takes a call on its way, on either side. */
   run(side: Side, next: Service, call: Call, asker: Asker = 'agent'): Promise<Outcome> {
     if (side === 'upstream') this.accounting.sentAgain(call)
-    // A call that is over may still have work going on, such as a run that other calls joined: no agent is left to hit.
+    // A finished call may still have work going on, such as a run other calls joined: no agent is left to hit.
     if (this.#parts.kill.on || call.record.isOver) return next(call)
     let injections: AppliedInjection[] | undefined
     try {
@@ -160,8 +160,8 @@ export class Engine {
   }
 
   /**
-   * Says what became of each fault of a call, by the outcome that the agent gets. To be called once per call, at its
-   * very end; never throws.
+   * Returns the fate of each fault of a call, by the agent's outcome. Call once per call, at its very end; never
+   * throws.
    */
   account(call: Call, outcome: Outcome): readonly FaultFate[] {
     try {
@@ -175,7 +175,9 @@ export class Engine {
     }
   }
 
-  /** The faults that made a call end as it did; see `Accounting.culprits`. To be called before `account`; never throws. */
+  /**
+   * Returns the faults that caused a call's outcome; see `Accounting.culprits`. Call before `account`; never throws.
+   */
   culprits(call: Call, outcome: Outcome | undefined): readonly string[] {
     try {
       return this.accounting.culprits(call, outcome)
@@ -185,7 +187,7 @@ export class Engine {
     }
   }
 
-  /** Counts that a breaker kept a call from its server with the faults that had hit that kind of call before. */
+  /** Counts a breaker's rejection of a call for the faults that had hit this kind of call before. */
   #noteRejections(call: Call, outcome: Outcome): void {
     const { record } = call
     const isTold = outcome.kind === 'rejected' && outcome.error.reason === BREAKER_OPEN
@@ -199,7 +201,7 @@ export class Engine {
     }
   }
 
-  /** The faults that a call can meet: of those of a protected server, none. */
+  /** Returns the faults for a call; none for a protected server. */
   #aimedAt(call: Pick<Call, 'server' | 'method' | 'tool'>): Aimed | undefined {
     const aimed = this.#candidates.of(call)
     return aimed !== undefined && this.#parts.isProtected?.(call.server) === true ? undefined : aimed
@@ -212,7 +214,7 @@ export class Engine {
     }
     const aimed = this.#aimedAt(call)
     if (aimed === undefined) return undefined
-    // On both sides: the occurrence of a call must not depend on whether it got past the policies.
+    // On both sides: the occurrence of a call must not depend on whether policies let the call through.
     const identity = this.#decider.identify(call)
     let injections: AppliedInjection[] | undefined
     try {
@@ -230,7 +232,7 @@ export class Engine {
     return injections
   }
 
-  /** Takes what an agent says of an earlier call of its own; what a canary showed before outranks it. */
+  /** Takes an agent's report about an earlier call of its own; an earlier result of a canary outranks the report. */
   #hear(call: Call): void {
     const said = reportedIn(call)
     if (said !== undefined) this.accounting.report(said.call, said.outcome, { callerId: call.caller.id })
@@ -248,7 +250,7 @@ export class Engine {
   }
 
   /**
-   * Reports a defect. Returns undefined when the call goes on as if there were no fault, or a failure when the engine is
+   * Reports a bug. Returns undefined when the call goes on as if there were no fault, or a failure when the engine is
    * strict.
    */
   #broke(cause: unknown, call: Call, injection?: AppliedInjection): Promise<Outcome> | undefined {
@@ -262,18 +264,21 @@ export class Engine {
   }
 }
 
-/** The reason for which breakers reject calls. */
+/** The reason with which breakers reject calls. */
 const BREAKER_OPEN = 'breaker_open'
 
-/** One fault of a call, for people: "slow (conn.latency, delayed by 300 ms)". Names and types have no character that a header cannot hold. */
+/**
+ * Describes a fault of a call for people: "slow (conn.latency, delayed by 300 ms)". Names and types contain only
+ * characters valid in a header.
+ */
 function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string {
   const by = delayedMs === undefined ? '' : ` by ${roundedDuration(delayedMs)}`
   return `${name} (${type}, ${fate}${by})`
 }
 
-/** The layer that faults work in. While none is armed it costs one branch. */
+/** The layer in which faults work. Costs a single branch while no fault is armed. */
 export function injector(side: Side, engine: Engine, asker: Asker = 'agent'): Layer {
-  // A call that a fault has hit may be sent again when the fault is over.
+  // A call hit by a fault may be sent again after the fault ends.
   return (next) => (call) =>
     engine.live || call.record.faults !== undefined ? engine.run(side, next, call, asker) : next(call)
 }

@@ -7,13 +7,15 @@ import { type AppliedInjection, StandInAttempt } from './injection.ts'
 interface FireParts {
   readonly journal: Journal
   /**
-   * Hears of a defect of an injection's layer. Returns the outcome of the call; undefined: the call goes on without the
+   * Hears of a bug in an injection's layer. Returns the outcome of the call; undefined: the call goes on without the
    * injection.
    */
   readonly broke: (injection: AppliedInjection, cause: unknown) => Promise<Outcome> | undefined
 }
 
-/** Sends a call through injections, the first outermost; each lets go of its place when it is over or the caller leaves. */
+/**
+ * Sends a call through injections, the first outermost. Each gives up its place when it is over or the caller leaves.
+ */
 export function fire(
   injections: readonly AppliedInjection[],
   next: Service,
@@ -50,7 +52,7 @@ export function fire(
         }),
       )
       return (hit) => {
-        // A fault further out may have held the call for longer than this one was in force.
+        // An outer fault may have held the call until this fault ended.
         if (injection.released.aborted) {
           injection.notReached('it had ended when the call came to it')
           return inner(hit)
@@ -85,7 +87,7 @@ export function fire(
 }
 
 /**
- * Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side, where there is no
+ * Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side, which has no
  * attempt.
  */
 function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | undefined {
@@ -97,9 +99,9 @@ function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | un
 }
 
 /**
- * Puts a fault's layer around the rest of the way such that a defect of the layer cannot break the call: then the call goes
- * on as if there were no fault. A request that was sent already is not sent again; the outcome of that request is taken.
- * `broke` hears of the defect, and may give an outcome to end the call with.
+ * Puts a fault's layer around the rest of the way so a bug in the layer cannot break the call: the call then goes on as
+ * if there were no fault. A request already sent is not sent again; its outcome is taken. `broke` hears of the bug, and
+ * may give an outcome to end the call with.
  */
 function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcome> | undefined): Layer {
   return (next) => (call) => {
@@ -108,7 +110,7 @@ function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcom
     const recover = (cause: unknown) => broke(cause) ?? sent ?? next(call)
 
     const judge = (cause: unknown): Promise<Outcome> =>
-      // A rejection from further in is no defect of the fault.
+      // A rejection from further in is no bug of the fault.
       sent === undefined ? recover(cause) : sent.then(() => recover(cause))
 
     try {
@@ -126,7 +128,7 @@ function contained(build: () => Layer, broke: (cause: unknown) => Promise<Outcom
   }
 }
 
-/** A promise, even of what throws. */
+/** Runs `send`; turns a throw into a rejection. */
 function attempt(send: () => Promise<Outcome>): Promise<Outcome> {
   try {
     return send()

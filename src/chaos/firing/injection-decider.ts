@@ -13,39 +13,39 @@ import type { Fault } from '../plan/common.ts'
 import type { ArmedFault, Uses } from './armed-fault.ts'
 import { AppliedInjection, type InjectionParts } from './injection.ts'
 
-/** Most tasks, and sessions, that are remembered; one that comes back later counts as new. */
+/** Most tasks, and most sessions, kept in memory; a forgotten task or session counts as new. */
 const MAX_TASKS = 50_000
 
-/** How long faults of a domain share a fate where no intent says so, in milliseconds. */
+/** How long faults of a domain share a draw for calls without an intent, in milliseconds. */
 const DOMAIN_SLOT_MS = 1_000
 
-/** A call's place in tasks and in time: decisions depend on the place besides the call itself. */
+/** A call's place in tasks and in time; decisions depend on the place as well as on the call. */
 interface Place {
   readonly task: string | undefined
   readonly step: Step | undefined
-  /** Whether the order in which calls came went into it. */
+  /** Whether the place depends on the order of calls. */
   readonly orderDependent: boolean
 }
 
 const NOWHERE: Place = { task: undefined, step: undefined, orderDependent: false }
 
-/** Knows the place of calls in tasks and in time, for one run. */
+/** Knows the place of calls in tasks and in time, for a single run. */
 class Places {
   readonly #startedAt: Millis
-  /** Sessions by the order in which they came: their ids are of chance. */
+  /** Sessions by order of arrival, because session ids are random. */
   readonly #sessions = new Recent<number>(MAX_TASKS)
   #arrived = 0
-  /** How many calls of a task came, by what faults draw as: an unrelated fault must not move the numbers of another. */
+  /** Number of calls per task, by draw name: an unrelated fault must not change another fault's numbers. */
   readonly #counts = new Map<string, Recent<number>>()
-  /** The number that each call got: all its attempts are the same one. */
+  /** The number of each call, shared by all its attempts. */
   readonly #numbers = new WeakMap<CallRecord, Map<string, number>>()
 
-  /** `startedAt`: when the run began, on the monotonic clock. */
+  /** `startedAt`: start of the run, on the monotonic clock. */
   constructor(startedAt: Millis) {
     this.#startedAt = startedAt
   }
 
-  /** Where a call stands as far as a fault wants to know. `subject`: what the fault draws as. */
+  /** Returns the place of a call as far as the fault needs the place. `subject`: the fault's draw name. */
   of(
     { match, when, sticky }: Fault,
     subject: string,
@@ -62,9 +62,9 @@ class Places {
     if (burst === undefined) return { task: whole, step: undefined, orderDependent: !isNamed }
     if (burst.per === 'call') {
       const told = stepOf(call)
-      // Without a task, all that a tenant asks for is one.
+      // Without a task, all calls of a tenant form a single chain.
       const of = task ?? joined('tenant', call.tenant)
-      // Counted in each arm of an experiment by itself.
+      // Each arm of an experiment has its own count.
       const index = told ?? this.#numberOf(call, subject, joined(call.record.arm, of))
       const attempt = sticky ? 1 : call.attempt
       const isTold = told !== undefined && isNamed
@@ -75,7 +75,10 @@ class Places {
     return { task: whole, step: { per: 'slot', index: this.#slot(now, burst.slot) }, orderDependent: true }
   }
 
-  /** Returns the key of a draw about a call. In a domain, calls that fail together share the key: their intent or time slot. */
+  /**
+   * Returns the key of a draw about a call. In a domain, calls that fail together share the key: their intent or time
+   * slot.
+   */
   drawKey(fault: Fault, identity: Identity, attempt: number, now: Millis): string {
     if (fault.domain === undefined) return drawKeyOf(identity, attempt, fault.sticky)
     const { intent } = identity
@@ -86,7 +89,7 @@ class Places {
     return Math.max(0, Math.floor((now - this.#startedAt) / length))
   }
 
-  /** Undefined for callers that have no session, and may stand for many. */
+  /** Undefined for callers without a session, which may be many. */
   #session({ caller }: Call): string | undefined {
     if (caller.era === 'modern') return undefined
     const known = this.#sessions.get(caller.id)
@@ -110,8 +113,8 @@ class Places {
 }
 
 /**
- * The step of an intent among those whose names differ from its own only in the number at the end: `run-17` is step 17
- * of `run-`. One without a number is a chain of its own. So no order of arrival has a say.
+ * Returns the step of an intent in the chain of intents whose names differ only in the final number: `run-17` is step
+ * 17 of `run-`. An intent without a number is its own chain. So the order of arrival does not matter.
  */
 function inRow(intent: string): Step {
   const [, of = intent, number = '0'] = /^(.*?)(\d{1,9})$/s.exec(intent) ?? []
@@ -130,12 +133,12 @@ interface InjectionDeciderParts {
 export type Asker = 'agent' | 'discovery'
 
 interface DecidingFor {
-  /** Whether nothing is to be done. */
+  /** Whether faults only decide and do nothing. */
   readonly shadow: boolean
   readonly asker: Asker
 }
 
-/** Decides whether faults hit a call, and writes each decision down. */
+/** Decides whether faults hit a call, and journals each decision. */
 export class InjectionDecider {
   readonly #parts: InjectionDeciderParts
   readonly #injectionParts: InjectionParts
@@ -148,7 +151,7 @@ export class InjectionDecider {
     this.#places = new Places(parts.clock.now())
   }
 
-  /** Begins a run: occurrences, tasks and slots of time are counted from the first again. */
+  /** Begins a run: occurrences, tasks and time slots count from the first again. */
   begin(): void {
     this.#identities.clear()
     this.#places = new Places(this.#parts.clock.now())
@@ -158,7 +161,10 @@ export class InjectionDecider {
     return this.#identities.of(call)
   }
 
-  /** One firing of `armed` at `call`, which holds one of its places from now on; undefined when it is not hit. */
+  /**
+   * Returns the injection of `armed` into `call`, which now occupies a place of the fault; undefined when the fault
+   * does not hit.
+   */
   decide(
     armed: ArmedFault,
     call: Call,
@@ -210,7 +216,7 @@ export class InjectionDecider {
     return new AppliedInjection(armed, { tally, uses }, key, entry, injected, this.#injectionParts)
   }
 
-  /** Why a call that was drawn is not hit all the same. */
+  /** Returns why a drawn call is not hit after all. */
   #limit(
     armed: ArmedFault,
     uses: Uses,
@@ -232,7 +238,9 @@ export class InjectionDecider {
     return shadow ? 'shadow' : undefined
   }
 
-  /** Why it does not hit a tool of unknown effect; where that is for want of the server's list, it says so once. */
+  /**
+   * Returns why the fault spares a tool of unknown effect. When only the server's list is missing, emits an event once.
+   */
   #unknown({ fault, awaited }: ArmedFault, server: string): Because {
     if (this.#parts.awaitsList?.(server) !== true) {
       awaited.delete(server)

@@ -31,19 +31,21 @@ export class AppliedInjection implements Injection {
   readonly armed: ArmedFault
   readonly entry: DecisionEntry
   readonly injected: InjectedFault
-  /** The fault's counts of agents' calls, or of the gateway's own requests. */
+  /** The fault's counts: of agents' calls, or of the gateway's own requests. */
   readonly counts: FaultCounts
-  /** Counts for the fault's limits, in the arm that the call is in. */
+  /** Counts for the fault's limits, in the arm of the call. */
   readonly #uses: Uses
-  /** The attempt that it may end in place of the server; undefined on the agent's side. */
+  /** The attempt the injection may end in place of the server; undefined on the agent's side. */
   attempt: StandInAttempt | undefined
-  /** Whether the error by which the call ended is its own, and not one that came to it. */
+  /** Whether the injection itself made the final error of the call, instead of passing an error on. */
   madeError = false
   readonly #begunAt: Millis
-  /** Whether it did anything to the call yet. */
+  /** Whether the injection has done anything to the call yet. */
   #tookEffect = false
   #fate: Fate | undefined
-  /** Number of waits that hold the call now, since when, and how long the call was held before, in milliseconds. */
+  /**
+   * Number of current waits that hold the call, their start, and how long earlier waits held the call, in milliseconds.
+   */
   #holds = 0
   #heldSince: Millis = 0
   #heldMs: Millis = 0
@@ -51,11 +53,11 @@ export class AppliedInjection implements Injection {
   readonly #parts: InjectionParts
   readonly #key: string
   #hasPlace = true
-  /** Whether it has one although the call may be over. */
+  /** Whether the injection keeps its place although the call may be over. */
   #keepsPlace = false
   #over = false
 
-  /** `key`: what its draws depend on. */
+  /** `key`: the key of its draws. */
   constructor(
     armed: ArmedFault,
     { tally, uses }: { readonly tally: FaultCounts; readonly uses: Uses },
@@ -83,28 +85,28 @@ export class AppliedInjection implements Injection {
     return this.armed.random(this.#key, `${this.fault}/${purpose}`)
   }
 
-  /** Whether there is something to account for, and it has not been done. */
+  /** Whether the injection still has to be accounted for. */
   get isOpen(): boolean {
     const { status } = this.injected
     return this.#fate === undefined && (status === 'applied' || status === 'not_reached')
   }
 
-  /** Whether it did anything to the call. */
+  /** Whether the injection did anything to the call. */
   get tookEffect(): boolean {
     return this.#tookEffect && this.injected.status === 'applied'
   }
 
-  /** How long it has held the call until now, in milliseconds. */
+  /** How long the injection has held the call until now, in milliseconds. */
   get heldMs(): Millis {
     return this.#heldMs + (this.#holds > 0 ? this.clock.now() - this.#heldSince : 0)
   }
 
-  /** Whether it does more than hold the call. */
+  /** Whether the injection does more than hold the call. */
   get bends(): boolean {
     return this.tookEffect && !this.#hasHeld
   }
 
-  /** Whether it has held the call for half of the time since it was drawn, or for longer. */
+  /** Whether the injection has held the call for at least half of the time since the draw. */
   get heldMost(): boolean {
     return this.tookEffect && this.#hasHeld && this.heldMs * 2 >= this.clock.now() - this.#begunAt
   }
@@ -129,7 +131,7 @@ export class AppliedInjection implements Injection {
 
   delayed(ms: Millis): void {
     this.#tookEffect = true
-    // Nothing lasts longer than the fault.
+    // No hold lasts longer than the fault.
     this.#heldMs += Math.min(ms, Math.max(0, this.armed.endsAt - this.clock.now()))
   }
 
@@ -162,7 +164,7 @@ export class AppliedInjection implements Injection {
 
   change(outcome: Outcome, result: unknown): Outcome {
     if (outcome.kind !== 'answered') return outcome
-    // A fault that is stopped by now has to stay without effect.
+    // A fault already stopped must not take effect.
     if (this.released.aborted) {
       this.notReached(ENDED)
       return outcome
@@ -199,7 +201,7 @@ export class AppliedInjection implements Injection {
     this.#missed()
   }
 
-  /** It took no effect, and so leaves its part of `maxInjections` to another. */
+  /** Without effect, the injection returns its part of `maxInjections`. */
   #missed(): void {
     this.injected.status = 'not_reached'
     this.counts.hits--
@@ -212,7 +214,7 @@ export class AppliedInjection implements Injection {
     this.injected.note = this.entry.note
   }
 
-  /** Its fate is known, for good: whatever becomes of the rest of the attempt. */
+  /** Sets the final fate, regardless of the rest of the attempt. */
   settle(fate: Fate): void {
     if (!this.isOpen) return
     this.#fate = fate
@@ -221,14 +223,14 @@ export class AppliedInjection implements Injection {
     else if (this.injected.status === 'applied') this.#missed()
   }
 
-  /** Gives its place to others. */
+  /** Frees its place. */
   leave(): void {
     if (this.#keepsPlace) return
     if (this.#hasPlace) this.#uses.concurrent--
     this.#hasPlace = false
   }
 
-  /** Takes it back before anything was done. */
+  /** Undoes the injection before any effect. */
   withdraw(): void {
     this.leave()
     this.counts.injected--
@@ -238,7 +240,7 @@ export class AppliedInjection implements Injection {
     this.injected.status = 'not_applicable'
   }
 
-  /** Closes its entry with what became of the attempt; false when that has been done before. */
+  /** Closes its entry with the outcome of the attempt; false when the entry was closed before. */
   end(outcome: string | undefined): boolean {
     this.leave()
     if (this.#over) return false
@@ -259,7 +261,7 @@ export class AppliedInjection implements Injection {
 /** How a pause ended. */
 type Paused = 'over' | 'released' | 'aborted'
 
-/** Waits until the time is over, or one of the two signals aborts; leaves neither timer nor listener behind. */
+/** Waits until the time is over, or either signal aborts; leaves neither timer nor listener behind. */
 function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Promise<Paused> {
   if (released.aborted) return Promise.resolve('released')
   if (aborted.aborted) return Promise.resolve('aborted')
@@ -278,7 +280,7 @@ function pause(clock: Clock, ms: Millis, released: Signal, aborted: Signal): Pro
   })
 }
 
-/** Returns a reply with another result. The rest of a response stays as its author wrote it; an error becomes a response. */
+/** Returns a reply with another result. The rest of a response stays as written; an error becomes a response. */
 function withResult({ text, value, status }: CallResult, result: unknown): CallResult {
   if ('result' in value) {
     return { text: replaceAt(text, ['result'], result), value: { ...value, result }, status }
@@ -292,31 +294,34 @@ function withResult({ text, value, status }: CallResult, result: unknown): CallR
 }
 
 /**
- * An attempt that faults hold or end before it comes to the server. Observers are the agent, by its error, and the parts
- * that suspect servers. They have to see the same as of a real attempt: so it is counted, and sent or not, as the outcome
- * says.
+ * An attempt held or ended by faults before the attempt reaches the server. The agent (by its error) and the parts that
+ * suspect servers have to see the same as for a real attempt: so the attempt counts, and counts as sent or not, as the
+ * outcome says.
  */
 export class StandInAttempt {
   readonly #environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>
-  /** Whether it stands in the record of its call. */
+  /** Whether the record of the call counts this attempt. */
   #isCounted = false
   #cameThrough = false
-  /** How the server's part of it failed, if it did. No more of it is kept: this lives as long as the journal has its entry. */
+  /**
+   * How the server's part of the attempt failed, if at all. Nothing else is kept: this lives as long as its journal
+   * entry.
+   */
   #realError: GatewayError | undefined
 
   constructor(environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>) {
     this.#environment = environment
   }
 
-  /** A fault holds it back: to everybody else it is with a server that is slow, or if it was not `sent`, on the way there. */
+  /** A fault holds the attempt: to all others it waits for a slow server or, if not `sent`, is still on its way. */
   hold(call: Call, sent: boolean): void {
     this.#begin(call, sent)
   }
 
-  /** The way to the server, on which the attempt becomes a real one. */
+  /** Returns the way to the server, on which the attempt becomes real. */
   before(next: Service): Service {
     return (call) => {
-      // The transport counts what comes to it.
+      // The transport counts each attempt it gets.
       if (this.#isCounted) call.record.attempts--
       this.#isCounted = false
       this.#cameThrough = true
@@ -327,7 +332,7 @@ export class StandInAttempt {
     }
   }
 
-  /** It has ended, with the outcome that faults gave it. */
+  /** Ends the attempt with the faults' outcome. */
   end(call: Call, outcome: Outcome): void {
     const error = outcome.kind === 'answered' ? undefined : outcome.error
     this.#begin(call, error?.sent ?? true)

@@ -2,20 +2,20 @@ import { createHmac, type KeyObject } from 'node:crypto'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import type { JournalEntry } from './entry.ts'
 
-/** Hash that the first line of a chain takes for the hash of the line before it. */
+/** Hash in place of a previous line's hash, for the first line of a chain. */
 export const ROOT = '0'.repeat(64)
 
-/** The first line of every file: where its chain goes on from. */
+/** The first line of each file: the point from which its chain continues. */
 export interface Header {
   readonly kind: 'header'
   readonly at: number
-  /** Number of the file in its journal, from 1: it stays when the file is renamed. */
+  /** Number of the file in its journal, from 1; a renamed file keeps its number. */
   readonly file: number
-  /** Hash of the last line of the file before. */
+  /** Hash of the last line of the previous file. */
   readonly previous: string
 }
 
-/** Entries that were not written, because there were too many at a time or the disk refused. */
+/** Entries not written, because of too many at a time or because the disk rejected writes. */
 export interface Gap {
   readonly kind: 'gap'
   readonly at: number
@@ -24,30 +24,32 @@ export interface Gap {
 
 export type Line = JournalEntry | Header | Gap
 
-/** Hash of a line: HMAC-SHA-256 of the hash before it and of its own record, so that nobody without the key can make one. */
+/**
+ * Hash of a line: HMAC-SHA-256 of the previous hash and the line's record, so nobody can make a hash without the key.
+ */
 export const chainHash = (key: KeyObject, previous: string, record: string): string =>
   createHmac('sha256', key).update(previous).update(record).digest('hex')
 
-/** A record as a line of the file. The hash stands in front, so that the rest is exactly what it covers. */
+/** Returns a record as a line of the file. The hash is first, so the rest is exactly the hashed text. */
 export const formatLine = (hash: string, record: string): string => `{"hash":"${hash}","record":${record}}\n`
 
 const LINE = /^\{"hash":"([0-9a-f]{64})","record":(.*)\}$/s
 
-/** Content of a file's text up to the first line that is wrong. */
+/** Content of a file's text up to the first wrong line. */
 export interface Chain {
   readonly header: Header | undefined
   readonly lines: readonly Line[]
   /** Hash of each line. */
   readonly hashes: readonly string[]
-  /** Bytes of these lines. */
+  /** Size of these lines in bytes. */
   readonly bytes: number
-  /** The first line that is wrong, from 1, and why; the last line also is when it has no end. */
+  /** The first wrong line, from 1, and why; a last line without an end is wrong too. */
   readonly broken: { readonly line: number; readonly why: string; readonly isTorn: boolean } | undefined
 }
 
 /**
- * Reads the chain of one file's text, and checks the chain with the key. Without a key, only text that is no line is found.
- * Whether the file goes on from where its header says is for the caller to check, with the file before.
+ * Reads the chain of a file's text, and checks the chain with the key. Without a key, finds only text that is not a
+ * line. The caller has to check with the previous file whether the file continues where its header says.
  */
 export function readChain(text: string, key: KeyObject | undefined): Chain {
   const lines: Line[] = []

@@ -3,15 +3,15 @@ import type { AgentOutcome } from '../accounting/counts.ts'
 import type { Step } from '../decide/decide.ts'
 import type { Side } from '../fault.ts'
 
-/** Why a call that a fault matches was not hit. */
+/** Why a matching call was not hit. */
 export type Because =
   | 'rate'
   | 'schedule'
-  /** Its task is not among those that are hit. */
+  /** The fault does not hit the call's task. */
   | 'task'
   /** The tool is not known to be read-only. */
   | 'write'
-  /** Neither is any other tool of its server, whose list is not known. */
+  /** The server's list is unknown, so no tool of the server is known to be read-only. */
   | 'list_unknown'
   | 'max_injections'
   | 'overflow'
@@ -19,7 +19,7 @@ export type Because =
   | 'refused'
   | 'shadow'
 
-/** One decision about one attempt: hit or not, and all that it takes to decide it again. */
+/** A decision about an attempt: hit or not, and all facts needed to decide again. */
 export interface DecisionEntry {
   readonly kind: 'decision'
   readonly seq: number
@@ -28,13 +28,11 @@ export interface DecisionEntry {
   readonly fault: string
   readonly type: string
   readonly side: Side
-  /** Key of the logical call. */
   readonly callKey: string
-  /** Whether the order or the time of arrival had a say. */
+  /** Whether the order or the time of arrival matters. */
   readonly orderDependent: boolean
-  /** Key of the draw. */
   readonly drawKey: string
-  /** Key of the draw about the call's task, where there was such a draw. */
+  /** Key of the draw about the call's task, if there was such a draw. */
   readonly task?: string | undefined
   readonly u: number
   readonly rate: number
@@ -44,7 +42,7 @@ export interface DecisionEntry {
   readonly attempt: number
   readonly decision: 'injected' | 'not_injected'
   readonly because: Because | undefined
-  /** It was not drawn, and is hit for what the fault did to an earlier call. */
+  /** Not drawn, but hit because of the fault's effect on an earlier call. */
   readonly isCaught?: true
   readonly call: {
     readonly server: string
@@ -54,21 +52,20 @@ export interface DecisionEntry {
     readonly caller: string
     readonly intent: string | undefined
   }
-  /** `pending` until the attempt is over; then what the fault says that it did. */
+  /** `pending` until the attempt is over; then the effect, as the fault reports it. */
   status?: 'pending' | 'applied' | 'not_applicable' | 'not_reached' | 'error'
   note?: Readonly<Record<string, unknown>>
-  /** Digests of the result that it found and of the one that it left. */
+  /** Digests of the result before and after the fault. */
   before?: string
   after?: string
-  /** Why it was cut short. */
+  /** Why the injection was cut short. */
   released?: string
-  /** Outcome of the attempt. */
   outcome?: string
   fate?: Fate
   agent?: AgentOutcome
 }
 
-/** Fate of an injected fault, known only when the whole call was over. */
+/** Fate of an injected fault, known only after the whole call. */
 export interface FateEntry {
   readonly kind: 'fate'
   readonly seq: number

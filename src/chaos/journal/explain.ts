@@ -4,7 +4,7 @@ import { decider } from '../decide/decide.ts'
 import type { Fault } from '../plan/common.ts'
 import type { Because, DecisionEntry } from './entry.ts'
 
-/** Decisions about one call, the oldest first: by its id, its callKey or its intent. */
+/** Returns the decisions about a call, the oldest first: by its id, its callKey or its intent. */
 export function explain(entries: readonly DecisionEntry[], call: RequestId): readonly DecisionEntry[] {
   const wanted = String(call)
   return entries.filter(
@@ -12,7 +12,7 @@ export function explain(entries: readonly DecisionEntry[], call: RequestId): rea
   )
 }
 
-/** A decision that a plan would make otherwise. */
+/** A decision another plan would make differently. */
 export interface Differing {
   readonly seq: number
   readonly fault: string
@@ -27,15 +27,15 @@ export interface Replayed {
   readonly differing: readonly Differing[]
 }
 
-/** Why a call is not hit by the draws of a plan themselves. */
+/** The reasons for which the draws of a plan themselves spare a call. */
 const drawnFor: ReadonlySet<Because | undefined> = new Set(['rate', 'schedule', 'task'])
 
-/** Most differences that are told one by one. */
+/** Most differences to list. */
 const MAX_TOLD = 1_000
 
 /**
- * Decides again what a journal says was decided, with the same or another plan. Limits (writes, counts, places) are not
- * part of a plan's draws: where a limit decided, only the draw is compared.
+ * Decides the journaled decisions again, with the same or another plan. Limits (writes, counts, places) are not part of
+ * a plan's draws: where a limit decided, only the draw is compared.
  */
 export function replay(
   { seed, faults }: { readonly seed: Seed; readonly faults: readonly Fault[] },

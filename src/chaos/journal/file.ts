@@ -7,51 +7,50 @@ import type { JournalEntry } from './entry.ts'
 import { type Head, headPath, lostAfter, openKey, readHead, readOrNothing, writeHead } from './head.ts'
 import type { Sink } from './journal.ts'
 
-/** Most entries that wait to be written; what comes on top is dropped, and the journal says so. */
+/** Most entries waiting to be written; further entries are dropped, and the journal says so. */
 const MAX_WAITING = 100_000
 
-/** The same while the disk refuses: what it will take again one day is not worth more memory. */
+/** The same limit while the disk rejects writes: entries that may never be written are not worth more memory. */
 const MAX_WAITING_FAILING = 1_000
 
-/** Most entries that are written in one go: making their text holds everything else up. */
+/** Most entries per write: building their text blocks everything else. */
 const BATCH = 500
 
 export interface JournalFileParts {
   readonly path: string
-  /** The folder of the key and of the head. */
   readonly keptIn: string
-  /** Size past which a new file is begun, in bytes. */
+  /** Size from which a new file begins, in bytes. */
   readonly maxSize: number
-  /** Older files that are kept. */
+  /** Number of older files to keep. */
   readonly keep: number
   readonly clock: Clock
-  /** Hears when the disk refuses; once until it takes something again. */
+  /** Hears when the disk rejects writes; once until a write succeeds again. */
   readonly onError: (why: string) => void
   /** Hears of entries that will never be written. */
   readonly onDropped?: (count: number) => void
-  /** The file that was in use before: it is closed, and this one waits for it, as it may have the same path. */
+  /** The file in use before: it gets closed first, because both may have the same path. */
   readonly after?: JournalFile | undefined
 }
 
-/** Where the chain is, once it was found. */
+/** The end of the chain, once found. */
 interface Place {
   readonly key: KeyObject
   /** Size of the file, in bytes. */
   size: number
-  /** Where it ends; of a file that has yet to be begun, `line` is 0. */
+  /** The end of the file; `line` is 0 before the file has begun. */
   head: Head
 }
 
-/** An append-only file of chained lines. Writing never holds a call up, and never fails one. */
+/** An append-only file of chained lines. Writing never delays or fails a call. */
 export class JournalFile implements Sink {
   readonly #parts: JournalFileParts
   readonly #headPath: string
   readonly #queue: WriteQueue<JournalEntry>
   #place: Place | undefined
-  /** Entries that are lost and that the file does not tell of: those of the process before too, once its head was read. */
+  /** Lost entries the file does not mention yet; includes an earlier process's entries, once its head was read. */
   #dropped = 0
   #hasReadHead = false
-  /** Entries that this process has written, since its journal was begun or gone on with. */
+  /** Entries this process has written, since it began or continued its journal. */
   #written = 0
 
   constructor(parts: JournalFileParts) {
@@ -77,36 +76,36 @@ export class JournalFile implements Sink {
     this.#queue.add(entry)
   }
 
-  /** Resolves when everything is written that came before, or could not be. */
+  /** Resolves when all earlier entries are written, or could not be. */
   flush(): Promise<void> {
     return this.#queue.flush()
   }
 
-  /** As `flush`, for the last time: what the disk refuses now is lost, as the head says, and so is what comes later. */
+  /** Flushes for the last time: entries the disk rejects now are lost, as the head says, and so are later entries. */
   async close(): Promise<void> {
     await this.#queue.close()
     if (this.#dropped > 0) await this.#noteLoss(0)
   }
 
   /**
-   * Writes into the head how many entries the file lacks at its end: whatever ends the process before the disk takes
-   * something again, `verify` does not call the journal whole. `waiting`: entries that may yet be written.
+   * Writes into the head how many entries the file lacks at its end. If the process ends before the disk recovers,
+   * `verify` does not call the journal whole. `waiting`: entries that may yet be written.
    */
   async #noteLoss(waiting: number): Promise<void> {
     // A journal that cannot be read cannot be verified either.
     if (!this.#hasReadHead) return
     try {
       const key = this.#place?.key ?? (await openKey(this.#parts.keptIn))
-      // A file that has yet to be begun is not there for certain.
+      // A file not yet begun may be missing.
       const isBegun = this.#place !== undefined && this.#place.head.line > 0
       const found = isBegun ? this.#place!.head : await readHead(this.#headPath, key)
       if (found === 'forged') return
       const head = found === 'none' ? NO_HEAD : found
-      // A head that knows of no file is a new one: the folder of the one before has vanished, with all that was written.
+      // A head without a file is new: the folder of the old head has vanished, with all written entries.
       const lost = this.#dropped + waiting + (head.file === 0 ? this.#written : 0)
       await writeHead(this.#headPath, key, { ...head, lost })
     } catch {
-      // The disk of the head refuses as well, which `onError` has told of the journal.
+      // The disk of the head rejects writes too; `onError` has reported the journal already.
     }
   }
 
@@ -132,7 +131,7 @@ export class JournalFile implements Sink {
     }
     const found = await sizeOf(path)
     if (found !== undefined && found !== place.size) {
-      // The chain goes on from wherever it ends now, or it is found damaged.
+      // The chain continues from its present end, or is found damaged.
       this.#place = undefined
       throw new Error(`${path} has ${found} bytes and was left with ${place.size}: who else writes to it?`)
     }
@@ -149,7 +148,10 @@ export class JournalFile implements Sink {
     place.head = { file, oldest, hash, line: line + lines.length + batch.length }
   }
 
-  /** A full disk takes a part, which goes again. Whether the file is as it was; otherwise it has to be looked at anew. */
+  /**
+   * A full disk takes a part, which is cut off again. Returns whether the file is as before; if not, it must be read
+   * again.
+   */
   async #undo({ size }: Place): Promise<boolean> {
     const { path } = this.#parts
     if ((await sizeOf(path)) === size) return true
@@ -159,7 +161,7 @@ export class JournalFile implements Sink {
     )
   }
 
-  /** Where an earlier process stopped. A file that is damaged is put aside, for people to look at. */
+  /** Finds where an earlier process stopped. Renames a damaged file, for people to look at. */
   async #find(): Promise<Place> {
     const { path, keptIn } = this.#parts
     const key = await openKey(keptIn)
@@ -173,7 +175,7 @@ export class JournalFile implements Sink {
       return { key, size: 0, head: { ...NO_HEAD, file: 1 } }
     }
     const next: Head = { ...head, file: head.file + 1, line: 0 }
-    // Renamed, and ended before another one was begun: or else it is gone, and verifying will find that.
+    // Either renamed, and the process ended before a new file began; or else gone, which verifying will find.
     if (text === '') {
       if (head.file === 0) this.#beginAgain(chain, 'none')
       return { key, size: 0, head: next }
@@ -185,7 +187,7 @@ export class JournalFile implements Sink {
       return { key, size: 0, head: next }
     }
     if (chain.broken !== undefined) {
-      // Cut off while it was written, as by a kill or a full disk: the process that wrote it knew of no more than before.
+      // Cut off while being written, as by a kill or a full disk: the writing process knew of no further entries.
       await truncate(path, chain.bytes)
       this.#drop(1)
     }
@@ -193,17 +195,17 @@ export class JournalFile implements Sink {
     return { key, size: chain.bytes, head: { ...head, file, line: whole, hash: chain.hashes.at(-1) ?? ROOT } }
   }
 
-  /** Counts the entries that an earlier process lost at the end of the file, and writes a gap line for them. */
+  /** Counts the entries an earlier process lost at the end of the file, and writes a gap line for them. */
   #takeOver(lost: number): void {
     if (this.#hasReadHead) return
     this.#hasReadHead = true
     if (lost === 0) return
     this.#dropped += lost
-    // A file of this process has counted them itself.
+    // An earlier file of this process has counted them itself.
     if (this.#parts.after === undefined) this.#parts.onDropped?.(lost)
   }
 
-  /** Counts the entries of a journal that cannot be gone on with: without them a new one would look whole. */
+  /** Counts the entries of a journal that cannot be continued: without them a new journal would look whole. */
   #beginAgain({ lines, bytes, broken }: Chain, head: 'none' | 'forged'): void {
     const known = lines.filter(({ kind }) => kind !== 'header' && kind !== 'gap').length
     const isUnread = broken !== undefined || bytes > 0 || head === 'forged'
@@ -222,7 +224,7 @@ export class JournalFile implements Sink {
     const { path, keep } = this.#parts
     const file = place.head.file + 1
     const oldest = Math.max(place.head.oldest, file - keep)
-    // Before anything is dropped: whatever ends the process meanwhile, the head asks for nothing that is gone by then.
+    // Before dropping anything: if the process ends meanwhile, the head requires no missing file.
     await writeHead(this.#headPath, place.key, { ...place.head, oldest })
     for (let number = keep - 1; number >= 1; number--) {
       await rename(`${path}.${number}`, `${path}.${number + 1}`).catch(() => undefined)
@@ -233,7 +235,7 @@ export class JournalFile implements Sink {
   }
 }
 
-/** Bytes of a file, 0 of none; undefined when that cannot be found out. */
+/** Returns the size of a file in bytes, 0 for no file; undefined when the size cannot be read. */
 const sizeOf = (path: string): Promise<number | undefined> =>
   stat(path).then(
     ({ size }) => size,
@@ -243,7 +245,10 @@ const sizeOf = (path: string): Promise<number | undefined> =>
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
-/** Returns the damage of the newest file; undefined when it goes on from its head, but for a last line that was cut off. */
+/**
+ * Returns the damage of the newest file; undefined when the file continues from its head, apart from a last line cut
+ * off.
+ */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {
   if (broken !== undefined && (!broken.isTorn || header === undefined))
     return `is damaged: line ${broken.line} ${broken.why}`

@@ -13,45 +13,45 @@ import { makeFolder } from '../../units/folder.ts'
 import type { Chain } from './chain.ts'
 
 /**
- * The state that is kept apart from a journal: the key of its chain, and the place where the journal ends. Write access to
- * the journal's files alone is not enough to make a line, or to take one from the end, unnoticed. It is enough together with
- * read access to the key, or with a way to put back an earlier head and the files of that time. Against such an attacker,
- * only sending the journal elsewhere helps.
+ * State kept apart from a journal: the key of its chain, and the place where the journal ends. Write access to the
+ * journal's files alone is not enough to add a line, or to remove the last lines, unnoticed. Write access together with
+ * read access to the key is enough, and so is restoring an earlier head with the files of the same time. Against such
+ * an attacker, only sending the journal elsewhere helps.
  */
 
-/** Bytes of chance in a key. */
+/** Random bytes in a key. */
 const KEY_BYTES = 32
 
-/** Where a journal ends, and which of its files there have to be. */
+/** The end of a journal, and the files that have to exist. */
 export interface Head {
   /** Number of the newest file. */
   readonly file: number
-  /** Number of the oldest file that was not dropped. */
+  /** Number of the oldest file not yet dropped. */
   readonly oldest: number
-  /** How many lines of the newest file there are for certain. */
+  /** Number of lines of the newest file that are certainly written. */
   readonly line: number
-  /** Hash of the last of them. */
+  /** Hash of the last certain line. */
   readonly hash: string
-  /** Entries that came after that line and were not written, as far as is known; absent for none. */
+  /** Known number of later entries that were not written; absent for none. */
   readonly lost?: number
 }
 
-/** Bytes of a head's file, which no head fills: so one can take the place of another where a disk is full. */
+/** Size of a head's file in bytes, more than any head needs: so a new head can replace an old head on a full disk. */
 const HEAD_BYTES = 512
 
-/** The folder of key and head: the state folder, or that of the journal where there is none. */
+/** The folder of key and head: the state folder, or without a state folder the journal's folder. */
 export const keptIn = (journal: string, stateDir: string | undefined): string =>
   stateDir ?? dirname(resolve(journal))
 
 const keyPath = (folder: string) => join(folder, 'chaos-journal.key')
 
-/** Several journals may have one state folder, over time. */
+/** Returns the path of a journal's head. Several journals may share a state folder, over time. */
 export function headPath(folder: string, journal: string): string {
   const name = createHash('sha256').update(resolve(journal)).digest('hex').slice(0, 16)
   return join(folder, `chaos-journal-${name}.head`)
 }
 
-/** The key of a folder; undefined when there is none. Rejects when it cannot be read. */
+/** Returns the key of a folder; undefined when there is none. Rejects when the key cannot be read. */
 export async function readKey(folder: string): Promise<KeyObject | undefined> {
   const text = await readOrNothing(keyPath(folder))
   if (text === undefined) return undefined
@@ -60,20 +60,20 @@ export async function readKey(folder: string): Promise<KeyObject | undefined> {
   return createSecretKey(bytes)
 }
 
-/** The same, made at the first time, for its owner only. */
+/** Returns the key of a folder; creates a missing key, readable for its owner only. */
 export async function openKey(folder: string): Promise<KeyObject> {
   const known = await readKey(folder)
   if (known !== undefined) return known
   makeFolder(folder, 0o700)
   const text = `${randomBytes(KEY_BYTES).toString('hex')}\n`
-  // Under another name first: a key that was written in part would be one that nobody can read.
+  // Written under another name first: nobody could use a partly written key.
   const draft = `${keyPath(folder)}.${randomBytes(6).toString('hex')}`
   await writeFile(draft, text, { mode: 0o600, flag: 'wx' })
   await rename(draft, keyPath(folder))
   return createSecretKey(Buffer.from(text.trim(), 'hex'))
 }
 
-/** The head of a journal; `none` when there is none, `forged` when it was not made with the key. */
+/** Returns the head of a journal; `none` when there is none, `forged` when it was not made with the key. */
 export async function readHead(path: string, key: KeyObject): Promise<Head | 'none' | 'forged'> {
   const text = await readOrNothing(path)
   if (text === undefined) return 'none'
@@ -85,7 +85,7 @@ export async function readHead(path: string, key: KeyObject): Promise<Head | 'no
   return read.head as unknown as Head
 }
 
-/** On a full disk the head is written over the one before: a kill meanwhile leaves one that counts as forged. */
+/** Writes the head, on a full disk over the old head: a kill meanwhile leaves a head that counts as forged. */
 export async function writeHead(path: string, key: KeyObject, head: Head): Promise<void> {
   const text = `${JSON.stringify({ mac: macOf(key, JSON.stringify(head)), head }).padEnd(HEAD_BYTES - 1)}\n`
   const draft = `${path}.new`
@@ -108,7 +108,7 @@ async function writeOver(path: string, text: string): Promise<void> {
   }
 }
 
-/** How many entries a head knows to be lost which the newest file does not tell of. */
+/** Returns how many lost entries the head knows of that the newest file does not mention. */
 export function lostAfter({ file, line, lost = 0 }: Head, { header, lines }: Chain): number {
   const isToldOf = header !== undefined && (header.file > file || lines.length > line)
   return isToldOf ? 0 : lost
@@ -118,10 +118,13 @@ export function lostAfter({ file, line, lost = 0 }: Head, { header, lines }: Cha
 const macOf = (key: KeyObject, text: string): string =>
   createHmac('sha256', key).update('head\n').update(text).digest('hex')
 
-/** The text of a file; undefined when there is no such file. Rejects with any other error, and for what is no file. */
+/**
+ * Returns the text of a file; undefined when there is no file. Rejects with any other error, and for anything but a
+ * regular file.
+ */
 export async function readOrNothing(path: string): Promise<string | undefined> {
   try {
-    // A pipe waits for somebody, and a device may have no end.
+    // A pipe waits for a writer, and a device may have no end.
     if (!(await stat(path)).isFile()) throw new Error(`${path} is no regular file`)
     return await readFile(path, 'utf8')
   } catch (error) {

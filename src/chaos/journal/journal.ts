@@ -1,30 +1,32 @@
 import type { ControlEntry, DecisionEntry, JournalEntry } from './entry.ts'
 
-/** Most entries that are kept in memory. */
 const CAPACITY = 10_000
 
-/** Where entries go for good. */
+/** A permanent destination of entries. */
 export interface Sink {
-  /** Takes an entry at once, and writes it down when there is time. */
+  /** Takes an entry at once, and writes the entry when there is time. */
   append(entry: JournalEntry): void
   close(): Promise<void>
 }
 
-/** Everything that was decided and done: the latest in memory, all of it in a file where there is one. */
+/** All decisions and events: the latest in memory, all of them in a file where there is a file. */
 export class Journal {
-  /** Whether decisions are kept that spared a call by chance, or by the schedule: nearly all of them, in most plans. */
+  /**
+   * Whether the journal keeps decisions that spared a call by chance, or by the schedule: nearly all of them, in most
+   * plans.
+   */
   readonly keepsMisses: boolean
   readonly #ring: JournalEntry[] = []
   #sink: Sink | undefined
   #at = 0
   #seq = 0
 
-  /** `keepsMisses` is true unless given. */
+  /** `keepsMisses`: default true. */
   constructor({ keepsMisses = true }: { readonly keepsMisses?: boolean } = {}) {
     this.keepsMisses = keepsMisses
   }
 
-  /** Where entries are written from now on; undefined: nowhere. */
+  /** Sets where entries are written from now on; undefined: nowhere. */
   set sink(sink: Sink | undefined) {
     this.#sink = sink
   }
@@ -33,20 +35,20 @@ export class Journal {
     return ++this.#seq
   }
 
-  /** A decision: written at once, unless it has yet to show what becomes of it. */
+  /** Adds a decision: written at once, unless its effect is still pending. */
   decision(entry: DecisionEntry): DecisionEntry {
     this.#keep(entry)
     if (entry.status !== 'pending') this.#sink?.append(entry)
     return entry
   }
 
-  /** A decision that was pending is complete. */
+  /** Completes a pending decision. */
   finish(entry: DecisionEntry): void {
     this.#sink?.append({ ...entry })
   }
 
   append(entry: JournalEntry): void {
-    // The fate of a decision stands in the decision too, as long as the decision is in memory.
+    // While a decision is in memory, it contains its fate.
     if (entry.kind !== 'fate') this.#keep(entry)
     this.#sink?.append(entry)
   }
@@ -64,7 +66,10 @@ export class Journal {
     return this.entries().filter((entry) => entry.kind === 'decision')
   }
 
-  /** Faults that were injected and of which this holds, the latest first. Copies nothing: agents may ask with every call. */
+  /**
+   * Returns the injected faults for which `holds` is true, the latest first. Copies nothing: agents may ask with every
+   * call.
+   */
   injected(holds: (entry: DecisionEntry) => boolean): DecisionEntry[] {
     const found: DecisionEntry[] = []
     const { length } = this.#ring

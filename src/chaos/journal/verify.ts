@@ -3,12 +3,12 @@ import { type Chain, type Line, readChain } from './chain.ts'
 import { type Head, headPath, lostAfter, readHead, readKey, readOrNothing } from './head.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Something that is wrong with a journal. */
+/** A problem of a journal. */
 export interface JournalProblem {
   readonly file: string
   /** From 1. */
   readonly line?: number
-  /** Number of the last entry before it. */
+  /** Number of the last entry before the problem. */
   readonly afterSeq?: number
   readonly why: string
 }
@@ -16,16 +16,16 @@ export interface JournalProblem {
 export interface JournalCheck {
   readonly entries: number
   readonly files: number
-  /** Entries that were never written, as the journal or its head says: with any, the journal is not whole. */
+  /** Entries never written, as the journal or its head says: with any, the journal is not whole. */
   readonly dropped: number
-  /** Empty: nothing was changed, taken out, put in, moved or made by anybody without the key. */
+  /** Empty: nobody without the key changed, removed, added, moved or made anything. */
   readonly problems: readonly JournalProblem[]
 }
 
-/** Most older files that a config can ask for. */
+/** Most older files a config can keep. */
 const MAX_FILES = 100
 
-/** How often a journal is read again that was rotated meanwhile. */
+/** How often to read a journal again that was rotated meanwhile. */
 const TRIES = 3
 
 interface ReadFile {
@@ -33,7 +33,9 @@ interface ReadFile {
   readonly chain: Chain
 }
 
-/** Checks a journal, its older files included. `folder`: that of key and head. Rejects when something cannot be read. */
+/**
+ * Checks a journal, its older files included. `folder`: the folder of key and head. Rejects when a file cannot be read.
+ */
 export async function verifyJournal(path: string, folder: string): Promise<JournalCheck> {
   const key = await readKey(folder)
   if (key === undefined) {
@@ -59,7 +61,7 @@ const nothing = (problems: readonly JournalProblem[]): JournalCheck => ({
   problems,
 })
 
-/** The newest first. */
+/** Reads the files of a journal, the newest first. */
 async function readFiles(path: string, key: KeyObject): Promise<readonly ReadFile[]> {
   const files: ReadFile[] = []
   for (let number = 0; number <= MAX_FILES; number++) {
@@ -88,7 +90,7 @@ function checked(
     })
   if (head === 'forged') problems.push({ file: path, why: 'has a head that was made without the key' })
   const known = typeof head === 'string' ? undefined : head
-  // A file that rotation dropped may still lie there, because fewer files are kept now: it is no longer part of the journal.
+  // A dropped file may still exist because fewer files are kept now: it is no longer part of the journal.
   const files = found.filter(({ chain }) => (chain.header?.file ?? Infinity) >= (known?.oldest ?? 1))
   for (const file of files) problems.push(...brokenIn(file, known))
   problems.push(...orderOf(files, newest, known))
@@ -109,13 +111,13 @@ const isEntry = ({ kind }: Line) => kind !== 'header' && kind !== 'gap'
 function brokenIn({ path, chain }: ReadFile, head: Head | undefined): JournalProblem[] {
   const { broken, lines, header } = chain
   if (broken === undefined) return []
-  // The end of the newest file may be under way just now, or have been when its process was killed.
+  // The end of the newest file may be in writing right now, or was when its process was killed.
   if (broken.isTorn && header !== undefined && header.file >= (head?.file ?? Infinity)) return []
   const afterSeq = lines.findLast((line) => 'seq' in line)?.seq
   return [{ file: path, line: broken.line, ...(afterSeq !== undefined && { afterSeq }), why: broken.why }]
 }
 
-/** Whether the files follow one another, from the oldest that has to be there. */
+/** Checks that the files follow each other, from the oldest required file. */
 function orderOf(
   files: readonly ReadFile[],
   { path, isEmpty }: { readonly path: string; readonly isEmpty: boolean },
@@ -152,7 +154,7 @@ function orderOf(
 const missing = (from: number, to: number) =>
   from === to ? `file ${from} of the journal is missing` : `files ${from} to ${to} of the journal are missing`
 
-/** Whether the end is there that the head knows of. */
+/** Checks that the end known to the head exists. */
 function endOf(files: readonly ReadFile[], { file, line, hash }: Head): JournalProblem[] {
   const last = files.find(({ chain }) => chain.header?.file === file)
   if (last === undefined || line === 0) return []

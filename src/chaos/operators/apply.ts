@@ -4,15 +4,15 @@ import type { Detectability, Draw, Material, OperatorConfig, Told } from './oper
 import { below, EVERY, segmentsOf } from './pointer.ts'
 import { edited, type Site } from './site.ts'
 
-/** A changed copy of a value, and where it was changed; or that there was nothing to change. */
+/** A changed copy of a value, and the changed place; or a note that there was nothing to change. */
 type Applied = { readonly value: unknown; readonly path: string } | 'not_applicable'
 
-/** Operators on these see one whole value: it has no places inside. */
+/** Operators on these materials see a single whole value, without places inside. */
 const whole: ReadonlySet<Material> = new Set(['blocks', 'json_text'])
 
 /**
- * Applies one operator. Without a `path` in its settings the place is drawn, for the purpose `path`, from where it
- * fits and `schema`, the JSON Schema of the value, does not say that it makes no sense there.
+ * Applies an operator. Without a `path` in its settings, draws a place for the purpose `path`: a place where the
+ * operator fits and is sensible by `schema`, the JSON Schema of the value.
  */
 export function apply(config: OperatorConfig, value: unknown, draw: Draw, schema?: unknown): Applied {
   const path = pathFor(config, value, draw, schema)
@@ -24,7 +24,7 @@ export function apply(config: OperatorConfig, value: unknown, draw: Draw, schema
   return done === undefined ? 'not_applicable' : { value: done.value, path }
 }
 
-/** Where an operator is to work: as its settings say, or drawn; undefined when it fits nowhere. */
+/** Returns the place for an operator, by its settings or drawn; undefined when it fits nowhere. */
 export function pathFor(
   config: OperatorConfig,
   value: unknown,
@@ -35,12 +35,13 @@ export function pathFor(
   return pick(fitting(config, placesIn(value, schema)), draw('path'))?.path
 }
 
-/** Returns the value of a material; undefined when there is nothing of that material. */
+/** Returns the value of a material; undefined when there is nothing of this material. */
 export type Materials = (on: Material) => unknown
 
 /**
- * Settings of one of the named operators, with a path, drawn for the purposes `operator` and `path`; undefined when
- * none of them fits anywhere. Each operator that fits is as likely as any other. `detectable` leaves out the others.
+ * Returns the settings of an operator among the named operators, with a path, drawn for the purposes `operator` and
+ * `path`; undefined when none fits anywhere. All fitting operators are equally likely. `detectable` leaves out the
+ * others.
  */
 export function choose(
   names: readonly OperatorName[],
@@ -76,7 +77,7 @@ function pick<Item>(items: readonly Item[], u: number): Item | undefined {
   return items[Math.floor(u * items.length)]
 }
 
-/** A place where something may be changed; in lists it stands for all elements, and the site is the first one's. */
+/** A possible place of a change; in lists it means all elements, and the site is the first element. */
 interface Place {
   readonly path: string
   readonly site: Site
@@ -86,7 +87,7 @@ interface Place {
 const MOST_PLACES = 1_000
 const DEEPEST = 32
 
-/** The places in a value, in the order of its text, with what its schema says of them. At most 1,000, 32 deep. */
+/** Returns the places in a value in text order, with their schema's facts. At most 1,000, 32 deep. */
 function placesIn(value: unknown, schema?: unknown): readonly Place[] {
   const places: Place[] = []
   const root = schemaNode(schema)
@@ -119,7 +120,7 @@ function walk(
   }
 }
 
-/** A place in a JSON Schema, and the schema that its references point into. */
+/** A place in a JSON Schema, and the root schema for its references. */
 interface SchemaNode {
   readonly node: unknown
   readonly root: unknown
@@ -127,7 +128,7 @@ interface SchemaNode {
 
 const MOST_REFERENCES = 8
 
-/** The schema itself, as far as it tells anything. */
+/** Returns the schema itself, if it says anything. */
 function schemaNode(root: unknown): SchemaNode | undefined {
   return follow({ node: root, root })
 }
@@ -146,7 +147,10 @@ function itemsOf(schema: SchemaNode | undefined): SchemaNode | undefined {
   return items === undefined ? undefined : follow({ node: items, root: schema?.root })
 }
 
-/** Returns the facts about the member `key`. `holder`: schema of the object with the member; `schema`: schema of the member. */
+/**
+ * Returns the facts about the member `key`. `holder`: schema of the object with the member; `schema`: schema of the
+ * member.
+ */
 function toldOf(
   holder: SchemaNode | undefined,
   key: string | undefined,

@@ -14,7 +14,7 @@ import { addField, arrayToObject, nest, scalarToArray, unnest } from './shape.ts
 import { cutJson, dropBlocks, truncateText } from './text.ts'
 import { date, staleValue } from './time.ts'
 
-/** Operators that make a reply another one than it should be: one line an operator. */
+/** Operators that make a reply wrong: a line per operator. */
 export const driftOperators = {
   rename,
   type: typeChange,
@@ -50,13 +50,11 @@ export type OperatorName = DriftName | PartialName
 export const driftNames = Object.keys(driftOperators) as readonly DriftName[]
 export const partialNames = Object.keys(partialOperators) as readonly PartialName[]
 
-/** The settings of one drift operator; `op` says which. */
 export const driftSchema = settingsOf(driftOperators)
 
-/** The settings of one partial operator; `op` says which. */
 export const partialSchema = settingsOf(partialOperators)
 
-/** Returns the schema for the settings of any of these operators. */
+/** Returns the schema for the settings of any of these operators, discriminated by `op`. */
 function settingsOf<Operators extends Readonly<Record<string, { readonly schema: z.ZodObject }>>>(
   operators: Operators,
 ) {
@@ -67,7 +65,7 @@ function settingsOf<Operators extends Readonly<Record<string, { readonly schema:
 
 const all: Readonly<Record<string, Operator<OperatorConfig>>> = { ...driftOperators, ...partialOperators }
 
-/** The operator of this name. Its methods take settings that its own schema has read, and no others. */
+/** Returns the operator of this name. Its methods take only settings read by its own schema. */
 export function operatorOf(op: string): Operator<OperatorConfig> {
   const found = all[op]
   if (found === undefined) throw new Error(`there is no operator ${op}`)

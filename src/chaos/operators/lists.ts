@@ -60,7 +60,7 @@ function lie(value: number, factor: number): number {
   return factor < 1 && value > 0 ? value - 1 : value + 1
 }
 
-/** The name that a later version might have: the other of camelCase and snake_case, or a new word. */
+/** Returns a plausible name in a later version: camelCase and snake_case swapped, or a new word. */
 export function otherName(key: string): string {
   const snake = key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
   if (snake !== key) return snake

@@ -1,14 +1,14 @@
 import type { z } from 'zod'
 import type { Edit, Site } from './site.ts'
 
-/** A number in [0, 1) that depends on its purpose, and on nothing that was drawn before. */
+/** A number in [0, 1) that depends on its purpose only, not on earlier draws. */
 export type Draw = (purpose: string) => number
 
-/** `semantic`: the shape stays, so no schema shows it; the value, or how much there is, is wrong. */
+/** `semantic`: the shape stays, so no schema shows the change; the value, or the amount, is wrong. */
 export type Detectability = 'schema_detectable' | 'semantic'
 
 /**
- * The part of a result that an operator works on. `json`: structured content, and text that parses as JSON. `json_or_text`:
+ * The part of a result an operator works on. `json`: structured content, and text that parses as JSON. `json_or_text`:
  * such JSON or plain text. `json_text`: the text of JSON. `blocks`: the list of content blocks.
  */
 export type Material = 'json' | 'json_or_text' | 'json_text' | 'blocks'
@@ -16,31 +16,30 @@ export type Material = 'json' | 'json_or_text' | 'json_text' | 'blocks'
 /** A schema's facts about a place; undefined where the schema says nothing. */
 export interface Told {
   readonly required: boolean | undefined
-  /** Whether it lists the values that are allowed. */
+  /** Whether the schema lists the allowed values. */
   readonly listed: boolean | undefined
 }
 
-/** The settings that every operator has. */
+/** The settings every operator has. */
 export interface OperatorConfig {
   readonly op: string
   readonly path?: string | undefined
 }
 
-/** One way to change a value, at a place. */
+/** A way to change a value, at a place. */
 export interface Operator<Config extends OperatorConfig> {
   readonly schema: z.ZodType<Config, unknown>
   readonly about: string
   readonly detectable: Detectability
   readonly on: Material
-  /** Whether it can change the value there. */
   fits(site: Site, config: Config): boolean
-  /** Whether it would be picked there, by what the schema says; always, unless said otherwise. */
+  /** Whether the operator is sensible there, by the schema; default: always. */
   suits?(told: Told, site: Site): boolean
   /** Returns the replacement of a site where the operator fits. */
   edit(site: Site, config: Config): Edit
 }
 
-/** An operator of the settings that its schema reads. */
+/** Makes an operator from the settings its schema reads. */
 export function operator<Schema extends z.ZodType<OperatorConfig>>(
   parts: { readonly schema: Schema } & Omit<Operator<z.output<Schema>>, 'schema'>,
 ): Operator<z.output<Schema>> & { readonly schema: Schema } {

@@ -16,7 +16,7 @@ export const typeChange = operator({
   edit: ({ value }) => ({ value: typeof value === 'string' ? Number(value) : String(value) }),
 })
 
-/** The word in other letters, which servers that add or rename states tend to use. */
+/** Returns the word in other letters, as in added or renamed states of servers. */
 const otherWord = (word: string): string => {
   const upper = word.toUpperCase()
   return upper === word ? word.toLowerCase() : upper

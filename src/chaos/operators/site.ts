@@ -1,24 +1,23 @@
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { EVERY } from './pointer.ts'
 
-/** One place in a value. */
+/** A place in a value. */
 export interface Site {
   readonly value: unknown
-  /** Its name in the object that holds it; undefined for the whole value and for array elements. */
+  /** The key in its holder; undefined for the whole value and for array elements. */
   readonly key: string | undefined
-  /** The object that holds it. */
   readonly holder: Readonly<Record<string, unknown>> | undefined
 }
 
-/** The replacement of a site: another value or, in an object, any number of members in place of this one. */
+/** The replacement of a site: another value or, in an object, any number of members in place of this member. */
 export type Edit = { readonly value: unknown } | { readonly members: readonly (readonly [string, unknown])[] }
 
-/** Says what takes a site's place; undefined leaves it. */
+/** Returns the replacement of a site; undefined leaves the site. */
 export type Editor = (site: Site) => Edit | undefined
 
 /**
- * A copy of `root` that is edited at each place that the segments name; undefined when there is none, or nothing is to be
- * edited there. Parts of `root` off the way there are shared with the copy; `root` stays as it is.
+ * Returns a copy of `root`, edited at each place the segments name; undefined when there is no such place, or no edit.
+ * The copy shares all other parts with `root`; `root` stays unchanged.
  */
 export function edited(
   root: unknown,

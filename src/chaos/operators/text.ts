@@ -20,7 +20,7 @@ export const truncateText = operator({
   },
 })
 
-/** No character is cut in two: what the cut falls into goes. */
+/** Returns the first bytes of a text, without a last character that the limit would cut. */
 function head(text: Buffer, bytes: number): string {
   let end = bytes
   while (end > 0 && isInside(text, end)) end--
@@ -33,7 +33,7 @@ function tail(text: Buffer, bytes: number): string {
   return text.toString('utf8', start)
 }
 
-/** Whether the byte goes on with a character that began before it. */
+/** Whether the byte continues an earlier character. */
 const isInside = (text: Buffer, at: number): boolean => ((text[at] ?? 0) & 0xc0) === 0x80
 
 export const cutJson = operator({

@@ -3,7 +3,7 @@ import { duration } from '../../units/duration.ts'
 import { operator } from './operator.ts'
 import { pointer } from './pointer.ts'
 
-/** RFC 3339, as far as dates in replies go: a day, or a moment. */
+/** Dates in replies, in RFC 3339: a day, or a moment. */
 const iso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?$/
 
 const isDate = (value: unknown): value is string =>
@@ -60,14 +60,17 @@ export const staleValue = operator({
   },
 })
 
-/** The date some time before, as exact as it was; a day goes back at least a day. */
+/** Returns the date some time before, with the same precision; a day goes back at least a day. */
 function earlier(text: string, ageMs: number): string {
   if (!text.includes('T'))
     return new Date(Date.parse(text) - Math.max(ageMs, 86_400_000)).toISOString().slice(0, 10)
   return shifted(text, -ageMs) ?? text
 }
 
-/** A point in time (RFC 3339, with a time of day) moved by `byMs`, as exact as it was; undefined past the years that can be written. */
+/**
+ * Returns a point in time (RFC 3339, with a time of day) moved by `byMs`, with the same precision; undefined past year
+ * 9999 or before year 0.
+ */
 export function shifted(text: string, byMs: number): string | undefined {
   const zone = /(Z|[+-]\d\d:?\d\d)$/.exec(text)?.[0] ?? ''
   const local = text.slice(0, text.length - zone.length)
@@ -78,7 +81,7 @@ export function shifted(text: string, byMs: number): string | undefined {
   return `${written.slice(0, local.length - exact.length)}${exact}${zone}`
 }
 
-/** Years of four digits, which is all that RFC 3339 has. */
+/** RFC 3339 has only years of four digits. */
 const YEAR_0 = Date.parse('0000-01-01T00:00:00Z')
 const YEAR_10000 = Date.parse('+010000-01-01T00:00:00Z')
 

@@ -7,41 +7,41 @@ import type { Fault } from './common.ts'
 
 /** A problem of a plan, and its place in the block `chaos`. */
 export interface PlanFinding {
-  /** A plan with an `error` cannot be used; a `warning` is about a part that will do nothing. */
+  /** A plan with an `error` cannot be used; a `warning` is about a part without effect. */
   readonly severity: 'error' | 'warning'
   readonly path: readonly (string | number)[]
   readonly message: string
 }
 
-/** A server that a plan may aim at. */
+/** A possible target server of a plan. */
 interface PlanServer {
   readonly name: string
   readonly kind: ServerKind
-  /** Whether faults leave it alone; they do not unless it says so. */
+  /** Whether faults leave the server alone; default false. */
   readonly protected?: boolean
-  /** Its tools as it knows them; absent or empty where nobody knows them yet. */
+  /** The server's own tool names; absent or empty while unknown. */
   readonly tools?: readonly string[]
-  /** Whether a tool is known to be read-only; absent where nobody can say. */
+  /** Whether a tool is known to be read-only; absent when nobody can say. */
   readonly isReadOnly?: (tool: string) => boolean
 }
 
-/** The targets that a plan may aim at. */
+/** The possible targets of a plan. */
 export interface PlanTargets {
   readonly servers: readonly PlanServer[]
-  /** The arms of the experiments that there are, as `experiment/arm`. */
+  /** The arms of the existing experiments, as `experiment/arm`. */
   readonly arms: readonly string[]
 }
 
-/** The methods that a type can hit. */
+/** The methods a type can hit. */
 export const methodsOf = (type: FaultType<unknown> | undefined): readonly string[] =>
   type?.methods ?? ['tools/call']
 
-/** Methods that the gateway calls on servers of its own accord; the gateway itself answers an agent's calls of these methods. */
+/** Methods the gateway itself calls on servers; the gateway itself answers agents' calls of these methods. */
 const ofGateway = new Set(['initialize', 'server/discover', 'ping', 'subscriptions/listen'])
 
 export const isOfGateway = (method: string): boolean => ofGateway.has(method)
 
-/** Returns the findings that no single field can show, but the plan itself can. */
+/** Returns the findings visible only in the plan as a whole, not in a single field. */
 export function contradictions(
   { faults, maxTtl }: { readonly faults: readonly Fault[]; readonly maxTtl: number },
   registry: FaultRegistry,
@@ -56,7 +56,7 @@ export function contradictions(
   })
 }
 
-/** The same for one fault; paths are within it. */
+/** Returns such findings for a single fault; paths are within the fault. */
 export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegistry): PlanFinding[] {
   const findings: PlanFinding[] = []
   if (fault.ttl > maxTtl) {
@@ -103,8 +103,8 @@ export function faultFindings(fault: Fault, maxTtl: number, registry: FaultRegis
 }
 
 /**
- * Protected servers that a fault names, as what it aims at or as where it sends calls; paths are within the fault. A glob that
- * would reach one names it not: the engine passes it by.
+ * Returns findings about protected servers a fault names as target or destination; paths are within the fault. A glob
+ * that would match a protected server does not count as naming: the engine skips the server.
  */
 export function protectedFindings(
   fault: Fault,
@@ -125,7 +125,9 @@ export function protectedFindings(
   ]
 }
 
-/** Returns the findings of a plan against the present servers and arms: faults that hit none of them, or work with none. */
+/**
+ * Returns the findings of a plan against the present servers and arms: faults that hit none of them, or work with none.
+ */
 export function targetFindings(
   faults: readonly Fault[],
   { servers, arms }: PlanTargets,
@@ -163,7 +165,7 @@ export function targetFindings(
       ...unknownTool(fault.match?.tool, hit),
       ...onlyWrites(fault, hit, registry),
     ])
-    // Towards the agent it is the gateway that plays the server, whatever that is like.
+    // Towards the agent, the gateway plays the server, whatever the server is like.
     if (fault.side === 'client') return idle
     const refusals = hit.flatMap(({ name, kind }) => {
       const type = registry[fault.type]
@@ -172,7 +174,7 @@ export function targetFindings(
     })
     if (refusals.length === 0) return idle
     const message = `${fault.type} cannot work with ${refusals.join('; ')}`
-    // Where it works with some of the servers, the journal says of each call to the others that it was left out.
+    // If the fault works with some of the servers, the journal reports each call to the others as left out.
     return at(index, [
       { severity: refusals.length < hit.length ? 'warning' : 'error', path: ['type'], message },
     ])
@@ -185,7 +187,7 @@ function neverDrawn({ rate, when }: Fault): PlanFinding[] {
   return [{ severity: 'warning', path: ['rate'], message: 'a rate of 0 hits no call' }]
 }
 
-/** A tool that none of the servers has, as far as their tools are known. */
+/** Warns about a tool none of the servers has, as far as their tools are known. */
 function unknownTool(tool: string | undefined, servers: readonly PlanServer[]): PlanFinding[] {
   if (tool === undefined || servers.some(({ tools = [] }) => tools.length === 0 || tools.some(glob(tool))))
     return []
@@ -205,7 +207,10 @@ export function sparesWrites({ type: name, match, allowWrites }: Fault, registry
   return isForTools && !allowWrites && type?.withholds !== true
 }
 
-/** Warns about a fault without `allowWrites` that matches no read-only tool. Silent while the tools of a matched server are unknown. */
+/**
+ * Warns about a fault without `allowWrites` that matches no read-only tool. Silent while the tools of a matched server
+ * are unknown.
+ */
 function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: FaultRegistry): PlanFinding[] {
   if (!sparesWrites(fault, registry)) return []
   const holds = glob(fault.match?.tool ?? '*')
@@ -218,14 +223,14 @@ function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: Faul
   return [{ severity: 'warning', path: ['allowWrites'], message }]
 }
 
-/** A fault that would do nothing, whether it was aimed or not. */
+/** Warns about a fault without any effect, whether aimed or not. */
 function onlyProtected(aim: string | undefined): PlanFinding {
   if (aim === undefined)
     return { severity: 'warning', path: ['type'], message: 'hits nothing: all servers are protected' }
   return error(['match', 'server'], `"${aim}" matches protected servers only`)
 }
 
-/** Compiles a glob over arms: by their own name, or by that of their experiment and theirs, as in `canary/treatment`. */
+/** Compiles a glob over arms: by the arm's name, or by experiment and arm, as in `canary/treatment`. */
 export function armMatcher(pattern: string): (arm: string) => boolean {
   const holds = glob(pattern)
   return (arm) => arm !== '' && (holds(arm) || holds(arm.slice(arm.indexOf('/') + 1)))

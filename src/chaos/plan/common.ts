@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { duration } from '../../units/duration.ts'
 import { globPattern as glob } from '../../units/glob-schema.ts'
 
-/** Values of headers hold spaces and brackets, and may be keys. */
+/** Header values contain spaces and brackets, and may be keys. */
 export const headerGlob = z
   .string()
   .max(1_024)
@@ -132,7 +132,7 @@ export const common = {
   domain: word.optional().describe('Faults of one failure domain hit together.').meta({ id: 'FaultDomain' }),
 } as const
 
-/** A fault of a plan; the fields of its type stand beside the common ones. */
+/** A fault of a plan; the fields of its type are beside the common fields. */
 export type Fault = z.output<z.ZodObject<typeof common>> & {
   readonly type: string
   readonly side: 'upstream' | 'client'

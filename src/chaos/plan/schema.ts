@@ -10,7 +10,7 @@ import { seed } from './seed.ts'
 import { isDeepStrictEqual } from 'node:util'
 import { isObject } from '../../protocol/jsonrpc.ts'
 
-/** One entry of a plan: a union over the types of `registry`, told apart by `type`. */
+/** Returns the schema of a plan's entry: a union over the types of `registry`, discriminated by `type`. */
 export function faultSchema(registry: FaultRegistry = registered): z.ZodType<Fault> {
   const names = Object.keys(registry)
   const options = names.map((name) => option(name, registry))
@@ -66,7 +66,7 @@ const alias = z
   .regex(/^[^\s/]+(\/[^\s/]+)?$/, 'expected SERVER or SERVER/TOOL, as globs')
   .describe('SERVER or SERVER/TOOL, as globs.')
 
-/** The block `chaos`, over the types of `registry`. */
+/** Returns the schema of the block `chaos`, over the types of `registry`. */
 export function chaosSchema(registry: FaultRegistry = registered) {
   return z
     .strictObject({
@@ -138,7 +138,6 @@ export function chaosSchema(registry: FaultRegistry = registered) {
     .describe('Faults, on purpose. Never in production.')
 }
 
-/** The block `chaos` of a config. */
 export const chaos = chaosSchema()
 
 export type ChaosConfig = z.output<typeof chaos>
@@ -166,9 +165,8 @@ export function diffPlans(old: readonly Fault[], next: readonly Fault[]): PlanDi
 }
 
 /**
- * A copy for people's eyes, of a fault or of whatever holds some: what a fault wants to see in the headers of a request, or
- * sends in those of a reply, may be a key, so the values of `match.header` and `headers` are not shown. It is of the same
- * shape.
+ * Returns a copy for display, of a fault or of a value with faults inside. Header values may be keys, so the values of
+ * `match.header` and `headers` are hidden. The shape stays the same.
  */
 export function withoutSecrets<Value>(value: Value): Value {
   return copied(value) as Value

@@ -6,8 +6,8 @@ const LARGEST = 2n ** 64n - 1n
 const expected = `expected a whole number from 0 to ${LARGEST}, from 2^53 on in quotes`
 
 /**
- * The seed of a plan: a whole number of 64 bits. JSON and YAML keep no number beyond 2^53 as it is, so those are text:
- * one that came as a number is refused, as another one was meant. Reads to a number wherever that is exact.
+ * The seed of a plan: a whole number of 64 bits. JSON and YAML lose precision beyond 2^53, so larger seeds are text; as
+ * numbers they are rejected. Reads to a number wherever exact.
  */
 export function seed() {
   return z

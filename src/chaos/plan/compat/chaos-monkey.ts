@@ -15,7 +15,7 @@ import { partsOf, type Targets, targetsOf } from './targets.ts'
 const probability = z.number().min(0).max(1).default(1)
 const ms = z.int().min(0)
 
-/** The fields of each type, as mcp-chaos-monkey has them. */
+/** The fields of each type, as in mcp-chaos-monkey. */
 const schemas = {
   latency: z.strictObject({ delayMs: ms, probability }),
   error: z.strictObject({
@@ -26,7 +26,7 @@ const schemas = {
   timeout: z.strictObject({ hangMs: ms, probability }),
   malformed: z.strictObject({ corruptResponse: z.boolean().default(true), probability }),
   'connection-refused': z.strictObject({ probability }),
-  // Its code knows a time, its documents a number of bytes.
+  // Its code has a time, its documents have a number of bytes.
   'connection-drop': z.strictObject({ afterMs: ms.optional(), afterBytes: ms.optional(), probability }),
   'rate-limit': z.strictObject({ retryAfterSeconds: z.int().min(0), probability }),
   'schema-mismatch': z.strictObject({ missingFields: z.array(z.string().min(1)).default([]), probability }),
@@ -34,13 +34,13 @@ const schemas = {
 
 type Type = keyof typeof schemas
 
-/** The types of faults that mcp-chaos-monkey has. */
+/** The fault types of mcp-chaos-monkey. */
 export const chaosMonkeyTypes: readonly string[] = Object.keys(schemas)
 
-/** A fault of ours, without what is the same for all. */
+/** A fault in our format, without the common fields. */
 type Meant = { readonly type: string; readonly rate: number } & Readonly<Record<string, unknown>>
 
-/** Reads a fault config with keys in camelCase, and says what it means here. Throws `ForeignPlanError`. */
+/** Reads a fault config with camelCase keys, and returns its meaning here. Throws `ForeignPlanError`. */
 function meaningOf(
   { type, ...fields }: Readonly<Record<string, unknown>>,
   path: PlanPath,
@@ -87,13 +87,13 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant {
     }
     case 'schema-mismatch': {
       const { missingFields, probability: rate } = as('schema-mismatch')
-      // Without fields it takes nothing away: it hits, and the journal says that there was nothing to do.
+      // Without fields it removes nothing: it hits, and the journal says there was nothing to do.
       return { type: 'result.drift', rate, operators: missingFields.map(without) }
     }
   }
 }
 
-/** At once is before the first byte of the reply. */
+/** Immediately means before the first byte of the reply. */
 function dropAt(afterMs: number | undefined, afterBytes: number | undefined): unknown {
   if (afterBytes !== undefined) return { afterBytes }
   return afterMs === undefined || afterMs === 0 ? 'headers' : { after: formatDuration(afterMs) }
@@ -104,7 +104,7 @@ const saying = (message: string) => ({
   body: JSON.stringify({ error: message }),
 })
 
-/** A key at the top, as a JSON Pointer (RFC 6901) escapes it. */
+/** Removes a top-level key, escaped as in a JSON Pointer (RFC 6901). */
 const without = (key: string) => ({
   op: 'drop_required',
   path: `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
@@ -125,8 +125,8 @@ const scenarioSchema = z.strictObject({
 })
 
 /**
- * The faults of mcp-chaos-monkey, named after their type and place: a scenario, a list, a single fault with its target,
- * or a bare fault config, which is aimed at everything. Keys may be camelCase or snake_case. A target is an alias, or a
+ * Returns the faults of mcp-chaos-monkey, named after their type and place: a scenario, a list, a single fault with its
+ * target, or a bare fault config, aimed at everything. Keys may be camelCase or snake_case. A target is an alias, or a
  * glob over servers, or SERVER/TOOL. Throws `ForeignPlanError`.
  */
 export function fromChaosMonkey(config: unknown, options: ForeignOptions): readonly FaultConfig[] {
@@ -138,7 +138,7 @@ export function fromChaosMonkey(config: unknown, options: ForeignOptions): reado
   return entries.map((entry, index) => translated(entry, index, targets, options))
 }
 
-/** A fault with its target; one that has none, as a bare fault config has, is aimed at everything. */
+/** A fault with its target; a fault without a target, such as a bare fault config, is aimed at everything. */
 interface Aimed {
   readonly target: string | undefined
   readonly config: unknown
@@ -176,7 +176,7 @@ function translated(
     name: `${type}-${index + 1}`,
     ...what,
     ...matchOf(target === undefined ? '*' : targets(target, [...path, 'target'])),
-    // Theirs never end without a duration, and one of 0 is over at once.
+    // Without a duration their faults never end; with a duration of 0 they end at once.
     ttl: durationMs === undefined ? ttl : formatDuration(Math.max(1, Math.round(durationMs))),
     ...common,
   }
@@ -188,7 +188,7 @@ function matchOf(target: string): { readonly match?: { readonly server?: string;
   return { match: server === '*' ? { tool } : { server, tool } }
 }
 
-/** The same members under names in camelCase. */
+/** Returns the same members under camelCase names. */
 function camelCased(value: unknown, path: PlanPath): Record<string, unknown> {
   if (!isObject(value)) throw new ForeignPlanError(path, 'expected an object')
   const cased: Record<string, unknown> = {}

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import { suggest } from '../../../units/suggest.ts'
 
-/** A fault as a plan of ours would say it: plain data, to be read by the schema of plans. */
+/** A fault in our plan format: plain data, to be read by the schema of plans. */
 export interface FaultConfig extends Readonly<Record<string, unknown>> {
   readonly name: string
   readonly type: string
@@ -9,27 +9,29 @@ export interface FaultConfig extends Readonly<Record<string, unknown>> {
   readonly rate: number
 }
 
-/** Settings that a fault needs and the other formats do not give. */
+/** Settings a fault needs and the other formats lack. */
 export interface ForeignOptions {
-  /** `ttl` of each fault that names no duration of its own; as in a plan. */
+  /** `ttl` of each fault without a duration of its own; as in a plan. */
   readonly ttl: string | number
-  /** Whether faults may hit tools that are not known to be read-only; false unless given. */
+  /** Whether faults may hit tools not known to be read-only; default false. */
   readonly allowWrites?: boolean
-  /** The meaning here of the targets of another format: SERVER or SERVER/TOOL, as globs, by their foreign names. */
+  /** The meaning here of the other format's targets: SERVER or SERVER/TOOL, as globs, by their foreign names. */
   readonly aliases?: Readonly<Record<string, string>>
-  /** The servers that there are; unless they are given, targets are not checked. */
+  /** The existing servers; if absent, targets are not checked. */
   readonly servers?: readonly string[]
-  /** The target in place of a plan's unknown server, when the plan names exactly one; unless given, no server is replaced. */
+  /**
+   * The target in place of a plan's unknown server, when the plan names exactly one; if absent, no server is replaced.
+   */
   readonly soleTarget?: string
 }
 
-/** Where in a plan. */
+/** A place in a plan. */
 export type PlanPath = readonly (string | number)[]
 
-/** Something in a plan of another format that cannot be read; the message says where it stands. */
+/** An unreadable part of a foreign plan; the message names the place. */
 export class ForeignPlanError extends Error {
   readonly path: PlanPath
-  /** The message without the path, for findings that have one beside it. */
+  /** The message without the path, for findings with a separate path. */
   readonly problem: string
 
   constructor(path: PlanPath, problem: string) {
@@ -40,14 +42,14 @@ export class ForeignPlanError extends Error {
 }
 
 /**
- * Returns the fields of all faults of the other formats. Neither format knows a limit of calls at a time: the limit is the
+ * Returns the common fields of all foreign faults. Neither format has a limit of concurrent calls: the limit is the
  * largest.
  */
 export function commonOf({ ttl, allowWrites }: ForeignOptions) {
   return { ttl, maxConcurrent: 10_000, ...(allowWrites === true ? { allowWrites } : {}) }
 }
 
-/** The type that an entry names, which has to be one of those that there are schemas for. */
+/** Returns the type of an entry; the type must have a schema. */
 export function schemaOf<Type extends string>(
   schemas: Readonly<Record<Type, unknown>>,
   type: unknown,
@@ -64,7 +66,7 @@ export function schemaOf<Type extends string>(
   )
 }
 
-/** Reads fields by their schema; `what` has them, in the message about one that it does not have. */
+/** Reads fields by their schema. `what`: names their owner in the message about an unknown field. */
 export function read<Schema extends z.ZodObject>(
   schema: Schema,
   value: unknown,

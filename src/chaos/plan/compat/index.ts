@@ -7,15 +7,16 @@ export { ForeignPlanError, type FaultConfig, type ForeignOptions } from './forei
 export { fromMcpChaos, type ForeignPlan } from './mcp-chaos.ts'
 export { aliasesIn, partsOf, targetsOf } from './targets.ts'
 
-/** How a plan is written. */
+/** The format of a plan. */
 type PlanFormat = 'own' | 'mcp-chaos' | 'chaos-monkey'
 
-/** Fields that each fault of ours has to have; neither of the others knows them. */
+/** Required fields of our faults, unknown to both other formats. */
 const ours = ['name', 'ttl']
 
 /**
- * The format of a plan, by the first of its faults that tells: ours have a name and a ttl, those of mcp-chaos-monkey
- * a target and a config, or a type and fields that only they have. A plan that does not tell is taken for one of ours.
+ * Returns the format of a plan, by its first fault with a clear format. Our faults have a name and a ttl; faults of
+ * mcp-chaos-monkey have a target and a config, or a type and fields of this format only. Without a clear format, the
+ * plan counts as ours.
  */
 export function planFormat(value: unknown): PlanFormat {
   const entries = entriesOf(value)
@@ -38,7 +39,7 @@ function formatOf(entry: Readonly<Record<string, unknown>>): PlanFormat | undefi
   const { type } = entry
   if (typeof type !== 'string') return undefined
   if (type.includes('.')) return 'own'
-  // Both have a type `latency`, and only one of them names its delay like this.
+  // Both formats have a type `latency`, but only mcp-chaos-monkey names its delay like this.
   if (type === 'latency') return 'delayMs' in entry || 'delay_ms' in entry ? 'chaos-monkey' : 'mcp-chaos'
   if (mcpChaosTypes.includes(type)) return 'mcp-chaos'
   return chaosMonkeyTypes.includes(type) ? 'chaos-monkey' : undefined

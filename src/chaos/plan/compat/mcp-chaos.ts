@@ -11,14 +11,14 @@ const tools = z
   .transform((names) => [...new Set(names)])
   .default([])
 
-/** A mean number of steps; less than one counts as one. */
+/** A mean number of steps; less than 1 counts as 1. */
 const meanLength = (usual: number) =>
   z
     .number()
     .transform((length) => Math.max(1, length))
     .default(usual)
 
-/** The fields of each type, under the names and with the defaults that mcp-chaos has for them. */
+/** The fields of each type, with the names and defaults of mcp-chaos. */
 const schemas = {
   latency: z.strictObject({ added_ms: ms(250), jitter_ms: ms(0), probability: ratio(1) }),
   drop_tool: z.strictObject({ tools }),
@@ -36,19 +36,19 @@ const schemas = {
 
 type Type = keyof typeof schemas
 
-/** The types of faults that mcp-chaos has. */
+/** The fault types of mcp-chaos. */
 export const mcpChaosTypes: readonly string[] = Object.keys(schemas)
 
-/** A fault of ours, without what is the same for all. */
+/** A fault in our format, without the common fields. */
 interface Meant {
   readonly what: { readonly type: string; readonly rate: number } & Readonly<Record<string, unknown>>
-  /** Tools whose calls it hits: none means all. Undefined when it says itself which tools it is about. */
+  /** Tools whose calls the fault hits; empty means all. Undefined when the fault names its tools itself. */
   readonly aimed?: readonly string[]
-  /** Whether what it does to one of its tools it does to all of them. */
+  /** Whether its tools fail together. */
   readonly together?: boolean
 }
 
-/** Reads one entry, and says what it means here; undefined when it means nothing. Throws `ForeignPlanError`. */
+/** Reads an entry, and returns its meaning here; undefined when it means nothing. Throws `ForeignPlanError`. */
 function meaningOf(
   { type, ...fields }: Readonly<Record<string, unknown>>,
   path: PlanPath,
@@ -89,7 +89,7 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant | undefin
     }
     case 'server_degradation': {
       const { episode_rate, episode_len, tools } = as('server_degradation')
-      // The tools are those of the server that degrades: without any there is none.
+      // The tools belong to the degraded server: without tools there is no such server.
       if (tools.length === 0) return undefined
       const when = { burst: { meanLength: episode_len, per: 'intent' } }
       return { what: { type: 'rpc.error', rate: episode_rate, when }, aimed: tools, together: true }
@@ -97,7 +97,7 @@ function translate(type: Type, fields: unknown, path: PlanPath): Meant | undefin
   }
 }
 
-/** No tools are none here, while they are all for the other types. */
+/** An empty tool list matches nothing here; for other types it matches every tool. */
 const ofTools = (type: string, tools: readonly string[]): Meant | undefined =>
   tools.length === 0 ? undefined : { what: { type, rate: 1, tools } }
 
@@ -112,15 +112,15 @@ const planSchema = z.strictObject({
   faults: z.array(z.record(z.string(), z.unknown())).default([]),
 })
 
-/** The parts of a plan of ours that stand for a plan of mcp-chaos. */
+/** The parts of our plan that replace a plan of mcp-chaos. */
 export interface ForeignPlan {
   readonly seed: Seed
   readonly faults: readonly FaultConfig[]
 }
 
 /**
- * The faults of a plan of mcp-chaos, named after their type and place. One that is aimed at several tools becomes one
- * for each of them, in a failure domain where these fail together; one that does nothing is left out. Throws
+ * Returns the faults of a plan of mcp-chaos, named after their type and place. A fault aimed at several tools becomes a
+ * fault per tool, in a failure domain when the tools fail together. Faults without any effect are left out. Throws
  * `ForeignPlanError`.
  */
 export function fromMcpChaos(plan: unknown, options: ForeignOptions): ForeignPlan {

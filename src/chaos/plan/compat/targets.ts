@@ -3,7 +3,7 @@ import { isObject } from '../../../protocol/jsonrpc.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { ForeignPlanError, type ForeignOptions, type PlanPath } from './foreign.ts'
 
-/** Returns the aliases of a plan that can be read, from the plan as written. The schema reports problems of the other aliases. */
+/** Returns the readable aliases of a plan as written. The schema reports problems of the other aliases. */
 export function aliasesIn(written: unknown): Readonly<Record<string, string>> {
   if (!isObject(written)) return {}
   return Object.fromEntries(
@@ -11,17 +11,19 @@ export function aliasesIn(written: unknown): Readonly<Record<string, string>> {
   )
 }
 
-/** The parts of `SERVER` or `SERVER/TOOL`. */
+/** Returns the parts of `SERVER` or `SERVER/TOOL`. */
 export function partsOf(target: string): { readonly server: string; readonly tool: string | undefined } {
   const slash = target.indexOf('/')
   if (slash === -1) return { server: target, tool: undefined }
   return { server: target.slice(0, slash), tool: target.slice(slash + 1) }
 }
 
-/** Returns the meaning of a target as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` when there is no meaning. */
+/**
+ * Returns the meaning of a target as globs: SERVER or SERVER/TOOL. Throws `ForeignPlanError` when there is no meaning.
+ */
 export type Targets = (target: string, path: PlanPath) => string
 
-/** `targets`: all those of a plan. */
+/** `targets`: all targets of a plan. */
 export function targetsOf(
   targets: readonly string[],
   { aliases = {}, servers, soleTarget }: Pick<ForeignOptions, 'aliases' | 'servers' | 'soleTarget'>,
@@ -35,7 +37,7 @@ export function targetsOf(
       .map((target) => partsOf(target).server)
       .filter((server) => !isServer(server)),
   )
-  // The user wraps one server: the one unknown server of a plan means the wrapped server.
+  // The user wraps a single server: the only unknown server of a plan means the wrapped server.
   const sole = unknown.size === 1 ? soleTarget : undefined
 
   return (target, path) => {
@@ -54,7 +56,7 @@ export function targetsOf(
   }
 }
 
-/** The target that was probably meant: the tool that agents know as server__tool, a server misspelt, or an alias. */
+/** Returns the target probably meant: the tool agents know as server__tool, a misspelt server, or an alias. */
 function guess(target: string, servers: readonly string[]): string {
   const exposed = servers
     .filter((server) => target.startsWith(server))
@@ -71,7 +73,7 @@ function guess(target: string, servers: readonly string[]): string {
     : `did you mean ${meant}?`
 }
 
-/** The tool of a target at the server that its first part is here. */
+/** Adds a tool to the server named by the first part of a target. */
 function withTool(
   aliases: Readonly<Record<string, string>>,
   server: string,
