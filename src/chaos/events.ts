@@ -1,29 +1,27 @@
-/** An event that an operator will want to read about. Effects on calls are counted and journaled instead. */
+/** An event for operators. Effects on calls are counted and journaled instead. */
 export interface ChaosEvent {
   readonly type:
     | 'armed'
     | 'disarmed'
     | 'killed'
     | 'unkilled'
-    /** Arming was refused. */
     | 'refused'
     | 'renewed'
     /** The plan was replaced while the process ran. */
     | 'plan'
-    /** A fault of the runtime API came or went. */
+    /** A runtime API fault was added or removed. */
     | 'injected'
     | 'cleared'
-    /** The time of a fault is up. */
     | 'expired'
     | 'engine_error'
-    /** A value that a fault made came back in a later call. */
+    /** A later call contained a value made by a fault. */
     | 'canary'
     /** An agent's reaction was reported. */
     | 'outcome'
-    /** A fault leaves the calls of a server alone, whose list of tools is not known. */
+    /** A fault spares a server's calls because the server's tool list is unknown. */
     | 'list_unknown'
     | 'journal_error'
-    /** Whether everything is killed cannot be written down for the next process. */
+    /** The kill state cannot be written down for the next process. */
     | 'kill_record_error'
   readonly by?: string
   readonly why?: string

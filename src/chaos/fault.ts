@@ -6,10 +6,10 @@ import type { ConnectFailure, CrashLoop } from '../mesh/wire-shape.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import type { Schema } from '../mesh/policy.ts'
 
-/** Below all policies, where it tests the gateway, or above all of them, where it tests the agent. */
+/** Below all policies, to test the gateway, or above all policies, to test the agent. */
 export type Side = 'upstream' | 'client'
 
-/** A whole HTTP reply, as a server would have written it. */
+/** A whole HTTP reply, as written by a server. */
 export interface RawReply {
   readonly status: number
   /** Names in lower case. */
@@ -24,17 +24,16 @@ export const eras = ['legacy', 'modern'] as const
 export type Era = (typeof eras)[number]
 
 /**
- * The facts about a server's address that decide how a connection can fail. With several addresses, a fact holds when it
- * holds for any of them.
+ * The facts about a server's address that decide how a connection can fail. With several addresses, a fact is true when
+ * true for any of them.
  */
 export interface ServerAddress {
-  /** Whether it is reached over TLS. */
   readonly isSecure: boolean
-  /** Whether its host is a name, which has to be looked up. */
+  /** Whether its host is a name, which needs a DNS lookup. */
   readonly isNamed: boolean
 }
 
-/** Whether the host of a URL is a name, and no address. */
+/** Whether the host of a URL is a name, not an address. */
 function isNamed(hostname: string): boolean {
   return isIP(hostname.replace(/^\[|\]$/g, '')) === 0
 }
@@ -48,99 +47,99 @@ export function serverAddress(urls: readonly string[]): ServerAddress {
   }
 }
 
-/** How a server is reached: some faults exist only for some of them. */
+/** How to reach a server: some faults need certain kinds of servers. */
 export interface ServerKind {
   readonly transport: Transport
-  /** Undefined while nobody has asked it yet, and where it depends on the caller. */
+  /** Undefined until first contact with the server, and where the era depends on the caller. */
   readonly era: Era | undefined
-  /** Undefined for a process, and where no server in particular is meant. */
+  /** Undefined for a process, and where no particular server is meant. */
   readonly address?: ServerAddress | undefined
 }
 
-/** The surroundings that faults can use outside of the call that they hit. The server's own recovery undoes every effect. */
+/** Effects available to faults outside of the hit call. The server's own recovery undoes every effect. */
 export interface FaultEnvironment {
-  /** How a call reaches its server: one that speaks both eras is spoken to in that of the caller. */
+  /** How a call reaches its server: with both eras, the caller's era is used. */
   kindOf(call: Call): ServerKind | undefined
-  /** The JSON Schema of a tool's structured content, as its server lists it; undefined for none. */
+  /** The JSON Schema of a tool's structured content, from its server's list; undefined for none. */
   outputSchemaOf(server: string, tool: string): unknown
-  /** Signals the processes of a server; false when it has none. */
+  /** Signals the processes of a server; false when there are none. */
   signal(server: string, signal: NodeJS.Signals): boolean
-  /** Ends the processes of a server, and each that is started while the loop lasts. Said again, it changes nothing. */
+  /** Ends the processes of a server, and each process started during the loop. Repeating changes nothing. */
   crash(server: string, loop: CrashLoop): void
   /**
-   * Has the gateway read bytes as if the processes of a server had written them to their standard output, between two lines
-   * of their own; resolves once they are read, or `over` has aborted, from when on no more of them is. Undefined when it
-   * has none.
+   * Has the gateway read bytes as if the server's processes had written them to their standard output, between two of
+   * their own lines. Resolves once the bytes are read, or when `over` aborts, which stops reading. Undefined without
+   * processes.
    */
   write(server: string, bytes: Buffer, over: Signal): Promise<void> | undefined
-  /** Makes the server take the caller's session for unknown; false when there is none. */
+  /** Makes the server treat the caller's session as unknown; false when there is none. */
   loseSession(server: string, caller: Caller): boolean
   /** Delivers a message as if the server had sent it outside of any call. */
   tell(server: string, message: Message): void
-  /** Has the server's lists fetched again. */
+  /** Fetches the server's lists again. */
   refresh(server: string): void
   /** Sends a tool call to another server, past all policies; undefined when there is no such server. */
   sendTo(call: Call, server: string): Promise<Outcome> | undefined
   /**
-   * Counts an attempt that does not come to its server in the call's record, as the server's own way would have; `sent`: whether it is
-   * to count as sent. False when it would not have been counted either, as one for which no session could be opened is not.
+   * Counts an attempt that does not reach its server in the call's record, as the server's own way would; `sent`:
+   * whether it counts as sent. False when the server's way would not count it either, such as without a session.
    */
   beginAttempt(call: Call, sent: boolean): boolean
-  /** Has the server suspected for an error that a fault made, as it would be for the same error of its own. */
+  /** Suspects the server for an error made by a fault, as for the same error of the server itself. */
   suspect(call: Call, error: GatewayError): void
-  /** The error of a server that cannot be reached, in the words of its transport. */
+  /** The error of an unreachable server, in the words of its transport. */
   unreachable(call: Call): GatewayError
   /**
-   * The error of a connection to the server that fails like this before anything is sent, `timeouts.connect` included;
-   * undefined where none can, as where all certificates are trusted. Never rejects.
+   * Returns the error of a connection that fails like this before sending anything, `timeouts.connect` included;
+   * undefined where no such failure can happen, such as when all certificates are trusted. Never rejects.
    */
   failToConnect(call: Call, failure: ConnectFailure): Promise<GatewayError> | undefined
-  /** Reads a reply as the transport would have read it. */
+  /** Reads a reply as the transport would. */
   read(call: Call, reply: RawReply): Outcome
 }
 
-/** One firing of a fault at one call. */
+/** A firing of a fault at a call. */
 export interface Injection {
   /** The fault's name in its plan. */
   readonly fault: string
   readonly side: Side
   readonly clock: Clock
   readonly faultEnvironment: FaultEnvironment
-  /** Aborts when the fault ends or is disarmed, and when everything is killed: what it holds back goes on unharmed. */
+  /** Aborts when the fault ends or is disarmed, and on a kill: held calls then continue unharmed. */
   readonly released: Signal
-  /** A number in [0, 1) that depends on the plan's seed, the fault, the call and `purpose` only. */
+  /** Returns a number in [0, 1) that depends only on the plan's seed, the fault, the call and `purpose`. */
   draw(purpose: string): number
   /**
-   * Waits; ends early when the injection is released or the call aborts. Says which; never rejects. The call is delayed by it,
-   * and counts as sent meanwhile unless `sent` is false.
+   * Waits; ends early when the injection is released or the call aborts. Returns the cause; never rejects. Counts as a
+   * delay of the call, and as sent meanwhile unless `sent` is false.
    */
   pause(ms: Millis, call: Call, sent?: boolean): Promise<'over' | 'released' | 'aborted'>
-  /** The call waits for something else on behalf of the fault: it is delayed until that is settled. */
+  /** Delays the call until `settled` settles, for the fault. */
   delaying<Settled>(call: Call, settled: Promise<Settled>): Promise<Settled>
-  /** The agent will wait so much longer for the bytes of its reply, in milliseconds, when the call is over. */
+  /** The agent will wait this much longer for the bytes of its reply, in milliseconds, after the call. */
   delayed(ms: Millis): void
-  /** It counts against `maxConcurrent` until then, although the call is over before. */
+  /** Counts against `maxConcurrent` until then, although the call ends earlier. */
   keepsPlace(until: Promise<void>): void
-  /** Puts a raw reply in place of the server's: read by the gateway, or (side client) written to the agent. */
+  /** Replaces the server's reply with a raw reply: read by the gateway, or (side client) written to the agent. */
   reply(call: Call, raw: RawReply): Outcome
-  /** Breaks off the connection of the reply: the gateway's to the server, or (side client) the agent's to us. */
+  /** Breaks the connection of the reply: the gateway's to the server, or (side client) the agent's to the gateway. */
   disconnect(call: Call, message: string): Outcome
-  /** The answered outcome with another result; it counts as corrupted when it reaches the agent unnoticed. */
+  /** Returns the outcome with another result; counts as corrupted when it reaches the agent unnoticed. */
   change(outcome: Outcome, result: unknown): Outcome
-  /** Says in the journal what exactly was done, such as a delay or a path. */
+  /** Journals the exact effect, such as a delay or a path. */
   note(facts: Readonly<Record<string, unknown>>): void
-  /** Says in the journal that there was nothing to do at such a call; it has to go on unharmed. */
+  /** Journals that there was nothing to do at such a call; the call has to go on unharmed. */
   notApplicable(why: string): void
-  /** Says in the journal that the call, or the fault, was over before it took effect; what there is has to pass unharmed. */
+  /** Journals that the call, or the fault, was over before any effect; a reply has to pass unharmed. */
   notReached(why: string): void
-  /** Returns the state that this fault keeps under `key` from call to call while it is armed; `create` makes a missing state. */
+  /** Returns the fault's state under `key`, kept from call to call while armed; `create` makes a missing state. */
   memory<State extends object>(key: string, create: () => State): State
 }
 
 /** Why a fault that changes replies found none. */
 export const NO_REPLY = 'the call failed by itself: there is no reply'
 
-/** Why a fault that is over does nothing to a reply that comes later. */
+/** Why an ended fault does nothing to a later reply. */
 export const ENDED = 'it had ended when the reply came'
 
 /** The chapters of the catalogue, with their titles, in its order. */
@@ -163,7 +162,7 @@ export const families = {
 
 export type Family = keyof typeof families
 
-/** The fields of a fault that a command line can set besides the common fields. `status`: of HTTP; `fields`: names of fields. */
+/** Fields a command line can set besides the common fields. `status`: of HTTP; `fields`: names of fields. */
 export interface OptionValues {
   readonly delay: Millis
   readonly retryAfter: Millis
@@ -171,28 +170,29 @@ export interface OptionValues {
   readonly fields: readonly string[]
 }
 
-/** The field of a fault that an option of `breakwater chaos inject` sets. */
+/** A fault's field set by an option of `breakwater chaos inject`. */
 export interface OptionField<Value> {
   readonly sets: string
   /** Returns the content of the field; without `as`, the field gets the option's value itself. */
   readonly as?: (value: Value) => unknown
 }
 
-/** The options that a type takes. */
 export type FaultOptions = { readonly [Name in keyof OptionValues]?: OptionField<OptionValues[Name]> }
 
-/** The formats of plans that are read besides our own. */
+/** The formats of plans besides our own. */
 export type ForeignFormat = 'mcp-chaos' | 'chaos-monkey'
 
-/** Some values only, and why a fault cannot work with any other; `{}` in the words stands for that one. */
+/**
+ * The only supported values, and why a fault cannot work with others; `{}` in the words is replaced by such a value.
+ */
 export interface Only<Value extends string> {
   readonly only: readonly Value[]
   readonly otherwise: string
 }
 
-/** A kind of fault: one entry in the registry, which says all about it that anything else has to know. */
+/** A fault type: its registry entry says everything other parts need. */
 export interface FaultType<Config> {
-  /** Its own fields, each with a description; those that all faults share are not its business. */
+  /** Its own fields, each with a description; without the common fields. */
   readonly schema: Schema<Config>
   /** Its chapter in the catalogue. */
   readonly family: Family
@@ -202,47 +202,47 @@ export interface FaultType<Config> {
   readonly use: string
   /** The agent's view of the fault with the default policies. */
   readonly seen: string
-  /** The policies that contain it, by their names in a config, and how; or what else does, or why nothing can. */
+  /** The containing policies, by config name, and how; or another defence, or why nothing can contain the fault. */
   readonly containedBy: { readonly policies: readonly string[]; readonly how: string }
-  /** Methods that it can hit; `tools/call` unless it says otherwise. */
+  /** Methods the fault can hit; default `tools/call`. */
   readonly methods?: readonly string[]
-  /** Sides on which it makes sense. */
+  /** Sensible sides. */
   readonly sides: readonly Side[]
-  /** Transports of servers that it works with (side upstream); all unless it says otherwise. */
+  /** Transports of servers the fault works with (side upstream); default: all. */
   readonly transports?: Only<Transport>
-  /** Eras of servers that it works with (side upstream); all unless it says otherwise. */
+  /** Eras of servers the fault works with (side upstream); default: all. */
   readonly eras?: Only<Era>
-  /** The server that calls are sent to in place of their own; none unless it says otherwise. */
+  /** The server that gets the calls in place of their own; default: none. */
   sendsTo?(config: Config): string | undefined
-  /** Why it cannot work with such a server, where `transports` and `eras` cannot say it; undefined when it can. */
+  /** Why the fault cannot work with such a server, beyond `transports` and `eras`; undefined when it can. */
   refuses?(kind: ServerKind): string | undefined
   /**
-   * Whether a call that it hits runs once at most, and nobody is misled to repeat a call that has run. Such a fault answers
-   * in place of the server, or sends the call late. With all other types, the answer may be lost or bent, or the call
+   * Whether a hit call runs at most once, and nobody is misled to repeat a call that has run. Such a fault answers in
+   * place of the server, or sends the call late. With all other types, the answer may be lost or changed, or the call
    * repeated, once the call has run.
    */
   readonly runsAsAsked?: true
   /**
-   * Whether a call that it hits never reaches the server: it hits calls of all tools, also those that write and those that are in no list (as
-   * the fault itself may bring about), without `allowWrites`.
+   * Whether a hit call never reaches the server. Such a fault hits calls of all tools without `allowWrites`, also tools
+   * that write and tools in no list (possibly because of the fault itself).
    */
   readonly withholds?: true
-  /** Whether it hits a call that was not drawn, for what it did to an earlier one; no call unless it says otherwise. */
+  /** Whether the fault hits an undrawn call, because of its effect on an earlier call; default: no call. */
   catches?(call: Call, injections: Pick<Injection, 'memory'>): boolean
-  /** The types of foreign plans that mean it; none unless it says otherwise. */
+  /** The types of foreign plans that mean this type; default: none. */
   readonly aliases?: Readonly<Partial<Record<ForeignFormat, readonly string[]>>>
-  /** Options of the command line that set a field of another name; one that is called like a field sets that. */
+  /** Options of the command line that set a field of another name; an option with a field's name sets this field. */
   readonly options?: FaultOptions
-  /** An entry of a plan without its `type`, such as `config/chaos.yaml` has. */
+  /** An entry of a plan without its `type`, as in `config/chaos.yaml`. */
   readonly example: Readonly<Record<string, unknown>> & { readonly name: string }
   /**
-   * The fault itself: a layer that is put around the rest of the call's way. It calls `next` where the server is to
-   * get the call, and never throws for what the server does.
+   * The fault itself: a layer around the rest of the call's way. It calls `next` when the server is to get the call,
+   * and never throws because of the server.
    */
   layer(config: Config, injection: Injection): Layer
 }
 
-/** Why a fault of this type cannot work with such a server; undefined when it can. */
+/** Returns why a fault of this type cannot work with such a server; undefined when it can. */
 export function refusalOf(type: FaultType<unknown>, kind: ServerKind): string | undefined {
   const { transport, era } = kind
   const without = <Value extends string>(limit: Only<Value> | undefined, value: Value | undefined) =>
@@ -252,7 +252,7 @@ export function refusalOf(type: FaultType<unknown>, kind: ServerKind): string | 
   return without(type.transports, transport) ?? without(type.eras, era) ?? type.refuses?.(kind)
 }
 
-/** The `result` of an answered outcome that is no JSON-RPC error; undefined otherwise. */
+/** Returns the `result` of an answered outcome that is no JSON-RPC error; undefined otherwise. */
 export function resultIn(outcome: Outcome): Readonly<Record<string, unknown>> | undefined {
   if (outcome.kind !== 'answered') return undefined
   const { result } = outcome.result.value as { result?: unknown }

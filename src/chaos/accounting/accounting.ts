@@ -17,23 +17,23 @@ interface AccountingParts {
 
 const NOTHING: readonly FaultFate[] = []
 
-/** A shorter hold than this, in milliseconds, is no delay that anybody feels. */
+/** Shortest hold that counts as a delay, in milliseconds. */
 const LEAST_DELAY_MS = 1
 
 /**
- * Follows injected faults to what the agent saw of them, and to what it did next.
+ * Follows injected faults to the agent's view of them, and to the agent's next action.
  *
- * Each injection has exactly one fate, which is known when the call that it hit is over. The first of these that is true:
+ * Each injection has exactly one fate, known when the call is over. The first true line decides:
  *
- * - `not_reached`: it has done nothing to the call: the call had ended, or the fault.
- * - `surfaced`: the agent got an error, or a reply that says that something is missing of it.
- * - `escaped`: the agent got a good reply which shows what the fault did to it.
- * - `delayed`: the agent got a good reply, and the fault held the call for a millisecond or more before that; by so much.
+ * - `not_reached`: no effect on the call, because the call or the fault had ended.
+ * - `surfaced`: the agent got an error, or a reply that says something is missing.
+ * - `escaped`: the agent got a good reply that shows the effect of the fault.
+ * - `delayed`: the agent got a good reply, and the fault held the call before for a millisecond or more.
  * - `masked`: the agent got a good reply.
  *
- * So of any fault injected = masked + delayed + surfaced + escaped + not_reached: see `FaultCounts`, and the metrics
- * `faults_injected_total` and `fault_outcomes_total`. A reply that was kept and reaches later calls is told of with these, and
- * counted apart. The gateway's own questions are counted in the same way, apart from agents' calls.
+ * So for any fault injected = masked + delayed + surfaced + escaped + not_reached: see `FaultCounts`, and the metrics
+ * `faults_injected_total` and `fault_outcomes_total`. A cached reply that reaches later calls is reported with these,
+ * and counted apart. The gateway's own requests are counted in the same way, apart from agents' calls.
  */
 export class Accounting {
   readonly #parts: AccountingParts
@@ -49,8 +49,8 @@ export class Accounting {
   }
 
   /**
-   * Says of every fault of a call what became of it, by the outcome that the agent gets. To be called once per call,
-   * at its very end. A corrupted reply that was kept and served again counts for the call that got it.
+   * Returns the fate of every fault of a call, by the agent's outcome. Call once per call, at its very end. A corrupted
+   * reply that was cached and served again counts for the call that got the reply.
    */
   account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
     const { corruptions } = this.#parts
@@ -78,8 +78,9 @@ export class Accounting {
   }
 
   /**
-   * The names of the faults without which a call would not have ended like this; while its outcome is undefined, of those that
-   * hold it. A fault that only holds a call is named where the call's time was over, and it held the call for half of that time.
+   * Returns the names of the faults without which a call would have ended otherwise; while its outcome is undefined,
+   * the faults that hold the call. A fault that only holds a call is named if the call timed out, and the fault held
+   * the call for half of the time.
    */
   culprits({ record, signal }: Call, outcome: Outcome | undefined): readonly string[] {
     const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
@@ -93,7 +94,7 @@ export class Accounting {
     return own.filter(isCulprit).map(({ fault }) => fault)
   }
 
-  /** A call is about to be sent: if that is not the first time, it is so because of, or in spite of, what hit it before. */
+  /** Counts a call about to be sent: a repeated attempt is due to, or in spite of, earlier faults. */
   sentAgain({ record: { faults }, attempt }: Call): void {
     for (const injected of faults ?? []) {
       if (injected.side === 'client' || injected.attempt >= attempt || injected.resent === true) continue
@@ -105,8 +106,8 @@ export class Accounting {
   }
 
   /**
-   * Takes note of what an agent did after the latest call with this id, or of this intent: of all callers unless
-   * `whose` names one, or its task. Returns how many injected faults that is about; a fault whose outcome is known keeps it.
+   * Records an agent's action after the latest call with this id, or of this intent: of all callers unless `whose`
+   * names a caller or its task. Returns the number of injected faults concerned; a fault keeps a known outcome.
    */
   report(
     callId: string | number,
@@ -117,14 +118,14 @@ export class Accounting {
     const entries = this.#parts.journal.injected(({ call }) => {
       if (call.id !== callId && call.intent !== callId) return false
       if (intent !== undefined && call.intent !== intent) return false
-      // The journal keeps the beginnings of their ids only.
+      // The journal keeps only the beginnings of caller ids.
       return callerId?.startsWith(call.caller) !== false
     })
     const latest = entries[0]?.callKey
     return entries.filter((entry) => entry.callKey === latest && this.#note(entry, agent)).length
   }
 
-  /** The agent believed what a fault made. False when that is known of the fault already. */
+  /** Records that the agent believed a fault's value. Returns false when this is known already. */
   silent(entry: DecisionEntry): boolean {
     return this.#note(entry, 'silent')
   }
@@ -151,7 +152,7 @@ function fateOf(injection: AppliedInjection, isTold: boolean, isSeen: boolean): 
   return injection.heldMs >= LEAST_DELAY_MS ? 'delayed' : 'masked'
 }
 
-/** Whether the agent can tell that something went wrong. */
+/** Whether the agent can see that something went wrong. */
 function isWarned(outcome: Outcome): boolean {
   if (outcome.kind !== 'answered') return true
   const { wire, partial, result } = outcome
@@ -159,22 +160,22 @@ function isWarned(outcome: Outcome): boolean {
   return partial !== undefined || verdictOf(result.value) !== 'unchecked' || saysPartial(result.value.result)
 }
 
-/** Whether a result says itself that something is missing of it, though no policy has looked. */
+/** Whether a result itself says something is missing, though no policy has checked. */
 const saysPartial = (result: unknown): boolean =>
   isObject(result) && isObject(result._meta) && isObject(result._meta[PARTIAL_KEY])
 
-/** Where an agent says on a later call what it did with what it got of an earlier one: `{call, outcome}`. */
+/** Where a later call reports how the agent used an earlier call: `{call, outcome}`. */
 export const OUTCOME_KEY = 'dev.breakwater/outcome'
 
 const outcomes: ReadonlySet<unknown> = new Set<AgentOutcome>(['safe', 'silent', 'unknown'])
 
 interface Reported {
-  /** Id of the earlier call as the agent sent it, or the intent that it belonged to. */
+  /** Id of the earlier call as the agent sent it, or the intent of the earlier call. */
   readonly call: RequestId
   readonly outcome: AgentOutcome
 }
 
-/** Returns the outcome that a call reports of an earlier call; undefined when the report is missing or makes no sense. */
+/** Returns the outcome a call reports of an earlier call; undefined when the report is missing or invalid. */
 export function reportedIn({ message }: Call): Reported | undefined {
   const said = metaOf(message.value, 'params', OUTCOME_KEY)
   if (!isObject(said)) return undefined

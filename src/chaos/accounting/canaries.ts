@@ -3,47 +3,46 @@ import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { ownText, Recent } from '../../units/recent.ts'
 import type { DecisionEntry } from '../journal/entry.ts'
 
-/** Most values that are watched for; the oldest are forgotten first. */
+/** Most watched values; the oldest are forgotten first. */
 const MAX_CANARIES = 10_000
 
-/** Most values of one result that are taken, and most of one call that are looked at. */
+/** Most values taken from a result, and most values examined in a call. */
 const MAX_LEAVES = 1_000
 
-/** Shorter values could be anybody's. */
+/** Shorter values could come from anywhere. */
 const SHORTEST = 6
 
-/** Longest text that is looked at, in characters. */
+/** Longest examined text, in characters. */
 const LONGEST = 4_096
 
 /**
- * Values that only a fault can have brought into the world: the ones that it made and the server never said. When
- * one turns up in the arguments of a later call, the agent has believed it. The values are the mutation's own, so
- * that no marker tells the agent.
+ * Values only a fault can have made: the server never sent them. A value found in a later call's arguments shows the
+ * agent believed the value. The values come from the mutation itself, so no marker warns the agent.
  */
 export class Canaries {
   readonly #planted = new Recent<DecisionEntry>(MAX_CANARIES)
   /** Whether any value was ever planted: a plain field. */
   any = false
 
-  /** Takes note of the values in `changed` that `original` does not have. */
+  /** Records the values in `changed` that `original` lacks. */
   plant(entry: DecisionEntry, original: unknown, changed: unknown): void {
     const said = new Set(leaves(original))
     for (const leaf of leaves(changed)) if (!said.has(leaf)) this.#planted.set(ownText(leaf), entry)
     this.any = true
   }
 
-  /** The decisions whose values a call's arguments hold. */
+  /** Returns the decisions whose values occur in a call's arguments. */
   in({ message }: Call): DecisionEntry[] {
     const found = leaves(paramsOf(message.value).arguments).map((leaf) => this.#planted.peek(leaf))
     return [...new Set(found)].filter((entry) => entry !== undefined)
   }
 }
 
-/** Distinctive strings and numbers within a value, as text; long texts also word by word. */
+/** Returns distinctive strings and numbers within a value, as text; long texts also word by word. */
 function leaves(value: unknown): string[] {
   const found: string[] = []
   const open: unknown[] = [value]
-  // Not recursive: results are as deep as their authors like.
+  // Not recursive: results may nest to any depth.
   while (open.length > 0 && found.length < MAX_LEAVES) {
     const next = open.pop()
     if (typeof next === 'object' && next !== null) {
@@ -60,15 +59,15 @@ const words = (text: string): string[] =>
   text.split(/[^\p{L}\p{N}_.+-]+/u).filter((word) => word.length >= SHORTEST && word !== text)
 
 /**
- * The changed results, with the culprits of each. Results are known by identity, so that no mark shows on the wire. The
- * inner parts of a result are known by identity too, because layers further out wrap results anew.
+ * The changed results, with the culprits of each. Results are recognised by identity, so no mark shows on the wire. The
+ * inner parts are recognised by identity too, because outer layers wrap results anew.
  */
 export class Corruptions<Culprit> {
   readonly #by = new WeakMap<object, ReadonlySet<Culprit>>()
-  /** Whether any result was ever changed: a plain field, so that calls pay nothing before. */
+  /** Whether any result was ever changed: a plain field, so calls pay nothing before. */
   any = false
 
-  /** Notes that `culprit` made `changed`, out of `original` where there was one. */
+  /** Records that `culprit` made `changed`, from `original` if there was an original. */
   mark(culprit: Culprit, changed: CallResult, original?: CallResult): void {
     const culprits = new Set(original === undefined ? [] : this.#in(original))
     culprits.add(culprit)
@@ -77,7 +76,7 @@ export class Corruptions<Culprit> {
     this.any = true
   }
 
-  /** Returns the culprits whose work an outcome still shows; undefined when there is none. */
+  /** Returns the culprits whose changes an outcome still shows; undefined when there are none. */
   of(outcome: Outcome): ReadonlySet<Culprit> | undefined {
     if (outcome.kind !== 'answered') return undefined
     const { value } = outcome.result
@@ -97,7 +96,7 @@ export class Corruptions<Culprit> {
   }
 }
 
-/** The objects that stay the same when a result is wrapped anew. */
+/** Returns the objects that stay the same when a result is wrapped anew. */
 function partsOf({ value }: CallResult): object[] {
   const { result } = value
   const inner: unknown[] = typeof result === 'object' && result !== null ? Object.values(result) : []

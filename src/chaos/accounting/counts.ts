@@ -1,48 +1,46 @@
 import type { Fate } from '../../mesh/call.ts'
 
-/** The agent's next action, as somebody reported it or a canary showed. */
+/** The agent's next action, as reported or as shown by a canary. */
 export type AgentOutcome = 'safe' | 'silent' | 'unknown'
 
 /**
- * The counters of one fault, in calls or tries of them unless they say otherwise. As soon as no call is under way that it hit:
+ * The counters of a fault, in calls or attempts unless otherwise stated. Once no hit call is under way:
  *
  *     decided  ≥ injected + shadowed + overflow + notApplicable
  *     injected = hits + notReached
  *     hits     = masked + delayed + surfaced + escaped
  *
- * Each injection has one fate: the fate of the call that the injection hit. The counters of the mesh's reaction (`resent`,
- * `rejections`) and of kept replies (`kept`) stand beside these sums and are no part of them.
+ * Each injection has one fate: the fate of the hit call. The counters of the mesh's reaction (`resent`, `rejections`)
+ * and of cached replies (`kept`) are outside of these sums.
  */
 export interface FaultCounts {
-  /** It was decided about. */
   decided: number
-  /** It was drawn, and there was something for it to do. */
+  /** Drawn, with something to do. */
   injected: number
-  /** It took effect. */
   hits: number
-  /** The call, or the fault, was over before it took effect. */
+  /** The call, or the fault, was over before any effect. */
   notReached: number
-  /** It would have been injected, in shadow mode. */
+  /** Would have been injected, in shadow mode. */
   shadowed: number
-  /** It would have held more than `maxConcurrent`. */
+  /** Would have exceeded `maxConcurrent`. */
   overflow: number
-  /** It was drawn, and there was nothing for it to do at such a call. */
+  /** Drawn, with nothing to do at such a call. */
   notApplicable: number
   /** The mesh recovered: the agent never knew. */
   masked: number
-  /** The agent got a good answer, and had to wait for it. */
+  /** The agent got a good answer, after a delay. */
   delayed: number
-  /** How long agents had to wait, over all that were delayed, in milliseconds. */
+  /** Total delay of all delayed calls, in milliseconds. */
   delayedMs: number
-  /** An error, or word that something is missing, reached the agent: it can fail safely. */
+  /** The agent got an error, or a note that something is missing: it can fail safely. */
   surfaced: number
   /** A corrupted reply reached the agent, looking fine. */
   escaped: number
-  /** Later calls that a corrupted reply reached, looking fine: it had been kept. */
+  /** Later calls that got a cached corrupted reply, looking fine. */
   kept: number
-  /** Tries that the mesh sent after one that it had hit: retries and hedges. */
+  /** Attempts the mesh sent after a hit attempt: retries and hedges. */
   resent: number
-  /** Calls, and tries of them, that a breaker kept from a server which it had hit before. */
+  /** Calls and attempts a breaker kept from a server the fault had hit before. */
   rejections: number
   safe: number
   silent: number
@@ -70,7 +68,7 @@ export const newFaultCounts = (): FaultCounts => ({
   unknown: 0,
 })
 
-/** How many injections have no fate yet: the calls that they hit are under way. */
+/** Returns the number of injections without a fate: the hit calls are under way. */
 export function openFates(
   counts: Pick<FaultCounts, 'injected' | 'masked' | 'delayed' | 'surfaced' | 'escaped' | 'notReached'>,
 ): number {
@@ -78,7 +76,7 @@ export function openFates(
   return injected - masked - delayed - surfaced - escaped - notReached
 }
 
-/** Counts what became of an injection that took effect; `delayedMs`: how long it held the call. */
+/** Counts the fate of an injection with an effect; `delayedMs`: how long the fault held the call. */
 export function countHit(counts: FaultCounts, fate: Exclude<Fate, 'not_reached'>, delayedMs: number): void {
   counts[fate]++
   if (fate === 'delayed') counts.delayedMs += delayedMs

@@ -13,9 +13,9 @@ interface ArmedFaultsParts {
   readonly clock: Clock
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
-  /** Hears of every change of what is armed. */
+  /** Hears of every change of the armed faults. */
   readonly onChange: (faults: readonly ArmedFault[]) => void
-  /** Hears of a fault whose time was up; it is gone by then. */
+  /** Hears of an expired fault, after its removal. */
   readonly onExpired: (fault: ArmedFault) => void
 }
 
@@ -24,7 +24,7 @@ interface Armed {
   readonly cancel: Cancel
 }
 
-/** The faults that are armed, each until its time is up: those of the plan first, in its order. */
+/** The armed faults, each until its time is up: the plan's faults first, in the plan's order. */
 export class ArmedFaults {
   readonly #parts: ArmedFaultsParts
   readonly #held = new Map<string, Armed>()
@@ -38,14 +38,14 @@ export class ArmedFaults {
     return this.#held.size
   }
 
-  /** Calls that they hold now; one that several of them hold counts for each. */
+  /** Number of held calls; a call held by several faults counts for each. */
   get held(): number {
     let held = 0
     for (const { armed } of this.#held.values()) held += armed.concurrent
     return held
   }
 
-  /** In the order in which they nest: the plan's, then the runtime API's as they came. */
+  /** Returns the faults in nesting order: the plan's, then the runtime API's in order of arrival. */
   list(): ArmedFault[] {
     const armed = [...this.#held.values()].map((held) => held.armed)
     const place = ({ fault }: ArmedFault) => this.#order.get(fault.name) ?? Infinity
@@ -57,7 +57,7 @@ export class ArmedFaults {
     return this.#held.get(name)?.armed
   }
 
-  /** Arms faults that are not armed yet, and lets go of those named in `without`. `order`: names, as the plan has them. */
+  /** Arms new faults, and ends the faults named in `without`. `order`: names, in the plan's order. */
   change(
     faults: readonly Fault[],
     random: KeyedRandom,
@@ -76,13 +76,13 @@ export class ArmedFaults {
     this.#tell()
   }
 
-  /** Lets go of everything. */
+  /** Ends all faults. */
   clear(reason: ReleaseReason): void {
     for (const name of [...this.#held.keys()]) this.#drop(name, reason)
     this.#tell()
   }
 
-  /** Lets go of the calls that are held; everything stays armed for others. `servers`: only by faults that can hit one of them. */
+  /** Releases held calls; all faults stay armed. `servers`: only faults that can hit any of these. */
   release(reason: ReleaseReason, servers?: readonly string[]): void {
     for (const { armed } of this.#held.values()) {
       const reaches = glob(armed.fault.match?.server ?? '*')
@@ -109,7 +109,7 @@ export class ArmedFaults {
   }
 }
 
-/** Most faults that are gone and whose counters can still be read. */
+/** Most past faults with readable counters. */
 const MAX_RUNS = 2_000
 
 interface ChaosRunParts {
@@ -117,15 +117,15 @@ interface ChaosRunParts {
   readonly kill: KillSwitch
   readonly registry: FaultRegistry
   readonly engine: Engine
-  /** Hears of a fault whose time was up. */
+  /** Hears of an expired fault. */
   readonly onExpired: (name: string) => void
-  /** Hears that the run is to end, by whose doing and why. */
+  /** Hears of the order to end the run, with author and reason. */
   readonly onEnd: (by: string, why: string) => void
-  /** Hears which faults were armed or are armed no more: what they do to calls is over, or begins. */
+  /** Hears of faults just armed or no longer armed: their effect on calls begins or ends. */
   readonly onTurned: (faults: readonly Fault[]) => void
 }
 
-/** The faults that are armed at present, and the time that they have. The caller decides whether faults may be armed. */
+/** The armed faults and their time. The caller decides whether faults may be armed. */
 export class ChaosRun {
   readonly armed: ArmedFaults
   readonly lease: RunLease
@@ -133,7 +133,6 @@ export class ChaosRun {
   readonly #onEnd: ChaosRunParts['onEnd']
   readonly #onTurned: ChaosRunParts['onTurned']
   #before: readonly ArmedFault[] = []
-  /** The latest run of each fault, by name. */
   readonly #latest = new Recent<ArmedFault>(MAX_RUNS)
   #planned = false
 
@@ -154,7 +153,7 @@ export class ChaosRun {
     })
   }
 
-  /** Whether the plan is armed: faults of the runtime API may be when it is not. */
+  /** Whether the plan is armed; runtime API faults may be armed without the plan. */
   get planned(): boolean {
     return this.#planned
   }
@@ -179,8 +178,8 @@ export class ChaosRun {
   }
 
   /**
-   * Puts a plan in place of the one that is armed. Unchanged faults stay; another seed changes everything. After a
-   * plan without faults no plan is armed, and faults of the runtime API stay.
+   * Replaces the armed plan. Unchanged faults stay; another seed changes all of them. After a plan without faults no
+   * plan is armed, and runtime API faults stay.
    */
   replace(before: ChaosConfig, { faults, seed, lease }: ChaosConfig, by: string): void {
     const { added, removed, changed, kept } = diffPlans(before.faults, faults)
@@ -198,7 +197,7 @@ export class ChaosRun {
     this.lease.stop()
   }
 
-  /** Ends everything, and lets go of the calls that are held. */
+  /** Ends all faults, and releases the held calls. */
   stop(reason: ReleaseReason): void {
     this.#planned = false
     this.lease.stop()
@@ -218,7 +217,7 @@ export class ChaosRun {
   }
 }
 
-/** Ends what nobody renews. */
+/** Ends a run nobody renews. */
 class RunLease {
   readonly #clock: Clock
   readonly #onEnd: () => void
@@ -230,7 +229,7 @@ class RunLease {
     this.#onEnd = onEnd
   }
 
-  /** Time left; undefined while it is not running. */
+  /** Time left; undefined while not running. */
   get remainingMs(): Millis | undefined {
     return this.#cancel === undefined ? undefined : Math.max(0, this.#endsAt - this.#clock.now())
   }

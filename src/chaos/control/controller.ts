@@ -17,26 +17,25 @@ import { environmentLock, refusalOf } from './guard.ts'
 import { RuntimeFaults } from './runtime-faults.ts'
 import { type FaultStatus, latestStatus, type Status, statusOf, type StatusParts } from './status.ts'
 
-/** Says when faults may do anything: who armed them, who stopped them, and why. */
+/** Decides when faults may act, and records who armed or stopped them, and why. */
 export class Controller {
   readonly engine: Engine
   readonly journal: Journal
   readonly killSwitch: KillSwitch
-  /** Faults of the runtime API. */
   readonly runtime: RuntimeFaults
   readonly #parts: ControllerParts
-  /** Taken at boot: no reload, header or request can change it. */
+  /** Set at boot: no reload, header or request can change the lock. */
   readonly #lock: string | undefined
   readonly #run: ChaosRun
   readonly #attachments: Attachments
   readonly #announcer: Announcer
   readonly #killRecord: KillRecord | undefined
-  /** Whether the process is about to end: nothing is armed any more. */
+  /** Whether the process is about to end: arming is then refused. */
   #isStopping = false
   #config: ChaosConfig = chaos.parse({})
   #plannedBy = 'config'
   #booted = false
-  /** The last config that `follow` was given. */
+  /** The last config passed to `follow`. */
   #followed: ChaosConfig | undefined
 
   constructor(parts: ControllerParts) {
@@ -58,19 +57,18 @@ export class Controller {
     this.killSwitch.onKill(() => this.#killed())
   }
 
-  /** Another one after each change of the plan, of what is armed, or of the kill switch; no process gives one of another. */
+  /** Changes with the plan, the armed faults and the kill switch; differs between processes. */
   get revision(): string {
     return this.#announcer.revision
   }
 
-  /** The one in force. */
   get config(): ChaosConfig {
     return this.#config
   }
 
   /**
-   * Takes the block of the config that is in force, at boot and whenever another config has come into force. One that says
-   * what it said before changes nothing: neither what is armed, nor a plan that was put in its place by hand.
+   * Applies the block of the config in force, at boot and whenever another config comes into force. An unchanged block
+   * changes nothing: neither the armed faults, nor a plan put in its place by hand.
    */
   follow(config: ChaosConfig): void {
     if (isDeepStrictEqual(config, this.#followed)) return
@@ -79,10 +77,11 @@ export class Controller {
   }
 
   /**
-   * Takes a config: at boot the first time, from reloads afterwards. The process starts disarmed unless the config
-   * says `enabled` and `persist`. A reload that sets `enabled` arms the plan, one that takes it away disarms it: both are orders of
-   * whoever edits the config, and come after an operator's `disarm`. While it stays set, faults that did not change stay armed with
-   * their counters and their time, and an operator's `disarm` holds. Another seed is another run. A kill holds, of this process or of one before it, until it is lifted.
+   * Applies a config: at boot, and on reloads. The process starts disarmed unless the config says `enabled` and
+   * `persist`. A reload that sets `enabled` arms the plan, and a reload that removes `enabled` disarms the plan: both
+   * are orders of the config's editor, and override an operator's earlier `disarm`. While `enabled` stays set,
+   * unchanged faults stay armed with their counters and their time, and an operator's `disarm` holds. Another seed
+   * begins another run. A kill, of this process or an earlier process, holds until lifted.
    */
   apply(config: ChaosConfig, by = 'config'): void {
     const before = this.#config
@@ -110,12 +109,12 @@ export class Controller {
 
   #replace(before: ChaosConfig, by: string): void {
     this.#run.replace(before, this.#config, by)
-    // Others have armed the faults that are left.
+    // The remaining faults were armed by others.
     if (this.#run.armed.size > 0 && !this.#run.planned)
       this.#announcer.last = { ...this.#announcer.last, by, why: 'took the plan away; injected faults stay' }
   }
 
-  /** Arms the faults of the plan that are not armed, those whose time was up among them. */
+  /** Arms the faults of the plan that are not armed, expired faults included. */
   arm(by: string, why: string): Done {
     const { faults, seed, mode } = this.#config
     const refusal = this.#refusal(faults.length)
@@ -129,8 +128,8 @@ export class Controller {
   }
 
   /**
-   * Disarms everything, and lets go of the calls that are held. Who did it and why is kept also where nothing was armed; a kill that
-   * is in force stays the reason of the state.
+   * Disarms all faults, and releases the held calls. Keeps author and reason even if nothing was armed; a kill in force
+   * stays the reason of the state.
    */
   disarm(by: string, why: string): Done {
     this.#run.stop('disarmed')
@@ -139,12 +138,12 @@ export class Controller {
     return DONE
   }
 
-  /** Disarms what is armed, where anything is. */
+  /** Disarms the armed faults, if any. */
   #end(by: string, why: string): void {
     if (this.#run.armed.size > 0 || this.#run.planned) this.disarm(by, why)
   }
 
-  /** Says which faults of an enabled plan are not armed, and what arms them; undefined when there are none. */
+  /** Names the unarmed faults of an enabled plan, and the way to arm them; undefined when there are none. */
   get unarmed(): string | undefined {
     const { enabled, faults } = this.#config
     const names = faults.flatMap(({ name }) => (this.#run.armed.get(name) === undefined ? name : []))
@@ -153,13 +152,12 @@ export class Controller {
     return `chaos.faults: not armed: ${firstOf(names)}; a reload arms a plan only where it sets chaos.enabled (${how})`
   }
 
-  /** Throws the kill switch. */
   kill(by: string, why: string): Done {
     this.killSwitch.kill(by, why)
     return DONE
   }
 
-  /** Lifts the kill switch; nothing is armed by it. */
+  /** Lifts the kill switch; arms nothing. */
   unkill(by: string, why: string): Done {
     if (!this.killSwitch.on) return DONE
     const file = this.#attachments.killFile
@@ -171,7 +169,7 @@ export class Controller {
     return DONE
   }
 
-  /** Servers are protected from now on: lets go of the calls that faults hold which could have hit them. */
+  /** Protects servers from now on: releases calls held by faults that could have hit these servers. */
   spare(servers: readonly string[]): void {
     this.#run.armed.release('protected', servers)
     this.#parts.onTurned?.(this.#run.armed.list().map(({ fault }) => fault))
@@ -183,7 +181,7 @@ export class Controller {
     return this.#lock === undefined ? undefined : `refused: ${this.#lock}`
   }
 
-  /** Begins the time of the lease again. */
+  /** Restarts the lease. */
   renew(by: string): Done {
     if (this.#run.armed.size === 0) return { ok: false, why: 'nothing is armed' }
     this.#run.lease.renew(this.#config.lease)
@@ -205,7 +203,7 @@ export class Controller {
     })
   }
 
-  /** Says of the latest fault of this name what it did and what became of it, however it ended; undefined for one that is not known. */
+  /** Returns what the latest fault of this name did, and its end; undefined for an unknown name. */
   faultStatus(name: string): FaultStatus | undefined {
     return latestStatus(name, this.#looks())
   }
@@ -218,7 +216,7 @@ export class Controller {
     }
   }
 
-  /** Disarms; the calls that were hit may still end, and are written down. Resolves when the journal is written so far. */
+  /** Disarms; calls already hit may still end, and are journaled. Resolves when all entries so far are written. */
   stop(): Promise<void> {
     this.#isStopping = true
     this.#end('shutdown', 'the process ends')
@@ -226,7 +224,7 @@ export class Controller {
     return this.#attachments.stop()
   }
 
-  /** The same for the last time: what comes later is lost. */
+  /** Stops for the last time: later entries are lost. */
   async close(): Promise<void> {
     await this.stop()
     await this.#attachments.close()
@@ -255,13 +253,13 @@ export class Controller {
 /** The questions and reports of the parts to their controller. */
 interface Control {
   readonly config: () => ChaosConfig
-  /** Why a plan of so many faults may not be armed now; undefined when it may. */
+  /** Why a plan with this number of faults may not be armed now; undefined when it may. */
   readonly refusal: (faults: number) => string | undefined
-  /** The run is to end, by whose doing and why. */
+  /** Ends the run, with author and reason. */
   readonly onEnd: (by: string, why: string) => void
 }
 
-/** The parts of the chaos mesh, put together. */
+/** The assembled parts of the chaos mesh. */
 interface Assembly {
   readonly journal: Journal
   readonly killSwitch: KillSwitch
@@ -300,7 +298,7 @@ function assemble(parts: ControllerParts, control: Control): Assembly {
     maxTtl: () => config().maxTtl,
     random: () => createKeyedRandom(config().seed),
     isPlanned: (name) => config().faults.some((fault) => fault.name === name),
-    // They have leases of their own, where their makers want them.
+    // Runtime faults have their own leases, if their makers want leases.
     onBegin: () => run.begin(undefined),
     onChange(type, by, detail) {
       announcer.tell({ type, by, detail })
@@ -316,11 +314,11 @@ interface AnnouncerParts {
   readonly clock: Clock
   readonly journal: Journal
   readonly emit: (event: ChaosEvent) => void
-  /** The kill that an earlier process left. */
+  /** The kill left by an earlier process. */
   readonly killed: KillSwitch['killed']
 }
 
-/** Events that change the state that operators see and act upon. */
+/** Events that change the state operators see and act upon. */
 const changing: ReadonlySet<ChaosEvent['type']> = new Set([
   'armed',
   'disarmed',
@@ -332,9 +330,8 @@ const changing: ReadonlySet<ChaosEvent['type']> = new Set([
   'expired',
 ])
 
-/** Tells what happens to the engine: in the journal, and to whoever listens. Never throws. */
+/** Reports engine events: to the journal, and to listeners. Never throws. */
 class Announcer {
-  /** The last change of state. */
   last: { readonly since: number; readonly by: string; readonly why: string }
   readonly #clock: Clock
   readonly #journal: Journal
@@ -365,25 +362,25 @@ class Announcer {
       this.#journal.control(this.#clock.wall(), event)
       this.#emit(event)
     } catch {
-      // An error of a listener must not stop the action that the listener is told about.
+      // A listener's error must not stop the reported action.
     }
   }
 
-  /** Tells what a new config changes; nothing when it is the old one. */
+  /** Reports the changes of a new config; nothing for an unchanged config. */
   planned(by: string, before: ChaosConfig, config: ChaosConfig): void {
     if (isDeepStrictEqual(before, config)) return
     const { enabled, mode, seed, faults } = config
     this.tell({ type: 'plan', by, detail: { ...diffPlans(before.faults, faults), enabled, mode, seed } })
   }
 
-  /** Notes when a fault alone, injected or over, has changed whether any is armed. */
+  /** Records the change when a single fault, injected or over, has changed whether any fault is armed. */
   stands(isArmed: boolean, by: string, why: string): void {
     if (isArmed === this.#isArmed) return
     this.#isArmed = isArmed
     this.last = { since: this.#clock.wall(), by, why }
   }
 
-  /** Tells of a change of state. */
+  /** Reports a change of state. */
   turned(type: 'armed' | 'disarmed' | 'killed' | 'unkilled', by: string, why: string, detail?: object): void {
     this.#isArmed = type === 'armed'
     this.last = { since: this.#clock.wall(), by, why }
@@ -401,7 +398,7 @@ interface AttachmentParts {
   readonly onError: (why: string) => void
 }
 
-/** The files of the engine on the disk: the journal's file and the kill file, as the config has them. */
+/** The engine's files: the journal's file and the kill file, as the config has them. */
 class Attachments {
   readonly #parts: AttachmentParts
   #journal: ChaosConfig['journal'] | undefined
@@ -413,7 +410,7 @@ class Attachments {
     this.#parts = parts
   }
 
-  /** The kill file, if it is there now. */
+  /** The path of the kill file, if the file exists now. */
   get killFile(): string | undefined {
     return this.#killFile !== undefined && exists(this.#killFile) ? this.#killFile : undefined
   }
@@ -427,7 +424,7 @@ class Attachments {
     this.#unwatch = killFile === undefined ? () => undefined : watchKillFile(killFile, kill, clock)
   }
 
-  /** Resolves when everything is written that came before, or could not be. */
+  /** Resolves when all earlier entries are written, or could not be. */
   stop(): Promise<void> {
     this.#unwatch()
     return this.#file?.flush() ?? Promise.resolve()

@@ -1,23 +1,23 @@
 /** The facts that decide whether faults may be armed here at all. */
 export interface Locks {
-  /** The config's `gateway.environment`, as it was at boot. */
+  /** The config's `gateway.environment`, at boot. */
   readonly environment: string | undefined
-  /** The config's `gateway.chaosEnvironments`, as they were at boot; undefined where there is no such key. */
+  /** The config's `gateway.chaosEnvironments`, at boot; undefined without the key. */
   readonly chaosEnvironments?: readonly string[] | undefined
-  /** The process's environment variables, as they were at boot. */
+  /** The process's environment variables, at boot. */
   readonly variables: Readonly<Record<string, string | undefined>>
 }
 
-/** Names of environments that everybody means for tests. All others have to be named by the config, or refuse. */
+/** Names always meaning test environments. The config has to name all others, or arming is refused. */
 const forTests: readonly string[] = ['dev', 'development', 'test', 'staging', 'sandbox', 'qa', 'local']
 
-/** Names of environments that nobody can mean for tests. */
+/** Names never meaning test environments. */
 const neverForTests: readonly string[] = ['production', 'prod', 'prd', 'live']
 
-/** Words before them that turn the meaning round: `pre-production`, `non_prod`. */
+/** Prefixes that reverse the meaning: `pre-production`, `non_prod`. */
 const turning: readonly string[] = ['pre', 'non', 'not', 'no']
 
-/** Whether faults may be armed in an environment of that name if a config says so: `prod-eu` and `PROD1` are production, too. */
+/** Whether a config may allow faults in an environment of this name: `prod-eu` and `PROD1` are production, too. */
 export function mayBeForTests(environment: string): boolean {
   const words = normalized(environment).split(/[^a-z]+/)
   return !words.some(
@@ -27,12 +27,12 @@ export function mayBeForTests(environment: string): boolean {
   )
 }
 
-/** Environment variables that say what a process is part of, by custom. */
+/** Environment variables that name the environment of a process, by custom. */
 const telling: readonly string[] = ['NODE_ENV', 'ENVIRONMENT']
 
 /**
- * The environment lock: why it refuses, or undefined. It fails closed: what is not known to be for tests refuses. Taken
- * once at boot, so that nothing can open it later.
+ * Returns why the environment lock refuses, or undefined. The lock fails closed: it refuses any environment not known
+ * to be for tests. Read once at boot, so nothing can open the lock later.
  */
 export function environmentLock({ environment, chaosEnvironments, variables }: Locks): string | undefined {
   if (environment === undefined || environment === '') {
@@ -53,7 +53,7 @@ export function environmentLock({ environment, chaosEnvironments, variables }: L
 
 const normalized = (name: string) => name.trim().toLowerCase()
 
-/** The three keys: the environment, the flag and a plan. Says which one is missing; undefined when none is. */
+/** The three keys: environment, flag and plan. Returns the missing key; undefined when none is missing. */
 export function refusalOf(lock: string | undefined, enabled: boolean, faults: number): string | undefined {
   if (lock !== undefined) return `refused: ${lock}`
   if (!enabled) return 'refused: chaos.enabled is false'

@@ -8,20 +8,18 @@ import type { Fault } from '../plan/common.ts'
 import type { ArmedFaults } from './chaos-run.ts'
 import { DONE, type Done } from './controller-parts.ts'
 
-/** Most faults of the runtime API at a time. */
+/** Most runtime API faults at a time. */
 const MAX_RUNTIME_FAULTS = 1_000
 
 export interface RuntimeParts {
   readonly clock: Clock
   readonly armed: ArmedFaults
   readonly registry: FaultRegistry
-  /** Why nothing may be armed now; undefined when it may. */
+  /** Why nothing may be armed now; undefined when arming is allowed. */
   readonly refusal: () => string | undefined
-  /** Whether faults leave a server alone. */
   readonly isProtected: (server: string) => boolean
   readonly maxTtl: () => number
   readonly random: () => KeyedRandom
-  /** Whether the plan has a fault of this name. */
   readonly isPlanned: (name: string) => boolean
   /** Hears of each change. */
   readonly onChange: (
@@ -37,12 +35,12 @@ export type Injected =
   | {
       readonly ok: true
       readonly id: string
-      /** The fault's live counts: calls under way that the fault was decided on still count after the fault has ended. */
+      /** The fault's live counts: calls already decided on still count after the fault has ended. */
       readonly counts: Readonly<FaultCounts>
     }
   | { readonly ok: false; readonly why: string }
 
-/** The time that a fault has while whoever made it lives. */
+/** A fault's time, while its maker renews the lease. */
 interface FaultLease {
   readonly ms: Millis
   cancel: Cancel
@@ -51,8 +49,8 @@ interface FaultLease {
 const idOf = (number: number) => `fault-${number}`
 
 /**
- * Faults that come and go one by one, at the word of the runtime API: each has an id and a time to live; and, if whoever
- * makes it wants that, a lease, which ends it as soon as nobody has renewed it for so long.
+ * Faults the runtime API makes one by one: each has an id and a time to live; and, if its maker wants, a lease, which
+ * ends the fault when nobody renews the lease in time.
  */
 export class RuntimeFaults {
   readonly #parts: RuntimeParts
@@ -64,7 +62,7 @@ export class RuntimeFaults {
     this.#parts = parts
   }
 
-  /** The id of the next fault, which is also its name if it has none of its own: no other fault has that name. */
+  /** Returns the id of the next fault, also its name if it has no other: no other fault has this name. */
   nextId(): string {
     return idOf(this.#nextNumber())
   }
@@ -76,7 +74,7 @@ export class RuntimeFaults {
     return number
   }
 
-  /** Arms a fault. `durationMs`: how long, in place of its `ttl`; cut to `maxTtl`. `leaseMs`: and only while it is renewed. */
+  /** Arms a fault. `durationMs` replaces its `ttl`, up to `maxTtl`. `leaseMs`: time to the next renewal. */
   inject(fault: Fault, by: string, durationMs: number = fault.ttl, leaseMs?: Millis): Injected {
     const { armed, registry, refusal, isProtected, maxTtl, random, isPlanned, onChange, onBegin } =
       this.#parts
@@ -105,7 +103,7 @@ export class RuntimeFaults {
     return { ok: true, id, counts }
   }
 
-  /** Begins the leases of faults again. Returns the ids of those that have ended. */
+  /** Renews the leases of faults. Returns the ids of faults already ended. */
   renew(ids: readonly string[]): readonly string[] {
     const present = new Set(this.list().map(({ id }) => id))
     for (const id of ids) {
@@ -115,7 +113,7 @@ export class RuntimeFaults {
     return ids.filter((id) => !present.has(id))
   }
 
-  /** Ends a fault, by its id or its name, and lets go of what it holds. */
+  /** Ends a fault, by its id or its name, and releases its calls. */
   clear(idOrName: string, by: string, why?: string): Done {
     const faults = this.list()
     const fault = faults.find(({ id }) => id === idOrName) ?? faults.find(({ name }) => name === idOrName)
@@ -126,7 +124,7 @@ export class RuntimeFaults {
     return DONE
   }
 
-  /** Ends all of them; those of the plan stay. Returns how many there were. */
+  /** Ends all runtime faults; the plan's faults stay. Returns the number of ended faults. */
   clearAll(by: string): number {
     const names = this.list().map(({ name }) => name)
     for (const id of [...this.#names.keys()]) this.#forget(id)
@@ -134,7 +132,7 @@ export class RuntimeFaults {
     return names.length
   }
 
-  /** Returns the faults that are armed, and forgets all others. */
+  /** Returns the armed faults, and forgets all others. */
   list(): readonly { readonly id: string; readonly name: string }[] {
     for (const [id, name] of this.#names) if (this.#parts.armed.get(name)?.id !== id) this.#forget(id)
     return [...this.#names].map(([id, name]) => ({ id, name }))

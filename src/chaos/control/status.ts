@@ -7,50 +7,49 @@ import type { ChaosRun } from './chaos-run.ts'
 
 export type State = 'disarmed' | 'armed' | 'killed'
 
-/** One fault, as the admin API shows it. */
+/** A fault in the admin API. */
 export interface FaultStatus extends FaultCounts {
   readonly name: string
-  /** Id of a fault that the runtime API made; undefined for every other fault. */
+  /** Id of a fault made by the runtime API; undefined for every other fault. */
   readonly id: string | undefined
   readonly type: string
   readonly side: string
-  /** `server/tool`, as globs. */
   readonly target: string
   readonly rate: number
   readonly armed: boolean
-  /** Until its time is up; 0 when it is not armed. */
+  /** Until the fault's time is up; 0 when not armed. */
   readonly remainingMs: number
-  /** Calls that it holds now. */
+  /** Calls the fault holds now. */
   readonly concurrent: number
-  /** Servers whose calls it leaves alone as long as their lists are not known. */
+  /** Servers whose calls the fault leaves alone while their lists are unknown. */
   readonly awaitedLists: readonly string[]
   readonly config: Fault
-  /** The same counts of what the gateway asks servers by itself: no agent's calls, and in none of the others. */
+  /** The same counts for the gateway's own requests to servers: no agent's calls, and included in no other count. */
   readonly discovery: FaultCounts
 }
 
 export interface Status {
   readonly state: State
-  /** When it came into this state, in milliseconds since the Unix epoch. */
+  /** Start of this state, in milliseconds since the Unix epoch. */
   readonly since: number
   readonly by: string
   readonly why: string
   readonly environment: string | undefined
-  /** Why it could not be armed now; undefined when it could. */
+  /** Why the plan could not be armed now; undefined when it could. */
   readonly refusal: string | undefined
   readonly enabled: boolean
   readonly mode: 'act' | 'shadow'
   readonly seed: Seed
-  /** How long any fault may be armed. */
+  /** Longest time any fault may be armed. */
   readonly maxTtl: number
   readonly faults: readonly FaultStatus[]
   /** Name of the plan's author: `config`, or `by` of the `PUT`. */
   readonly plannedBy: string
   readonly engineErrors: number
   readonly killed: boolean
-  /** Why the next process would not hear of a kill, or of its end; undefined while it would. */
+  /** Why the next process would miss a kill, or its end; undefined when it would not. */
   readonly killRecordProblem: string | undefined
-  /** Until the run ends unless it is renewed; undefined when it needs no renewal. */
+  /** Time until the run ends without renewal; undefined when no renewal is needed. */
   readonly leaseRemainingMs: number | undefined
 }
 
@@ -69,7 +68,7 @@ export interface StatusParts {
   readonly now: number
 }
 
-/** A snapshot: the faults of the plan, armed or not, and the armed ones of the runtime API. */
+/** Returns a snapshot: the plan's faults, armed or not, and the armed runtime API faults. */
 export function statusOf(parts: StatusParts): Status {
   const { config, last, plannedBy, killed, killRecordProblem, run, environment, refusal, engineErrors } =
     parts
@@ -98,7 +97,7 @@ export function statusOf(parts: StatusParts): Status {
   }
 }
 
-/** Returns the status of the latest fault of this name, armed or not: also of one that was cleared. Undefined for a name that is not known. */
+/** Returns the latest fault's status by name, armed or not, cleared faults included; undefined for an unknown name. */
 export function latestStatus(
   name: string,
   parts: Pick<StatusParts, 'run' | 'now' | 'awaitsList'>,
@@ -107,7 +106,7 @@ export function latestStatus(
   return latest && faultStatus(latest.fault, latest, latest === parts.run.armed.get(name), parts)
 }
 
-/** Returns the status of a fault. `run`: the fault's present run, or else its last one. */
+/** Returns the status of a fault. `run`: the fault's present run, or else its last run. */
 function faultStatus(
   fault: Fault,
   run: ArmedFault | undefined,

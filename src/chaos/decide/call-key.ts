@@ -5,33 +5,33 @@ import { isNamed, stepOf, taskOf } from '../../protocol/task.ts'
 import { digest, joined } from './decide.ts'
 import { Recent } from '../../units/recent.ts'
 
-/** Most calls that are told apart by how often they came; the ones longest ago are forgotten. */
+/** Most calls with a count of occurrences; the oldest are forgotten. */
 const MAX_KEYS = 50_000
 
-/** Longest request whose arguments are compared, in characters: larger ones go by arrival. */
+/** Longest request with compared arguments, in characters: larger requests count by arrival. */
 const MAX_TEXT = 256 * 1024
 
-/** Deepest arguments that are compared, in levels. */
+/** Deepest compared arguments, in levels. */
 const MAX_DEPTH = 100
 
-/** Identity of a logical call: all attempts at the call have the same identity. */
+/** Identity of a logical call, shared by all attempts at the call. */
 export interface Identity {
   readonly server: string
   readonly subject: string
-  /** The same in every run in which the same logical calls are made. */
+  /** The same in each run that makes the same logical calls. */
   readonly key: string
-  /** Whether the order in which calls came went into the key. */
+  /** Whether the key depends on the order of calls. */
   readonly orderDependent: boolean
   readonly intent: string | undefined
 }
 
-/** Knows calls again: by intent, tool, arguments and occurrence, in whatever order they come. */
+/** Recognises calls by intent, tool, arguments and occurrence, in any order. */
 export class Identities {
   #occurrences = new Recent<number>(MAX_KEYS)
   #known = new WeakMap<CallRecord, Identity[]>()
   #arrivals = 0
 
-  /** The identity of a call. Its first attempt counts the occurrence; the others find what that one got. */
+  /** Returns the identity of a call. Its first attempt counts the occurrence; the other attempts share the identity. */
   of(call: Call): Identity {
     const subject = call.tool ?? call.method
     const known = this.#known.get(call.record)
@@ -44,7 +44,7 @@ export class Identities {
     return made
   }
 
-  /** Begins anew: the next call is the first of its kind. */
+  /** Starts again: the next call is the first of its kind. */
   clear(): void {
     this.#occurrences = new Recent(MAX_KEYS)
     this.#known = new WeakMap()
@@ -64,7 +64,7 @@ export class Identities {
     const step = stepOf(call)
     const which = step === undefined ? [] : ['step', step]
     const base = joined(...whose, server, kind, short(subject), digest(asked), ...which)
-    // Counted in each arm of an experiment by itself: twins are the same call, however often the other arm saw its like.
+    // Each arm of an experiment has its own count: twins are the same call, however often the other arm saw such calls.
     const counted = call.record.arm === '' ? base : joined('arm', call.record.arm, base)
     const occurrence = this.#occurrences.peek(counted) ?? 0
     this.#occurrences.set(counted, occurrence + 1)
@@ -72,17 +72,17 @@ export class Identities {
   }
 }
 
-/** The task of a call, as its agent names it; undefined when it does not. */
+/** The task of a call, as its agent names it; undefined when there is no name. */
 function intentOf(call: Call): string | undefined {
   const task = call.record.intent ?? taskOf(call)
   return task !== undefined && isNamed(task) ? short(task.id) : undefined
 }
 
-/** The key that draws are made with: every attempt has draws of its own, unless they are to share a fate. */
+/** Returns the key of draws: each attempt has its own draws, unless attempts share a fate. */
 export const drawKeyOf = ({ key }: Identity, attempt: number, sticky: boolean): string =>
   sticky ? key : `${key} a${attempt}`
 
-/** Returns a tool's arguments, or else the params without `_meta`, as comparable text; undefined when they nest too deep. */
+/** Returns a tool's arguments, or else the params without `_meta`, as comparable text; undefined if nested too deep. */
 function argumentsOf({ tool, message }: Call): string | undefined {
   const params = paramsOf(message.value)
   if (tool !== undefined) return comparable(params.arguments ?? {})
@@ -90,7 +90,7 @@ function argumentsOf({ tool, message }: Call): string | undefined {
   return comparable(asked)
 }
 
-/** Undefined when it nests too deep: then calls go by arrival. */
+/** Undefined when the value nests too deep: then calls count by arrival. */
 export const comparable = (value: unknown): string | undefined =>
   canonicalJson(value, { maxDepth: MAX_DEPTH })
 

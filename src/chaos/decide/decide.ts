@@ -2,43 +2,40 @@ import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { Fault } from '../plan/common.ts'
 import { hash } from 'node:crypto'
 
-/** A step of a burst chain. */
 export interface Step {
   /** The unit of a step; see `when.burst`. */
   readonly per: 'slot' | 'call' | 'intent'
-  /** The chain, where a fault has several: the task of the calls, or the part that the names of tasks in a row share. */
+  /** The chain, if a fault has several: the calls' task, or the common part of numbered task names. */
   readonly of?: string | undefined
   readonly index: number
-  /** Number of the attempt at a call, from 1, where steps are calls; 1 unless given. */
+  /** Number of the attempt at a call, from 1, where steps are calls; default 1. */
   readonly attempt?: number
 }
 
-/** All that a decision rests on, besides the plan and its seed: it is journaled, so that it can be made again. */
+/** All input of a decision, besides the plan and its seed. Journaled, so the decision can be made again. */
 export interface Facts {
-  /** The key of the draw. */
   readonly drawKey: string
-  /** Key of the draw about a whole task; only where a fault aims at a share of the tasks. */
+  /** Key of the draw about a whole task; only if a fault aims at a share of the tasks. */
   readonly task?: string | undefined
-  /** Number of this call among the calls that match, by arrival, from 1. */
+  /** Number of this call among the matching calls, by arrival, from 1. */
   readonly count: number
-  /** How long the fault had been armed, in milliseconds. */
+  /** Time since arming, in milliseconds. */
   readonly sinceMs: number
-  /** The step of its burst chain. */
   readonly step?: Step | undefined
 }
 
 export interface Decision {
-  /** The draw: it hits when this lies below `rate`. In bursts, the draw of the chain's step. */
+  /** The draw: the fault hits when `u` is below `rate`. In bursts, the draw of the chain's step. */
   readonly u: number
-  /** The rate at that time; for a task that is left out, the share of the tasks that are hit. */
+  /** The rate at the time; for a spared task, the share of tasks to hit. */
   readonly rate: number
   readonly because: 'rate' | 'schedule' | 'task' | undefined
 }
 
-/** Decides about calls, the same way in every process, as far as the plan goes; limits are others' business. */
+/** Decides about calls, the same way in every process, as far as the plan goes; others check the limits. */
 export type Decider = (facts: Facts) => Decision
 
-/** The decider of a fault. */
+/** Compiles the decider of a fault. */
 export function decider(fault: Fault, random: KeyedRandom): Decider {
   const { when = {} } = fault
   const { onCall, afterCalls, everyNth, window, burst, ramp } = when
@@ -72,36 +69,35 @@ export function decider(fault: Fault, random: KeyedRandom): Decider {
   }
 }
 
-/** The name that a fault draws as. Its own cannot begin like that of a domain. */
+/** The draw name of a fault. A fault's own name cannot begin like a domain's. */
 export const drawnAs = ({ name, domain }: Fault): string => (domain === undefined ? name : `@${domain}`)
 
-/** Whether the order in which calls come, or the time, has a say in a fault's decisions, whatever the call. */
+/** Whether the order of calls, or the time, affects a fault's decisions, whatever the call. */
 export function dependsOnOrder({ domain, when }: Fault): boolean {
   const { onCall, afterCalls, everyNth, window, burst, ramp } = when ?? {}
   const isBySlot = burst !== undefined && burst.per === 'slot'
   return isBySlot || [onCall, afterCalls, everyNth, window, ramp, domain].some((part) => part !== undefined)
 }
 
-/** Every so many steps the state is drawn afresh: no step is further than this from one that is known. */
+/** Steps between fresh draws of the state: no step is farther than this from a known step. */
 const BLOCK = 4096
 
 /**
- * A two-state chain (Gilbert): on with probability `rate` over time, for `meanLength` steps on average. It leaves
- * a burst with 1 / meanLength, enters one with rate / (meanLength · (1 − rate)), and begins in its long-term state.
- * The draw of a step depends on its chain and index only, so that any step can be asked for, in any order, in any
- * process.
+ * A two-state chain (Gilbert): on with probability `rate` over time, for `meanLength` steps on average. It leaves a
+ * burst with 1 / meanLength, enters a burst with rate / (meanLength · (1 − rate)), and begins in its long-term state.
+ * The draw of a step depends only on its chain and index, so steps can be queried in any order, in any process.
  */
 export class Bursts {
   readonly #random: KeyedRandom
   readonly #purpose: string
   readonly #rate: number
-  /** Probabilities of being on in the step after one that was on, and after one that was off. */
+  /** Probabilities of being on after a step that was on, and after a step that was off. */
   readonly #stay: number
   readonly #enter: number
-  /** The step that was asked for last: the next one is mostly near it. */
+  /** The last queried step: the next is mostly near it. */
   #last: { readonly key: string; readonly index: number; readonly on: boolean } | undefined
 
-  /** `purpose` sets the chains apart from those of others; chains of one purpose share their draws. */
+  /** `purpose` separates chains; chains with the same purpose share their draws. */
   constructor(random: KeyedRandom, purpose: string, rate: number, meanLength: number) {
     this.#random = random
     this.#purpose = purpose
@@ -111,16 +107,16 @@ export class Bursts {
   }
 
   /**
-   * Whether the chain is on in a step, and the draw that decided it. The attempts at a call after the first go on from its
-   * state, a step each, so that a retry most often lands in the burst that failed the first attempt; the next call goes
-   * on from where this one began.
+   * Returns whether the chain is on in a step, with the deciding draw. Further attempts at a call continue from its
+   * state, a step each, so a retry most often lands in the burst that failed the first attempt. The next call continues
+   * from the start of this call.
    */
   at({ per, of, index, attempt = 1 }: Step): { readonly on: boolean; readonly u: number } {
     const key = of === undefined ? per : joined(per, of)
     const draw = (at: number) => this.#random(joined(key, at), this.#purpose)
     const last = this.#last?.key === key ? this.#last : undefined
     const first = index - (index % BLOCK)
-    // Back to a step whose state is known, or does not depend on that before it; mostly that is not far.
+    // Goes back to a step with a known state, or with a state independent of the step before; mostly not far.
     let at = index
     while (at > first && at !== last?.index && this.#depends(draw(at))) at--
     let on = at === last?.index ? last.on : draw(at) < (at === first ? this.#rate : this.#enter)
@@ -134,16 +130,16 @@ export class Bursts {
     return { on, u }
   }
 
-  /** Whether a draw means something else after a step that was on than after one that was off. */
+  /** Whether the result of a draw depends on the state of the step before. */
   #depends(u: number): boolean {
     return u < this.#stay !== u < this.#enter
   }
 }
 
-/** The first 16 hex digits of the SHA-256 of a text. */
+/** Returns the first 16 hex digits of the SHA-256 of a text. */
 export const digest = (text: string): string => hash('sha256', text, 'hex').slice(0, 16)
 
-/** Fields as one text, each with its length in front, so that no two lists of fields run together. */
+/** Joins fields into a text, each after its length, so no two lists of fields give the same text. */
 export function joined(...fields: readonly (string | number)[]): string {
   let text = ''
   for (const field of fields) {

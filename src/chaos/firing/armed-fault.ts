@@ -113,10 +113,7 @@ export class ArmedFault {
     return this.#released
   }
 
-  /**
-   * Returns the counts of agents' calls in an arm (empty: no arm), or for undefined the counts of the gateway's own
-   * requests.
-   */
+  /** Returns the counts of agents' calls in an arm (empty: no arm); for undefined, of the gateway's own requests. */
   usesIn(arm: string | undefined): Uses {
     let uses = this.#uses.get(arm)
     if (uses === undefined) this.#uses.set(arm, (uses = noUses()))

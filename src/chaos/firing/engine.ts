@@ -159,10 +159,7 @@ export class Engine {
     })
   }
 
-  /**
-   * Returns the fate of each fault of a call, by the agent's outcome. Call once per call, at its very end; never
-   * throws.
-   */
+  /** Returns the fate of each fault of a call, by the agent's outcome. Call once per call, at its end; never throws. */
   account(call: Call, outcome: Outcome): readonly FaultFate[] {
     try {
       if (this.live) this.#noteRejections(call, outcome)
@@ -250,8 +247,7 @@ export class Engine {
   }
 
   /**
-   * Reports a bug. Returns undefined when the call goes on as if there were no fault, or a failure when the engine is
-   * strict.
+   * Reports a bug. Returns undefined when the call goes on without the fault, or a failure when the engine is strict.
    */
   #broke(cause: unknown, call: Call, injection?: AppliedInjection): Promise<Outcome> | undefined {
     this.errors++

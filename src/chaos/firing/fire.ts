@@ -7,8 +7,7 @@ import { type AppliedInjection, StandInAttempt } from './injection.ts'
 interface FireParts {
   readonly journal: Journal
   /**
-   * Hears of a bug in an injection's layer. Returns the outcome of the call; undefined: the call goes on without the
-   * injection.
+   * Hears of a bug in an injection's layer. Returns the call's outcome; undefined: the call goes on without injection.
    */
   readonly broke: (injection: AppliedInjection, cause: unknown) => Promise<Outcome> | undefined
 }
@@ -86,10 +85,7 @@ export function fire(
   )
 }
 
-/**
- * Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side, which has no
- * attempt.
- */
+/** Gives the injections a stand-in for the attempt at the server. Returns undefined on the agent's side: no attempt. */
 function attemptOf(injections: readonly AppliedInjection[]): StandInAttempt | undefined {
   const [first] = injections
   if (first?.side !== 'upstream') return undefined

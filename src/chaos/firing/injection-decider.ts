@@ -75,10 +75,7 @@ class Places {
     return { task: whole, step: { per: 'slot', index: this.#slot(now, burst.slot) }, orderDependent: true }
   }
 
-  /**
-   * Returns the key of a draw about a call. In a domain, calls that fail together share the key: their intent or time
-   * slot.
-   */
+  /** Returns the key of a draw about a call. In a domain, calls that fail together share it: intent or time slot. */
   drawKey(fault: Fault, identity: Identity, attempt: number, now: Millis): string {
     if (fault.domain === undefined) return drawKeyOf(identity, attempt, fault.sticky)
     const { intent } = identity
@@ -162,8 +159,7 @@ export class InjectionDecider {
   }
 
   /**
-   * Returns the injection of `armed` into `call`, which now occupies a place of the fault; undefined when the fault
-   * does not hit.
+   * Returns the injection of `armed` into `call`, now in a place of the fault; undefined when the fault does not hit.
    */
   decide(
     armed: ArmedFault,

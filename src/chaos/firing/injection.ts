@@ -303,10 +303,7 @@ export class StandInAttempt {
   /** Whether the record of the call counts this attempt. */
   #isCounted = false
   #cameThrough = false
-  /**
-   * How the server's part of the attempt failed, if at all. Nothing else is kept: this lives as long as its journal
-   * entry.
-   */
+  /** How the server's part of the attempt failed, if at all. Nothing else: this lives as long as its journal entry. */
   #realError: GatewayError | undefined
 
   constructor(environment: Pick<FaultEnvironment, 'beginAttempt' | 'suspect'>) {

@@ -148,10 +148,7 @@ export class JournalFile implements Sink {
     place.head = { file, oldest, hash, line: line + lines.length + batch.length }
   }
 
-  /**
-   * A full disk takes a part, which is cut off again. Returns whether the file is as before; if not, it must be read
-   * again.
-   */
+  /** Cuts off a part written to a full disk. Returns whether the file is as before; if not, it must be read again. */
   async #undo({ size }: Place): Promise<boolean> {
     const { path } = this.#parts
     if ((await sizeOf(path)) === size) return true
@@ -245,10 +242,7 @@ const sizeOf = (path: string): Promise<number | undefined> =>
 /** The head of a journal that has no file yet. */
 const NO_HEAD: Head = { file: 0, oldest: 1, line: 0, hash: ROOT }
 
-/**
- * Returns the damage of the newest file; undefined when the file continues from its head, apart from a last line cut
- * off.
- */
+/** Returns the damage of the newest file; undefined when it continues from its head, but for a last line cut off. */
 function damageIn({ header, hashes, broken }: Chain, head: Head): string | undefined {
   if (broken !== undefined && (!broken.isTorn || header === undefined))
     return `is damaged: line ${broken.line} ${broken.why}`

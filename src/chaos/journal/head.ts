@@ -119,8 +119,7 @@ const macOf = (key: KeyObject, text: string): string =>
   createHmac('sha256', key).update('head\n').update(text).digest('hex')
 
 /**
- * Returns the text of a file; undefined when there is no file. Rejects with any other error, and for anything but a
- * regular file.
+ * Returns a file's text; undefined without a file. Rejects with any other error, and for anything but a regular file.
  */
 export async function readOrNothing(path: string): Promise<string | undefined> {
   try {

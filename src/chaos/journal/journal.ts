@@ -12,8 +12,7 @@ export interface Sink {
 /** All decisions and events: the latest in memory, all of them in a file where there is a file. */
 export class Journal {
   /**
-   * Whether the journal keeps decisions that spared a call by chance, or by the schedule: nearly all of them, in most
-   * plans.
+   * Whether to keep decisions that spared a call by chance, or by the schedule: nearly all decisions, in most plans.
    */
   readonly keepsMisses: boolean
   readonly #ring: JournalEntry[] = []
@@ -67,8 +66,7 @@ export class Journal {
   }
 
   /**
-   * Returns the injected faults for which `holds` is true, the latest first. Copies nothing: agents may ask with every
-   * call.
+   * Returns the injected faults for which `holds` is true, the latest first. Copies nothing: agents ask with any call.
    */
   injected(holds: (entry: DecisionEntry) => boolean): DecisionEntry[] {
     const found: DecisionEntry[] = []

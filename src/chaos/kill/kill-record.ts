@@ -4,7 +4,7 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { isObject, parseJson } from '../../protocol/jsonrpc.ts'
 import { makeFolder } from '../../units/folder.ts'
 
-/** A kill, as the next process is told of it. */
+/** A kill, as recorded for the next process. */
 export interface RecordedKill {
   readonly by: string
   readonly why: string
@@ -13,19 +13,19 @@ export interface RecordedKill {
 }
 
 /**
- * Size of the file, in bytes: always the same, and written in place, so that a kill needs no room on a disk that has
- * none left. The words of a kill are cut so that they fit even if every character of them is escaped.
+ * Size of the file, in bytes: constant, and written in place, so a kill needs no space on a full disk. The words of a
+ * kill are cut to fit even if every character needs an escape.
  */
 const SIZE = 2_048
 const LONGEST_BY = 64
 const LONGEST_WHY = 200
 
-/** How soon writing is tried again, in milliseconds. */
+/** Time between attempts to write, in milliseconds. */
 const RETRY_MS: Millis = 1_000
 
 /**
- * Whether the kill switch is thrown, in a file that outlives the process. Written at once and handed to the operating
- * system: it outlives the process however that ends, and not a loss of power in the seconds after. Nothing here throws.
+ * Records in a file, beyond the end of the process, whether the kill switch is on. Written at once and passed to the
+ * operating system: survives any end of the process, but not a loss of power in the seconds after. Never throws.
  */
 export class KillRecord {
   readonly #path: string
@@ -39,12 +39,12 @@ export class KillRecord {
     this.#clock = clock
   }
 
-  /** Why the file does not say what it should; undefined while it does. */
+  /** Why the file content is wrong; undefined while correct. */
   get problem(): string | undefined {
     return this.#problem
   }
 
-  /** The kill that nobody has lifted. A file that cannot be read counts as one: it may have been one. */
+  /** Returns the kill nobody has lifted. An unreadable file counts as a kill: it may contain a kill. */
   read(): RecordedKill | undefined {
     let text
     try {
@@ -61,7 +61,7 @@ export class KillRecord {
     return { by: String(killed.by), why: String(killed.why), at: Number(killed.at) || 0 }
   }
 
-  /** Writes down a kill, or with undefined that there is none; tries again every second while that fails. */
+  /** Records a kill, or for undefined the absence of a kill; tries again every second while writing fails. */
   write(kill: RecordedKill | undefined): void {
     this.#cancel()
     this.#problem = undefined
@@ -73,14 +73,14 @@ export class KillRecord {
     }
   }
 
-  /** Takes the room that a kill will need, while nobody has killed anything. */
+  /** Reserves the space for a future kill, while there is no kill. */
   reserve(): void {
     if (this.#reserved) return
     this.#reserved = true
     if (this.read() === undefined) this.write(undefined)
   }
 
-  /** At the end of the process: a file that says nothing goes. */
+  /** Removes an empty record at the end of the process. */
   close(): void {
     this.#cancel()
     if (this.#reserved && this.#problem === undefined && this.read() === undefined)

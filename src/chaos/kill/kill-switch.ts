@@ -8,15 +8,15 @@ import type { Signal } from '../../mesh/cancel.ts'
 interface Killed {
   readonly by: string
   readonly why: string
-  /** When, in milliseconds since the Unix epoch. */
+  /** In milliseconds since the Unix epoch. */
   readonly at: number
-  /** How long it took until no fault held a call any more. */
+  /** How long it took until no fault held a call. */
   readonly tookMs: Millis
 }
 
 /**
- * The kill switch: one flag that blocks what is new, one signal that lets go of what is under way. It knows
- * nothing of the engine, so that no defect of the engine can keep it from working.
+ * The kill switch: a flag blocks new faults, a signal releases held calls. The switch knows nothing of the engine, so
+ * no bug in the engine can disable the switch.
  */
 export class KillSwitch {
   /** A plain field, read for every call while faults are armed. */
@@ -27,7 +27,7 @@ export class KillSwitch {
   #release = new Release()
   #killed: Killed | undefined
 
-  /** `record`: where a kill outlives the process. One that an earlier process left is in force from here on. */
+  /** `record`: keeps a kill beyond the process. A kill left by an earlier process is in force from the start. */
   constructor(clock: Pick<Clock, 'now' | 'wall'>, record?: KillRecord) {
     this.#clock = clock
     this.#record = record
@@ -38,7 +38,7 @@ export class KillSwitch {
     this.#killed = { ...left, tookMs: 0 }
   }
 
-  /** Aborts when the switch is thrown; another one after it was lifted. */
+  /** Aborts on a kill; a new signal after each `lift`. */
   get signal(): Release {
     return this.#release
   }
@@ -47,7 +47,7 @@ export class KillSwitch {
     return this.#killed
   }
 
-  /** Throws it. When this returns, no fault is in effect any more; the calls that were held go on from here. */
+  /** Kills all faults. On return, no fault is in effect; held calls continue. */
   kill(by: string, why: string): void {
     if (this.on) return
     const since = this.#clock.now()
@@ -55,18 +55,18 @@ export class KillSwitch {
     this.#release.abort('killed')
     const at = this.#clock.wall()
     this.#killed = { by, why, at, tookMs: this.#clock.now() - since }
-    // Before anybody is told: whoever hears of a kill may rely on it.
+    // Before telling anyone: listeners may rely on the record.
     this.#record?.write({ by, why, at })
     for (const tell of this.#told) {
       try {
         tell()
       } catch {
-        // Listeners do book-keeping only: all effects have stopped by now.
+        // Listeners only keep records: all effects have stopped already.
       }
     }
   }
 
-  /** Allows faults again. Nothing is armed by it. */
+  /** Allows faults again. Arms nothing. */
   lift(): void {
     if (!this.on) return
     this.#record?.write(undefined)
@@ -81,12 +81,13 @@ export class KillSwitch {
   }
 }
 
-/** How often the file is looked for, in milliseconds: short enough for a person who waits. */
+/** How often to look for the file, in milliseconds: short enough for a waiting person. */
 const LOOK_EVERY_MS = 50
 
 /**
- * Throws the switch as soon as a file exists, whatever it is, a link that leads nowhere included; one that is there already before this returns, so that nothing is armed
- * meanwhile. It has to be gone before the switch is lifted, or it is thrown again.
+ * Throws the switch as soon as a file exists, whatever its type, including a dangling link. An existing file throws the
+ * switch before this returns, so nothing is armed meanwhile. Remove the file before lifting the switch, or the switch
+ * is thrown again.
  */
 export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Cancel {
   let closed = false
@@ -108,7 +109,7 @@ export function watchKillFile(path: string, kill: KillSwitch, clock: Clock): Can
   }
 }
 
-/** A path that cannot be looked at counts as missing, here as in each look to come. */
+/** Whether a path exists. A path that cannot be examined counts as missing, at each look. */
 export function exists(path: string): boolean {
   try {
     lstatSync(path)
@@ -118,12 +119,11 @@ export function exists(path: string): boolean {
   }
 }
 
-/** Why held calls were let go. */
 export type ReleaseReason = 'killed' | 'disarmed' | 'ended' | 'shadow' | 'protected'
 
 /**
- * Lets go of everything that waits on it, once. A thousand calls may: a listener leaves in one step, and one
- * that throws keeps no other from being told.
+ * Releases all waiting calls, once. There may be a thousand: a listener is removed in constant time, and a throwing
+ * listener does not stop the others.
  */
 export class Release implements Signal {
   readonly #listeners = new Set<() => void>()
@@ -144,7 +144,7 @@ export class Release implements Signal {
       try {
         tell()
       } catch {
-        // Its own defect; the next one must be let go all the same.
+        // The listener's own bug; the next listener must be told all the same.
       }
     }
     this.#listeners.clear()

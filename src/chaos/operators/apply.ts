@@ -147,10 +147,7 @@ function itemsOf(schema: SchemaNode | undefined): SchemaNode | undefined {
   return items === undefined ? undefined : follow({ node: items, root: schema?.root })
 }
 
-/**
- * Returns the facts about the member `key`. `holder`: schema of the object with the member; `schema`: schema of the
- * member.
- */
+/** Returns the facts about the member `key`. `holder`: schema of its object; `schema`: schema of the member. */
 function toldOf(
   holder: SchemaNode | undefined,
   key: string | undefined,

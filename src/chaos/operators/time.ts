@@ -67,10 +67,7 @@ function earlier(text: string, ageMs: number): string {
   return shifted(text, -ageMs) ?? text
 }
 
-/**
- * Returns a point in time (RFC 3339, with a time of day) moved by `byMs`, with the same precision; undefined past year
- * 9999 or before year 0.
- */
+/** Returns a point in time (RFC 3339, with time of day) moved by `byMs`; undefined outside of the years 0 to 9999. */
 export function shifted(text: string, byMs: number): string | undefined {
   const zone = /(Z|[+-]\d\d:?\d\d)$/.exec(text)?.[0] ?? ''
   const local = text.slice(0, text.length - zone.length)

@@ -208,8 +208,7 @@ export function sparesWrites({ type: name, match, allowWrites }: Fault, registry
 }
 
 /**
- * Warns about a fault without `allowWrites` that matches no read-only tool. Silent while the tools of a matched server
- * are unknown.
+ * Warns about a fault without `allowWrites` that matches no read-only tool, once all matched servers' tools are known.
  */
 function onlyWrites(fault: Fault, servers: readonly PlanServer[], registry: FaultRegistry): PlanFinding[] {
   if (!sparesWrites(fault, registry)) return []

@@ -42,8 +42,7 @@ export class ForeignPlanError extends Error {
 }
 
 /**
- * Returns the common fields of all foreign faults. Neither format has a limit of concurrent calls: the limit is the
- * largest.
+ * Returns the common fields of all foreign faults. Neither format limits concurrent calls: the limit is the largest.
  */
 export function commonOf({ ttl, allowWrites }: ForeignOptions) {
   return { ttl, maxConcurrent: 10_000, ...(allowWrites === true ? { allowWrites } : {}) }
