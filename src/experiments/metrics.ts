@@ -1,11 +1,11 @@
 import type { UnitSample } from './samples.ts'
 import type { Metric as Told } from './statistics/sentences.ts'
 
-/** How a metric comes about from what is known of units. */
+/** How to compute a metric from units. */
 export type Estimator =
-  /** The share of units for which something holds; undefined for units that say nothing of it. */
+  /** The share of units for which `holds` is true; undefined for units without the information. */
   | { readonly kind: 'proportion'; readonly holds: (sample: UnitSample) => boolean | undefined }
-  /** A sum over units by another sum over them. */
+  /** A sum over units divided by another sum over units. */
   | {
       readonly kind: 'ratio'
       readonly of: (sample: UnitSample) => number
@@ -14,7 +14,7 @@ export type Estimator =
   /** A quantile of the durations of all units; `q` in (0, 1). */
   | { readonly kind: 'quantile'; readonly q: number }
 
-/** A metric with how it comes about, and how its verdict speaks of it. */
+/** A metric with its estimator, and the words for its verdict. */
 export interface Metric extends Omit<Told, 'name'> {
   /** The description of the metric in one line, for the documentation. */
   readonly about: string
@@ -29,7 +29,7 @@ const quantile = (q: number, name: string): Metric => ({
   estimator: { kind: 'quantile', q },
 })
 
-/** The metrics that may decide experiments, and that their reports show. */
+/** The metrics that may decide experiments and that their reports show. */
 export const metrics = {
   task_success: {
     about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',

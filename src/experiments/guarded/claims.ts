@@ -18,7 +18,7 @@ export const callMetrics = [
 
 export type CallMetric = (typeof callMetrics)[number]
 
-/** The subjects that a hypothesis may be about. */
+/** The possible subjects of a hypothesis. */
 export const measurable = [...callMetrics, 'uptime', 'status', 'probe_failures'] as const
 
 export type Measurable = (typeof measurable)[number]
@@ -27,22 +27,22 @@ export type Measurable = (typeof measurable)[number]
 export interface ServerVital {
   readonly name: string
   readonly isUp: boolean
-  /** For how long, in milliseconds; 0 when it is not up. */
+  /** Uptime in milliseconds; 0 while the server is down. */
   readonly uptimeMs: Millis
-  /** Probes in a row that were not well; undefined where it has not been probed. */
+  /** Failed probes in a row; undefined for a server without probes. */
   readonly probeFailures: number | undefined
 }
 
-/** A claim that was held against what was measured. */
+/** A claim compared with the measurements. */
 export interface Judged {
   readonly claim: string
-  /** As people read it; `no calls` or `no probes` where there was nothing to measure. */
+  /** For people; `no calls` or `no probes` without measurements. */
   readonly found: string
-  /** Undefined where nothing was measured. */
+  /** Undefined without measurements. */
   readonly holds: boolean | undefined
 }
 
-/** Returns the value of a metric over the calls; undefined when there is nothing to measure it by. */
+/** Returns the value of a metric over the calls; undefined without measurements. */
 export function metricIn(metric: CallMetric, figures: Figures): number | undefined {
   const { calls, failed, rejected, attempts } = figures
   if (calls === 0 && subjects[metric].unit !== 'ms') return undefined
@@ -58,7 +58,7 @@ export function metricIn(metric: CallMetric, figures: Figures): number | undefin
   }
 }
 
-/** Holds claims against what was measured of calls and of the servers that they went to. */
+/** Compares claims with the measurements of calls and of their servers. */
 export const judgeRun = (
   claims: readonly Claim<Measurable>[],
   figures: Figures,
@@ -72,7 +72,7 @@ export const judgeRun = (
     return { claim: text, found, holds: judge([claim], value) }
   })
 
-/** Returns the value of a subject, for several servers the worst one; undefined when there is nothing to measure it by. */
+/** Returns the value of a subject, for several servers the worst; undefined without measurements. */
 function valueOf(subject: Measurable, figures: Figures, servers: readonly ServerVital[]): number | undefined {
   switch (subject) {
     case 'uptime':
@@ -88,7 +88,7 @@ function valueOf(subject: Measurable, figures: Figures, servers: readonly Server
   }
 }
 
-/** The claims that do not hold, in words. */
+/** Returns the failed claims, in words. */
 export const failuresIn = (judged: readonly Judged[]): string =>
   judged
     .filter(({ holds }) => holds !== true)

@@ -6,38 +6,40 @@ import { type CallMetric, metricIn } from './claims.ts'
 import type { Figures } from './meter.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** A rule that ends a run: a metric of an arm, or of the difference between the arms, is above a number for some time. */
+/**
+ * A rule that ends a run: a metric of an arm, or of the difference between the arms, is above a number for some time.
+ */
 export interface Rule {
   readonly metric: CallMetric
   /** In the unit of the metric: shares in [0, 1], latencies in milliseconds. */
   readonly above: number
   /** `difference`: treatment minus control. */
   readonly of: 'treatment' | 'control' | 'difference'
-  /** How long without a break, in milliseconds. */
+  /** Time without a break, in milliseconds. */
   readonly for: Millis
-  /** How it was learned; undefined for one that the author wrote. */
+  /** How the rule was learned; undefined for a rule of the author. */
   readonly learned?: string
 }
 
-/** A rule that was broken. */
+/** A broken rule. */
 export interface Breach {
   readonly rule: Rule
   readonly value: number
-  /** Calls of the window that it was measured by. */
+  /** Calls in the measured window. */
   readonly calls: number
-  /** For how long it had been broken, in milliseconds. */
+  /** Time since the rule was first broken, in milliseconds. */
   readonly forMs: Millis
 }
 
 export interface GateOptions {
   readonly rules: readonly Rule[]
-  /** Calls of an arm that a window needs to be judged. */
+  /** Calls of an arm needed to judge a window. */
   readonly minimum: number
 }
 
 const armsInWords = { treatment: 'treatment', control: 'control', difference: 'treatment minus control' }
 
-/** A rule in words: `error_ratio of treatment above 5% for 2s`. */
+/** Returns a rule in words: `error_ratio of treatment above 5% for 2s`. */
 export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): string {
   const long = forMs === 0 ? '' : ` for ${formatDuration(forMs)}`
   const how = learned === undefined ? '' : ` (${learned})`
@@ -45,9 +47,9 @@ export function ruleInWords({ metric, above, of, for: forMs, learned }: Rule): s
 }
 
 /**
- * Watches the rules of a run. A rule is measurable while each arm that it is about has enough calls in the window; it
- * triggers at the first look at which it has been broken at all looks for as long as it says. A look at which it is not
- * measurable does not speak for the treatment: what was broken before stays so.
+ * Watches the rules of a run. A rule is measurable while each of its arms has enough calls in the window. A rule
+ * triggers at the first look at which all looks of its time have found the rule broken. A look without measurement does
+ * not favour the treatment: a broken rule stays broken.
  */
 export class Gate {
   readonly #options: GateOptions
@@ -62,7 +64,10 @@ export class Gate {
     return this.#options.rules
   }
 
-  /** `figures`: of each arm over the window that ends now. The first breach that ends the run; undefined for none. */
+  /**
+   * Returns the first breach that ends the run; undefined for none. `figures`: of each arm over the window that ends
+   * now.
+   */
   look(now: Millis, figures: Readonly<Record<'control' | 'treatment', Figures>>): Breach | undefined {
     for (const rule of this.#options.rules) {
       const found = this.#measure(rule, figures)
@@ -79,7 +84,7 @@ export class Gate {
     return undefined
   }
 
-  /** The rules that could not be measured at any look since then. */
+  /** Returns the rules not measurable at any look since then. */
   unmeasuredSince(then: Millis): readonly Rule[] {
     return this.#options.rules.filter((rule) => (this.#measuredAt.get(rule) ?? -Infinity) < then)
   }
@@ -89,7 +94,7 @@ export class Gate {
     { control, treatment }: Readonly<Record<'control' | 'treatment', Figures>>,
   ): { readonly value: number; readonly calls: number } | undefined {
     const { minimum } = this.#options
-    // Durations are also those of calls that have not ended yet.
+    // Durations include calls still under way.
     const countOf = ({ calls, waiting }: Figures) =>
       subjects[metric].unit === 'ms' ? calls + waiting : calls
     const ofArm = (figures: Figures) => (countOf(figures) < minimum ? undefined : metricIn(metric, figures))
@@ -103,7 +108,7 @@ export class Gate {
   }
 }
 
-/** A breach in words: `error_ratio of treatment was 40%, above 5%, over 25 calls`. */
+/** Returns a breach in words: `error_ratio of treatment was 40%, above 5%, over 25 calls`. */
 export function breachInWords({ rule, value, calls }: Breach): string {
   const { unit } = subjects[rule.metric]
   return `${rule.metric} of ${armsInWords[rule.of]} was ${valueInWords(unit, value)} over ${numbered(calls, 'call')}, above ${valueInWords(unit, rule.above)}`

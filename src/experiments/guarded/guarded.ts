@@ -20,7 +20,7 @@ export interface RunStore {
 
 /** The gateway's view of a spec now. */
 export interface Survey {
-  /** Why it may not be run here and now; empty when it may. */
+  /** Why the spec may not run here and now; empty when it may. */
   readonly refusals: readonly string[]
   /** The doubtful points of the spec. */
   readonly doubts: readonly string[]
@@ -31,19 +31,19 @@ export interface Survey {
 
 export interface GuardedParts {
   readonly clock: Clock
-  /** Where runs are written down; or why that is not possible, and so no run is. */
+  /** The store of runs; or why there is none, and no run can begin. */
   readonly journal: RunStore | { readonly problem: string }
   readonly survey: (spec: Spec) => Survey
-  /** A hash of all that a run rests upon: another one ends it. */
+  /** Returns a hash of everything a run depends on: another hash ends the run. */
   readonly groundOf: (spec: Spec) => string
   readonly worldOf: (run: RunRecord, meter: Meter) => World
-  /** Returns the faults and arms that are left of a run of an earlier process: none. */
+  /** Returns the faults and arms left from a run of an earlier process: none. */
   readonly proofOf: (run: RunRecord) => Omit<Proof, 'atMs' | 'tookMs' | 'troubled'>
-  /** The names of those who may approve; undefined: everybody but who asks. */
+  /** The names of the approvers; undefined: everybody except the requester. */
   readonly approvers: () => readonly string[] | undefined
-  /** The spec as it may be shown and kept. */
+  /** The spec without secrets, to show and keep. */
   readonly withoutSecrets: (spec: Spec) => Spec
-  /** Hears what an operator will want to read about. Must not throw. */
+  /** Hears of events for operators. Must not throw. */
   readonly emit: (event: GuardedEvent) => void
 }
 
@@ -54,13 +54,13 @@ export interface GuardedEvent {
   readonly reason: string
 }
 
-/** How somebody asks for a run. */
+/** A request for a run. */
 export interface Request {
-  /** The name of the person who asks. */
+  /** The requester's name. */
   readonly by: string
-  /** The name of the person who allows the run, where it needs approval or skips stages. */
+  /** The approver's name, if the run needs approval or skips stages. */
   readonly approvedBy: string | undefined
-  /** The first stage to be played, from 0. */
+  /** The first stage to play, from 0. */
   readonly firstStage: number
 }
 
@@ -76,9 +76,9 @@ export interface Plan extends Survey {
   }[]
   readonly rules: readonly string[]
   readonly faults: readonly { readonly name: string; readonly type: string; readonly rate: number }[]
-  /** Why it would wait to be approved; undefined where it would not. */
+  /** Why the run would wait for approval; undefined when it would not. */
   readonly waitsBecause: string | undefined
-  /** Runs of the same shape that were completed. */
+  /** Completed runs of the same shape. */
   readonly completedBefore: number
 }
 
@@ -86,48 +86,48 @@ export type Asked =
   | { readonly ok: true; readonly run: RunRecord }
   | { readonly ok: false; readonly refusals: readonly string[] }
 
-/** Most runs that wait to be approved, and most experiments whose last run is kept in memory. */
+/** Most runs waiting for approval, and most experiments whose last run stays in memory. */
 const MAX_PENDING = 16
 const MAX_KEPT = 64
 
-/** Most shapes of runs whose completed ones are counted; past it those that were run longest ago are forgotten. */
+/** Most shapes with a count of completed runs; the shapes run longest ago are forgotten. */
 const MAX_SHAPES = 1_000
 
-/** Most who listen to runs at a time. */
+/** Most listeners at a time. */
 const MAX_LISTENERS = 64
 
-/** How long the end of the process waits until the journal is written, in milliseconds. */
+/** How long the end of the process waits for the journal, in milliseconds. */
 const FLUSH_MS: Millis = 2_000
 
-/** How long the end of a run that could not be written down waits for the next try, in milliseconds. */
+/** Time to the next try of writing the end of a run, in milliseconds. */
 const AGAIN_MS: Millis = 30_000
 
-/** How often a run is written down while nothing changes but its figures, in milliseconds: so much of them is lost where the gateway is killed. */
+/** Time between writes while only figures change, in milliseconds: a killed gateway loses figures of this time. */
 const WRITE_EVERY_MS: Millis = 5_000
 
-/** After so many completed runs of one shape another one shows nothing new. */
+/** After this number of completed runs of a shape, another run shows nothing new. */
 const ENOUGH_RUNS = 3
 
-/** A run that is written down before it begins. */
+/** A run being written before it begins. */
 interface Beginning {
   readonly run: RunRecord
-  /** Why it must not begin any more. */
+  /** Why the run must not begin any more. */
   stopped?: string
 }
 
-/** A run that goes on. */
+/** The current run. */
 interface Current {
   readonly lifecycle: Lifecycle
   readonly ground: string
 }
 
 /**
- * The guarded runs of a gateway: one at a time, and those that wait to be approved. A run belongs to the gateway, and not
- * to whoever asked for it. Outlives all generations.
+ * The guarded runs of a gateway: one at a time, and the runs waiting for approval. A run belongs to the gateway, not to
+ * its requester. Outlives all generations.
  */
 export class GuardedExperiments {
   readonly #parts: GuardedParts
-  /** Waiting to be approved, by name. */
+  /** Runs waiting for approval, by name. */
   readonly #pending = new Map<string, RunRecord>()
   /** The last run of each experiment, by name, the latest last. */
   readonly #last = new Map<string, RunRecord>()
@@ -135,18 +135,18 @@ export class GuardedExperiments {
   readonly #completed = new Recent<number>(MAX_SHAPES)
   readonly #listeners = new Set<{ readonly name: string; readonly hear: (run: RunRecord) => void }>()
   #current: Current | undefined
-  /** When the one that goes on was written down last. */
+  /** Time of the last write of the current run. */
   #writtenAt: Millis = -Infinity
   #beginning: Beginning | undefined
   readonly #closed = new Cancellation()
-  /** Ends of runs that are being written down. */
+  /** Ends of runs being written. */
   readonly #sealing = new Set<Promise<void>>()
 
   constructor(parts: GuardedParts) {
     this.#parts = parts
   }
 
-  /** Takes the runs that earlier processes have left: those that had not ended are recorded as failed. */
+  /** Takes over the runs of earlier processes: runs that had not ended are recorded as failed. */
   async recover(runs: readonly RunRecord[]): Promise<void> {
     for (const run of runs) {
       if (isOver(run)) {
@@ -210,7 +210,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** Why somebody may not approve what somebody else asks for; empty when that is allowed. */
+  /** Returns why `approvedBy` may not approve a request of `by`; empty when allowed. */
   #disapproved(by: string, approvedBy: string): string[] {
     const approvers = this.#parts.approvers()
     const isSame = (name: string) => asRead(name) === asRead(approvedBy)
@@ -219,7 +219,7 @@ export class GuardedExperiments {
     return [`${approvedBy} may not approve it: chaos.approvers has ${approvers.join(', ')}`]
   }
 
-  /** Asks for a run. It begins at once, or waits to be approved. */
+  /** Requests a run. It begins at once, or waits for approval. */
   async run(spec: Spec, request: Request): Promise<Asked> {
     const plan = this.plan(spec, request)
     if (this.#closed.aborted) return { ok: false, refusals: ['the gateway is stopping'] }
@@ -233,7 +233,7 @@ export class GuardedExperiments {
       this.#pending.delete(run.name)
       return { ok: false, refusals: [problem] }
     }
-    // Somebody, or the end of the gateway, may have stopped it meanwhile.
+    // Somebody, or the end of the gateway, may have stopped the run meanwhile.
     if (this.#pending.get(run.name) !== run)
       return { ok: false, refusals: [this.#last.get(run.name)?.reason ?? 'it was stopped'] }
     this.#specs.set(run.id, spec)
@@ -241,7 +241,7 @@ export class GuardedExperiments {
     return { ok: true, run }
   }
 
-  /** Somebody allows a run that waits: it begins, if it still may. */
+  /** Approves a waiting run: it begins, if it still may. */
   async approve(name: string, by: string): Promise<Asked> {
     const pending = this.#pending.get(name)
     const spec = pending && this.#specs.get(pending.id)
@@ -267,13 +267,13 @@ export class GuardedExperiments {
     this.#emit('approved', approved)
     const begun = await this.#begin(approved, spec)
     if (begun.ok || this.#last.get(name)?.id === pending.id || this.#closed.aborted) return begun
-    // Nothing of it could be written down: it waits as before, or nobody would know of it any more.
+    // Nothing could be written: the run waits as before, or nobody would know of it any more.
     this.#specs.set(pending.id, spec)
     this.#pending.set(name, pending)
     return begun
   }
 
-  /** Somebody ends a run, or one that waits. */
+  /** Ends a run, or a waiting run. */
   stop(name: string, by: string, why: string): Done {
     const pending = this.#pending.get(name)
     if (pending !== undefined) {
@@ -297,7 +297,7 @@ export class GuardedExperiments {
     return { ok: true }
   }
 
-  /** The latest run of each experiment, those that wait and that which goes on among them. */
+  /** Returns the latest run of each experiment, including waiting runs and the current run. */
   list(): readonly RunRecord[] {
     const current = this.#current?.lifecycle.record ?? this.#beginning?.run
     const now = [...this.#pending.values(), ...(current === undefined ? [] : [current])]
@@ -315,7 +315,7 @@ export class GuardedExperiments {
     return this.#current?.lifecycle.record.name
   }
 
-  /** Tells of each change of an experiment's runs from now on; undefined when too many listen. */
+  /** Reports each change of an experiment's runs from now on; undefined with too many listeners. */
   listen(name: string, hear: (run: RunRecord) => void): Cancel | undefined {
     if (this.#listeners.size >= MAX_LISTENERS) return undefined
     const listener = { name, hear }
@@ -323,13 +323,13 @@ export class GuardedExperiments {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Another config is in force: a run that rests upon what has changed ends. */
+  /** Ends a run that depends on a changed part of the config, once another config is in force. */
   follow(): void {
     const current = this.#current
     if (current === undefined) return
     const { lifecycle, ground } = current
     if (this.#parts.groundOf(lifecycle.record.spec) === ground) return
-    // Not here: the config is only just coming into force, and the run puts another one there.
+    // Later: the config is only just coming into force, and the run applies another config.
     this.#parts.clock.after(0, () =>
       lifecycle.fail(
         'the config has changed what it rests upon: its servers, policies, or the flag of the faults',
@@ -337,25 +337,25 @@ export class GuardedExperiments {
     )
   }
 
-  /** Something was noticed at a server, such as `breaker memory/read_graph open`. */
+  /** Records a sign at a server, such as `breaker memory/read_graph open`. */
   noticed(server: string, sign: string): void {
     this.#runAt(server)?.noticed(sign)
   }
 
-  /** A server was probed: where something is wrong with it, that is a sign, too. */
+  /** Records a probe of a server; a bad result is also a sign. */
   probed(probe: Omit<ProbeRow, 'atMs'>): void {
     const lifecycle = this.#runAt(probe.server)
     lifecycle?.probed(probe)
     if (probe.reason !== undefined) lifecycle?.noticed(`probe of ${probe.server}: ${probe.reason}`)
   }
 
-  /** The kill switch was thrown: whatever runs ends. */
+  /** Ends the current run after a kill. */
   killed(by: string, why: string): void {
     if (this.#beginning !== undefined) this.#beginning.stopped = `the kill switch stopped it: ${by}: ${why}`
     this.#current?.lifecycle.stop('the kill switch', `${by}: ${why}`)
   }
 
-  /** The gateway ends. Resolves when all is rolled back and written down, as far as the disk takes it. */
+  /** Ends all runs with the gateway. Resolves when all is rolled back and written, as far as the disk allows. */
   async close(): Promise<void> {
     this.#closed.abort('closed')
     for (const run of [...this.#pending.values()])
@@ -369,17 +369,17 @@ export class GuardedExperiments {
     this.#pending.clear()
     this.#current?.lifecycle.fail('the gateway was stopped')
     if (!('flush' in this.#parts.journal)) return
-    // A disk that hangs must not keep the process: what is not written down is found as unfinished by the next one.
+    // A hanging disk must not keep the process alive: the next process finds an unwritten end as unfinished.
     const limit = new Cancellation()
     const late = this.#parts.clock.sleep(FLUSH_MS, limit).catch(() => undefined)
     await Promise.race([Promise.all([...this.#sealing, this.#parts.journal.flush()]), late])
     limit.abort('written')
   }
 
-  /** The specs of the runs that wait for approval, by run id, secrets included. */
+  /** The specs of the runs waiting for approval, by run id, secrets included. */
   readonly #specs = new Map<string, Spec>()
 
-  /** The run that has a server for a target. */
+  /** Returns the run that targets a server. */
   #runAt(server: string): Lifecycle | undefined {
     const lifecycle = this.#current?.lifecycle
     return lifecycle?.record.targets.servers.some(({ name }) => name === server) === true
@@ -415,7 +415,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** Nothing begins before it is on the disk that it will. */
+  /** Begins a run only after writing the beginning to disk. */
   async #begin(run: RunRecord, spec: Spec): Promise<Asked> {
     const { clock, worldOf, groundOf } = this.#parts
     const beginning: Beginning = { run }
@@ -423,7 +423,7 @@ export class GuardedExperiments {
     const problem = await this.#write(run)
     this.#beginning = undefined
     if (problem !== undefined) return { ok: false, refusals: [problem] }
-    // Much may have happened while it was written down.
+    // Much may have happened during the write.
     const { stopped } = beginning
     const refusals = this.#closed.aborted ? ['the gateway is stopping'] : this.#parts.survey(spec).refusals
     if (stopped !== undefined || refusals.length > 0) {
@@ -473,7 +473,7 @@ export class GuardedExperiments {
     this.#sealing.add(sealing)
   }
 
-  /** Writes the end of a run down, again and again if the disk refuses: the next process would take it for one that was cut off. */
+  /** Writes the end of a run, and retries after disk errors: the next process would take the run for interrupted. */
   async #seal(run: RunRecord): Promise<void> {
     const { clock } = this.#parts
     while ((await this.#write(run)) !== undefined && !this.#closed.aborted)
@@ -496,7 +496,7 @@ export class GuardedExperiments {
     }
   }
 
-  /** Says why it could not be written; undefined when it is. */
+  /** Returns why a record could not be written; undefined when written. */
   async #write(run: RunRecord): Promise<string | undefined> {
     const { journal } = this.#parts
     if ('problem' in journal) return journal.problem
@@ -526,7 +526,7 @@ const placeOf = ({ phase, stage }: RunRecord): string =>
 const MOST_FIRST = 0.25
 const MOST_LATER = 0.5
 
-/** Why a run waits until somebody approves it, and with it all of its stages; undefined where it does not. */
+/** Returns why a run waits for approval of all its stages; undefined when it does not. */
 function approvalReason({ approval, stages }: Spec): string | undefined {
   if (approval === 'required') return 'it waits until somebody approves it'
   const wide = stages.findIndex(({ share }, index) => share > (index === 0 ? MOST_FIRST : MOST_LATER))
@@ -547,7 +547,10 @@ function proposalFor({ spec }: RunRecord, count: number): string {
   return `${count} runs of the same shape were completed: one more shows nothing new. Either ${wider}, or ${other}.`
 }
 
-/** A name as a person reads it: without invisible characters, wide letters and case. Letters of other scripts that look alike differ. */
+/**
+ * Returns a name as a person reads it: without invisible characters, wide letters and case. Lookalikes from other
+ * scripts differ.
+ */
 const asRead = (name: string): string =>
   name
     .normalize('NFKC')

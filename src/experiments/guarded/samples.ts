@@ -2,18 +2,21 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { Figures, Tally } from './meter.ts'
 import type { SampleRow } from './record.ts'
 
-/** Most rows of a run that are kept. */
+/** Most rows of a run. */
 const MAX_ROWS = 600
 
-/** A row, and what it was made of. */
+/** A row, and its tally. */
 interface Sample {
   readonly row: SampleRow
   readonly tallies: Readonly<Record<string, Tally>>
 }
 
-/** The rows of a run: one a second, and in long runs one for two, four or more of them, so that each call which counts is in one. */
+/**
+ * The rows of a run: at first a row per second; in long runs a row per two, four or more seconds. Every counted call is
+ * in a row.
+ */
 export class Samples {
-  /** How long a row of a stage or of the recovery is to be, in milliseconds. */
+  /** Length of a row in a stage or in the recovery, in milliseconds. */
   everyMs: Millis = 1_000
   #all: Sample[] = []
 
@@ -24,13 +27,13 @@ export class Samples {
   add(at: Omit<SampleRow, 'arms'>, tallies: Sample['tallies']): void {
     this.#all.push({ row: rowOf(at, tallies), tallies })
     if (this.#all.length <= MAX_ROWS) return
-    // The baseline is told by the second, however long it is.
+    // The baseline has a row per second, however long it is.
     if (at.phase !== 'baseline') this.everyMs *= 2
     this.#all = joinedByTwos(this.#all)
   }
 }
 
-/** Two rows of one phase and share become one, which ends with the second. */
+/** Joins pairs of rows with the same phase and share; the joined row ends with the second. */
 function joinedByTwos(samples: readonly Sample[]): Sample[] {
   const joined: Sample[] = []
   let before: Sample | undefined
