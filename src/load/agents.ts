@@ -5,20 +5,20 @@ import type { Agent, Side } from './twins.ts'
 import type { Workload } from './workload.ts'
 
 export interface AgentsOptions {
-  /** Where all servers are: `…/mcp`. */
+  /** URL of all servers: `…/mcp`. */
   readonly url: string
-  /** How many tasks there are at a time. */
+  /** Most tasks at a time. */
   readonly places: number
   readonly eras: Workload['eras']
   readonly patienceMs: Millis
   readonly clock: Clock
-  /** Gives up all calls that are under way. */
+  /** Cancels all calls under way. */
   readonly stop: Cancellation
 }
 
 /**
- * The agents of a run: clients of the official SDK. In the era with sessions, each place has two clients, one for each arm;
- * one client of the modern era serves all places.
+ * The agents of a run: clients of the official SDK. In the era with sessions, each place has two clients: one client
+ * per arm. In the modern era a single client serves all places.
  */
 export class Agents {
   readonly #options: AgentsOptions
@@ -30,12 +30,12 @@ export class Agents {
     const seats = () =>
       Array.from({ length: count }, (_, at) => new SessionClient({ ...options, name: `compare-${at + 1}` }))
     this.#options = options
-    // The same names in both arms: a client's name is its tenant, where it names none.
+    // Both arms use the same names: a client without a tenant has its name as tenant.
     this.#seats = { control: seats(), treatment: seats() }
     this.#modern = new ModernClient({ ...options, name: 'compare' })
   }
 
-  /** Opens their sessions. Rejects with the reason; then the sessions that were opened have been ended. */
+  /** Opens the sessions. When opening fails, ends the opened sessions and rejects with the reason. */
   static async open(options: AgentsOptions): Promise<Agents> {
     const agents = new Agents(options)
     await openAll(agents.#all(), options.url)

@@ -13,38 +13,37 @@ import { patiently, type Within } from './timing.ts'
 import type { Answer, ToolCall } from './twins.ts'
 
 export interface ClientOptions {
-  /** Its MCP endpoint. */
   readonly url: string
-  /** The name by which it introduces itself. */
+  /** The client's name in the MCP handshake. */
   readonly name: string
   readonly clock: Clock
-  /** Ends the wait for its opening. */
+  /** Aborts the opening. */
   readonly stop: Signal
 }
 
-/** An agent's client, of the official SDK. Its calls get what comes, whatever the schemas of tools say. */
+/** An agent's client, from the official SDK. Returns every answer unchecked, whatever the tools' schemas say. */
 export interface Client {
-  /** Rejects when that takes too long, or when it is stopped. */
+  /** Rejects when opening takes too long or is stopped. */
   open(): Promise<void>
-  /** Never rejects. Tells the gateway of a call that is given up. */
+  /** Never rejects. Tells the gateway about a cancelled call. */
   call(call: ToolCall, within: Within): Promise<Answer>
   /** Never rejects. */
   close(): Promise<unknown>
 }
 
-/** How long a gateway may take to open a session, or to list its tools, in milliseconds. */
+/** Timeout for opening a session or listing tools, in milliseconds. */
 const OPEN_MS: Millis = 30_000
 
-/** How long a gateway may take to hear that a session is over, in milliseconds. */
+/** Timeout for ending a session, in milliseconds. */
 const LEAVE_MS: Millis = 2_000
 
-/** How much longer than its agent a client would wait, in milliseconds: whoever gives up first tells the gateway. */
+/** How much longer than its agent a client waits, in milliseconds: the agent's timeout cancels first. */
 const GRACE_MS: Millis = 1_000
 
-/** Clients that are opened at a time. */
+/** Most clients opened at a time. */
 const OPENING = 8
 
-/** Most pages of tools that are read: whoever has more has no end. */
+/** Most pages of tools to read; a list with more pages counts as endless. */
 const MOST_PAGES = 1_000
 
 const STOPPED = 'it was stopped before it began'
@@ -54,7 +53,7 @@ export class SessionClient implements Client {
   readonly #options: ClientOptions
   readonly #sdk: SdkClient
   readonly #url: URL
-  /** Knows the session even after the client has let go of it. */
+  /** Keeps the session id even after the client has dropped the id. */
   readonly #transport: StreamableHTTPClientTransport
 
   constructor(options: ClientOptions) {
@@ -64,7 +63,7 @@ export class SessionClient implements Client {
     this.#transport = new StreamableHTTPClientTransport(this.#url)
   }
 
-  /** A stop waits 2 s for a session that is just being opened: nobody could end a session without its id. */
+  /** A stop waits 2 s for a session that is being opened: nobody could end a session without its id. */
   async open(): Promise<void> {
     const { clock, stop } = this.#options
     if (stop.aborted) throw new Error(STOPPED)
@@ -81,7 +80,7 @@ export class SessionClient implements Client {
     demandRunning(stop)
   }
 
-  /** The names of all tools that are listed. */
+  /** Returns the names of all listed tools. */
   async tools(): Promise<ReadonlySet<string>> {
     const names = new Set<string>()
     let cursor: string | undefined
@@ -96,16 +95,16 @@ export class SessionClient implements Client {
   }
 
   call({ name, arguments: args, meta }: ToolCall, within: Within): Promise<Answer> {
-    // Not `callTool`: it checks answers by their schemas itself.
+    // Not `callTool`, which checks answers against schemas itself.
     const request = { method: 'tools/call' as const, params: { name, arguments: args, _meta: meta } }
     return answerOf(within, (options) => this.#sdk.request(request, CallToolResultSchema, options))
   }
 
-  /** Ends its session, if the gateway hears of that, and its connection: a session that is kept takes up a place. */
+  /** Closes the connection, and ends the session if the gateway answers in time: an open session takes up a place. */
   async close(): Promise<void> {
     const { sessionId } = this.#transport
     if (sessionId !== undefined) {
-      // A client that could not connect has closed its transport, which sends nothing any more.
+      // After a failed connection the client has closed its transport, which sends nothing any more.
       const way =
         this.#sdk.transport === undefined
           ? new StreamableHTTPClientTransport(this.#url, { sessionId })
@@ -119,7 +118,7 @@ export class SessionClient implements Client {
   }
 }
 
-/** A client of the modern era. It keeps nothing between two calls, so that one serves any number of agents. */
+/** A client of the modern era. Keeps no state between calls, so a single client serves any number of agents. */
 export class ModernClient implements Client {
   readonly #options: ClientOptions
   readonly #sdk: ModernSdkClient
@@ -130,14 +129,14 @@ export class ModernClient implements Client {
     this.#sdk = new ModernSdkClient({ name: options.name, version }, { versionNegotiation })
   }
 
-  /** Asks what there is, in place of a session. */
+  /** Discovers the server, in place of opening a session. */
   open(): Promise<void> {
     const way = new ModernTransport(new URL(this.#options.url))
     return opening(this.#options, (options) => this.#sdk.connect(way, options))
   }
 
   call({ name, arguments: args, meta }: ToolCall, within: Within): Promise<Answer> {
-    // It checks answers by the schemas of tools that it has listed, and this client lists none.
+    // The SDK checks answers against the schemas of listed tools, and this client lists none.
     const params = { name, arguments: { ...args }, _meta: { ...meta } }
     return answerOf(within, (options) => this.#sdk.callTool(params, options))
   }
@@ -152,7 +151,7 @@ interface RequestOptions {
   readonly timeout: Millis
 }
 
-/** A request that comes before all calls. */
+/** Sends a request that precedes all calls. */
 async function opening<Result>(
   { clock, stop }: ClientOptions,
   ask: (options: RequestOptions) => Promise<Result>,
@@ -182,7 +181,7 @@ function answerOf(
   })
 }
 
-/** Opens clients, several at a time. Rejects when one cannot be opened; then all are closed. */
+/** Opens clients, several at a time. When a client cannot be opened, closes all clients and rejects. */
 export async function openAll(clients: readonly Client[], url: string): Promise<void> {
   const waiting = [...clients]
   const openThem = async () => {
@@ -203,7 +202,7 @@ export async function openAll(clients: readonly Client[], url: string): Promise<
 export const closeAll = (clients: readonly Client[]): Promise<unknown> =>
   Promise.all(clients.map((client) => client.close()))
 
-/** The names of the tools that `/mcp` lists. Rejects with the reason. */
+/** Returns the names of the tools on `/mcp`. Rejects with the reason. */
 export async function toolsAt(url: string, stop: Signal): Promise<ReadonlySet<string>> {
   const client = new SessionClient({ url, name: 'compare', clock: systemClock, stop })
   try {

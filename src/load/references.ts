@@ -1,19 +1,19 @@
 import { isObject } from '../protocol/jsonrpc.ts'
 
 /**
- * Values of a workload that are known only when its tasks are played: `${n}` and `${task}`, the number and the name of the
- * task; `${values.item}`, what was drawn for it; `${steps.found.structuredContent.items[0].id}`, a part of the result that
- * an earlier step saved. A text that is nothing but a reference becomes what it refers to, of whatever type; within a
- * longer text it is written out. `$${` stands for a literal `${`.
+ * References in a workload, resolved when a task is played. `${n}` and `${task}` are the number and the name of the
+ * task. `${values.item}` is a value drawn for the task. `${steps.found.structuredContent.items[0].id}` is a part of the
+ * result saved by an earlier step. A text that is only a reference becomes the referenced value, of any type; within a
+ * longer text the value is written out. `$${` stands for a literal `${`.
  */
 
-/** The values that references can refer to, for one task. */
+/** The values available to references, for a single task. */
 export interface Scope {
   /** The number of the task, from 0. */
   readonly n: number
   readonly task: string
   readonly values: Readonly<Record<string, unknown>>
-  /** Results by the names that steps saved them under. */
+  /** Saved results, by the names given in the steps. */
   readonly steps: Readonly<Record<string, unknown>>
 }
 
@@ -25,10 +25,10 @@ type Part = string | { readonly written: string; readonly reference: Reference |
 const FORM =
   'allowed are ${n}, ${task}, ${values.NAME} and ${steps.NAME.key[0].key}; write $${ for a literal ${'
 
-/** A reference refers to nothing. The message names the reference, and holds no value. */
+/** A reference without a value. The message names the reference and contains no value. */
 export class Unresolved extends Error {}
 
-/** References of a value, however deep, each with where it stands, and what is wrong with it. */
+/** Yields the references in a value, at any depth, each with its path and its problem, if any. */
 export function* referencesIn(
   value: unknown,
   path: readonly (string | number)[] = [],
@@ -50,7 +50,7 @@ export function* referencesIn(
   }
 }
 
-/** The value with its references filled in. Throws `Unresolved`. */
+/** Returns the value with its references filled in. Throws `Unresolved`. */
 export function resolved(value: unknown, scope: Scope): unknown {
   if (typeof value === 'string') return filled(value, scope)
   if (Array.isArray(value)) return value.map((inner) => resolved(inner, scope))
@@ -84,12 +84,12 @@ export function valueAt(root: unknown, path: Reference): unknown {
   return value
 }
 
-/** Reads `structuredContent.items[0]["an id"]`; undefined when it is no such path. */
+/** Parses a path such as `structuredContent.items[0]["an id"]`; undefined when the text is no path. */
 export function pathOf(text: string): Reference | undefined {
   const keys: (string | number)[] = []
   const pattern = /([\w$-]+)|\[(\d{1,6})\]|\["([^"\]]+)"\]/y
   for (let at = 0; at < text.length; at = pattern.lastIndex) {
-    // Names are set apart by dots, what stands in brackets is not.
+    // Dots separate names; brackets need no dot.
     if (at > 0 && text[at] === '.') at++
     else if (at > 0 && text[at] !== '[') return undefined
     pattern.lastIndex = at

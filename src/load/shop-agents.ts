@@ -9,28 +9,28 @@ import { type Client, closeAll, openAll, SessionClient } from './client.ts'
 import { type Args, docs, orders } from './shop/tools.ts'
 import { steadily, type Within } from './timing.ts'
 
-/** Sessions, over which the tasks are spread. */
+/** Number of sessions; the tasks are spread over the sessions. */
 const AGENTS = 4
 
-/** Tasks that begin in a second. */
+/** Tasks started per second. */
 const TASKS_A_SECOND = 5
 
-/** Most tasks under way at a time: past it the next one waits. */
+/** Most tasks under way at a time; further tasks wait. */
 const MAX_UNDER_WAY = 64
 
-/** How long an agent waits for a call, in milliseconds: longer than the gateway does, with policies and without. */
+/** Timeout of an agent's call, in milliseconds: longer than the gateway's, with or without policies. */
 const PATIENCE_MS: Millis = 30_000
 
-/** The agents' own counts of their calls and tasks, without the gateway's help. */
+/** The agents' own counts of their calls and tasks, independent of the gateway. */
 export interface Tally {
   calls: number
-  /** Calls with the answer that they should have. */
+  /** Calls with the expected answer. */
   right: number
-  /** Calls with another answer, of which nothing says so. */
+  /** Calls with a wrong answer not marked as wrong. */
   wrong: number
-  /** Calls with an answer that says of itself that something is missing. */
+  /** Calls with an answer marked as incomplete. */
   flagged: number
-  /** Calls with an error, be it of the protocol or of the tool. */
+  /** Calls with an error of the protocol or of the tool. */
   errors: number
   succeeded: number
   failed: number
@@ -46,7 +46,7 @@ export const newTally = (): Tally => ({
   failed: 0,
 })
 
-/** How a task ended, in the words of `/admin/outcomes`. */
+/** The end of a task, in the format of `/admin/outcomes`. */
 export interface TaskReport {
   readonly intent: string
   readonly outcome: 'succeeded' | 'failed'
@@ -60,7 +60,7 @@ interface Step {
   readonly args: Args
 }
 
-/** Returns the calls of a task, one after the other: five read, one writes. */
+/** Returns the calls of a task in order: five reads and a write. */
 function stepsOf(task: string, random: KeyedRandom): readonly Step[] {
   const item = `item-${Math.floor(random(task, 'item') * 1_000)}`
   const quantity = 1 + Math.floor(random(task, 'quantity') * 9)
@@ -74,7 +74,7 @@ function stepsOf(task: string, random: KeyedRandom): readonly Step[] {
   ]
 }
 
-/** Agents that do tasks at a steady rate: task `n` is the same in every run with the same seed. */
+/** Agents with tasks at a steady rate: task `n` is the same in every run with the same seed. */
 export class Load {
   readonly tally = newTally()
   readonly #clients: readonly Client[]
@@ -90,7 +90,7 @@ export class Load {
     this.#clock = clock
   }
 
-  /** Opens the agents' sessions. Rejects with the reason when that cannot be; then none is left. */
+  /** Opens the agents' sessions. When opening fails, closes all sessions and rejects with the reason. */
   static async at(url: string, seed: number, clock: Clock): Promise<Load> {
     const clients = Array.from({ length: AGENTS }, (_, index) => {
       return new SessionClient({ url, name: `agent-${index + 1}`, clock, stop: never })
@@ -99,23 +99,23 @@ export class Load {
     return new Load(clients, seed, clock)
   }
 
-  /** Refs of orders that were placed, as far as the agents were told. */
+  /** Refs of the orders confirmed to the agents. */
   get acknowledged(): readonly string[] {
     return this.#acknowledged
   }
 
-  /** Does one task: what is learned of a tool at its first call, such as its schemas, is known afterwards. */
+  /** Does a task before the run, so that the gateway knows the tools' schemas. */
   async warmUp(): Promise<void> {
     await this.#task(this.#tasks++)
   }
 
-  /** Begins tasks until `stop` aborts; resolves when all of them are over. Never rejects. */
+  /** Begins tasks until `stop` aborts; resolves when all tasks are over. Never rejects. */
   run(stop: Cancellation): Promise<void> {
     const pace = { clock: this.#clock, rate: TASKS_A_SECOND, concurrent: MAX_UNDER_WAY }
     return steadily(pace, stop, () => this.#task(this.#tasks++))
   }
 
-  /** How the tasks ended that are over since this was asked last. */
+  /** Returns the tasks finished since the previous request. */
   takeReports(): readonly TaskReport[] {
     const taken = this.#ended
     this.#ended = []
@@ -145,7 +145,7 @@ export class Load {
 
 type Ending = 'right' | 'wrong' | 'flagged' | 'errors'
 
-/** Calls a tool as an agent does, and compares what comes back with what it should be. Never rejects. */
+/** Calls a tool as an agent does, and compares the answer with the expected answer. Never rejects. */
 async function endingOf(
   client: Client,
   { server, tool, args }: Step,
@@ -154,7 +154,7 @@ async function endingOf(
 ): Promise<Ending> {
   const meta = { [INTENT_KEY]: intent }
   const answer = await client.call({ name: `${server}__${tool}`, arguments: args, meta }, within)
-  // The gateway counts a failure, too, whatever it was.
+  // The gateway counts a failure as well, whatever its cause.
   if (!answer.ok || answer.result.isError === true) return 'errors'
   const { _meta, content, structuredContent } = answer.result
   if (isObject(_meta) && PARTIAL_KEY in _meta) return 'flagged'

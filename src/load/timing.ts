@@ -1,14 +1,14 @@
 import { never, type Signal } from '../mesh/cancel.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 
-/** How long something may take: `ms` milliseconds, unless `stop` aborts before. */
+/** A timeout of `ms` milliseconds; `stop` aborts earlier. */
 export interface Within {
   readonly clock: Pick<Clock, 'after'>
   readonly ms: Millis
   readonly stop?: Signal
 }
 
-/** Runs a task under a signal of the platform, which aborts when the time is up, or with `stop`. */
+/** Runs a task with an `AbortSignal`, which aborts after the timeout or with `stop`. */
 export async function patiently<Result>(
   { clock, ms, stop = never }: Within,
   task: (signal: AbortSignal) => Promise<Result>,
@@ -28,17 +28,17 @@ export async function patiently<Result>(
 
 export interface Pace {
   readonly clock: Clock
-  /** Tasks that begin in a second. */
+  /** Tasks started per second. */
   readonly rate: number
-  /** Most tasks under way at a time: past it the next one waits. */
+  /** Most tasks under way at a time; further tasks wait. */
   readonly concurrent: number
-  /** Most tasks of all; no bound unless given. */
+  /** Most tasks in all; no limit by default. */
   readonly most?: number
 }
 
 /**
- * Begins tasks at a steady rate until `stop` aborts; resolves when all of them are over. `begin` gets their numbers, from 0,
- * and never rejects.
+ * Begins tasks at a steady rate until `stop` aborts; resolves when all tasks are over. `begin` gets task numbers from
+ * 0, and never rejects.
  */
 export async function steadily(
   { clock, rate, concurrent, most = Infinity }: Pace,

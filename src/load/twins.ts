@@ -14,7 +14,7 @@ export interface ToolCall {
   readonly meta: Readonly<Record<string, unknown>>
 }
 
-/** The answer to a call: a result, or in a word why there is none. */
+/** The answer to a call: a result, or the reason for its absence in a word. */
 export type Answer =
   | { readonly ok: true; readonly result: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly why: string }
@@ -24,29 +24,28 @@ export interface Agent {
   call(call: ToolCall): Promise<Answer>
 }
 
-/** How one of two twins went, as its agent saw it. */
+/** A twin's result, as its agent saw it. */
 export interface Played {
   readonly outcome: 'succeeded' | 'failed'
-  /** Calls that were made: a step whose needs have failed is left out. */
+  /** Calls made: a step is skipped when a step it needs has failed. */
   readonly calls: number
-  /** Calls with the answer that was expected. */
+  /** Calls with the expected answer. */
   readonly right: number
   /** The duration of each call, in milliseconds. */
   readonly durations: readonly Millis[]
-  /** Tool and reason of the first step that did not go right. */
+  /** Tool and reason of the first failed step. */
   readonly trouble: string | undefined
 }
 
-/** A task that was played in both arms. */
+/** A task played in both arms. */
 export interface Twins {
-  /** The same in both arms. */
   readonly task: string
   readonly kind: string
   readonly control: Played
   readonly treatment: Played
 }
 
-/** The arms, by the names that agents give. */
+/** The arms, by the names in agents' requests. */
 export interface Arms {
   readonly control: string
   readonly treatment: string
@@ -54,34 +53,34 @@ export interface Arms {
 
 export type Side = keyof Arms
 
-/** A twin is over. */
+/** Called at the end of each twin. */
 export type Heard = (task: string, side: Side, played: Played) => void
 
 export interface PlayOptions {
   readonly workload: Workload
-  /** How many pairs. */
+  /** Number of pairs. */
   readonly tasks: number
   readonly seed: number
   /** Tasks under way at a time, both arms together. */
   readonly concurrency: number
   readonly arms: Arms
   readonly clock: Clock
-  /** Returns the name by which agents call the tool of a step. */
+  /** Returns the exposed name of a step's tool. */
   readonly nameOf: (step: Step) => string
-  /** The agent of a place, from 0 to below `concurrency`: a place has one task at a time. */
+  /** Returns the agent of a place, from 0 to below `concurrency`: a place has a single task at a time. */
   readonly agentAt: (place: number, side: Side, era: Workload['eras'][number]) => Agent
-  /** Ends it early: pairs of which a twin is not over by then do not count. */
+  /** Ends the run early: pairs with an unfinished twin do not count. */
   readonly stop: Cancellation
   readonly onPlayed?: Heard
 }
 
-/** Begins the names of the tasks of a run. */
+/** Returns the prefix of the names of a run's tasks. */
 export const prefixOf = ({ name }: Pick<Workload, 'name'>, seed: number): string => `${name}-${seed}-`
 
 /**
- * Plays each task once in each arm: under one name, with the same arguments and steps of the same numbers, so that its
- * twins meet the same faults. Twins stand next to each other in the line, and which of them comes first alternates, so
- * that whatever changes with time changes for both arms. Resolves to the pairs in order. Never rejects.
+ * Plays each task once in each arm. Twins have the same name, arguments and step numbers, so they meet the same faults.
+ * Twins are next to each other in the queue, and their order alternates, so changes over time affect both arms.
+ * Resolves to the pairs in order. Never rejects.
  */
 export async function playTwins(options: PlayOptions): Promise<readonly Twins[]> {
   const { workload, tasks, seed, concurrency, clock, stop, onPlayed } = options
@@ -127,7 +126,7 @@ interface Part {
   readonly agent: Agent
 }
 
-/** Plays a task in one arm. */
+/** Plays a task in an arm. */
 async function play(
   { kind, n, task, side, agent }: Part,
   random: KeyedRandom,
@@ -183,7 +182,7 @@ function wrongIn(
   return other && `not the expected ${other[0]}`
 }
 
-/** The first words of a result. */
+/** Returns the first words of a result. */
 function textOf({ content }: Readonly<Record<string, unknown>>): string {
   const block: unknown = Array.isArray(content) ? content[0] : undefined
   return isObject(block) && typeof block.text === 'string' ? block.text.slice(0, 120) : 'without a text'

@@ -109,7 +109,7 @@ interface Finding {
   readonly message: string
 }
 
-/** Names of a kind of tasks that lead nowhere. */
+/** Yields the invalid names in a kind of tasks. */
 function* findingsIn({ values, steps, succeeds }: TaskKind): Iterable<Finding> {
   for (const [key, held] of Object.entries(values))
     if ('from' in held && held.from > held.to)
@@ -150,12 +150,12 @@ function hint(name: string, known: readonly string[]): string {
   return meant === undefined ? `; there are ${known.join(', ')}` : `; did you mean "${meant}"?`
 }
 
-/** A workload with where everything in it was written, or what is wrong with its file, a line each. */
+/** A workload with the source position of each value, or the problems of its file, a line each. */
 export type ReadWorkload =
   | { readonly ok: true; readonly workload: Workload; readonly origins: Origins }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** Returns the path of a workload file of the package, from the sources and from every build of them. */
+/** Returns the path of a workload file of the package, from the sources and from every build. */
 export const shippedAt = (file: string): string =>
   join(
     dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
@@ -164,7 +164,7 @@ export const shippedAt = (file: string): string =>
     file,
   )
 
-/** Reads a workload from a YAML or JSON file. Environment variables are not filled in: its `${…}` are references. */
+/** Reads a workload from a YAML or JSON file. `${…}` is a workload reference, never an environment variable. */
 export async function readWorkload(file: string): Promise<ReadWorkload> {
   const read = await readText(file)
   if ('problem' in read) return { ok: false, problems: [`${file} ${read.problem}`] }
@@ -184,15 +184,15 @@ export async function readWorkload(file: string): Promise<ReadWorkload> {
   return { ok: false, problems: found.map(formatIssue) }
 }
 
-/** The tools that there are, by the names that agents call them by. */
+/** The available tools, by their exposed names. */
 export interface KnownTools {
-  /** The names of the tools that `/mcp` lists. */
+  /** The names of the tools on `/mcp`. */
   readonly listed: ReadonlySet<string>
-  /** Servers, each with the names of its tools and what `/mcp` calls them. */
+  /** For each server, its tool names with the exposed names on `/mcp`. */
   readonly servers: ReadonlyMap<string, ReadonlyMap<string, string>>
 }
 
-/** Returns the name that `/mcp` has for the tool of a step; or what is wrong with the step. */
+/** Returns the exposed name of a step's tool on `/mcp`, or the problem with the step. */
 export function exposedName({ server, tool }: Step, { listed, servers }: KnownTools): string | Finding {
   if (server === undefined) {
     if (listed.has(tool)) return tool
@@ -206,7 +206,7 @@ export function exposedName({ server, tool }: Step, { listed, servers }: KnownTo
   return { path: ['tool'], message: `${server} has no tool "${tool}"${hint(tool, [...tools.keys()])}` }
 }
 
-/** The servers that a workload calls. */
+/** Returns the servers called by a workload. */
 export function serversOf({ tasks }: Workload, tools: KnownTools): ReadonlySet<string> {
   const called = new Set(tasks.flatMap(({ steps }) => steps.map((step) => exposedName(step, tools))))
   const isCalled = (names: ReadonlyMap<string, string>) =>
@@ -214,7 +214,7 @@ export function serversOf({ tasks }: Workload, tools: KnownTools): ReadonlySet<s
   return new Set([...tools.servers].flatMap(([server, names]) => (isCalled(names) ? server : [])))
 }
 
-/** Tools and servers of a workload that there are not, a line each, with the place. */
+/** Returns unknown tools and servers of a workload, a line each, with the place. */
 export function unknownTools({ tasks }: Workload, origins: Origins, tools: KnownTools): string[] {
   return tasks.flatMap(({ steps }, at) =>
     steps.flatMap((step, index) => {
@@ -232,14 +232,14 @@ export function unknownTools({ tasks }: Workload, origins: Origins, tools: Known
   )
 }
 
-/** The kind of a task, drawn by weight. */
+/** Draws the kind of a task by weight. */
 export function kindOf({ tasks }: Workload, task: string, random: KeyedRandom): TaskKind {
   const total = tasks.reduce((sum, { weight }) => sum + weight, 0)
   let left = random(task, 'kind') * total
   return tasks.find(({ weight }) => (left -= weight) < 0) ?? tasks.at(-1)!
 }
 
-/** Returns the values that are drawn for a task: the same for every agent, at any time. */
+/** Draws the values of a task: the same for every agent, at any time. */
 export function valuesOf({ values }: TaskKind, task: string, random: KeyedRandom): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(values).map(([key, held]) => {

@@ -32,7 +32,6 @@ const quota = z
     'A quota that the server is contracted to: calls beyond it wait for their turn. Over a reload it knows of the calls before it, whatever has changed.',
   )
 
-/** The settings of `rateLimit`. */
 export const schema = z
   .strictObject({
     rate: rate()
@@ -68,17 +67,17 @@ type Config = z.output<typeof schema>
 /** The rate when the config names neither a rate nor a quota. */
 const DEFAULT_RATE: Rate = { calls: 100, perMs: 1_000 }
 
-/** Undefined where only a quota limits. */
+/** Undefined when only a quota limits. */
 const rateOf = ({ rate, quota }: Config): Rate | undefined =>
   rate ?? (quota === undefined ? DEFAULT_RATE : undefined)
 
 const burstOf = ({ burst }: Config, rate: Rate): number => burst ?? Math.max(1, Math.floor(perSecond(rate)))
 
-/** The kinds of state of limits of ours, and of quotas that an upstream grants. */
+/** State kinds of Breakwater's own limits, and of quotas granted by an upstream. */
 const RATE_LIMIT = 'rate-limit'
 const QUOTA = 'rate-limit-quota'
 
-/** Names the calls that share a limit, in words. */
+/** Describes in words the calls sharing a limit. */
 function whose(per: Config['per'], { server, tool }: Scope): string {
   if (per === 'server') return server
   if (per === 'tenant') return `one tenant of ${server}`
@@ -100,12 +99,12 @@ function limitFor(
   return limits.get({ per, ...settings }, per === 'tenant' ? () => new KeyedLimit(settings, clock) : create)
 }
 
-/** A contract knows nothing of policy sets: all of them draw on one quota. */
+/** The upstream's contract knows no policy sets: all sets use the same quota. */
 function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, server: string): Quota {
   return state.get({ kind: QUOTA, set: DEFAULT_SET, server }, () => new Grants(server, clock)).quota(settings)
 }
 
-/** Rejects what comes faster than a token bucket fills, or makes it wait where an upstream grants a quota. */
+/** Rejects calls beyond a token bucket's rate, or queues calls when an upstream grants a quota. */
 export const rateLimit: Policy<Config> & { schema: typeof schema } = {
   schema,
   use: 'Use `rate` to protect a server from agents that call too fast, and `quota` for a contract with a limit, where calls should wait instead of failing. It does not help against calls that are few and slow: that is what `bulkhead` is for.',
@@ -118,7 +117,7 @@ export const rateLimit: Policy<Config> & { schema: typeof schema } = {
     const rate = rateOf(config)
     return rate && indivisible('calls after a pause', burstOf(config, rate), shares)
   },
-  // A quota is divided by nobody: all sets draw on the same.
+  // A quota is not divided: all policy sets share the quota.
   divided: (config, share) => {
     const rate = rateOf(config)
     if (rate === undefined) return config

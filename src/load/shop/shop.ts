@@ -6,10 +6,10 @@ import { fileURLToPath } from 'node:url'
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js'
 import { mcpServer, orders } from './tools.ts'
 
-/** The program that serves `docs` over stdio. It lies beside whoever starts it, in the bundle too. */
+/** The program of the stdio server `docs`. The file lies beside its parent, in the bundle too. */
 const docsServer = fileURLToPath(new URL('./docs-server.js', import.meta.url))
 
-/** The servers of the shop, one behind a pipe and one behind HTTP, and what the latter has really done. */
+/** The servers of the shop, over stdio and over HTTP, with the orders placed at the HTTP server. */
 export interface Shop {
   /** The block `mcpServers` of a gateway in front of both. */
   readonly mcpServers: Readonly<Record<string, object>>
@@ -18,10 +18,10 @@ export interface Shop {
   close(): Promise<void>
 }
 
-/** Most sessions that are open at a time: `compare` opens two for each of up to 512 tasks at a time. */
+/** Most open sessions at a time: `compare` opens two for each of up to 512 tasks at a time. */
 const MAX_SESSIONS = 2_048
 
-/** Starts the server behind HTTP, on loopback: Streamable HTTP with sessions. A gateway starts the other one. */
+/** Starts the HTTP server on loopback: Streamable HTTP with sessions. A gateway starts the stdio server. */
 export async function startShop(): Promise<Shop> {
   const placed = new Map<string, number>()
   const sessions = new Map<string, StreamableHTTPServerTransport>()

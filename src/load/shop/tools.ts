@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js'
 
-/** A tool of the demo's servers. Its answer depends on its arguments only, so that agents can tell a wrong answer. */
+/** A tool of the demo's servers. Its answer depends only on its arguments, so agents can recognize a wrong answer. */
 export interface DemoTool {
   readonly about: string
   readonly isWrite: boolean
@@ -14,7 +14,7 @@ export type Args = Readonly<Record<string, unknown>>
 
 const PRICE = 19
 
-/** The tools of the server behind a pipe. */
+/** The tools of the stdio server. */
 export const docs: Readonly<Record<string, DemoTool>> = {
   search_docs: {
     about: 'Finds documents.',
@@ -32,7 +32,7 @@ export const docs: Readonly<Record<string, DemoTool>> = {
   },
 }
 
-/** The tools of the server behind HTTP. */
+/** The tools of the HTTP server. */
 export const orders: Readonly<Record<string, DemoTool>> = {
   check_stock: {
     about: 'Says how many of an item are left.',
@@ -57,7 +57,7 @@ export const orders: Readonly<Record<string, DemoTool>> = {
   },
 }
 
-/** An MCP server of these tools. `onRun` hears of each call that runs, before it is answered. */
+/** Returns an MCP server with these tools. `onRun` is told about each call before the answer. */
 export function mcpServer(
   name: string,
   tools: Readonly<Record<string, DemoTool>>,

@@ -3,9 +3,9 @@ import type { Clock, Millis } from '../../mesh/clock.ts'
 import { quantities } from '../../units/quantity.ts'
 import { Recent } from '../../units/recent.ts'
 
-/** A rate limit for all calls that share it, or for each of their callers by what tells them apart. */
+/** A rate limit shared by all calls, or kept separately for each caller key. */
 export interface Limit {
-  /** Takes a token: 0. Or tells after how many milliseconds there is one. */
+  /** Takes a token and returns 0, or returns the milliseconds until the next token. */
   take(key: string): Millis
   snapshot(): object
 }
@@ -15,10 +15,10 @@ export interface LimitSettings {
   readonly burst: number
 }
 
-/** Most keys that are remembered. One that comes back after being forgotten has its burst again. */
+/** Most keys kept. A key forgotten earlier starts again with a full burst. */
 const MOST_KEYS = 10_000
 
-/** One bucket for everybody. */
+/** A single bucket for all calls. */
 export class SharedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock
@@ -40,12 +40,12 @@ export class SharedLimit implements Limit {
   }
 }
 
-/** So long a bucket has to be full before it is forgotten, in milliseconds: one is full again soon after each call of a slow caller. */
+/** How long a bucket stays full before its removal, in milliseconds: slow callers' buckets refill soon. */
 const IDLE_MS: Millis = 60_000
 
 /**
- * A bucket for each key. Those that have been full for a minute are forgotten when another key comes, for a new one would be the
- * same; past `MOST_KEYS`, the one that has called least recently.
+ * A bucket for each key. A new key removes buckets full for a minute, because a new bucket would be the same. Past
+ * `MOST_KEYS`, removes the least recently used bucket.
  */
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
@@ -84,7 +84,7 @@ const pattern = /^(\d+(?:\.\d+)?)\/([smhd])$/
 
 const expected = `expected a rate above 0 and up to ${MOST_CALLS} calls per unit, such as 100/s, 60/m or 1000/h`
 
-/** A rate in a config: `100/s`, `60/m`, `1000/h`, `5000/d`, or a bare number of calls per second. */
+/** Schema of a rate: `100/s`, `60/m`, `1000/h`, `5000/d`, or a bare number of calls per second. */
 export function rate() {
   return z
     .union(
@@ -101,10 +101,10 @@ export function rate() {
     .register(quantities, { type: 'rate, such as `10/s` or `600/m`' })
 }
 
-/** How many calls a second that is. */
+/** Converts a rate to calls per second. */
 export const perSecond = ({ calls, perMs }: Rate): number => (calls * 1_000) / perMs
 
-/** Writes a rate as a config does: `60/m`. */
+/** Formats a rate as in a config: `60/m`. */
 export function formatRate({ calls, perMs }: Rate): string {
   const unit = Object.keys(units).find((name) => units[name] === perMs) ?? 's'
   return `${calls}/${unit}`
@@ -120,9 +120,9 @@ export interface Rate {
 const NOTHING_MS = 1e-6
 
 /**
- * A token bucket that fills at `rate` and holds `burst` tokens, full at first. It is kept as one number, the time
- * at which it would be full again: the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371),
- * which needs no refill and tells the wait for the next token exactly.
+ * A token bucket with `rate` as fill rate and `burst` as capacity, full at first. Stores only the time when the bucket
+ * would be full again: the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371). This form needs no
+ * refill and gives the exact wait for the next token.
  */
 export class TokenBucket {
   readonly #perTokenMs: Millis
@@ -134,7 +134,7 @@ export class TokenBucket {
     this.#burst = burst
   }
 
-  /** Takes a token: 0. Or, when there is none, takes nothing and tells after how many milliseconds there is one. */
+  /** Takes a token and returns 0. Without a token, takes nothing and returns the milliseconds until the next token. */
   take(now: Millis): Millis {
     const fullAt = Math.max(this.#fullAt, now)
     const waitMs = fullAt - now - (this.#burst - 1) * this.#perTokenMs
@@ -143,12 +143,12 @@ export class TokenBucket {
     return 0
   }
 
-  /** Whether it is as a new one is; of a time before `now`, whether it has been ever since. */
+  /** Whether the bucket is full at `now`; for an earlier `now`, whether the bucket has been full ever since. */
   isFull(now: Millis): boolean {
     return now >= this.#fullAt
   }
 
-  /** How many tokens are there now, as a whole number. */
+  /** Returns the whole tokens available at `now`. */
   available(now: Millis): number {
     const lacking = Math.max(0, this.#fullAt - now - NOTHING_MS) / this.#perTokenMs
     return Math.max(0, Math.floor(this.#burst - lacking))

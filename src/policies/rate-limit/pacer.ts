@@ -2,15 +2,15 @@ import Bottleneck from 'bottleneck'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** Runs jobs one at a time, in the order in which they came, with at least a pace between the starts of two. */
+/** Runs jobs one at a time, in order of arrival, with at least a pace between two starts. */
 export interface Pacer {
-  /** Runs a job at its turn. Takes no job back. The job must not throw. */
+  /** Runs a job at its turn. Jobs cannot be cancelled, and must not throw. */
   schedule(job: () => Promise<void>): unknown
-  /** Starts no more jobs, and lets go of all timers. Comes once, and no job after that. */
+  /** Starts no more jobs, and clears all timers. Called once, with no job afterwards. */
   stop(): unknown
 }
 
-/** Returns bottleneck for the machine's time, read from the wall clock. Any other clock paces by itself. */
+/** Uses bottleneck for the machine's clock: bottleneck reads the wall clock. Other clocks pace themselves. */
 export function pacerOn(clock: Clock, paceMs: Millis): Pacer {
   return clock.isReal
     ? new Bottleneck({ maxConcurrent: 1, minTime: paceMs, rejectOnDrop: false })

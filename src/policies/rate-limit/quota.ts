@@ -10,23 +10,23 @@ import { StatesBySettings } from '../state/states-by-settings.ts'
 import { type Pacer, pacerOn } from './pacer.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** How calls wait for what a server grants. */
+/** How calls wait for a server's quota. */
 interface LineSettings {
-  /** How many calls wait at most. */
+  /** Most waiting calls. */
   readonly queue: number
-  /** How long a call waits at most, in milliseconds. */
+  /** Longest wait of a call, in milliseconds. */
   readonly maxWait: Millis
 }
 
 export type QuotaSettings = WindowSettings & LineSettings
 
-/** Beats come no faster than that, in milliseconds: a job of bottleneck takes a few. One beat serves several then. */
+/** Shortest time between beats, in milliseconds: a bottleneck job takes a few. A beat then serves several calls. */
 const FASTEST_BEAT_MS = 20
 
-/** How often the first in line looks whether calls that were let go have been sent, in milliseconds. */
+/** How often the first waiting call checks whether released calls have been sent, in milliseconds. */
 const LOOK_MS: Millis = 50
 
-/** The quota that a server's operator has granted: all lines before it draw on one window, whatever config the lines are of. */
+/** The quota granted by a server's operator: all queues for the server share a window, whatever their config. */
 class Grant implements Observable {
   readonly window: SlidingWindow
   readonly lines = new StatesBySettings<Quota>()
@@ -40,7 +40,7 @@ class Grant implements Observable {
   }
 }
 
-/** All that the operator of one server has granted. Overrides may have several grants for its tools at the same time. */
+/** All grants of a server's operator. Overrides may have several grants for the server's tools at the same time. */
 export class Grants implements Observable {
   readonly #server: string
   readonly #clock: Clock
@@ -52,8 +52,8 @@ export class Grants implements Observable {
   }
 
   /**
-   * The quota under these settings, made at the first asking. One that grants something else than before knows of all calls that any of
-   * them has let go: which of them it takes the place of, nobody says, and the server has seen them all.
+   * Returns the quota for these settings, created on first use. A quota with a changed grant takes over all released
+   * calls of the others: nobody says which grant it replaces, and the server has seen every call.
    */
   quota({ queue, maxWait, ...granted }: QuotaSettings): Quota {
     const others = () => this.#grants.states().map(({ window }) => window)
@@ -68,8 +68,8 @@ export class Grants implements Observable {
 }
 
 /**
- * The line before what a server's operator has granted: calls within it pass at once, the others wait for their turn.
- * The window alone decides whether a call may go, so that no mishap in the pacing can break the quota.
+ * The queue for a server's grant: calls within the grant pass at once, others wait for their turn. Only the window
+ * decides whether a call may go, so a pacing error cannot break the quota.
  */
 export class Quota implements Observable {
   readonly server: string
@@ -77,16 +77,16 @@ export class Quota implements Observable {
   readonly #clock: Clock
   readonly #window: SlidingWindow
   readonly #expiries: ExpiryQueue
-  /** The calls that wait, in the order in which they came: each function lets its call go. */
+  /** The waiting calls in order of arrival: each function releases its call. */
   readonly #line = new Set<(ticket: Ticket) => void>()
   readonly #paceMs: Millis
   readonly #perBeat: number
-  /** Undefined while nobody waits. */
+  /** Undefined while no call waits. */
   #pacer: Pacer | undefined
-  /** How many beats are to come or go on, and a signal for their end. */
+  /** Number of beats pending or running, and a signal for their end. */
   #beats = 0
   #ended = new Cancellation()
-  /** When the last beat began, and whether it goes on: the first in line waits for the window in it. */
+  /** Start of the last beat, and whether it is still running: it waits for the window. */
   #beatSince: Millis = -Infinity
   #isInBeat = false
 
@@ -113,13 +113,13 @@ export class Quota implements Observable {
     if (call.signal.aborted) return Promise.resolve(givenUp(call, CANCELLED))
     const waitMs = this.#leastWait(now)
     if (this.#line.size >= this.settings.queue) return Promise.resolve(queueFull(this, waitMs))
-    // Waiting in vain would only take a place from others.
+    // A hopeless wait would only take a place from other calls.
     const mostMs = Math.min(this.settings.maxWait, (call.deadline?.at ?? Infinity) - now)
     if (waitMs > mostMs) return Promise.resolve(tooLong(this, waitMs))
     return this.#wait(call, next)
   }
 
-  /** It may wait for other things, such as a slot or a connection: in the window it stands from when it is sent. */
+  /** The call may still wait for a slot or a connection: the window counts the call from the time of sending. */
   #letGo(call: Call, next: Service, ticket: Ticket): Promise<Outcome> {
     const onSent = () => ticket.sent(this.#clock.now())
     const passed = new Promise<Outcome>((settle) => settle(next(derive(call, { onSent }))))
@@ -131,7 +131,7 @@ export class Quota implements Observable {
     return { calls, perMs: per, left: this.#window.room(this.#clock.now()), queue, waiting: this.waiting }
   }
 
-  /** Returns how long one more call would have to wait at least, in milliseconds. */
+  /** Returns the shortest possible wait for a further call, in milliseconds. */
   #leastWait(now: Millis): Millis {
     const ahead = this.#line.size
     const beats = Math.floor(ahead / this.#perBeat)
@@ -139,7 +139,7 @@ export class Quota implements Observable {
     return beats === 0 ? byWindow : Math.max(byWindow, this.#beatAfter(beats, now) - now)
   }
 
-  /** When that beat comes at the earliest after the first one that is to come or goes on: that waits for the window, and those after it keep apart. */
+  /** Earliest time of a beat after the first pending or running beat; later beats keep their distance. */
   #beatAfter(beats: number, now: Millis): Millis {
     const paceMs = this.#paceMs
     const first = this.#isInBeat ? this.#beatSince : Math.max(now, this.#beatSince + paceMs)
@@ -171,12 +171,12 @@ export class Quota implements Observable {
       this.#line.add(go)
       this.#pacer ??= pacerOn(this.#clock, this.#paceMs)
       const ended = this.#ended
-      // A pacer takes no job back, so a beat belongs to no call, but to whoever is first in line then.
+      // A pacer cannot cancel jobs, so a beat belongs to the first call in the queue at its time, not to a fixed call.
       for (; this.#beats < this.#line.size; this.#beats++) void this.#pacer.schedule(() => this.#serve(ended))
     })
   }
 
-  /** One beat: waits until the quota lets the first in line go, and with it those who share the beat. */
+  /** Runs a beat: waits until the quota releases the first call, and the other calls of the same beat. */
   async #serve(ended: Signal): Promise<void> {
     if (ended.aborted) return
     this.#beatSince = this.#clock.now()
@@ -199,7 +199,7 @@ export class Quota implements Observable {
       } else if (served > 0) return
       else {
         const waitMs = this.#window.wait(now, 0)
-        // A call that was let go may never be sent, and its place is free then.
+        // A released call may never be sent; its place is then free.
         const ms = this.#window.underWay > 0 ? Math.min(waitMs, LOOK_MS) : waitMs
         await this.#clock.sleep(Math.ceil(ms), ended).catch(() => undefined)
       }
@@ -219,13 +219,13 @@ export class Quota implements Observable {
 
 const CANCELLED = 'cancelled while it waited for its turn in the quota'
 
-/** Rejects a call that found no place to wait. */
+/** Rejects a call because the queue is full. */
 function queueFull(quota: Quota, waitMs: Millis): Outcome {
   const { waiting, settings } = quota
   return reject(quota, `is used up (${waiting} of ${settings.queue} waiting)`, waitMs)
 }
 
-/** Rejects a call that could not go before its deadline or the longest wait. */
+/** Rejects a call because its wait would exceed the deadline or the longest wait. */
 function tooLong(quota: Quota, waitMs: Millis): Outcome {
   return reject(quota, `is used up for ${waitDuration(waitMs)}`, waitMs)
 }
@@ -250,21 +250,21 @@ interface WindowSettings {
 }
 
 /**
- * Never more than `calls` in any span of `per` milliseconds at the server, and `minTime` between two that are let go:
- * whatever windows the server counts in, the quota is kept. The times at which the last `calls` calls were sent in a ring, 8 bytes
- * each. A call that was let go and is not sent yet takes a place as well, from whenever it will be.
+ * Allows at most `calls` in any span of `per` milliseconds at the server, with `minTime` between two releases: the
+ * quota holds for any window of the server. Stores the send times of the last `calls` calls in a ring, 8 bytes each. A
+ * released call takes a place too, even before the call is sent.
  */
 export class SlidingWindow {
   readonly #settings: WindowSettings
   readonly #times: Float64Array
-  /** Where the oldest time stands. */
+  /** Index of the oldest time. */
   #oldest = 0
-  /** When a call was let go or sent last. */
+  /** Time of the latest release or sending. */
   #last: Millis = -Infinity
   #sent = 0
   readonly #underWay = new Set<Ticket>()
 
-  /** `others`: windows of the same server, whose calls until now are this one's, too, also those that are not sent yet. */
+  /** `others`: windows of the same server; their calls so far count here too, including calls not sent yet. */
   constructor(settings: WindowSettings, others: readonly SlidingWindow[] = []) {
     this.#settings = settings
     this.#times = new Float64Array(settings.calls).fill(-Infinity)
@@ -276,19 +276,19 @@ export class SlidingWindow {
     for (const other of others) for (const ticket of other.#underWay) ticket.countIn(this)
   }
 
-  /** Calls that were let go and are not sent yet. */
+  /** Calls released and not sent yet. */
   get underWay(): number {
     return this.#underWay.size
   }
 
-  /** When the calls were sent that it has let go itself, as far as it knows. */
+  /** Returns the known send times of this window's own calls. */
   #starts(): Millis[] {
     const { length } = this.#times
     const count = Math.min(this.#sent, length)
     return Array.from({ length: count }, (_, n) => this.#times[(this.#oldest + length - count + n) % length]!)
   }
 
-  /** Lets one call go; undefined where it has to wait. */
+  /** Releases a call; undefined when the call has to wait. */
   take(now: Millis): Ticket | undefined {
     if (this.wait(now, 0) > 0) return undefined
     this.#last = now
@@ -297,12 +297,11 @@ export class SlidingWindow {
     return ticket
   }
 
-  /** A call that was let go, here or elsewhere, is not sent yet. */
+  /** Counts a call released here or elsewhere and not sent yet. */
   begin(ticket: Ticket): void {
     this.#underWay.add(ticket)
   }
 
-  /** A call is sent. */
   sent(now: Millis): void {
     this.#times[this.#oldest] = now
     this.#oldest = (this.#oldest + 1) % this.#times.length
@@ -310,24 +309,24 @@ export class SlidingWindow {
     this.#sent++
   }
 
-  /** A call is sent, or never will be. */
+  /** Ends a call: sent, or never to be sent. */
   end(ticket: Ticket): void {
     this.#underWay.delete(ticket)
   }
 
-  /** The least that a call has to wait with `inLine` others before it, in milliseconds. */
+  /** Returns the shortest wait of a call with `inLine` calls ahead, in milliseconds. */
   wait(now: Millis, inLine: number): Millis {
     const { calls, per, minTime } = this.#settings
     const ahead = inLine + this.#underWay.size
     const rounds = Math.floor(ahead / calls)
     const before = this.#times[(this.#oldest + ahead) % calls]!
-    // Calls ahead without a wait by the quota still go now at the earliest. A further round counts from there.
+    // Calls ahead without a quota wait still go now at the earliest. A further round counts from there.
     const byQuota = rounds === 0 ? before + per - now : Math.max(before + per - now, 0) + rounds * per
     const bySpacing = Math.max(this.#last + minTime - now, 0) + inLine * minTime
     return Math.max(0, byQuota, bySpacing)
   }
 
-  /** How many calls may go now. */
+  /** Returns how many calls may go now. */
   room(now: Millis): number {
     const { calls, per } = this.#settings
     let free = 0
@@ -336,7 +335,7 @@ export class SlidingWindow {
   }
 }
 
-/** A call that was let go, until it is sent or over: it counts in its window, and in those that have taken over from that. */
+/** A released call until sent or over, counted in its window and in any window that replaced it. */
 export class Ticket {
   readonly #windows: SlidingWindow[] = []
 
@@ -345,7 +344,7 @@ export class Ticket {
     window.begin(this)
   }
 
-  /** Each time that it is sent: a session that is opened again has it sent once more. */
+  /** Called at each sending: a reopened session sends the call again. */
   sent(now: Millis): void {
     for (const window of this.#windows) window.sent(now)
     this.end()
