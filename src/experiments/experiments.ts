@@ -18,46 +18,45 @@ import { endIn, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
-/** One look at an experiment while it ran. */
+/** A look at a running experiment. */
 export interface Look {
-  /** How long it had run, in milliseconds. */
+  /** Run time so far, in milliseconds. */
   readonly atMs: Millis
-  /** By arm: those that are over. */
+  /** Finished units, by arm. */
   readonly units: Readonly<Record<string, number>>
   /**
-   * The difference treatment minus control in the metric that decides, with its confidence sequence; not finite before there is a
-   * sequence. With several treatments: the difference of the treatment that decided at this look.
+   * The difference treatment minus control in the deciding metric, with its confidence sequence; not finite before
+   * there is a sequence. With several treatments: the difference of the treatment that decided at this look.
    */
   readonly difference: number
   readonly low: number
   readonly high: number
-  /** The same of each treatment. */
+  /** The same figures for each treatment. */
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
-  /** Units whose end was assumed: then the figures are the least that is sure. Default: none. */
+  /** Units with an assumed end: the figures are then the certain minimum. Default: none. */
   readonly assumed?: number
 }
 
-/** One run of an experiment. */
+/** A run of an experiment. */
 export interface Run {
-  /** As the config had it when the run began. */
+  /** The config's experiment at the start of the run. */
   readonly experiment: Experiment
-  /** The policies that its arms use, as the config had them when the run began. */
+  /** The policies of its arms at the start of the run. */
   readonly policies: ExperimentConfig['policies']
-  /** Milliseconds since the Unix epoch. */
+  /** In milliseconds since the Unix epoch. */
   readonly startedAtWall: number
   /** On the monotonic clock. */
   readonly startedAt: Millis
   readonly samples: Samples
   readonly looks: readonly Look[]
-  /** By the latest look. */
   readonly judgement: Judgement
   /** Undefined while it runs. */
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
 /**
- * An experiment of the config, and its run of now, or else the last one that ended: that one may have been of other settings
- * than the config has by now.
+ * An experiment of the config, with its current run or else its last run, which may have had other settings than the
+ * config now.
  */
 export interface Listed {
   readonly experiment: Experiment
@@ -67,59 +66,58 @@ export interface Listed {
 interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
-  /** From when on it may be judged once more because somebody asks, on the monotonic clock. */
+  /** Until then no further judgement on request, on the monotonic clock. */
   judgedUntil: Millis
   end: Run['end']
 }
 
 export interface ExperimentsParts {
   readonly clock: Clock
-  /** How long no call of a task may have ended for it to be over, in milliseconds. */
+  /** How long a task must be without an ended call to be over, in milliseconds. */
   readonly quiet: () => Millis
-  /** Puts the config that is in force into force again. Throws when it does not compile. */
+  /** Applies the config in force again. Throws when the config does not compile. */
   readonly refresh: () => void
-  /** Has policies forget what they remember of these arms, of an earlier run. */
+  /** Makes policies forget these arms of an earlier run. */
   readonly forget: (arms: readonly string[]) => void
-  /** Hears what an operator will want to read about. Must not throw. */
+  /** Hears of events for operators. Must not throw. */
   readonly emit: (event: ExperimentEvent) => void
-  /** A guarded run whose calls none of them may take; undefined while there is none. */
+  /** A guarded run whose calls no experiment may take; undefined while there is none. */
   readonly taken?: () => Experiment | undefined
 }
 
 export type ExperimentEvent =
   | { readonly type: 'started'; readonly name: string }
-  /** It is active, and begins when this one has ended. */
+  /** Active; begins when `for` has ended. */
   | { readonly type: 'waits'; readonly name: string; readonly for: string }
-  /** The config could not be put into force again, so that arms of a run that has ended are still there. */
+  /** The config could not be applied again, so arms of an ended run are still there. */
   | { readonly type: 'failed'; readonly why: string }
   | { readonly type: 'ended'; readonly name: string; readonly reason: string; readonly sentence: string }
 
-/** Whether something was done, or why not. */
 export type Done = { readonly ok: true } | { readonly ok: false; readonly why: string }
 
-/** Between two looks at the experiments that run, in milliseconds. */
+/** Time between looks at running experiments, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** How many times as long as a look took there is none after it, whoever asks: looks never take more of the time than one part in so many. */
+/** Pause after a look, in multiples of its duration, for any caller: bounds the share of time spent on looks. */
 const PAUSES = 50
 
-/** Most looks of one run that are kept; past it every second one is left out. */
+/** Most looks kept per run; above this, every second look is dropped. */
 const MAX_LOOKS = 240
 
 /**
- * The experiments: which of them run, which arm each call is in, and what has come of it. Outlives all generations. A
- * generation is compiled with the arms that are to run under its config, and they run when it is in force.
+ * Decides which experiments run and which arm each call is in, and collects the results. Outlives all generations. A
+ * generation is compiled with the arms to run under its config; they run once it is in force.
  */
 export class Experiments {
   readonly #parts: ExperimentsParts
   readonly #runs = new Map<string, OpenRun>()
-  /** The last run of each that has ended. */
+  /** The last ended run of each experiment. */
   readonly #ended = new Map<string, OpenRun>()
-  /** The names of experiments that an operator has just started. */
+  /** Experiments an operator has just started, by name. */
   readonly #started = new Set<string>()
-  /** By the name of each waiting experiment, the name of the experiment that keeps it from beginning. */
+  /** By waiting experiment: the name of the experiment that blocks it. */
   #waiting: ReadonlyMap<string, string> = new Map()
-  /** Calls under way in arms, of runs that have ended too, by arm. */
+  /** Calls under way in arms, ended runs included, by arm. */
   readonly #underWay = new Map<string, number>()
   #config: ExperimentConfig = {
     experiments: [],
@@ -134,7 +132,7 @@ export class Experiments {
     this.#parts = parts
   }
 
-  /** Returns the arms that a config has, for its generation. Arms of a run that begins remember nothing of an earlier run. */
+  /** Returns the arms of a config, for its generation. Arms of a new run remember nothing of an earlier run. */
   armsIn(config: ExperimentConfig): Record<string, ArmSettings> {
     const running = this.#running(config)
     const beginning = running.flatMap(({ begins, experiment }) => (begins ? experiment : []))
@@ -143,8 +141,8 @@ export class Experiments {
   }
 
   /**
-   * Says of each call in which arm it is, by its record, before anything else sees it: for the generation of a config.
-   * Undefined when no experiment runs there.
+   * Returns a function that writes the arm into each call's record, before anything else sees the call: for the
+   * generation of a config. Undefined when no experiment runs there.
    */
   assignIn(config: ExperimentConfig): ((call: Call) => void) | undefined {
     const running = this.#running(config).map(({ experiment }) => ({
@@ -172,7 +170,7 @@ export class Experiments {
     }
   }
 
-  /** A config is in force from now on. */
+  /** Follows a config now in force. */
   follow(config: ExperimentConfig): void {
     const steps = agendaFor(config, this.#situation)
     const there = new Set(config.experiments.map(({ name }) => name))
@@ -200,17 +198,17 @@ export class Experiments {
     )
     this.#started.clear()
     this.#look()
-    // Not here: this config is only just coming into force.
+    // Later: this config is only just coming into force.
     if (steps.some((step) => !step.runs && step.beginsNext === true))
       this.#parts.clock.after(0, () => this.#refresh())
   }
 
-  /** Returns the name of the experiment that keeps this one of the config from beginning; undefined when none does. */
+  /** Returns the name of the experiment that blocks this configured experiment; undefined when none does. */
   waitsFor(name: string): string | undefined {
     return this.#waiting.get(name)
   }
 
-  /** An operator starts an experiment: it begins anew. */
+  /** Starts an experiment again, for an operator. */
   start(name: string): Done {
     const experiment = this.#config.experiments.find((one) => one.name === name)
     if (experiment === undefined) return { ok: false, why: `there is no experiment "${name}"` }
@@ -223,7 +221,7 @@ export class Experiments {
         ok: false,
         why: `experiment "${other.name}" runs at a server that this one is for: those that begin together in the config share it, others have to wait`,
       }
-    // They have slots of their own: whoever stops and starts again and again would give a server ever more of them.
+    // Ended runs have their own slots: repeated stopping and starting would give a server more and more slots.
     const left = [...this.#ended.values()]
       .filter((run) => meet(run.experiment, experiment, servers))
       .flatMap((run) => armNames([run.experiment]))
@@ -242,7 +240,7 @@ export class Experiments {
     }
   }
 
-  /** An operator stops an experiment. */
+  /** Stops an experiment, for an operator. */
   stop(name: string): Done {
     const run = this.#runs.get(name)
     if (run === undefined) {
@@ -256,7 +254,7 @@ export class Experiments {
     return { ok: true }
   }
 
-  /** A tool call has ended; which was in an arm, its record says. */
+  /** Records the end of a tool call; its record names the arm. */
   end(record: CallRecord, outcome: Outcome): void {
     const { arm, fates, unit } = record
     if (arm === '') return
@@ -269,13 +267,13 @@ export class Experiments {
     if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
   }
 
-  /** Somebody reports how a task ended. */
+  /** Records a reported outcome of a task. */
   report({ source, tenant, id, arm }: ReportedTask, outcome: 'succeeded' | 'failed'): void {
     const at = arm.indexOf('/')
     this.#runs.get(arm.slice(0, at))?.samples.report(taskUnit(source, tenant, id), arm.slice(at + 1), outcome)
   }
 
-  /** All experiments of the config, in its order, each with its run of now, or else the last one that ended; judged at its latest look. */
+  /** Returns the config's experiments, in its order, each with its current or last run, judged at its latest look. */
   runs(): readonly Listed[] {
     return this.#config.experiments.map((experiment) => {
       const { name } = experiment
@@ -293,7 +291,7 @@ export class Experiments {
     return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
-  /** Looks at nothing any more. */
+  /** Stops looking. */
   close(): void {
     this.#cancelLook?.()
     this.#cancelLook = undefined
@@ -314,7 +312,7 @@ export class Experiments {
     }
   }
 
-  /** A call that was in this arm is over. */
+  /** Counts the end of a call in this arm. */
   #left(arm: string): void {
     const count = this.#underWay.get(arm)
     if (count === undefined) return
@@ -322,7 +320,7 @@ export class Experiments {
     else this.#underWay.delete(arm)
   }
 
-  /** The config that is in force takes up what has changed; one that does not compile changes nothing. */
+  /** Applies changes to the config in force; a config that does not compile changes nothing. */
   #refresh(): void {
     try {
       this.#parts.refresh()
@@ -354,7 +352,7 @@ export class Experiments {
     emit({ type: 'started', name: experiment.name })
   }
 
-  /** A run is over, and its config goes on without it. `isJudged`: what ended it is its verdict. */
+  /** Ends a run without applying the config. `isJudged`: the verdict ended the run. */
   #close(run: OpenRun, reason: string, isJudged = false): void {
     const { clock, emit } = this.#parts
     const { name } = run.experiment
@@ -368,20 +366,20 @@ export class Experiments {
     this.#ended.set(name, run)
     const tell = () => emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
     if (!isApart) return tell()
-    // Until then it is what it was at its latest look.
+    // Until then the judgement is from the latest look.
     void judgeApart(run.experiment, known).then((judged) => {
       this.#take(run, known, judged)
       tell()
     })
   }
 
-  /** The same, and calls take the usual way again. */
+  /** Ends a run, and sends calls the usual way again. */
   #finish(run: OpenRun, reason: string, isJudged = false): void {
     this.#close(run, reason, isJudged)
     this.#refresh()
   }
 
-  /** A look that is to come stays where it is: configs that follow one another must not put it off. */
+  /** Keeps a scheduled look: successive configs must not postpone the look. */
   #look(): void {
     if (this.#runs.size === 0) this.close()
     if (this.#runs.size === 0 || this.#cancelLook !== undefined) return
@@ -410,7 +408,7 @@ export class Experiments {
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
-  /** Clears the samples of the oldest ended run that has any, to make room for other runs. The findings of the ended run stay. */
+  /** Clears the samples of the oldest ended run that has any, to make room. The findings of the ended run stay. */
   #reclaim(): void {
     for (const { samples } of this.#ended.values()) {
       if (samples.all().length === 0) continue
@@ -428,7 +426,7 @@ export class Experiments {
     run.judgedUntil = begun + tookMs * PAUSES
   }
 
-  /** The units of a run as they are now. `isOver`: nothing more will come. */
+  /** Returns the units of a run as they are now. `isOver`: nothing more will come. */
   #known({ experiment, samples }: OpenRun, isOver: boolean): KnownUnits {
     const { clock, quiet } = this.#parts
     const now = clock.now()
@@ -451,7 +449,7 @@ export class Experiments {
   }
 
   #take(run: OpenRun, { all, cohort, open }: KnownUnits, { judgement, isOfAll }: Judged): void {
-    // Nobody knows the figures of open units, whatever a verdict assumes of them.
+    // The figures of open units are unknown, whatever a verdict assumes.
     const isOpen = new Set(open)
     run.samples.mark(isOfAll ? all.filter((_, at) => !isOpen.has(at)) : cohort.map((at) => all[at]!))
     run.judgement = judgement
@@ -470,11 +468,11 @@ function lookOf({ verdict, verdicts, units }: Judgement, atMs: Millis): Look {
   }
 }
 
-/** A task that somebody has reported on. */
+/** A task with a reported outcome. */
 export interface ReportedTask {
   readonly source: string
   readonly tenant: string
   readonly id: string
-  /** As calls of it have it; empty for none. */
+  /** As in its calls; empty for none. */
   readonly arm: string
 }

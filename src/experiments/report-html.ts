@@ -14,8 +14,8 @@ import {
 import type { Report } from './report.ts'
 
 /**
- * The report of an experiment as one page of HTML that loads nothing: what `markdownOf` says, with charts. Without
- * scripts its tables say what the charts would. All that comes from configs and agents is escaped.
+ * Returns the report of an experiment as a page of HTML that loads nothing: `markdownOf` with charts. Without scripts,
+ * its tables replace the charts. All text from configs and agents is escaped.
  */
 export function htmlOf(report: Report): string {
   const { label, sentence } = verdictInWords(report)
@@ -63,7 +63,7 @@ ${contentOf(report, { name, title, blocks })}
 `
 }
 
-/** Returns the content of a section: its blocks, with a chart before each table that has one. */
+/** Returns the content of a section: its blocks, each table after its chart, if any. */
 function contentOf(report: Report, { name, title, blocks }: Section): Markup[] {
   const treatments = treatmentsOf(report).values()
   return blocks.flatMap((block) => {
@@ -85,7 +85,6 @@ function contentOf(report: Report, { name, title, blocks }: Section): Markup[] {
 
 const isTable = (block: Block) => typeof block === 'object' && 'table' in block
 
-/** Where the script draws. */
 const canvas = (report: Report, name: 'effect' | 'exposure') =>
   markup`<div class="chart" id="${name}-chart" role="img" aria-label="${chartLabels(report)[name]}"></div>`
 
@@ -95,6 +94,6 @@ const keyOf = (name: 'effect' | 'exposure') =>
     ? [markup`<p class="note" hidden>Coloured bands are sequences; the grey one is what does not matter.</p>`]
     : []
 
-/** Open for who has no scripts, which close it. */
+/** Open for readers without scripts; scripts close it. */
 const folded = (content: Markup) =>
   markup`<details open><summary>The same as a table</summary>${content}</details>`

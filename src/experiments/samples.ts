@@ -2,54 +2,52 @@ import type { CallRecord, Fate, FaultFate, Outcome } from '../mesh/call.ts'
 import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
 
-/** The figures of one unit in one arm: as a rule, of a task of an agent. */
+/** The figures of a unit in an arm: usually an agent's task. */
 export interface UnitSample extends CallCounts {
   /** The key of the unit, which is assigned as a whole. */
   readonly unit: string
-  /** Its arm, without the name of the experiment. */
   readonly arm: string
   /** The tenant of the unit, as limits count it. */
   readonly tenant: string
-  /** When its first call began, on the monotonic clock. */
+  /** Start of the first call, on the monotonic clock. */
   readonly beganAt: Millis
-  /** Tool calls that went wrong, as their agent saw it. */
+  /** Failed tool calls, as their agent saw them. */
   failed: number
-  /** Calls that are not over: their ends are assumed, and nobody knows their durations or tries. */
+  /** Calls not over: their ends are assumed, and their durations and attempts unknown. */
   assumed: number
-  /** Tries at servers. */
+  /** Attempts at servers. */
   attempts: number
   /** How long the valid ones took, in milliseconds: all together, and each of the first 32. */
   totalMs: Millis
   readonly durations: Millis[]
-  /** How it ended, as somebody reported; undefined unless somebody did. */
+  /** The reported outcome; undefined without a report. */
   outcome: 'succeeded' | 'failed' | undefined
-  /** Calls that are under way. */
   underWay: number
-  /** When its last call ended, on the monotonic clock; before that, when its first one began. */
+  /** End of the last call, on the monotonic clock; before the first end, the start of the first call. */
   lastAt: Millis
-  /** Whether the latest verdict is of it, among others. */
+  /** Whether the latest verdict includes the unit. */
   isJudged: boolean
 }
 
-/** Most durations of a unit that are kept. */
+/** Most durations kept per unit. */
 const MAX_DURATIONS = 32
 
 /** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
 const MAX_UNITS = 50_000
 
-/** Most units of one tenant in runs that go on: a tenant that names tasks without end leaves room for others. */
+/** Most units of a tenant in current runs: a tenant that names endless tasks leaves room for others. */
 const MAX_OF_TENANT = MAX_UNITS / 2
 
-/** How long a unit may be open before others no longer wait for it, in milliseconds. */
+/** How long others wait for an open unit, in milliseconds. */
 const LONGEST_OPEN_MS: Millis = 300_000
 
-/** How many units there may be, in all runs together. */
+/** Limits the number of units in all runs together. */
 export class Room {
   readonly #reclaim: () => void
   #left = MAX_UNITS
   readonly #ofTenants = new Map<string, number>()
 
-  /** `reclaim` is asked to free places of runs that have ended when there are none left. */
+  /** `reclaim`: frees places of ended runs when none are left. */
   constructor(reclaim: () => void = () => undefined) {
     this.#reclaim = reclaim
   }
@@ -65,12 +63,11 @@ export class Room {
     return true
   }
 
-  /** Gives places back. */
   free(places: number): void {
     this.#left += places
   }
 
-  /** A place of a tenant is one of a run that has ended: it is taken, and counts against nobody. */
+  /** Keeps the place of an ended run's unit taken, but no longer counts the place against its tenant. */
   release(tenant: string): void {
     const taken = (this.#ofTenants.get(tenant) ?? 1) - 1
     if (taken === 0) this.#ofTenants.delete(tenant)
@@ -84,7 +81,7 @@ export interface Beginning {
   readonly tenant: string
   /** On the monotonic clock. */
   readonly now: Millis
-  /** It did not name its unit. */
+  /** The call did not name its unit. */
   readonly isFallback?: boolean
 }
 
@@ -96,34 +93,34 @@ export class Samples {
   #hasEnded = false
   /** Numbers of faults that hit calls, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
-  /** Calls in arms of which something is kept. */
+  /** Calls in arms with records kept. */
   assigned = 0
-  /** Calls of `assigned` that did not say what the experiment assigns by, and were assigned by something else. */
+  /** Calls of `assigned` without the experiment's unit, assigned by something else. */
   fallback = 0
-  /** Calls in arms of which nothing is kept, because there were too many units. */
+  /** Calls in arms without records, because of too many units. */
   dropped = 0
-  /** Calls that matched and took no part: they were not drawn, or said nothing to assign them by. */
+  /** Matching calls outside of the experiment: not drawn, or without anything to assign by. */
   readonly out = { not_drawn: 0, excluded: 0 }
 
   constructor(room: Room) {
     this.#room = room
   }
 
-  /** The run has ended: nothing comes to it any more. */
+  /** Ends the run: nothing is added later. */
   end(): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
     for (const { tenant } of this.all()) this.#room.release(tenant)
   }
 
-  /** Forgets all units, and gives their room back. */
+  /** Forgets all units, and frees their places. */
   clear(): void {
     this.end()
     this.#room.free(this.all().length)
     this.#arms.clear()
   }
 
-  /** A call of a unit begins; undefined when there is no room for its unit. */
+  /** Begins a call of a unit; undefined when there is no room for the unit. */
   begin(unit: string, arm: string, { tenant, now, isFallback = false }: Beginning): UnitSample | undefined {
     let units = this.#arms.get(arm)
     if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
@@ -141,12 +138,11 @@ export class Samples {
     return sample
   }
 
-  /** Whether it is of this run. */
   has(sample: UnitSample): boolean {
     return this.#arms.get(sample.arm)?.get(sample.unit) === sample
   }
 
-  /** A call of an arm has ended, and this is what became of its faults. */
+  /** Counts the fates of an ended call's faults. */
   noteFates(arm: string, fates: readonly FaultFate[]): void {
     for (const { fate, isKept } of fates) {
       if (isKept === true) continue
@@ -156,23 +152,22 @@ export class Samples {
     }
   }
 
-  /** A call takes no part. */
+  /** Counts a call outside of the experiment. */
   leftOut(why: 'not_drawn' | 'excluded'): void {
     this.out[why]++
   }
 
-  /** Somebody says how a unit ended; of a unit that is in several arms, in that one. */
+  /** Records a unit's reported outcome, in this arm. */
   report(unit: string, arm: string, outcome: 'succeeded' | 'failed'): void {
     const sample = this.#arms.get(arm)?.get(unit)
     if (sample !== undefined) sample.outcome = outcome
   }
 
-  /** How many units an arm has, without looking at any. */
+  /** Returns the number of units in an arm, in constant time. */
   unitsOf(arm: string): number {
     return this.#arms.get(arm)?.size ?? 0
   }
 
-  /** All units. */
   all(): UnitSample[] {
     return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
@@ -200,12 +195,12 @@ export class Samples {
     return all.filter(({ beganAt, calls, underWay }) => beganAt < before && (calls > 0 || underWay > 0))
   }
 
-  /** Returns the open units, whose ends are not known yet. Open units younger than five minutes are not in the cohort. */
+  /** Returns the open units, whose ends are unknown. Open units younger than five minutes are not in the cohort. */
   open(now: Millis, waiting: Waiting): UnitSample[] {
     return this.all().filter((sample) => isOpen(sample, now, waiting))
   }
 
-  /** These, and no others, are those that the latest verdict is of. */
+  /** Marks exactly these units as part of the latest verdict. */
   mark(judged: readonly UnitSample[]): void {
     for (const sample of this.all()) sample.isJudged = false
     for (const sample of judged) sample.isJudged = true
@@ -216,7 +211,7 @@ export class Samples {
 export interface Waiting {
   /** How long no call of it may have ended, in milliseconds; 0: calls that are under way, and no others. */
   readonly quiet: Millis
-  /** Whether its outcome has to be known. */
+  /** Whether the outcome has to be known. */
   readonly needsOutcome: boolean
 }
 
@@ -275,7 +270,7 @@ function newSample(unit: string, arm: string, tenant: string, beganAt: Millis): 
   }
 }
 
-/** A call of a unit has ended at `now`, on the monotonic clock. */
+/** Records the end of a unit's call at `now`, on the monotonic clock. */
 export function endIn(sample: UnitSample, record: CallRecord, outcome: Outcome, now: Millis): void {
   const result = resultOfCall(outcome, record)
   sample.underWay--
@@ -319,11 +314,11 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
 
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 
-/** The key of a task as a unit, which no other unit has: agents choose its name, and often that of their tenant. */
+/** Returns the key of a task as a unit, unique although agents choose its name, and often their tenant's name. */
 export const taskUnit = (source: string, tenant: string, id: string): string =>
   `${source} ${tenantInKey(tenant)}\n${id}`
 
-/** The key of all calls of a tenant as a unit. */
+/** Returns the key of all calls of a tenant as a unit. */
 export const tenantUnit = (tenant: string): string => `tenant ${tenantInKey(tenant)}`
 
 /** Without a line break or `/`, which end it. */

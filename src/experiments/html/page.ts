@@ -6,7 +6,6 @@ import { style } from './style.ts'
 
 const POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
-/** The content of a page. */
 export interface Page {
   readonly title: string
   /** The script that draws the charts, and its data; undefined when there is nothing to draw. */
@@ -14,7 +13,7 @@ export interface Page {
   readonly body: Markup
 }
 
-/** A report as one page of HTML that loads nothing. */
+/** Returns a report as a page of HTML that loads nothing. */
 export function pageOf({ title, charts, body }: Page): string {
   return markup`<!doctype html>
 <html lang="en">
@@ -48,7 +47,6 @@ ${trusted(ofPlot('dist/uPlot.iife.min.js'))}
 ${trusted(script)}
 </script>`
 
-/** A file of the chart library as it is installed. */
 const ofPlot = (file: string): string =>
   readFileSync(createRequire(import.meta.url).resolve(`uplot/${file}`), 'utf8').trim()
 
@@ -58,7 +56,7 @@ export const unbroken = (text: string) =>
     .replace(/(?<=\d) (?=%|ms\b|points?\b)|(?<=\bp [=<]) /g, '\u00a0')
     .replace(/(?<=\d)–(?=\d)/g, '\u2060–\u2060')
 
-/** A block of a report; `title` names its tables for who cannot see them. */
+/** Returns a block of a report; `title` names its tables for screen readers. */
 export function blockMarkup(block: Block, title: string): Markup {
   if (typeof block === 'string') return markup`<p>${unbroken(block)}</p>`
   if ('list' in block) return markup`<ul>${block.list.map((line) => markup`<li>${line}</li>`)}</ul>`
