@@ -3,7 +3,7 @@ import { canonicalJson } from '../protocol/canonical-json.ts'
 import { takesServer, meet, overlap, type Portioned, portionOf, TOGETHER } from './capacity.ts'
 import type { Experiment } from './schema.ts'
 
-/** As much of a config as experiments go by. */
+/** The part of a config used by experiments. */
 export interface ExperimentConfig {
   readonly experiments: readonly Experiment[]
   readonly policies: Pick<MeshConfig, 'defaults' | 'overrides'> & {
@@ -12,39 +12,39 @@ export interface ExperimentConfig {
   readonly mcpServers: Readonly<Record<string, unknown>>
 }
 
-/** A run in progress, with the settings and policy sets that it depends on. */
+/** A run in progress, with the settings and policy sets the run depends on. */
 export interface Running extends Portioned {
   /** See `settingsOf`. */
   readonly settings: string
-  /** The policies of each policy set that its arms use, by the name of the set; see `setsOf`. */
+  /** The policies of each policy set of its arms, by the name of the set; see `setsOf`. */
   readonly sets: ReadonlyMap<string, string>
 }
 
 /** The state of all experiments when a config comes into force. */
 export interface Situation {
-  /** Runs that go on, by name. */
+  /** Current runs, by name. */
   readonly running: ReadonlyMap<string, Running>
-  /** Settings of the last run of each that has ended, by name. */
+  /** Settings of each experiment's last ended run, by name. */
   readonly ended: ReadonlyMap<string, Pick<Running, 'settings'>>
-  /** The names of experiments that an operator has just started. */
+  /** The names of experiments an operator has just started. */
   readonly started: ReadonlySet<string>
   /** A guarded run whose calls no other may take; at most one. */
   readonly taken: readonly Experiment[]
-  /** The experiments of the config that was in force before. */
+  /** The experiments of the previous config. */
   readonly before: readonly Experiment[]
 }
 
-/** The effect of a config on one experiment. */
+/** The effect of a config on an experiment. */
 export type Step =
-  /** It runs; `begins`: from now on. */
+  /** Runs; `begins`: from now on. */
   | (Portioned & { readonly runs: true; readonly begins: boolean })
   | {
       readonly experiment: Experiment
       readonly runs: false
-      /** Why its run ends now. One that is to run again begins with the next config: nothing of this run may be left by then. */
+      /** Why its run ends now. A run to repeat begins with the next config: nothing of this run may be left by then. */
       readonly ends?: string
       readonly beginsNext?: boolean
-      /** The experiment that keeps it from beginning. */
+      /** The experiment that blocks it. */
       readonly waitsFor?: string
     }
 
@@ -88,7 +88,7 @@ export function agendaFor(config: ExperimentConfig, situation: Situation): Step[
   })
 }
 
-/** One that has ended is started again by hand, or by other settings. */
+/** Whether to run; an ended experiment needs a start by hand, or other settings, to run again. */
 function isWanted(experiment: Experiment, { started, ended }: Situation): boolean {
   const { name, active } = experiment
   return started.has(name) || (active && ended.get(name)?.settings !== settingsOf(experiment))
@@ -108,7 +108,7 @@ function whyEnds(
   return changed === undefined ? undefined : { ends: `the policy set "${changed}" changed` }
 }
 
-/** The one among these at a server that would get more than all of them together may have. */
+/** Returns the experiment at a server that would get more than the maximum for all together. */
 function crowding(
   experiment: Experiment,
   portion: number,
@@ -131,7 +131,7 @@ export function settingsOf({ active: _, ...settings }: Experiment): string {
   return canonicalJson(settings) ?? ''
 }
 
-/** By the name of each policy set of an experiment, what calls go by in it. */
+/** Returns the effective policies of each policy set of an experiment, by set name. */
 export function setsOf({ arms }: Experiment, { policies }: ExperimentConfig): ReadonlyMap<string, string> {
   const { defaults, overrides, sets } = policies
   return new Map(
@@ -142,7 +142,7 @@ export function setsOf({ arms }: Experiment, { policies }: ExperimentConfig): Re
   )
 }
 
-/** The first set that is another one now. */
+/** Returns the first changed set. */
 function changedSet(
   before: ReadonlyMap<string, string>,
   now: ReadonlyMap<string, string>,

@@ -9,8 +9,8 @@ export interface JudgeFacts {
 }
 
 /**
- * Judges a run that has ended in a thread of its own: quantiles of tens of thousands of units take a second, in which no call may stand
- * still. The same as would be found here, which it is where the thread fails.
+ * Judges an ended run in a separate thread: quantiles of tens of thousands of units take a second, which must not delay
+ * calls. Same result as in this thread, which judges if the other thread fails.
  */
 export async function judgeApart(experiment: Experiment, known: KnownUnits): Promise<Judged> {
   const facts: JudgeFacts = { experiment, known: { ...known, all: [] } }

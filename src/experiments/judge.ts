@@ -9,39 +9,38 @@ import { sampleRatioSequence } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
-/** The result of one look at an experiment. */
+/** The result of a look at an experiment. */
 export interface Judgement {
   /** The verdict on the experiment: with several treatments, the verdict on the treatment that decides. */
   readonly verdict: Verdict
-  /** The treatment that decides. */
   readonly treatment: string
-  /** How many units of each arm are over. */
+  /** Number of finished units, by arm. */
   readonly units: Readonly<Record<string, number>>
   /** The verdict on each treatment, against the control. */
   readonly verdicts: Readonly<Record<string, Verdict>>
 }
 
-/** The largest probability that a statement about an experiment is wrong, over all looks, treatments and guardrails. */
+/** The largest probability of a wrong statement about an experiment, over all looks, treatments and guardrails. */
 export const ALPHA = 0.05
 
-/** Largest share of an arm's calls that one unit may have: an arm with nearly all calls in one unit is no sample. */
+/** Largest share of an arm's calls in a single unit: an arm with nearly all calls in one unit is no sample. */
 const LARGEST_UNIT = 0.2
 
-/** Sequences are narrowest at so many times the units that each arm has to have. */
+/** Sequences are narrowest at this multiple of the units each arm must have. */
 const PLANNED = 2
 
 /** The input of a judgement. */
 export interface Known {
   /** The units whose figures count at this look. */
   readonly units: readonly UnitSample[]
-  /** How many were assigned to each arm, those included that say nothing yet. */
+  /** Units assigned to each arm, including units without results yet. */
   readonly assigned: ReadonlyMap<string, number>
 }
 
 /**
- * Judges an experiment by what is known of its units. `isOver`: nothing more will come. Quantiles have no sequence that
- * holds at all looks: where one decides, nothing is said of it before the end. `areAssumed`: how some units end is assumed, so that
- * guardrails that are no shares of units say nothing.
+ * Judges an experiment by its units. `isOver`: nothing more will come. Quantiles have no sequence valid at all looks: a
+ * deciding quantile is judged only at the end. `areAssumed`: some ends are assumed, so guardrails other than shares of
+ * units say nothing.
  */
 export function judge(
   experiment: Experiment,
@@ -64,7 +63,7 @@ export function judge(
   return judgementOf(verdicts, Object.fromEntries([...byArm].map(([arm, units]) => [arm, units.length])))
 }
 
-/** The verdict on an experiment from those on its treatments. */
+/** Returns the verdict on an experiment from the verdicts on its treatments. */
 function judgementOf(
   verdicts: readonly { readonly treatment: string; readonly verdict: Verdict }[],
   units: Judgement['units'],
@@ -85,20 +84,19 @@ function judgementOf(
 
 /** The input of a judgement when units are open. */
 export interface KnownAndOpen extends Known {
-  /** The units that are not over: their ends are not known. */
+  /** The units not yet over, whose ends are unknown. */
   readonly open: ReadonlySet<UnitSample>
-  /** The verdict on the cohort. */
   readonly judged: Judgement
 }
 
-/** Whether the worst that open units can make of it is known: that one fails, or does not. Nobody knows how long a call may take. */
+/** Whether open units have a known worst case: failure or success. Nobody knows how long a call may take. */
 const isBounded = (name: MetricName) => metricOf(name).estimator.kind === 'proportion'
 
 /**
- * Returns a judgement that holds however the open units end: so one unit that hangs cannot hide the harm that an arm does.
- * A treatment is worse if it is worse even when all open units of the control fail, and all open units of the treatment succeed.
- * At the end, a treatment is better if it is better even in the opposite case. Undefined when neither is certain, and for
- * metrics that are no shares of units.
+ * Returns a judgement valid however the open units end: so a hanging unit cannot hide an arm's harm. A treatment is
+ * worse if it is worse even when all open units of the control fail, and all open units of the treatment succeed. At
+ * the end, a treatment is better if it is better even in the opposite case. Undefined when neither is certain, and for
+ * metrics other than shares of units.
  */
 export function judgeWithOpen(
   experiment: Experiment,
@@ -167,27 +165,26 @@ function hedged(
   return { treatment, verdict: told, units: counts, verdicts: { ...judged.verdicts, [treatment]: told } }
 }
 
-/** How units are called, in the plural. */
 const wordsFor = ({ assignBy }: Experiment) =>
   assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units'
 
 /** The units of a run at one instant, as plain data, which may go to another thread. */
 export interface KnownUnits {
   readonly all: readonly UnitSample[]
-  /** Places in `all`: `cohort` for the units whose figures count, `open` for the units that are not over. */
+  /** Indexes into `all`: `cohort` for the units whose figures count, `open` for the units that are not over. */
   readonly cohort: readonly number[]
   readonly open: readonly number[]
-  /** How many were assigned to each arm, those included that say nothing yet. */
+  /** Units assigned to each arm, including units without results yet. */
   readonly assigned: ReadonlyMap<string, number>
 }
 
-/** A judgement. `isOfAll`: it is of all units, however the open ones end; otherwise it is of the cohort. */
+/** A judgement. `isOfAll`: of all units, however the open units end; otherwise of the cohort. */
 export interface Judged {
   readonly judgement: Judgement
   readonly isOfAll: boolean
 }
 
-/** Judges a run by its units: by those that count, or where these decide nothing by all of them, however the open ones end. */
+/** Judges a run by the counted units, or if these decide nothing, by all units, however the open units end. */
 export function judgeUnits(
   experiment: Experiment,
   { all, cohort, open, assigned }: KnownUnits,
@@ -207,8 +204,8 @@ export function judgeUnits(
 }
 
 /**
- * Judges the cohort. A call of a unit in it that is still under way has taken too long to wait for, and counts as failed. Such a call may
- * succeed in the end, so a verdict stands only if it holds however these calls end.
+ * Judges the cohort. A call still under way in the cohort has taken too long, and counts as failed. Such a call may
+ * succeed in the end, so a verdict stands only if valid however these calls end.
  */
 function judgeCohort(
   experiment: Experiment,
@@ -238,7 +235,7 @@ function judgeCohort(
   return judgementOf(verdicts, judgement.units)
 }
 
-/** Most units, and most durations where quantiles are judged, for which a judgement takes less than 50 ms. */
+/** Most units, and most durations for judged quantiles, with a judgement in less than 50 ms. */
 const MOST_UNITS = 20_000
 const MOST_DURATIONS = 10_000
 
@@ -314,7 +311,7 @@ function verdictOn(
   })
 }
 
-/** Fewer units than this in an arm are no proof of harm. */
+/** Harm needs at least this number of units in each arm. */
 const LEAST_FOR_HARM = 30
 
 const UNKNOWN: Interval = { estimate: NaN, low: -Infinity, high: Infinity }
@@ -344,7 +341,6 @@ function sequence(
 const durationsIn = (units: readonly UnitSample[]): number =>
   units.reduce((sum, { durations }) => sum + durations.length, 0)
 
-/** Returns the number of units for which a metric is known. */
 function measuredIn(name: MetricName, units: readonly UnitSample[]): number {
   return metricOf(name).estimator.kind === 'quantile' ? units.length : estimateOf(name, units).units
 }
@@ -367,7 +363,7 @@ export function estimateOf(name: MetricName, units: readonly UnitSample[]): Unit
   }
 }
 
-/** Says so when one unit has too many of the calls of its arm. */
+/** Names a unit with too many of its arm's calls. */
 function largestUnit(experiment: Experiment, { control, treatment }: TwoArms): string | undefined {
   for (const units of [control, treatment]) {
     if (units.length < LEAST_UNITS) continue

@@ -2,14 +2,14 @@ import type { Report, ReportFacts } from './report.ts'
 import { askThread } from './unit-thread.ts'
 
 /**
- * Puts reports together in a thread of its own, because intervals of tens of thousands of units take a second or two, in
- * which no call may stand still. One report at a time; whoever asks for one that is under way gets that one.
+ * Makes reports in a separate thread, because intervals of tens of thousands of units take a second or two, which must
+ * not delay calls. Makes a report at a time; requests for a report under way share the report.
  */
 export class ReportThread {
   readonly #underWay = new Map<string, Promise<Report>>()
   #last: Promise<unknown> = Promise.resolve()
 
-  /** `facts` is asked for when its turn has come. Rejects when the thread fails. */
+  /** `facts` is called when the report's turn comes. Rejects when the thread fails. */
   report(name: string, facts: () => ReportFacts): Promise<Report> {
     const underWay = this.#underWay.get(name)
     if (underWay !== undefined) return underWay

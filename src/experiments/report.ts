@@ -22,26 +22,25 @@ import { type Interval, type UnitEstimate, welchInterval } from './statistics/un
 import type { Verdict } from './statistics/verdict.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** A setting in which arms differ: what each of them has, as a config writes it (`2s`); undefined where it has none. */
+/** A setting that differs between arms: each arm's value as in a config (`2s`); undefined without a value. */
 export interface SettingDifference {
   /** Such as `retry.maxRetries`. */
   readonly setting: string
   readonly byArm: Readonly<Record<string, string | undefined>>
 }
 
-/** One metric, with what each treatment makes of it. */
+/** A metric, with the effect of each treatment. */
 export interface MetricReport {
   readonly name: MetricName
   readonly about: string
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
-  /** Whether it decides. */
   readonly decides: boolean
-  /** Its value in each arm; NaN where there is nothing to compute it from. */
+  /** Its value in each arm; NaN without data. */
   readonly values: Readonly<Record<string, number>>
   /**
-   * By treatment: treatment minus control with a 95 % interval, looked at once, and the p-value that belongs to such intervals.
-   * Where both ends are the estimate, no value varied, and there is no interval.
+   * By treatment: treatment minus control with a 95 % interval, looked at once, and its p-value. When both ends equal
+   * the estimate, no value varied, and there is no interval.
    */
   readonly differences: Readonly<
     Record<string, Interval & { readonly p: number | undefined; readonly adjustedP: number | undefined }>
@@ -49,17 +48,17 @@ export interface MetricReport {
 }
 
 /**
- * All that is known of an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. As JSON,
- * numbers that are not finite are null, and what is undefined is missing.
+ * All facts about an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. As JSON,
+ * numbers that are not finite are null, and undefined values are missing.
  */
 export interface Report {
   readonly name: string
   readonly hypothesis: string
   /** The metric that decides. */
   readonly metric: MetricName
-  /** The smallest difference of it that matters, in its unit, ≥ 0. */
+  /** Its smallest difference that matters, in its unit, ≥ 0. */
   readonly minimumEffect: number
-  /** So many units each arm needs before the verdict may end the experiment. */
+  /** Units each arm needs before the verdict may end the experiment. */
   readonly minimumUnits: number
   /** The confidence of each treatment's sequence, in (0, 1); of all sequences together it is 95 %. */
   readonly confidence: number
@@ -89,7 +88,7 @@ export interface Report {
   readonly ranMs: Millis | undefined
   readonly looks: readonly Look[]
   readonly metrics: readonly MetricReport[]
-  /** p-value of the test whether units came to the arms as was planned; undefined where agents choose. */
+  /** p-value of the test whether units reached the arms as planned; undefined where agents choose. */
   readonly sampleRatioP: number | undefined
   /** Calls that matched, by how they were assigned. */
   readonly calls: {
@@ -112,7 +111,7 @@ export interface Report {
 /** Effective settings of a policy set by policy, where it says anything at all. */
 type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
 
-/** The same under given policies; under those that are in force where there are none. */
+/** The same under given policies; by default under the policies in force. */
 export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
 /** The input of a report: plain data, which may go to another thread. */
@@ -128,13 +127,13 @@ export interface ReportFacts {
 interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | 'judgement' | 'end'> {
   /** The units with at least one call that has ended. */
   readonly units: readonly UnitSample[]
-  /** How many were assigned to each arm. */
+  /** Units assigned to each arm. */
   readonly assigned: ReadonlyMap<string, number>
   readonly calls: Pick<Run['samples'], 'fallback' | 'dropped' | 'out'>
   readonly fates: Run['samples']['fates']
 }
 
-/** All that is known of an experiment now; of one that has run by what it was then, whatever the config says by now. */
+/** Returns the facts about an experiment now; for a past run, as they were then, whatever the config says now. */
 export function factsOf(
   { experiment: configured, run }: Listed,
   settings: SettingsUnder,
@@ -146,7 +145,7 @@ export function factsOf(
   if (run === undefined) return { experiment, run, settings: bySet, now }
   const { startedAtWall, startedAt, looks, judgement, end, samples } = run
   const { fates, fallback, dropped, out } = samples
-  // As they are now: of a run that goes on, they change while the report is put together elsewhere.
+  // A copy: units of a current run change while another thread makes the report.
   const units = samples.known().map((sample) => ({ ...sample, durations: [...sample.durations] }))
   const assigned = new Map(Object.keys(experiment.arms).map((arm) => [arm, samples.unitsOf(arm)]))
   const calls = { fallback, dropped, out }
@@ -158,7 +157,7 @@ export function factsOf(
   }
 }
 
-/** Puts together what is known of an experiment. Takes up to two seconds of CPU where there are tens of thousands of units. */
+/** Makes a report. Takes up to two seconds of CPU with tens of thousands of units. */
 export function reportOn({ experiment, run, settings, now }: ReportFacts): Report {
   const settingsOf: SettingsOf = (set) => settings.get(set) ?? {}
   const control = controlOf(experiment)
@@ -262,7 +261,7 @@ function metricReports(
   })
 }
 
-/** By the method that fits what the metric is. */
+/** Returns an interval by the method for the metric. */
 function intervalOf(
   name: MetricName,
   control: UnitEstimate,
@@ -285,7 +284,7 @@ type Compared = Pick<MetricReport, 'values'> & {
   readonly differences: readonly (readonly [string, Interval & { readonly p: number | undefined }])[]
 }
 
-/** All quantiles out of the same resamples. They have intervals, and no p-values. */
+/** Computes all quantiles from the same resamples. They have intervals, and no p-values. */
 function quantileReports(
   control: string,
   treatments: readonly string[],
@@ -322,7 +321,7 @@ function quantileReports(
   )
 }
 
-/** Where the settings of arms differ, setting by setting. */
+/** Returns the differing settings of the arms, setting by setting. */
 function settingDifferences({ arms }: Experiment, settingsOf: SettingsOf): SettingDifference[] {
   const flat = Object.entries(arms).map(
     ([arm, set]) => [arm, new Map(leavesOf(settingsOf(set), ''))] as const,
@@ -344,7 +343,7 @@ function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
     yield* leavesOf(inner, path === '' ? key : `${path}.${key}`)
 }
 
-/** Returns sentences on the things that arms share although they should not. */
+/** Returns sentences about resources the arms share although they should not. */
 function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[] {
   const { arms, assignBy, fallback } = experiment
   const quotas = Object.values(arms).some((set) => {
@@ -407,7 +406,7 @@ function nextOf(
   return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment}, looked at once, and about twice as many with looks all along. ${there}`
 }
 
-/** How many units find a difference of this size from the control; undefined where nothing is known of their variance. */
+/** Returns the number of units needed to find a difference of this size; undefined without a known variance. */
 function neededIn(
   metric: MetricName,
   control: UnitEstimate,
@@ -424,7 +423,7 @@ function neededIn(
   return Number.isFinite(needed.control) && needed.control > 0 ? needed : undefined
 }
 
-/** The smallest difference from the control that the units of now find; undefined where they find none. */
+/** Returns the smallest difference from the control the present units find; undefined where they find none. */
 function detectableIn(
   metric: MetricName,
   control: UnitEstimate,
