@@ -4,7 +4,7 @@ import { type CallMetric, metricIn } from './claims.ts'
 import type { Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 
-/** How a threshold is learned from the baseline, for a metric of the treatment. */
+/** How to learn a threshold from the baseline, for a metric of the treatment. */
 export type Learning = { readonly metric: CallMetric; readonly for: number } & (
   | { readonly method: 'static'; readonly above: number }
   /** Mean of the seconds plus `k` standard deviations. */
@@ -15,22 +15,22 @@ export type Learning = { readonly metric: CallMetric; readonly for: number } & (
   | { readonly method: 'iqr'; readonly k: number }
 )
 
-/** Seconds that a threshold needs to be learned from. */
+/** Seconds needed to learn a threshold. */
 export const LEAST_SECONDS = 5
 
 /** Share of a baseline's seconds that may lie far out; one second may in any case. */
 const FAR_OUT_SHARE = 0.1
 
-/** Tukey's outer fence: what lies beyond is "far out". */
+/** Tukey's outer fence: values beyond are "far out". */
 const FAR_OUT_K = 3
 
 /** A second half of a baseline whose median is so many times that of the first is another baseline; a faster one is not. */
 const DRIFT = 2
 
-/** Latencies that differ by less are alike, however small they are, in milliseconds. */
+/** Smaller differences between latencies do not count, in milliseconds. */
 const NOISE_MS = 20
 
-/** The threshold that one second after the other of a baseline teaches; or why it teaches none. */
+/** Returns the threshold learned from the seconds of a baseline; or why there is none. */
 export function learn(
   learning: Learning,
   seconds: readonly Figures[],
@@ -75,7 +75,7 @@ function wordsOf(learning: Learning): string {
 const bounded = (metric: CallMetric, above: number) =>
   subjects[metric].unit === 'share' ? Math.min(above, 0.999) : above
 
-/** Why a baseline is not one to compare with; empty when it is. */
+/** Returns why a baseline is unfit for comparison; empty when fit. */
 export function anomaliesIn(seconds: readonly Figures[]): readonly string[] {
   return [...spikes('mean', seconds), ...spikes('error_ratio', seconds), ...drift(seconds)]
 }

@@ -1,15 +1,14 @@
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
-/** The results of calls over some time. Latencies are in milliseconds; undefined where no call has ended. */
+/** The results of calls over some time. Latencies are in milliseconds; undefined before the first end of a call. */
 export interface Figures {
-  /** Calls that have ended. */
   readonly calls: number
   readonly failed: number
-  /** Calls that have been under way for so long that they count as slow ones: in durations, and in nothing else. */
+  /** Calls under way long enough to count as slow: in durations only. */
   readonly waiting: number
-  /** Calls that the gateway never sent. */
+  /** Calls the gateway never sent. */
   readonly rejected: number
-  /** Tries at servers. */
+  /** Attempts at servers. */
   readonly attempts: number
   readonly mean: number | undefined
   readonly p50: number | undefined
@@ -18,7 +17,7 @@ export interface Figures {
   readonly p99: number | undefined
 }
 
-/** How a call ended, as far as a meter cares. */
+/** The end of a call, as far as a meter needs it. */
 export interface Ended {
   readonly isWrong: boolean
   readonly isRejected: boolean
@@ -26,10 +25,10 @@ export interface Ended {
   readonly tookMs: Millis
 }
 
-/** How long a slice of time is, in milliseconds. */
+/** Length of a time slice, in milliseconds. */
 const SLICE_MS: Millis = 250
 
-/** Cells of durations grow by this factor, so that a quantile is within 1 % of the truth. */
+/** Factor between cells of durations, so a quantile is within 1 % of the truth. */
 const GROWTH = 1.02
 const LEAST_MS: Millis = 0.1
 const CELLS = 1_200
@@ -42,7 +41,7 @@ const middleOf = (cell: number): Millis => LEAST_MS * GROWTH ** (cell - 0.5)
 /** Sums of calls, with their durations in cells of equal relative width: bounded, however many calls there are. */
 export class Tally {
   calls = 0
-  /** How long calls have been under way that go on. */
+  /** Times of calls still under way. */
   #waiting: Millis[] = []
   #failed = 0
   #rejected = 0
@@ -59,7 +58,7 @@ export class Tally {
     count(this.#cells, cellOf(tookMs))
   }
 
-  /** A call that has been under way for so long, and goes on: how it ends nobody knows, but it is as slow as that. */
+  /** Adds a call still under way after this time: its end is unknown, but it is at least as slow. */
   addWaiting(forMs: Millis): void {
     this.#waiting.push(forMs)
   }
@@ -107,7 +106,7 @@ function count(cells: Map<number, number>, cell: number, times = 1): void {
 
 const rounded = (ms: Millis) => Number(ms.toPrecision(4))
 
-/** A call that a meter sees, from its beginning to its end. */
+/** A call in a meter, from its beginning to its end. */
 export class Measured {
   readonly meter: Meter
   /** `control` or `treatment`; `all` while there are no arms. */
@@ -121,12 +120,12 @@ export class Measured {
   }
 }
 
-/** Most traces of calls with faults that are noted. */
+/** Most traces of calls with faults. */
 const MAX_TRACES = 10
 
 /**
- * The results of calls, by arm: over a sliding window in slices of 250 ms, and since the last cut. Its size is bounded by the
- * span and by the calls that are under way.
+ * The results of calls, by arm: over a sliding window in slices of 250 ms, and since the last cut. Its size is bounded
+ * by the span and by the calls under way.
  */
 export class Meter {
   readonly #clock: Pick<Clock, 'now'>
@@ -141,24 +140,24 @@ export class Meter {
   #firstEffectAt: Millis | undefined
   readonly #traces: string[] = []
 
-  /** `spanMs`: the longest window that can be asked for, in milliseconds. */
+  /** `spanMs`: the longest possible window, in milliseconds. */
   constructor(clock: Pick<Clock, 'now'>, spanMs: Millis = 60_000) {
     this.#clock = clock
     this.#spanMs = spanMs
     this.#lastAt = clock.now()
   }
 
-  /** When a call of any arm ended last, or else the meter began. */
+  /** Time of the last end of a call in any arm; before, the start of the meter. */
   get lastAt(): Millis {
     return this.#lastAt
   }
 
-  /** When the first call began that a fault did something to; undefined before there is one. */
+  /** Start of the first call affected by a fault; undefined before. */
   get firstEffectAt(): Millis | undefined {
     return this.#firstEffectAt
   }
 
-  /** Traces of some calls that faults did something to. */
+  /** Traces of some calls affected by faults. */
   get traces(): readonly string[] {
     return this.#traces
   }
@@ -169,7 +168,7 @@ export class Meter {
     return measured
   }
 
-  /** A call has ended; `ended` is undefined for one that says nothing, such as one that its agent gave up. */
+  /** Ends a call; `ended` is undefined for a call that says nothing, such as a call its agent gave up. */
   end(measured: Measured, ended: Ended | undefined): void {
     if (!this.#underWay.delete(measured) || ended === undefined) return
     const now = this.#clock.now()
@@ -180,13 +179,13 @@ export class Meter {
     tallyIn(this.#taken, measured.arm).add(ended)
   }
 
-  /** A fault did something to a call that began at `startedAt`. */
+  /** Records a fault's effect on a call that began at `startedAt`. */
   affected(startedAt: Millis, traceId: string | undefined): void {
     this.#firstEffectAt = Math.min(this.#firstEffectAt ?? Infinity, startedAt)
     if (traceId !== undefined && this.#traces.length < MAX_TRACES) this.#traces.push(traceId)
   }
 
-  /** Whether a call of an arm has been under way for so long, and none has ended meanwhile. */
+  /** Whether a call of an arm has been under way for this time, and none has ended meanwhile. */
   isStuck(arm: string, ms: Millis): boolean {
     const now = this.#clock.now()
     if (now - (this.#lastOf.get(arm) ?? 0) < ms) return false
@@ -226,14 +225,14 @@ export class Meter {
   #withWaiting(sum: Tally, arm: string, waitingMs: Millis): Tally {
     const now = this.#clock.now()
     for (const held of this.#underWay) {
-      // They began one after the other.
+      // In order of their start.
       if (now - held.at < waitingMs) break
       if (held.arm === arm) sum.addWaiting(now - held.at)
     }
     return sum
   }
 
-  /** From here on `since` and `take` count anew, and silence too. */
+  /** Restarts the counts of `since` and `take`, and silence too. */
   cut(): void {
     this.#since = new Map()
     this.#taken = new Map()

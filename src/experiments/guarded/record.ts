@@ -3,18 +3,18 @@ import type { Breach, Rule } from './gate.ts'
 import type { Figures } from './meter.ts'
 import type { Spec, State } from './spec.ts'
 
-/** The targets of a run, as they were when the run was asked for. */
+/** The targets of a run, at the time of the request. */
 export interface Targets {
   readonly environment: string
   readonly servers: readonly {
     readonly name: string
-    /** Tools that match; `hit` of them can be hit by its faults, others are not known to be read-only. */
+    /** Matching tools; its faults can hit the tools in `hit`, other tools are not known to be read-only. */
     readonly tools: readonly string[]
     readonly hit: readonly string[]
   }[]
 }
 
-/** Something that the run did or saw, and when: milliseconds since it began. */
+/** An action or observation of the run, with its time in milliseconds since the run began. */
 export interface Decision {
   readonly atMs: number
   readonly what: string
@@ -41,7 +41,7 @@ export interface StageRecord {
   readonly endedAtMs: number
   readonly control: Figures
   readonly treatment: Figures
-  /** The claims, held against the treatment of this stage. */
+  /** The claims, compared with the treatment of this stage. */
   readonly claims: readonly Judged[]
 }
 
@@ -72,7 +72,7 @@ export interface Trouble {
   readonly name: string
   readonly state: string
   readonly fromMs: number
-  /** Undefined: it was when the run ended, or until its arm was gone. */
+  /** Undefined: until the run ended, or until its arm was gone. */
   readonly untilMs: number | undefined
 }
 
@@ -83,13 +83,13 @@ export interface ProbeRow {
   readonly server: string
   /** The server's health after the probe: `well`, `suspicious`, `failing`. */
   readonly state: string
-  /** Why it is not well, such as `connection_refused`. */
+  /** Why the server is not well, such as `connection_refused`. */
   readonly reason: string | undefined
-  /** All of its steps that ended well, in milliseconds. */
+  /** Total time of its successful steps, in milliseconds. */
   readonly tookMs: number
 }
 
-/** How the run and its servers came back. */
+/** The recovery of the run and its servers. */
 export interface Recovery {
   /**
    * From the beginning of the first call that a fault did something to to the beginning of the window in which the steady
@@ -100,12 +100,11 @@ export interface Recovery {
   readonly steadyAfterMs: number | undefined
   /** By layer that was in trouble: time from the end of the faults to its recovery; null: still in trouble when the waiting ended. */
   readonly layers: Readonly<Record<string, number | null>>
-  /** How long it was waited. */
   readonly waitedMs: number
   readonly limitMs: number
 }
 
-/** Whether and when the gateway noticed. */
+/** Whether and when the gateway noticed the faults. */
 export interface Detection {
   /** When the first call began that a fault did something to, in milliseconds since the run began. */
   readonly firstEffectAtMs: number
@@ -115,7 +114,7 @@ export interface Detection {
   readonly sign: string | undefined
 }
 
-/** One of the author's expectations against what came of it. */
+/** An estimate of the author, compared with the result. */
 export interface Estimated {
   readonly of: 'outcome' | 'detect' | 'recover' | 'errorRatio' | 'p95'
   readonly expected: string
@@ -132,7 +131,7 @@ export interface FaultRecord {
   readonly injected: number
 }
 
-/** All that is known of one run: what the journal keeps, and reports are made of. */
+/** All facts about a run: the journal keeps them, and reports use them. */
 export interface RunRecord {
   readonly format: 1
   readonly id: string
@@ -146,17 +145,17 @@ export interface RunRecord {
   readonly targets: Targets
   readonly actor: string
   readonly approver: string | undefined
-  /** The first stage that was played, from 0; those before it were skipped, by leave of the approver. */
+  /** The first played stage, from 0; earlier stages were skipped, with the approver's permission. */
   readonly firstStage: number
   readonly state: State
   readonly phase: Phase
-  /** Why it ended, or what it waits for. */
+  /** Why the run ended, or why it waits. */
   readonly reason: string
   /** Milliseconds since the Unix epoch. */
   readonly requestedAt: number
   readonly beganAt: number | undefined
   readonly endedAt: number | undefined
-  /** The stage that is played now or was played last, from 0; -1 before the first. */
+  /** The current or last played stage, from 0; -1 before the first. */
   readonly stage: number
   readonly rules: readonly Rule[]
   readonly hypothesis: {
