@@ -1,6 +1,6 @@
 /**
- * The script that draws the charts in a browser, with uPlot and the data of the page. Colours are those of the style, and
- * follow the style when it changes between light, dark and paper.
+ * Draws the charts in a browser, with uPlot and the data of the page. Colours come from the style, and follow its
+ * changes between light, dark and paper.
  */
 export const script = String.raw`(() => {
   'use strict'

@@ -7,34 +7,33 @@ import { ARM_KEY, type Task, taskOf } from '../protocol/task.ts'
 import { taskUnit, tenantUnit } from './samples.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
-/** The unit that a call is assigned by: all calls of a unit are in the same arm. */
+/** The unit of a call's assignment: all calls of a unit are in the same arm. */
 interface Unit {
   /** Unique in its experiment. Names of sessions and values of headers, which may be secrets, are digests. */
   readonly key: string
-  /** Whether the call did not say what the experiment assigns by. */
+  /** Whether the call lacked the unit the experiment assigns by. */
   readonly isFallback: boolean
 }
 
-/** Where a call belongs. */
 export type Assignment =
   | {
-      /** As it is known outside of the experiment. */
+      /** The arm's name outside of the experiment. */
       readonly arm: string
       /** Its own name. */
       readonly name: string
       readonly unit: string
       readonly isFallback: boolean
-      /** Whether its agent has named the arm. */
+      /** Whether the agent named the arm. */
       readonly isAsked: boolean
     }
-  /** It matches, and takes no part: it was not drawn, or says nothing that it could be assigned by. */
+  /** Matches, but takes no part: not drawn, or without anything to assign by. */
   | 'not_drawn'
   | 'excluded'
 
 /** The same in every process: what is drawn depends on the salt and the unit alone. */
 const random = createKeyedRandom(0)
 
-/** Most units whose assignment is remembered; past it they are drawn again, with the same result. */
+/** Most units with a remembered assignment; others are drawn again, with the same result. */
 const MAX_REMEMBERED = 10_000
 
 /**
@@ -139,7 +138,7 @@ const tenantOf = ({ tenant }: Call) => tenantUnit(tenant)
 /** Worked out once for each session. */
 const sessions = new WeakMap<object, string>()
 
-/** Undefined for callers that have no session, and may stand for many. */
+/** Undefined for callers without a session, which may be many. */
 function sessionOf({ caller }: Call): string | undefined {
   if (caller.era === 'modern') return undefined
   let unit = sessions.get(caller)

@@ -12,15 +12,15 @@ export const TOGETHER = 0.8
 /** The same where it takes only calls of some tools or tenants: how many of all calls these are, nobody knows. */
 const SOME_CALLS = 0.5
 
-/** An experiment with the share of each server's limits that its arms have together, in (0, 1). */
+/** An experiment with its arms' total share of each server's limits, in (0, 1). */
 export interface Portioned {
   readonly experiment: Experiment
   readonly portion: number
 }
 
 /**
- * The arms of experiments that run at the same time, as policy sets. Limits of a whole server, such as slots, are divided among
- * the arms and the calls in no arm. Experiments never give a server more than it had before.
+ * Returns the arms of concurrent experiments, as policy sets. Limits of a whole server, such as slots, are divided
+ * among the arms and the calls in no arm. Experiments never give a server more than before.
  */
 export function armsOf(running: readonly Portioned[]): Record<string, ArmSettings> {
   return Object.fromEntries(
@@ -36,8 +36,8 @@ export function armsOf(running: readonly Portioned[]): Record<string, ArmSetting
 }
 
 /**
- * Returns the portion that all arms of an experiment have together. Experiments that begin together and meet at a server
- * get equal parts of what one experiment alone would have.
+ * Returns the total portion of an experiment's arms. Experiments that begin together and meet at a server get equal
+ * parts of the portion for a single experiment.
  */
 export function portionOf(
   experiment: Experiment,
@@ -75,14 +75,14 @@ export function sharesAt(
   return new Map(shares)
 }
 
-/** Returns a test of whether an experiment takes calls of a server, by the server's name. */
+/** Returns a test by server name: whether an experiment takes calls of the server. */
 export const takesServer = ({ match }: Pick<Experiment, 'match'>): Glob => glob(match.server ?? '*')
 
 /** Whether two experiments take calls of the same server. */
 export const meet = (one: Experiment, other: Experiment, servers: readonly string[]): boolean =>
   servers.filter(takesServer(one)).some(takesServer(other))
 
-/** Whether one call could be in two experiments. */
+/** Whether a call could be in both experiments. */
 export function overlap(one: Experiment, other: Experiment, servers: readonly string[]): boolean {
   const [a, b] = [one.match, other.match]
   return meet(one, other, servers) && globsMeet(a.tool, b.tool) && globsMeet(a.tenant, b.tenant)

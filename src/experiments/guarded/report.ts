@@ -12,7 +12,7 @@ export interface RunSection {
   readonly blocks: readonly Block[]
 }
 
-/** In place of what is not known. */
+/** Shown for unknown values. */
 const NONE = '–'
 
 const time = (wall: number | undefined): string =>
@@ -27,7 +27,7 @@ const ms = (value: number | null | undefined): string =>
 export const sentenceOf = ({ state, reason }: RunRecord): string =>
   `${state.replaceAll('_', ' ')}: ${reason}.`
 
-/** All that a report says, in order, for whatever shows it. */
+/** Returns all sections of a report, in order, for any output format. */
 export function runSections(run: RunRecord): readonly RunSection[] {
   const { stages, decisions, proposal } = run
   return [
@@ -190,7 +190,7 @@ function recoveryBlocks({ detection, recovery, troubles, probes }: RunRecord): B
   ]
 }
 
-/** Returns the layers that were in trouble during the run, and for how long. */
+/** Returns the layers in trouble during the run, with durations. */
 function troubleBlocks(troubles: RunRecord['troubles']): Block[] {
   if (troubles.length === 0) return []
   const rows = troubles.map(({ name, state, fromMs, untilMs }) => [
