@@ -18,7 +18,7 @@ export interface Listed {
   readonly group: keyof typeof groups
   /** One line for the list of all commands. */
   readonly about: string
-  /** Reads its module: with the whole gateway behind it that takes longer than most commands. */
+  /** Loads the command's module: loading the whole gateway takes longer than most commands. */
   readonly load: () => Promise<Run>
 }
 

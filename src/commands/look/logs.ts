@@ -20,7 +20,7 @@ import {
 } from '../shared/arguments.ts'
 import { type Control, controlAt } from '../shared/control.ts'
 
-/** Levels that can be the least, with what pino calls them. */
+/** Minimum levels, with pino's numbers. */
 const levels = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const
 
 const options = {
@@ -63,7 +63,7 @@ export function logs(args: readonly string[], out: Output, env: Env): Promise<nu
   })
 }
 
-/** Longest line that is read as an event, in bytes, and how often a file is looked at again. */
+/** Longest line parsed as an event, in bytes, and how often a file is read again. */
 const MAX_LINE = 1024 ** 2
 const LOOK_MS: Millis = 500
 
@@ -106,7 +106,7 @@ async function* growing(file: string, follow: boolean, out: Output): AsyncGenera
   }
 }
 
-/** A line of a log; what is no event of ours, such as the banner, stays as it is. */
+/** Shows a line of a log; lines that are no events, such as the banner, stay unchanged. */
 function show(line: string, values: Asked, out: Output): void {
   const entry = parseJson(line)
   if (isObject(entry) && 'level' in entry) return showEntry(entry, values, out)
@@ -123,10 +123,10 @@ function showEntry(entry: LogEntry, { server, level }: Asked, out: Output): void
   else out.stdout(lineOf(entry, paint))
 }
 
-/** How often a running gateway is asked what is new. */
+/** How often a running gateway is asked for news. */
 const ASK_MS: Millis = 1_000
 
-/** Tells what a gateway knows of itself, in the order in which it came about. */
+/** Prints a gateway's own events in order. */
 async function tell(control: Control, values: Asked, out: Output): Promise<number> {
   const letEnd = keepAlive()
   const never = new Cancellation()
@@ -154,13 +154,13 @@ async function tell(control: Control, values: Asked, out: Output): Promise<numbe
   }
 }
 
-/** Something that happened, and what tells it from everything else that did. */
+/** An event with a key unique among all events. */
 interface Event {
   readonly key: string
   readonly entry: LogEntry
 }
 
-/** All that a gateway says of itself now, and the entries of its journal after `since`; in words why that cannot be. */
+/** Returns the gateway's current state and its journal entries after `since`, or the reason for a failure in words. */
 async function news(
   control: Control,
   since: number | undefined,
@@ -199,9 +199,9 @@ function ofServer({ name, state, since, error }: Readonly<Record<string, unknown
 
 function ofBreaker(breaker: Readonly<Record<string, unknown>>): Event[] {
   const { set, server, tool, replica, state, since, why, generation } = breaker
-  // One that has never changed has nothing to tell.
+  // An unchanged breaker has no news.
   if (generation === 0) return []
-  // The gate of a server stands among its breakers, for all tools.
+  // The gate of a server is listed among its breakers, for all tools.
   const what = tool === '*' ? 'gate' : `breaker of ${wordOf(tool, 'other requests')}`
   const entry = {
     time: since,

@@ -2,10 +2,10 @@ import { access } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Misuse } from '../shared/arguments.ts'
 
-/** The configs that are found without being named, the first of them first. */
+/** The config names found by default, in order of preference. */
 export const configNames = ['breakwater.yaml', 'breakwater.yml', 'breakwater.json', '.mcp.json'] as const
 
-/** The config of a folder; undefined when there is none of these names. Whether it can be read shows when it is. */
+/** Returns a folder's config path; undefined without a known name. Does not check if the file is readable. */
 export async function findConfig(folder: string): Promise<string | undefined> {
   for (const name of configNames) {
     const isThere = await access(join(folder, name)).then(
@@ -17,7 +17,7 @@ export async function findConfig(folder: string): Promise<string | undefined> {
   return undefined
 }
 
-/** The config that is named, by `--config` or as the one argument. Throws `Misuse`. */
+/** Returns the config named by `--config` or by the only argument. Throws `Misuse`. */
 export function namedConfig(
   option: string | undefined,
   [named, ...rest]: readonly string[],

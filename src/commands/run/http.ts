@@ -54,10 +54,10 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
   return 0
 }
 
-/** How long the server may take to say whether it has such an endpoint, in milliseconds. */
+/** Timeout for the server's answer about its endpoint, in milliseconds. */
 const ASK_MS = 2_000
 
-/** The endpoint that an address means: without a path the usual one, unless a server is there that knows no such path. */
+/** Returns an address's endpoint: without a path the usual path, unless the server there does not know it. */
 async function endpointAt(address: string): Promise<string> {
   const url = URL.canParse(address) ? new URL(address) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.pathname + url.search !== '/')
@@ -73,7 +73,7 @@ async function endpointAt(address: string): Promise<string> {
     })
     void reply.body?.cancel().catch(() => undefined)
     return reply.status
-    // A server that cannot be reached yet may come.
+    // A server may become reachable later.
   }).catch(() => undefined)
   return status === 404 ? address : usual.href
 }

@@ -59,7 +59,7 @@ const NAME = 'breakwater.yaml'
 export function init(args: readonly string[], out: Output): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async ({ folder }) => {
     const found = await findConfig(folder ?? '.')
-    // A config of an editor that is there works as it is; one of ours would be taken in its place.
+    // An editor's config works unchanged; a new config would take its place.
     if (found !== undefined) {
       const [there, start] =
         folder === undefined ? ['here', 'start'] : ['there', `start --config ${join(folder, found)}`]
@@ -83,7 +83,7 @@ export function init(args: readonly string[], out: Output): Promise<number> {
   })
 }
 
-/** Writes a file that is not there; what could not be written as a whole would be taken for a config. */
+/** Writes a new file as a whole or not at all: an incomplete file would be taken for a config. */
 async function write(path: string, text: string): Promise<void> {
   const file = await open(path, 'wx')
   try {

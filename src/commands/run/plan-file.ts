@@ -18,15 +18,15 @@ import { coerce } from '../../config/schema/schema-walk.ts'
 import { isPlainMap } from '../../config/schema/server-names.ts'
 import { withoutInterpolated } from '../../config/secrets/redact-text.ts'
 
-/** The name of the one server of a command that wraps one, as a plan and the paths of URLs know it. */
+/** Name of the wrapped server in plans and URL paths. */
 export const WRAPPED = 'wrapped'
 
-/** A plan that can be used, or what keeps it from being used, a line each. */
+/** A usable plan, or its problems, a line each. */
 type ReadPlan =
   | {
       readonly ok: true
       readonly chaos: ChaosConfig
-      /** The block `chaos` before it was checked, as others can read it again. */
+      /** The block `chaos` before validation, for other readers. */
       readonly written: Readonly<Record<string, unknown>>
     }
   | { readonly ok: false; readonly problems: readonly string[] }
@@ -35,19 +35,19 @@ type ReadPlan =
 export interface ForeignOptions {
   /** How long their faults stay armed. */
   readonly ttl: string
-  /** The servers that there are. */
+  /** The existing servers. */
   readonly servers?: readonly string[]
   /** The server that a plan's only unknown target stands for, whatever name the plan uses. */
   readonly soleTarget?: string
 }
 
-/** How long faults may stay armed around one server, and those of other formats do: whoever wraps one also ends it. */
+/** Longest time of faults around a wrapped server, and default for other formats: the user also ends the server. */
 const LONGEST = '24h'
 
 /**
- * Reads a plan from a file: ours (a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such a block),
- * or one of the two other formats, whose faults may hit tools that write. It is armed as soon as it is applied.
- * `foreign`: what plans of other formats do not say; unless given, that there is one server.
+ * Reads a plan from a file: our own format (a list of faults, `{ seed, faults }`, a block `chaos`, or a file with such
+ * a block) or either of the two other formats, whose faults may hit tools with writes. The plan is armed when applied.
+ * `foreign`: settings missing in other formats; the default is a single server.
  */
 export async function readPlan(
   file: string,
@@ -95,17 +95,17 @@ function checked(
     return unusable([formatIssue(issue.file === '' ? { ...issue, file } : issue)])
   }
   const value = coerce(armed(plan, strict), chaos, origins)
-  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  // Without own texts, zod keeps the schemas' texts, and `explain` finds the rest.
   const parsed = chaos.safeParse(value, { error: () => '' })
   if (parsed.success) return { ok: true, chaos: parsed.data, written: isPlainMap(value) ? value : {} }
   const problems = explain(parsed.error.issues, { schema: chaos, value, origins })
   return unusable(problems.map((issue) => formatIssue(issue.file === '' ? { ...issue, file } : issue)))
 }
 
-/** There is one server: a plan of another tool that has a single target means it, whatever it calls it. */
+/** With a single server, a foreign plan with a single target means this server under any name. */
 const here: ForeignOptions = { ttl: LONGEST, servers: [WRAPPED], soleTarget: WRAPPED }
 
-/** A plan as the block `chaos` says it. */
+/** Converts a plan to the block `chaos`. */
 function inOurWords(written: unknown, { ttl, ...aim }: ForeignOptions): unknown {
   const options = { ttl, allowWrites: true }
   switch (planFormat(written)) {

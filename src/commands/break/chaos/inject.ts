@@ -10,7 +10,7 @@ type Config = Readonly<Record<string, unknown>>
 
 type OptionName = keyof OptionValues
 
-/** The options that say what a fault is, as somebody writes them; each type takes some. */
+/** The options of faults as users write them; each type accepts some. */
 const spelled: Readonly<Record<OptionName, string>> = {
   delay: 'delay',
   retryAfter: 'retry-after',
@@ -20,7 +20,7 @@ const spelled: Readonly<Record<OptionName, string>> = {
 
 const names = Object.keys(spelled) as readonly OptionName[]
 
-/** A type of mcp-chaos-monkey: what its options set, and what they are unless they are given, as its command has it. */
+/** A type of mcp-chaos-monkey: the fields set by its options, and their defaults there. */
 interface MonkeyType {
   readonly options: FaultOptions
   readonly usual?: Config
@@ -44,7 +44,7 @@ const monkey: Readonly<Record<string, MonkeyType>> = {
   'schema-mismatch': { options: { fields: { sets: 'missingFields' } }, needs: 'missingFields' },
 }
 
-/** A type of ours with a dot that there is not is one that was mistyped: the other format has none. */
+/** An unknown type with a dot is a mistyped type of ours: the other format has no dots. */
 const isOurs = (type: string) => type.includes('.') || Object.hasOwn(faults, type)
 
 const typeOf = (type: string) => (Object.hasOwn(faults, type) ? faults[type] : undefined)
@@ -53,21 +53,21 @@ function shapeOf({ schema }: FaultType<unknown>): Readonly<Record<string, z.ZodT
   return schema instanceof z.ZodObject ? (schema as z.ZodObject<Record<string, z.ZodType>>).shape : {}
 }
 
-/** The options of a type of ours: those that are called like one of its fields, and those that it names. */
+/** Options of our own types: options named like a field, and options named by the type. */
 function ownOptions(type: FaultType<unknown>): FaultOptions {
   const shape = shapeOf(type)
   const alike = names.filter((name) => Object.hasOwn(shape, name)).map((name) => [name, { sets: name }])
   return { ...(Object.fromEntries(alike) as FaultOptions), ...type.options }
 }
 
-/** The values of the options that are given. Throws `Misuse`. */
+/** Returns the values of the given options. Throws `Misuse`. */
 function given(values: Values, bare: 'ms' | 's'): Partial<OptionValues> {
   const delay = textOf(values, 'delay')
   const retryAfter = textOf(values, 'retry-after')
   const status = numberOf(values, 'status')
   const fields = textOf(values, 'fields')
   return {
-    // Milliseconds in both: there it is the one time that is not in seconds.
+    // Milliseconds in both formats: mcp-chaos-monkey gives all other times in seconds.
     ...(delay === undefined ? {} : { delay: durationOf('delay', delay) }),
     ...(retryAfter === undefined ? {} : { retryAfter: durationOf('retry-after', retryAfter, { bare }) }),
     ...(status === undefined ? {} : { status }),
@@ -75,7 +75,7 @@ function given(values: Values, bare: 'ms' | 's'): Partial<OptionValues> {
   }
 }
 
-/** The fields that options set. Throws `Misuse` when there is one that the type does not take. */
+/** Returns the fields set by options. Throws `Misuse` for an option unknown to the type. */
 function fieldsOf(type: string, options: FaultOptions, values: Partial<OptionValues>): Config {
   const set = Object.entries(values).map(([name, value]) => {
     const field = options[name as OptionName] as OptionField<unknown> | undefined
@@ -97,7 +97,7 @@ function optionFor(field: string, options: FaultOptions): string | undefined {
   return name && `--${spelled[name]}`
 }
 
-/** Says which field is missing that has no default, and how it is given. */
+/** Throws when a field without default is missing, and names its option. */
 function demandAll(name: string, type: FaultType<unknown>, config: Config): void {
   for (const [field, schema] of Object.entries(shapeOf(type))) {
     if (field in config || schema.safeParse(undefined).success) continue
@@ -108,21 +108,21 @@ function demandAll(name: string, type: FaultType<unknown>, config: Config): void
   }
 }
 
-/** The fault config that the options describe. Throws `Misuse`. */
+/** Returns the fault config described by the options. Throws `Misuse`. */
 export function configOf(name: string, values: Values): Config {
   const rate = numberOf(values, 'rate')
   if (isOurs(name)) {
     const type = typeOf(name)
     const config = {
       ...(type && fieldsOf(name, ownOptions(type), given(values, 'ms'))),
-      // A fault of a plan has to say its rate: whoever injects one by hand means all calls.
+      // Plans have to state a rate; a fault injected by hand hits all calls.
       rate: rate ?? 1,
       ...extra(values),
     }
     if (type !== undefined) demandAll(name, type, config)
     return { type: name, ...config }
   }
-  // An unknown type is passed on: the gateway knows best which type was meant.
+  // Unknown types are passed on: the gateway reports the closest type best.
   const type = Object.hasOwn(monkey, name) ? monkey[name] : undefined
   const config = {
     ...type?.usual,
@@ -146,16 +146,16 @@ function extra(values: Values): Config {
 
 interface Injected {
   readonly name: string
-  /** As a plan has it, also where the command line named a type of mcp-chaos-monkey. */
+  /** As in a plan, even if the command line named a type of mcp-chaos-monkey. */
   readonly type: string
   readonly durationMs: number
   /** A further remark of the gateway. */
   readonly note?: string
-  /** Parts of it that do nothing as things are. */
+  /** Parts of the fault without effect at present. */
   readonly warnings?: readonly string[]
 }
 
-/** The options that say it, in the words of the usage. */
+/** The options by their words in the usage. */
 const options = {
   duration: { kind: 'text', value: 'DURATION', about: 'how long it stays (default: 15m)' },
   rate: { kind: 'number', max: 1, value: 'RATE', about: 'share of the calls (default: 1)' },
@@ -179,7 +179,7 @@ const options = {
 
 const SPARED = 'tools that are not known to be read-only are left out; --allow-writes hits them too'
 
-/** Matches the warning that no tool is left. The warning makes the note about spared tools superfluous. */
+/** Matches the warning about an empty tool list. The warning makes the note about spared tools superfluous. */
 const SPARES_ALL = /^allowWrites: (hits no tool call: .*)$/
 const WAYS_OUT =
   'give --allow-writes, or set "trusted: true" for the server or "effect: read_only" for the tool'
@@ -191,7 +191,7 @@ function notesOn({ note, warnings = [] }: Injected): readonly string[] {
   return note === undefined || sparesAll ? told : [SPARED, ...told]
 }
 
-/** `inject TARGET TYPE`: one fault, for a time. */
+/** `inject TARGET TYPE`: injects a single fault for a time. */
 export const inject: Command = {
   positionals: ['TARGET', 'TYPE'],
   options,

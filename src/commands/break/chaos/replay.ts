@@ -18,10 +18,10 @@ import { type Command, type Given, paintOf, textOf } from '../../shared/control-
 import { table } from '../../shared/table.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** Most differences that are printed one by one. */
+/** Most differences printed in detail. */
 const MAX_PRINTED = 50
 
-/** `replay --plan FILE --journal FILE`: checks a journal, and decides again what it says was decided. */
+/** `replay --plan FILE --journal FILE`: checks a journal, and repeats its recorded decisions. */
 export const replay: Command = {
   options: {
     plan: { kind: 'text', value: 'FILE', about: 'a plan, or a config with one' },
@@ -49,8 +49,8 @@ interface Journal {
 }
 
 /**
- * Reads the files of one journal, the oldest first; each has to go on from the one before. Without the key nothing else is
- * checked. Rejects with an `UnusableInput`.
+ * Reads the files of a journal, oldest first; each file has to continue the previous file. Without the key nothing else
+ * is checked. Rejects with an `UnusableInput`.
  */
 async function readJournal(files: readonly string[], stateDir: string | undefined): Promise<Journal> {
   const lines: Line[] = []
@@ -64,7 +64,7 @@ async function readJournal(files: readonly string[], stateDir: string | undefine
       throw new UnusableInput(`cannot read ${file}: ${whyUnreadable(error)}`)
     })
     const { header, broken, hashes, ...chain } = readChain(text, key)
-    // A last line that is under way, or was when its process was killed, is no reason not to read those before it.
+    // A last line cut off by a running or killed process does not spoil the lines before.
     if (broken !== undefined && !broken.isTorn)
       throw new UnusableInput(`the chain of ${file} is broken: line ${broken.line} ${broken.why}`)
     if (last !== undefined && header?.previous !== last)
@@ -101,23 +101,20 @@ function told(
   ]
 }
 
-/** A fault that came by the runtime API, and what was decided about it until another of its name came. */
+/** A fault from the runtime API, with its decisions until the next fault of the same name. */
 interface Injection {
   readonly fault: Fault
   readonly entries: DecisionEntry[]
 }
 
-/**
- * Decides again all that a journal decided: with the faults of `plan`, and with those that came by the runtime API as
- * the journal itself has them.
- */
+/** Repeats all decisions of a journal, with the faults of `plan` and the runtime API's faults from the journal. */
 function decideAgain({ seed, faults }: Plan, lines: readonly Line[]): Replayed {
   const planned: DecisionEntry[] = []
   /** The latest injection of each name, and all of them. */
   const injected = new Map<string, Injection>()
   const injections: Injection[] = []
   const names = new Set(faults.map(({ name }) => name))
-  // A decision is finished after others that came later: by its number it is where it was made.
+  // Decisions may finish late: their numbers give the order of their beginning.
   for (const line of inOrder(lines)) {
     if (line.kind === 'decision') {
       const made = names.has(line.fault) ? undefined : injected.get(line.fault)
@@ -142,7 +139,7 @@ function decideAgain({ seed, faults }: Plan, lines: readonly Line[]): Replayed {
   }
 }
 
-/** The entries of each process by their numbers, which count from 1: what comes first is always what somebody did. */
+/** Sorts the entries of each process by number, from 1: the first entry is always an operator's act. */
 function inOrder(lines: readonly Line[]): readonly Line[] {
   const ordered: Line[][] = [[]]
   for (const line of lines) {
@@ -161,7 +158,7 @@ const sum = (numbers: readonly number[]) => numbers.reduce((total, number) => to
 const blocks = ['chaos', 'gateway', 'mcpServers', 'servers', 'policies']
 
 /**
- * Reads a plan: a file of its own in any of the three formats, a block `chaos`, or a whole config. Rejects with an
+ * Reads a plan: a separate file in any of the three formats, a block `chaos`, or a whole config. Rejects with an
  * `UnusableInput`.
  */
 async function readPlanFile(path: string, env: Env): Promise<Plan> {
@@ -188,7 +185,7 @@ async function readPlanFile(path: string, env: Env): Promise<Plan> {
   throw new UnusableInput(problems.join('\n'))
 }
 
-/** Drops the settings of a block `chaos` that are no part of its plan: such settings decide nothing in a replay. */
+/** Drops settings of a block `chaos` outside its plan: these settings decide nothing in a replay. */
 function planIn(value: unknown): unknown {
   if (!isObject(value)) return value
   const besides = Object.keys(chaos.unwrap().shape).filter(

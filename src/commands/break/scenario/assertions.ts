@@ -7,7 +7,7 @@ import type { WrittenAssertions, WrittenBound, WrittenCalls } from './assertions
 import { callsDuring, closedAfter, type Evidence, openings, quantile, recoveryOf } from './evidence.ts'
 import { counted, type Judged, type Measure, measures, type Part, undecided, withCalls } from './measures.ts'
 
-/** One claim, with its bound in words. */
+/** An assertion, with its bound in words. */
 export interface Assertion {
   readonly name: string
   readonly judge: (evidence: Evidence) => Judged
@@ -21,10 +21,10 @@ const failed = (measured: string) => passIf(false, measured)
 const passIfEmpty = (names: readonly string[], nothing: string, before = '') =>
   passIf(names.length === 0, names.length === 0 ? nothing : `${before}${names.join(', ')}`)
 
-/** Cut and not rounded: what is short of a bound must not look as if it had reached it. */
+/** Truncated, not rounded: a value short of a bound must not seem to reach the bound. */
 const cut = (value: number): string => String(Math.floor(value * 1_000) / 1_000)
 
-/** The assertion that a number keeps its bounds; decided where it is the same however the calls end that have not. */
+/** Asserts a number's bounds; decided when open calls cannot change the judgement. */
 const keeps = (
   name: string,
   bounds: readonly Bound[],
@@ -43,7 +43,7 @@ const keeps = (
   },
 })
 
-/** The same of a number as its bound is written, and none where no bound is. */
+/** Asserts a written bound on a number; no assertion without a bound. */
 function bounded(
   what: string,
   written: WrittenBound | undefined,
@@ -63,7 +63,7 @@ function bounded(
   return [keeps(`${what}: ${written === 'none' ? written : words.join(', ')}`, bounds, measure, found, part)]
 }
 
-/** The same of a time with one bound. */
+/** Asserts a time with a single bound. */
 const timed = (
   written: Millis | undefined,
   named: (time: string) => string,
@@ -74,7 +74,7 @@ const timed = (
     ? []
     : [keeps(named(formatDuration(written)), [{ operator, value: written }], measure, roundedDuration)]
 
-/** The claims of a scenario, one by one, in the order of its file's reference. */
+/** Returns the assertions of a scenario, in the order of its file's reference. */
 export function assertionsOf(written: WrittenAssertions): Assertion[] {
   const phases = written.calls === undefined ? [] : [written.calls].flat()
   return [
@@ -172,7 +172,7 @@ function callAssertions({ from, to, ...written }: WrittenCalls): Assertion[] {
   return aboutCalls(written, (what) => `${what}${phase}`, { from, to })
 }
 
-/** Assertions about the calls of one part of a run. */
+/** Assertions about the calls of a part of a run. */
 const aboutCalls = (
   { succeed, p95 }: Pick<WrittenCalls, 'succeed' | 'p95'>,
   named: (what: string) => string,
@@ -182,7 +182,7 @@ const aboutCalls = (
   ...bounded(named('p95 of calls'), p95, measures.p95, { unit: 'ms', part }),
 ]
 
-/** How a call ended, by the name that scenarios give it; undefined when well, or not at all. */
+/** Returns a scenario's name for a call's error; undefined for a good answer or an open call. */
 function errorOf(ending: string): string | undefined {
   if (ending === 'result' || ending === 'given up at the end') return undefined
   return /^error -?\d/.test(ending) ? 'rpc error' : ending

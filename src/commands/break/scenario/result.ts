@@ -11,7 +11,7 @@ import { type Injected, type ScenarioRun, withoutEffect } from './run.ts'
 import type { TrafficReport } from './traffic.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** An assertion, and what came of it. */
+/** An assertion with its judgement. */
 export interface Checked extends Judged {
   readonly name: string
 }
@@ -21,23 +21,23 @@ export interface Result {
   readonly scenario: string
   readonly description: string
   readonly checks: readonly Checked[]
-  /** Why it proves nothing, or could not run; empty when it is valid. */
+  /** Why the run proves nothing or could not run; empty for a valid run. */
   readonly flaws: readonly string[]
-  /** Why there was nothing to run, and that was to be expected. */
+  /** Why a run was skipped as expected. */
   readonly skipped?: string | undefined
   readonly faults: readonly Injected[]
   readonly traffic?: TrafficReport | undefined
   readonly seed?: ChaosState['seed'] | undefined
-  /** How long the faults lasted, or would have. */
+  /** How long the faults lasted, or would have lasted. */
   readonly durationMs: Millis
-  /** The servers that were hit. */
+  /** The servers hit. */
   readonly servers: readonly string[]
-  /** When it began, in milliseconds since the Unix epoch, and how long all of it took. */
+  /** Start of the run, in milliseconds since the Unix epoch, and its whole duration. */
   readonly startedAt: Millis
   readonly tookMs: Millis
 }
 
-/** `undecided` and `invalid` are no passes: nobody knows. */
+/** `undecided` and `invalid` do not count as passed. */
 export type Status = 'passed' | 'failed' | 'undecided' | 'invalid' | 'skipped'
 
 export function statusOf({ checks, flaws, skipped }: Pick<Result, 'checks' | 'flaws' | 'skipped'>): Status {
@@ -48,7 +48,7 @@ export function statusOf({ checks, flaws, skipped }: Pick<Result, 'checks' | 'fl
   return isDecided && !checks.some(({ verdict }) => verdict === 'undecided') ? 'passed' : 'undecided'
 }
 
-/** 0: all that ran has passed; 1: an assertion has failed; 2: something was not decided, or nothing ran. */
+/** 0: all runs passed; 1: an assertion failed; 2: something was not decided, or nothing ran. */
 export function exitCodeOf(results: readonly Result[]): 0 | 1 | 2 {
   const statuses = results.map(statusOf)
   if (statuses.includes('failed')) return 1
@@ -56,13 +56,13 @@ export function exitCodeOf(results: readonly Result[]): 0 | 1 | 2 {
   return others.length > 0 && others.every((status) => status === 'passed') ? 0 : 2
 }
 
-/** Judges every assertion by what was seen. */
+/** Judges every assertion by the evidence. */
 export const judged = (assertions: readonly Assertion[], evidence: Evidence): Checked[] =>
   assertions.map(({ name, judge }) => ({ name, ...judge(evidence) }))
 
 /**
- * Judges the assertions by a run, unless it proves nothing. A run that fails them though its faults changed nothing proves nothing
- * either.
+ * Judges a run's assertions, unless the run proves nothing. A run that fails although its faults changed nothing proves
+ * nothing either.
  */
 export function judgedRun(
   { faults, flaws, evidence }: Pick<ScenarioRun, 'faults' | 'flaws' | 'evidence'>,
@@ -74,7 +74,7 @@ export function judgedRun(
   return { checks, flaws: idle === undefined ? flaws : [idle] }
 }
 
-/** Says what is about to happen, and what to expect of the mesh. */
+/** Announces the run and the mesh's expected reaction. */
 export function introduce(
   { name, description, expect = [] }: Scenario,
   { server, durationMs, rate }: { server: string; durationMs: Millis; rate: number | undefined },
@@ -92,8 +92,8 @@ export function introduce(
 const words = { pass: 'pass', fail: 'FAIL', undecided: '????', skipped: 'skip' } as const
 
 /**
- * Says what each fault did, how the run's own calls ended, and what came of each assertion, a line each; on standard
- * error, why a run proves nothing.
+ * Prints each fault's effect, the endings of the run's own calls, and each assertion's result, a line each; prints on
+ * standard error why a run proves nothing.
  */
 export function report(result: Result, out: Output): void {
   const { faults, traffic, checks, flaws, skipped, scenario } = result
@@ -135,7 +135,7 @@ function summaryOf(result: Result): string {
   return `${result.scenario}: ${statusOf(result)}${of}`
 }
 
-/** Says of several scenarios how many came out how. */
+/** Prints the number of scenarios by status. */
 export function reportAll(results: readonly Result[], out: Output): void {
   if (results.length < 2) return
   const statuses = results.map(statusOf)
@@ -146,7 +146,7 @@ export function reportAll(results: readonly Result[], out: Output): void {
   out.stdout(`${results.length} scenarios: ${counts.join(', ')}`)
 }
 
-/** All of it, for programs. */
+/** Returns all results as JSON. */
 export function asJson(results: readonly Result[]): string {
   const scenarios = results.map((result) => {
     const { checks, faults, durationMs, startedAt, ...rest } = result

@@ -4,7 +4,7 @@ import { roundedDuration } from '../../../units/duration.ts'
 import type { Output } from '../../shared/arguments.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** Counts of a fault that say what it did, and what became of it. */
+/** A fault's counts of its hits and their outcomes. */
 export type Counted = Pick<
   FaultStatus,
   | 'name'
@@ -21,7 +21,7 @@ export type Counted = Pick<
   | 'discovery'
 >
 
-/** One fault in a line: what was injected, and how much of it the agent got to see. */
+/** Returns a line on a fault: the number of injections, and how many reached the agent. */
 export function faultLine(counted: Counted, width = 0): string {
   const { name, type, injected, masked, delayed, delayedMs, surfaced, escaped, notReached } = counted
   const { resent, rejections, discovery } = counted
@@ -39,11 +39,11 @@ export function faultLine(counted: Counted, width = 0): string {
   return `${name.padEnd(width)}  ${type.padEnd(24)}  ${counts.join(', ')}`
 }
 
-/** Whether a fault has done anything at all, to agents or to what the gateway itself asks. */
+/** Whether a fault hit any call of agents or any request of the gateway itself. */
 export const hasHit = ({ hits, discovery }: Pick<FaultStatus, 'hits' | 'discovery'>): boolean =>
   hits + discovery.hits > 0
 
-/** Says on standard error what faults have done, and which of them nothing: a test without faults shows nothing. */
+/** Reports the faults' hits on standard error, and names idle faults: a test without faults shows nothing. */
 export function reportFaults(
   { faults, engineErrors }: Pick<Status, 'faults' | 'engineErrors'>,
   out: Output,
