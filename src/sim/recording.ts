@@ -14,29 +14,28 @@ import type { Overlong } from '../protocol/overlong.ts'
 import { readLines } from '../upstreams/stdio/lines.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** Why a file cannot be played again, in words. */
+/** Explains why a file cannot be replayed. */
 export class RecordingError extends Error {}
 
 /** The recorded calls of a gateway. */
 export interface Recording {
   /** Header of the newest file. */
   readonly header: RecordingHeader
-  /** In the order in which they came. */
   readonly calls: readonly RecordedCall[]
   /** Sentences on gaps in the recording. */
   readonly notes: readonly string[]
 }
 
-/** Some editors put it in front of the first line. */
+/** Some editors write this before the first line. */
 const BYTE_ORDER_MARK = /^\ufeff/
 
-/** Longest line that is read, in bytes: a header names all tools, and what is longer is damage. */
+/** Longest line, in bytes: a header names all tools, and longer lines are damage. */
 const MAX_LINE = 16 * 1024 ** 2
 
 /**
- * Reads the recording that ends with a file, line by line: of the older files beside it, FILE.1, FILE.2 …, those that belong to it
- * come first. Where one of them cannot be read, it goes without that and all before it, and a note says so. Rejects with a
- * `RecordingError` when there is no call to play.
+ * Reads a recording line by line, from its last file: older parts FILE.1, FILE.2 … beside it come first. An unreadable
+ * part is skipped with all parts before, and a note says so. Rejects with a `RecordingError` when there is no call to
+ * replay.
  */
 export async function readRecording(file: string): Promise<Recording> {
   const newest = await readPart(file)
@@ -62,19 +61,19 @@ interface Part {
   readonly file: string
   readonly header: RecordingHeader
   readonly calls: RecordedCall[]
-  /** Calls that the disk was too slow for. */
+  /** Calls lost because the disk was too slow. */
   lost: number
-  /** Lines that hold no call, by their numbers from 1, and whether the last line is one of them. */
+  /** Numbers of lines without a call, from 1, and whether the last line is damaged. */
   readonly damaged: number[]
   isCut: boolean
 }
 
-/** Undefined when there is no such file. */
+/** Undefined when the file does not exist. */
 async function readPart(file: string): Promise<Part | undefined> {
   let part: Part | undefined
   let number = 0
   try {
-    // It may have no end; a pipe will do.
+    // A character device may be endless; a pipe is fine.
     if ((await stat(file)).isCharacterDevice())
       throw new RecordingError(`${file} cannot be read: it is a device`)
     await readLines(

@@ -7,12 +7,12 @@ import type { Json, ServerModel, ToolModel } from './servers.ts'
 const TOOLS = ['get_metrics', 'get_logs', 'get_traces', 'describe_service', 'check_dependency']
 const SERVER = 'demo'
 
-/** How long a call of such a tool takes, in milliseconds. */
+/** Duration of a call of these tools, in milliseconds. */
 export const CALL_MS = 20
 
 const SERVICES = 97
 
-/** A tool that tells a number of a service: what it answers, it answers always. */
+/** Returns a tool for a service's number, always with the same answer. */
 export function lookup(tool: string): ToolModel {
   // The same answer is the same object each time.
   const answers = new Map<unknown, Json>()
@@ -39,10 +39,10 @@ export function lookup(tool: string): ToolModel {
   }
 }
 
-/** Most items that a tool with a list answers. */
+/** Most items in a list tool's answer. */
 const MOST_ITEMS = 12
 
-/** A tool that tells a number of a service with the list that it is made of, how long that is, and when it was measured. */
+/** Returns a tool for a service's number, its underlying list, the list's length and the measuring time. */
 export function listing(tool: string): ToolModel {
   const { answer, outputSchema, ...plain } = lookup(tool)
   const { properties, required } = outputSchema as { properties: object; required: readonly string[] }
@@ -67,10 +67,10 @@ export function listing(tool: string): ToolModel {
   }
 }
 
-/** Some time before simulations begin, in milliseconds since 1970. */
+/** A time before all simulations, in milliseconds since 1970. */
 const MEASURED_AT = Date.UTC(2025, 11, 31)
 
-/** Some number for a text (FNV-1a, 32 bits). */
+/** Hashes a text to a number (FNV-1a, 32 bits). */
 function numberOf(text: string): number {
   let hash = 0x811c9dc5
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193)
@@ -82,7 +82,7 @@ export interface Scene {
   readonly stepsOf: (task: number) => readonly Step[]
 }
 
-/** Tasks of `fanOut` calls, which go round the tools. `tools`: as `server/tool`; `model`: what each of them does. */
+/** Returns tasks of `fanOut` calls, tools in turn. `tools`: as `server/tool`; `model`: each tool's behaviour. */
 export function sceneOf(
   fanOut: number,
   tools: readonly string[] = TOOLS.map((tool) => `${SERVER}/${tool}`),
@@ -92,14 +92,14 @@ export function sceneOf(
     const at = key.indexOf('/')
     return { server: key.slice(0, at), tool: key.slice(at + 1) }
   })
-  // Names are anybody's: `constructor` is one as well.
+  // Names are arbitrary, and may be `constructor`.
   const byServer = new Map<string, [string, ToolModel][]>()
   for (const { server, tool } of targets)
     byServer.set(server, [...(byServer.get(server) ?? []), [tool, model(tool)]])
   const servers = Object.fromEntries(
     [...byServer].map(([server, models]) => [server, { tools: Object.fromEntries(models) }]),
   )
-  // The same call is the same object each time: there may be millions of them.
+  // Equal calls share an object: there may be millions of calls.
   const steps: readonly (readonly Step[])[] = targets.map((target) =>
     Array.from({ length: SERVICES }, (_, at) => ({ ...target, args: { service: `service-${at}` } })),
   )
@@ -114,22 +114,22 @@ export function sceneOf(
   }
 }
 
-/** Errors that hit each attempt on its own, with a probability of `rate`. */
+/** Returns errors hitting each attempt independently, with a probability of `rate`. */
 export const independentErrors = (rate: number): Fault =>
   planned({ name: 'independent-errors', type: 'rpc.error', rate })
 
 const schema = faultSchema()
 
-/** Most calls that a fault of a simulation holds at a time. */
+/** Most calls held by a simulated fault at a time. */
 const MOST_HELD = 10_000
 
-/** A fault as a plan has it, which stays armed for as long as the simulation takes. */
+/** Returns a fault as in a plan, armed for the whole simulation. */
 export const planned = (written: object): Fault => ({
   ...schema.parse({ maxConcurrent: MOST_HELD, ttl: 1, ...written }),
   ttl: Infinity,
 })
 
-/** The tools that the faults of a plan aim at by their names, and some beside them; the usual ones where it names none. */
+/** Returns the tools named by a plan's faults, and some others; the usual tools when the plan names none. */
 export function toolsAimedAt(faults: readonly Fault[]): readonly string[] {
   const aimed = faults.map(({ match = {} }) => ({ server: nameIn(match.server), tool: nameIn(match.tool) }))
   const servers = new Set(aimed.flatMap(({ server }) => server ?? []))
@@ -144,6 +144,6 @@ export function toolsAimedAt(faults: readonly Fault[]): readonly string[] {
   })
 }
 
-/** A name that a glob means alone; undefined when it may mean several. */
+/** Returns the only name matched by a glob; undefined when several names may match. */
 const nameIn = (glob: string | undefined): string | undefined =>
   glob === undefined || /[*?]/.test(glob) ? undefined : glob

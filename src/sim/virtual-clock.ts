@@ -3,37 +3,36 @@ import type { Signal } from '../mesh/cancel.ts'
 
 interface Timer {
   readonly at: Millis
-  /** Among timers of one instant, the one that was set first comes first. */
+  /** Timers of the same instant run in the order of setting. */
   readonly order: number
-  /** Undefined once it was run, or taken back. */
+  /** Undefined after running or cancelling. */
   task: (() => void) | undefined
 }
 
-/** So many timers are run between two turns of the event loop: whoever shows progress needs one now and then. */
+/** Timers run per turn of the event loop: showing progress needs a turn now and then. */
 const PER_TURN = 20_000
 
-/** Timers that were taken back are cleared away once there are so many, and more than others. */
+/** Cancelled timers are removed when there are at least this many, and more than active timers. */
 const MANY = 256
 
 /**
- * Time that passes only when nothing is left to do at its present instant: what a timer sets off, with all promises that hang on
- * it, is over before the next one is due. An hour takes as long as what happens in it, and a run is the same every time.
+ * A clock whose time passes only when the present instant has no work left: a timer's effects, with all dependent
+ * promises, finish before the next timer is due. An hour takes only the time of its events, and every run is the same.
  */
 export class VirtualClock implements Clock {
   readonly isReal = false
   readonly #epoch: Millis
   #timers: Timer[] = []
-  /** How many of them were taken back. */
   #takenBack = 0
   #now: Millis = 0
   #set = 0
 
-  /** `epoch`: the wall time at which it begins, in milliseconds since 1970. */
+  /** `epoch`: wall time at the start, in milliseconds since 1970. */
   constructor(epoch: Millis = Date.UTC(2026, 0, 1)) {
     this.#epoch = epoch
   }
 
-  /** Timers that are set; those that were taken back count until they are cleared away, or would have been due. */
+  /** Timers set; cancelled timers count until removed or due. */
   get pending(): number {
     return this.#timers.length
   }
@@ -48,7 +47,7 @@ export class VirtualClock implements Clock {
 
   after(ms: Millis, task: () => void): Cancel {
     const timer: Timer = { at: this.#now + Math.max(0, ms), order: this.#set++, task }
-    // Never, and so nothing that time could pass for.
+    // Never due, so time never advances to the timer.
     if (timer.at === Infinity) return () => undefined
     this.#push(timer)
     return () => this.#takeBack(timer)
@@ -59,8 +58,8 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Lets time pass until `work` is settled, and settles like it. Rejects when nothing is left that could ever settle it. Timers
-   * that are left over stay as they are.
+   * Lets time pass until `work` settles, and settles with the same result. Rejects when nothing is left to settle
+   * `work`. Remaining timers stay set.
    */
   run<Result>(work: Promise<Result>): Promise<Result> {
     return new Promise((resolve, reject) => {
@@ -78,7 +77,7 @@ export class VirtualClock implements Clock {
         if (++steps % PER_TURN > 0) void SETTLED.then(whenIdle)
         else void nextTurn().then(whenIdle)
       }
-      // Node runs ticks when no promise is left that could go on.
+      // Node runs ticks when no promise can continue.
       const whenIdle = () => process.nextTick(step)
       void SETTLED.then(whenIdle)
     })
@@ -88,14 +87,14 @@ export class VirtualClock implements Clock {
     if (timer.task === undefined) return
     timer.task = undefined
     if (++this.#takenBack < MANY || 2 * this.#takenBack < this.#timers.length) return
-    // In their order, they are a heap.
+    // A sorted list is a heap.
     this.#timers = this.#timers
       .filter(({ task }) => task !== undefined)
       .sort((a, b) => (isBefore(a, b) ? -1 : 1))
     this.#takenBack = 0
   }
 
-  /** The next timer that was not taken back. */
+  /** Removes the next timer not cancelled. */
   #pop(): Timer | undefined {
     const timers = this.#timers
     for (;;) {
@@ -108,7 +107,7 @@ export class VirtualClock implements Clock {
     }
   }
 
-  /** A binary heap: no timer is due before the one above it. */
+  /** Adds a timer to a binary heap: no timer is due before its parent. */
   #push(timer: Timer): void {
     const timers = this.#timers
     let at = timers.push(timer) - 1
@@ -121,7 +120,7 @@ export class VirtualClock implements Clock {
     timers[at] = timer
   }
 
-  /** Puts a timer in the place of the first one. */
+  /** Replaces the first timer. */
   #sink(timer: Timer): void {
     const timers = this.#timers
     let at = 0

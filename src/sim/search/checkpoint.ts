@@ -3,10 +3,10 @@ import { z } from 'zod'
 import { LEAST_RATE, MOST_FAULTS, typeNames } from './plan-space.ts'
 import type { Standstill } from './search.ts'
 
-/** Version of the format: a checkpoint of another version is not read. */
+/** Version of the format; other versions are rejected. */
 const VERSION = 1
 
-/** Options that decide a search: other values make another search. Values are texts and numbers, which people can compare. */
+/** Options of a search: other values make another search. Texts and numbers, so that people can compare values. */
 export type SearchOptions = Readonly<Record<string, string | number>>
 
 /** A search between two generations. */
@@ -14,10 +14,10 @@ export interface Checkpoint extends Standstill {
   readonly options: SearchOptions
 }
 
-/** Why a checkpoint cannot be used. */
+/** Explains why a checkpoint is unusable. */
 export class CheckpointError extends Error {}
 
-/** Writes a checkpoint in place of the one that is there: whatever ends the process, there is the old one or the new one. */
+/** Replaces the checkpoint atomically: after a crash either the old or the new checkpoint exists. */
 export async function writeCheckpoint(path: string, checkpoint: Checkpoint): Promise<void> {
   const draft = `${path}.new`
   try {
@@ -69,7 +69,7 @@ const schema = z.strictObject({
   hits: z.int().min(0),
 })
 
-/** Reads the checkpoint of a search with these options. Rejects with a `CheckpointError` that says what is wrong with it. */
+/** Reads the checkpoint of a search with these options. Rejects with a `CheckpointError` and its reason. */
 export async function readCheckpoint(path: string, options: SearchOptions): Promise<Checkpoint> {
   const text = await readFile(path, 'utf8').catch((error: Error) => {
     throw new CheckpointError(`cannot read ${path}: ${error.message}`)

@@ -6,13 +6,13 @@ import type { Json } from '../servers.ts'
 
 type PolicyName = keyof typeof registry
 
-/** Facts that the change of a policy depends on. */
+/** Facts for changing a policy. */
 interface Facts {
-  /** How long 95 % of the calls take at most when there is no fault. */
+  /** The 95th percentile of call durations without faults. */
   readonly usualMs: Millis
 }
 
-/** One change of one policy: what it makes of the settings of a place, `{}` where the policy is off; undefined where there is nothing to change. */
+/** Changes a policy's settings in a place: `{}` turns the policy off, undefined changes nothing. */
 interface Change {
   readonly policy: PolicyName
   readonly to: (now: Json, facts: Facts) => Json | undefined
@@ -24,8 +24,8 @@ const more = (value: unknown, by: (value: number) => number, unset: number): num
 const double = (value: number) => value * 2
 
 /**
- * The changes that are tried: those that are known to contain some fault, one at a time. `degrade` is not among them: what simulated
- * servers answer never changes, and so the last known good answer would always be right.
+ * The changes to try, one at a time: each is known to contain some fault. `degrade` is missing: simulated answers never
+ * change, so its last known good answer would always be right.
  */
 const changes: readonly Change[] = [
   {
@@ -40,7 +40,7 @@ const changes: readonly Change[] = [
   { policy: 'retry', to: () => ({ incorrect: true }) },
   {
     policy: 'retry',
-    // These are one thing: how much may be sent again.
+    // These settings belong together: how much may be sent again.
     to: ({ budget }) =>
       isOn(budget)
         ? { budget: { ...budget, ratio: 1, concurrency: 1, floor: 100, leastConcurrent: 100 } }
@@ -55,7 +55,7 @@ const changes: readonly Change[] = [
   },
   {
     policy: 'gate',
-    // One that waits for longer.
+    // A longer wait.
     to({ patience, maxPatience }) {
       const longer = more(patience, double, 20_000)
       return {
@@ -78,7 +78,7 @@ const changes: readonly Change[] = [
   { policy: 'hedge', to: (_, { usualMs }) => ({ after: Math.ceil(usualMs * 2) }) },
   {
     policy: 'breaker',
-    // One that opens later, where it is the breaker that turns calls away: none is in force unless somebody says so.
+    // Opens the breaker later, if the breaker rejects the calls: no breaker is in force by default.
     to: ({ consecutive, minimum }) =>
       consecutive === undefined
         ? undefined
@@ -86,7 +86,7 @@ const changes: readonly Change[] = [
   },
   {
     policy: 'breaker',
-    // One that is open for a shorter time.
+    // A shorter open time.
     to: ({ open }) => (typeof open === 'number' ? { open: Math.max(1, open / 10) } : undefined),
   },
   {
@@ -98,13 +98,13 @@ const changes: readonly Change[] = [
   },
 ]
 
-/** Policies with a single change, and what that is, as a config says it. */
+/** Policies with a single change, and the change as in a config. */
 export interface Alternative {
   readonly change: string
   readonly choice: PolicyChoice
 }
 
-/** All single changes of some policies that make a difference, and that the schema of the policy takes in each place. */
+/** Returns all single changes with an effect, in each place where the policy's schema accepts the change. */
 export const alternativesTo = (choice: PolicyChoice, facts: Facts): Alternative[] =>
   changes.flatMap((change) => alternativeOf(choice, change, facts) ?? [])
 
@@ -112,7 +112,7 @@ type Settings = Readonly<Partial<Record<string, unknown>>>
 
 const isOn = (settings: unknown): settings is Json => typeof settings === 'object' && settings !== null
 
-/** Makes a change of a policy in each place that says something of it, of what that place has; undefined where it changes nothing. */
+/** Applies a change of a policy in each place with settings for the policy; undefined when nothing changes. */
 function alternativeOf(choice: PolicyChoice, { policy, to }: Change, facts: Facts): Alternative | undefined {
   const { policies, set } = choice
   /** Changes in words. An override is named only where its change differs from the change in the defaults. */
@@ -134,7 +134,7 @@ function alternativeOf(choice: PolicyChoice, { policy, to }: Change, facts: Fact
   const inSet = set === undefined ? undefined : sets[set]
   const made =
     set !== undefined && inSet !== undefined && policy in inSet
-      ? // What a set says of a policy wins over all else.
+      ? // A set's settings of a policy win over all others.
         { sets: { ...sets, [set]: changed(inSet) } }
       : {
           defaults: changed(defaults),

@@ -14,35 +14,33 @@ import {
   randomGenome,
 } from './plan-space.ts'
 
-/** Where a search is between two generations: with the evaluations, all that it takes to go on. */
+/** A search's state between two generations: with the evaluations, everything needed to continue. */
 export interface SearchState {
-  /** Generations that were evaluated. */
   readonly generation: number
-  /** The individuals of the next one. */
   readonly population: readonly Genome[]
 }
 
-/** Most of a population that lives on as it is: the best individuals of different kinds. */
+/** Largest share of a population kept unchanged: the best individuals of different kinds. */
 const ELITE = 1 / 2
 
-/** Most of a population that are outages of the one before, with lower rates: as breeding goes by fitness, they have no children. */
+/** Largest share made from the last outages, with lower rates: fitness gives outages no children. */
 const MILDER = 1 / 4
 
 /** Number of individuals drawn for a parent: the best individual drawn becomes the parent. */
 const TOURNAMENT = 2
 
-/** How often a child comes of two parents; otherwise it is one that has changed. */
+/** Probability of a child from two parents; other children are mutations of a single parent. */
 const CROSSOVER = 0.6
 
-/** How often a child of two parents changes as well. */
+/** Probability of a mutation after crossover. */
 const MUTATION = 0.7
 
-/** How often a child that is there already changes again before a random one takes its place. */
+/** How often a duplicate child is mutated again before a random individual replaces the child. */
 const MOST_CHANGES = 3
 
 /**
- * How fit an individual is: the closer to the boundary of the objective the better, and those that violate it by a little before all
- * that meet it, which are before outages. An individual that could not be measured is no good at all.
+ * Returns an individual's fitness: the closer to the objective's boundary, the better. Slight violations rank before
+ * individuals within the objective, and outages last. Unmeasured individuals have the worst fitness.
  */
 export function fitnessOf(evaluation: Evaluation): number {
   if (evaluation.status !== 'measured') return 0
@@ -58,7 +56,7 @@ export function fitnessOf(evaluation: Evaluation): number {
   }
 }
 
-/** The individuals that a search begins with: the types take turns. */
+/** Returns the first individuals: the types take turns. */
 export function firstState(space: PlanSpace, size: number, seed: Seed): SearchState {
   const population = Array.from({ length: size }, (_, at) =>
     randomGenome(space, drawOf(seed, `first ${at}`), typeNames[at % typeNames.length]),
@@ -66,7 +64,7 @@ export function firstState(space: PlanSpace, size: number, seed: Seed): SearchSt
   return { generation: 0, population }
 }
 
-/** Evaluates one generation, and makes the next one of it. The draws depend on the seed and the generation alone. */
+/** Evaluates a generation and breeds the next. The draws depend only on the seed and the generation. */
 export async function advance(
   { generation, population }: SearchState,
   space: PlanSpace,
@@ -95,8 +93,8 @@ interface Scored extends Evaluated {
 }
 
 /**
- * The best one of each kind, as far as there is room, but none that holds all types of a better one: a weakness that was found must not
- * crowd out all others, alone or in company.
+ * Returns the best individual of each kind, as space permits, except individuals with all types of a better individual:
+ * a known weakness must not crowd out others.
  */
 function elite(scored: readonly Scored[]): Genome[] {
   const kept: Genome[] = []
@@ -105,7 +103,7 @@ function elite(scored: readonly Scored[]): Genome[] {
   return kept.slice(0, Math.max(1, Math.floor(scored.length * ELITE)))
 }
 
-/** The nearest outages, each as much milder as it was beyond. */
+/** Returns the nearest outages, with rates lowered by their excess. */
 function tamed(scored: readonly Scored[]): Genome[] {
   const outages = scored.flatMap(({ genome, evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'outage'
@@ -127,7 +125,7 @@ function winner(scored: readonly Scored[], draw: Draw): Genome {
   return drawn.reduce((best, other) => (other.fitness > best.fitness ? other : best)).genome
 }
 
-/** A sequence of draws of its own for each name. */
+/** Returns a separate sequence of draws for each name. */
 function drawOf(seed: Seed, name: string): Draw {
   const random = createKeyedRandom(seed)
   let count = 0

@@ -1,9 +1,9 @@
 import { type Gene, type Genome, genomeOf, LEAST_RATE, significant, type When } from './plan-space.ts'
 
-/** Shares of a rate or a window to try, the boldest first. */
+/** Shares of a rate or a window to try, smallest first. */
 const SHARES = [0.5, 0.8]
 
-/** All forms that are smaller by one step: a fault or an option less, a shorter window, a lower rate. */
+/** Returns all forms smaller by a step: a fault or an option less, a shorter window, a lower rate. */
 export function smallerForms(genome: Genome): Genome[] {
   const simpler = genome.flatMap((gene, at) =>
     smallerGenes(gene).map((smaller) => genomeOf(genome.with(at, smaller))),
@@ -37,8 +37,8 @@ function smallerGenes(gene: Gene): Gene[] {
 }
 
 /**
- * Takes smaller forms of which `holds` says yes, until there is none. After one it goes on with the forms of that from where it was,
- * and so comes back to those that failed only once nothing else is left.
+ * Takes smaller forms accepted by `holds` until none is left. After each success the search continues at the same
+ * position among the new form's forms, and retries failed forms only at the end.
  */
 export async function shrink(genome: Genome, holds: (genome: Genome) => Promise<boolean>): Promise<Genome> {
   let smallest = genome
