@@ -16,44 +16,43 @@ import { patiently, steadily, type Within } from '../../../load/timing.ts'
 import { bodyText } from '../../shared/body-text.ts'
 import { type OwnCall, PROMPT_MS, UNANSWERED } from './evidence.ts'
 
-/** Most calls of one run, and most of them under way at a time, at each kind of servers: past it the next one waits. */
+/** Most calls of a run, and most under way at a time, for each kind of servers: further calls wait. */
 const MAX_CALLS = 10_000
 const MAX_IN_FLIGHT = 256
 
-/** Most bytes that are read of a reply. */
+/** Most bytes read of a reply. */
 const MAX_REPLY = 8 * 1024 ** 2
 
 /** How long the gateway may take to list tools, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
 /**
- * Most tools of one server, and of all, that are tried out and then called: with more of them each would get too few calls
- * to show anything.
+ * Most tools tried and called, per server and in all: with more tools each would get too few calls to show anything.
  */
 const TRIED = { ofServer: 16, all: 64 }
 const CALLED = { hit: { ofServer: 8, all: 16 }, others: { ofServer: 4, all: 16 } }
 
-/** Most tools that are tried out at a time. */
+/** Most tools tried at a time. */
 const TRIED_AT_ONCE = 4
 
-/** Fewest calls of the baseline, and how many of them a second. */
+/** Fewest calls of the baseline, and its calls per second. */
 const BASELINE_CALLS = 10
 const BASELINE_RATE = 20
 
-/** How long servers may take to be in order before faults are injected, in milliseconds, and how often they are asked. */
+/** How long servers may take to be in order before injection, in milliseconds, and how often they are asked. */
 const STEADY_MS: Millis = 20_000
 const AGAIN_MS: Millis = 1_000
 
-/** How long calls may take to end once no new ones are made, in milliseconds. */
+/** How long open calls may take after the last new call, in milliseconds. */
 const DRAIN_MS: Millis = 5_000
 
-/** Most calls a second at servers that are not hit. */
+/** Most calls a second at servers not hit. */
 const OTHERS_RATE = 5
 
-/** Most kinds of endings that are told apart. */
+/** Most different endings counted separately. */
 const MAX_WORDS = 50
 
-/** Most pages of a list of tools that are read. */
+/** Most pages read of a tool list. */
 const MAX_PAGES = 100
 
 export interface TrafficOptions {
@@ -61,20 +60,20 @@ export interface TrafficOptions {
   readonly data: string
   /** Calls a second. */
   readonly rate: number
-  /** Tools to call, as a glob; undefined: those that say of themselves that they only read. */
+  /** Tools to call, as a glob; undefined: tools declared read-only. */
   readonly tool: string | undefined
-  /** Begins the names of the tasks that calls belong to: the same calls have the same ones in every run. */
+  /** Prefix of the calls' task names: the same calls have the same names in every run. */
   readonly name: string
 }
 
 /** Where calls go. */
 export interface Servers {
-  /** Servers that the faults are aimed at. */
+  /** Target servers of the faults. */
   readonly hit: readonly string[]
   readonly others: readonly string[]
 }
 
-/** One tool of one server, with arguments that fit its schema. */
+/** A tool of a server, with arguments valid for its schema. */
 interface Target {
   readonly server: string
   readonly tool: string
@@ -87,24 +86,24 @@ export interface TrafficReport {
   readonly endings: Readonly<Record<string, number>>
 }
 
-/** No traffic can be made; the message says what to do about it. */
+/** No traffic is possible; the message names the remedy. */
 export class TrafficError extends Error {}
 
-/** Calls of one kind of servers: at a steady rate, whatever becomes of those of the other. */
+/** Calls of a kind of servers, at a steady rate independent of the other kind. */
 interface Lane {
   readonly isHit: boolean
   targets: readonly Target[]
   readonly rate: number
-  /** Begins the names of its tasks. */
+  /** Prefix of its task names. */
   readonly name: string
 }
 
-/** How a tool was found when nothing was wrong with its server; `unfit` tools are left out, the rest has to get well. */
+/** A tool's state without faults; `unfit` tools are left out, `bad` tools have to recover. */
 type Fitness = 'good' | 'unfit' | 'bad'
 
 /**
- * Calls tools over the gateway's own data plane, one after the other at a steady rate, as an agent of the modern era
- * does. Call `n` is the same in every run: its tool, its arguments and its task depend on nothing else.
+ * Calls tools on the gateway's own data plane in turn at a steady rate, as an agent of the modern era does. Call `n` is
+ * the same in every run: its tool, its arguments and its task depend on nothing else.
  */
 export class Traffic {
   readonly #options: TrafficOptions
@@ -112,7 +111,7 @@ export class Traffic {
   readonly #lanes: readonly Lane[]
   readonly #endings = new Map<string, number>()
   readonly #calls: OwnCall[] = []
-  /** Calls that have not ended, in the order in which the calls began. */
+  /** Open calls, in the order of their beginning. */
   readonly #underWay = new Set<{
     readonly target: Target
     readonly isHit: boolean
@@ -134,8 +133,8 @@ export class Traffic {
   }
 
   /**
-   * Finds out what there is to be called at these servers, until `stop` aborts. Rejects with a `TrafficError` when none of the hit ones
-   * has anything.
+   * Lists the tools of these servers, until `stop` aborts. Rejects with a `TrafficError` when no hit server has a
+   * callable tool.
    */
   static async to(
     { hit, others }: Servers,
@@ -146,7 +145,7 @@ export class Traffic {
     const within = (ms: Millis) => ({ clock, stop, ms })
     const { targets, unlisted, leftOut } = await targetsOf(hit, options, within(PATIENCE_MS))
     if (targets.length > 0) {
-      // They only have to be looked at: one that is slow even to list must not keep the run waiting.
+      // Other servers are only observed: a slow list must not delay the run.
       const rest = await targetsOf(others, options, within(PROMPT_MS))
       const { name, rate } = options
       const lanes = [
@@ -167,7 +166,7 @@ export class Traffic {
     return { calls: this.#calls.length + this.#underWay.size, endings: Object.fromEntries(this.#endings) }
   }
 
-  /** The calls so far, as they began; those of the baseline are not among them. */
+  /** The calls so far, in order; without the baseline's calls. */
   get calls(): readonly OwnCall[] {
     const open = [...this.#underWay].map(({ target: { server, tool }, isHit, startedAt }) => {
       return { server, tool, isHit, startedAt, endedAt: undefined, ending: GIVEN_UP }
@@ -175,7 +174,7 @@ export class Traffic {
     return [...this.#calls, ...open].sort((a, b) => a.startedAt - b.startedAt)
   }
 
-  /** The tools that are called at hit servers, as `server/tool`. */
+  /** The called tools of hit servers, as `server/tool`. */
   get tools(): readonly string[] {
     const hit = this.#lanes.filter(({ isHit }) => isHit).flatMap(({ targets }) => targets)
     return hit.map(({ server, tool }) => `${server}/${tool}`)
@@ -200,7 +199,7 @@ export class Traffic {
     }
   }
 
-  /** Leaves out tools that cannot be called like this. Resolves to what is wrong, apart from these. */
+  /** Leaves out uncallable tools. Resolves to the remaining problem. */
   async #tryOut(unfit: string[], stop: Cancellation): Promise<string | undefined> {
     let problem: string | undefined
     for (const lane of this.#lanes) {
@@ -208,7 +207,7 @@ export class Traffic {
       for (let at = 0; at < lane.targets.length && !stop.aborted; at += TRIED_AT_ONCE) {
         const some = lane.targets.slice(at, at + TRIED_AT_ONCE)
         const endings = await Promise.all(some.map((target) => this.#once(target, `${lane.name}-try`, stop)))
-        // Calls that were given up say nothing of their tools.
+        // Cancelled calls say nothing about their tools.
         if (stop.aborted) return undefined
         for (const [index, target] of some.entries()) {
           const ending = endings[index] ?? GIVEN_UP
@@ -228,7 +227,7 @@ export class Traffic {
     return problem
   }
 
-  /** Calls what is left at a steady rate. Resolves to what was wrong. */
+  /** Calls the remaining tools at a steady rate. Resolves to the problem. */
   async #baseline(stop: Cancellation): Promise<string | undefined> {
     const targets = this.#lanes.flatMap((lane) => lane.targets)
     for (let index = 0; index < Math.max(BASELINE_CALLS, targets.length) && !stop.aborted; index++) {
@@ -241,7 +240,7 @@ export class Traffic {
     return undefined
   }
 
-  /** One call that is part of no run. Resolves to how it ended. */
+  /** Makes a call outside the run. Resolves to its ending. */
   #once(target: Target, intent: string, stop: Cancellation): Promise<string> {
     const late = `no answer within ${PROMPT_MS / 1_000} s`
     return patiently({ clock: this.#clock, ms: PROMPT_MS, stop }, (signal) =>
@@ -249,7 +248,7 @@ export class Traffic {
     )
   }
 
-  /** Names of all tools that `/mcp` lists; undefined when it does not say them in time. */
+  /** Names of all tools on `/mcp`; undefined when the list does not arrive in time. */
   listed(): Promise<readonly string[] | undefined> {
     const pages = async (signal: AbortSignal) => {
       const names: string[] = []
@@ -266,7 +265,7 @@ export class Traffic {
     return patiently({ clock: this.#clock, ms: PATIENCE_MS }, pages).catch(() => undefined)
   }
 
-  /** Makes calls until `stop` aborts; those that are under way then have 5 s to end. Never rejects. */
+  /** Makes calls until `stop` aborts; open calls then have 5 s to end. Never rejects. */
   async run(stop: Cancellation): Promise<void> {
     const abort = new AbortController()
     const running = Promise.all(this.#lanes.map((lane) => this.#runLane(lane, stop, abort.signal)))
@@ -296,7 +295,7 @@ export class Traffic {
     this.#endings.set(known, (this.#endings.get(known) ?? 0) + 1)
   }
 
-  /** Resolves to how a call ended; `late` is the word for one that was given up. */
+  /** Resolves to a call's ending; `late` is the word for a cancelled call. */
   #ask({ server, tool, args }: Target, intent: string, signal: AbortSignal, late: string): Promise<string> {
     const params = { name: tool, arguments: args }
     const url = `${this.#options.data}/mcp/${server}`
@@ -306,7 +305,7 @@ export class Traffic {
   }
 }
 
-/** Takes tools of each server in turn, up to so many of one and of all. */
+/** Takes tools of each server in turn, up to the limits per server and in all. */
 function spread(
   targets: readonly Target[],
   { ofServer, all }: { readonly ofServer: number; readonly all: number },
@@ -322,7 +321,7 @@ function spread(
 const GOOD = 'result'
 const GIVEN_UP = 'given up at the end'
 
-/** Endings that are about the arguments that were made up, or about the tool, and not about the server or the mesh. */
+/** Endings caused by the made-up arguments or the tool, not by the server or the mesh. */
 const toolsOwn: ReadonlySet<string> = new Set(['tool error', 'BW_INVALID_ARGUMENTS', 'BW_INCORRECT_RESULT'])
 
 function fitnessOf(ending: string): Fitness {
@@ -332,7 +331,7 @@ function fitnessOf(ending: string): Fitness {
     : 'bad'
 }
 
-/** In a few words, how a call ended. */
+/** Returns a call's ending in a few words. */
 function endingOf(reply: unknown): string {
   if (!isObject(reply)) return 'no JSON'
   const { result, error } = reply
@@ -345,13 +344,13 @@ function endingOf(reply: unknown): string {
 /** Tools that can be called at some servers. */
 interface Found {
   readonly targets: readonly Target[]
-  /** Why the first of those that cannot be listed cannot. */
+  /** Why the first unlistable server cannot be listed. */
   readonly unlisted: TrafficError | undefined
-  /** Servers without anything to call, each with the reason. */
+  /** Servers without a callable tool, each with the reason. */
   readonly leftOut: readonly string[]
 }
 
-/** Lists the tools of each server on its own: one that cannot be listed takes no other with it. Never rejects. */
+/** Lists the tools of each server separately: a failure does not affect other servers. Never rejects. */
 async function targetsOf(
   servers: readonly string[],
   options: TrafficOptions,
@@ -379,7 +378,7 @@ async function targetsOf(
   }
 }
 
-/** The tools of one server that may be called. Rejects with a `TrafficError` when it does not list them. */
+/** Returns the callable tools of a server. Rejects with a `TrafficError` when the server does not list its tools. */
 async function targetsAt(
   server: string,
   { data, tool }: TrafficOptions,
@@ -413,7 +412,7 @@ async function targetsAt(
   }
 }
 
-/** A page of the tools that an endpoint lists. Rejects, in a few words, when it lists none. */
+/** Returns a page of an endpoint's tool list. Rejects, in a few words, when there is no list. */
 async function listAt(
   url: string,
   params: Readonly<Record<string, unknown>>,
@@ -434,7 +433,7 @@ function named(pattern: string): (entry: Entry) => boolean {
   return ({ name }) => isOne(String(name))
 }
 
-/** Deepest nesting of arguments that are made up. */
+/** Deepest nesting of made-up arguments. */
 const MAX_DEPTH = 8
 
 /** The simplest value that a schema allows for, as far as its own members tell: of objects what they require. */
