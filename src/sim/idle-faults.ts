@@ -1,10 +1,10 @@
 import type { DecisionEntry } from '../chaos/journal/entry.ts'
 import type { SimulatedGateway } from './gateway.ts'
 
-/** Faults that hit no call, by their names, and why they did not, in words. */
+/** Names of faults without hits, with the reasons in words. */
 export type IdleFaults = ReadonlyMap<string, string>
 
-/** The faults that a gateway has armed and that hit none of its calls so far: of these, what became of the calls says nothing. */
+/** Returns a gateway's armed faults without hits so far: the calls' outcomes say nothing about these faults. */
 export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' | 'journal'>): IdleFaults {
   const idle = faults.filter(({ counts }) => counts.injected === 0)
   if (idle.length === 0) return NONE
@@ -22,7 +22,7 @@ export function idleFaults({ faults, journal }: Pick<SimulatedGateway, 'faults' 
 
 const NONE: IdleFaults = new Map()
 
-/** Whether a call was drawn, and something kept the fault from it. */
+/** Whether a fault was drawn for a call and then prevented. */
 const wasKept = ({ status, because }: DecisionEntry): boolean =>
   status === 'not_applicable' || because === 'refused' || because === 'write'
 

@@ -18,7 +18,7 @@ const SLOW_MS = 5_000
 /** Runs vary by this share of their time, up or down. */
 const SPREAD = 0.2
 
-/** Agents, each with one task at a time. */
+/** Agents, each with a single task at a time. */
 const AGENTS = 160
 const TASKS = 800
 
@@ -70,7 +70,7 @@ const choices = [
   { ...byDefault, policies: policiesOf({ defaults: { bulkhead } }) },
 ]
 
-/** One slow tool, and those that wait behind it. */
+/** A slow tool, and the tools waiting behind it. */
 export const hol: Study = {
   about: 'one slow tool beside fast ones on a server (head-of-line blocking), with and without the bulkhead',
   seeds: 5,

@@ -25,7 +25,7 @@ ${series.map(chartMarkup)}`,
 
 function tableMarkup(table: StudyTable): Markup {
   const { title, columns, rows } = table
-  // The first columns say what a row is about, and those behind them are numbers.
+  // The first columns describe a row; the columns behind are numbers.
   const numbers = columns.findIndex(({ unit }) => unit !== undefined)
   const head = columns.map(({ label }) => label)
   const cells = rows.map((row) => columns.map((column) => cellText(column, row)))
