@@ -17,7 +17,7 @@ const nobody: Caller = {
 }
 const nowhere: Channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
 
-/** A request that an upstream makes of its own accord. */
+/** Returns a request of the gateway itself. */
 export function ownCall(
   server: string,
   method: string,
@@ -46,24 +46,24 @@ export function ownCall(
   }
 }
 
-/** Largest `initialize` result of a server, in bytes: each upstream session keeps one, its instructions included. */
+/** Largest `initialize` result, in bytes: each upstream session keeps a result with its instructions. */
 const MAX_INITIALIZE_RESULT = 256 * 1024
 
-/** How much of a server's own words an error of ours repeats, in characters. */
+/** Longest part of a server's words in an error, in characters. */
 const EXCERPT = 200
 
-/** Returns a server's `initialize` result, to be kept. Throws a `GatewayError` when the result is too large. */
+/** Returns a server's `initialize` result for keeping. Throws a `GatewayError` when the result is too large. */
 export function initializeResultOf(text: string, value: Message['value']): Message {
   const bytes = Buffer.from(text)
   if (bytes.length > MAX_INITIALIZE_RESULT) {
     const message = `what the server says of itself is larger than ${MAX_INITIALIZE_RESULT} bytes`
     throw gatewayError('bad_reply', message, { sent: true })
   }
-  // By way of bytes: a slice would hold on to the whole reply that it is of.
+  // Copied via bytes: a slice would retain the whole reply.
   return { text: bytes.toString(), value }
 }
 
-/** The result is for a version of the legacy era; throws a `GatewayError` for any other. */
+/** Throws a `GatewayError` unless the result is for a version of the legacy era. */
 export function assertLegacy(result: Message['value'], conceal: Conceal): void {
   const { protocolVersion: version } = result
   if (isLegacyVersion(version)) return
@@ -72,7 +72,7 @@ export function assertLegacy(result: Message['value'], conceal: Conceal): void {
   throw about(result, gatewayError('upstream_refused', message))
 }
 
-/** The error for a refused request of ours, in the server's own words; `status`: the HTTP status that came with these words. */
+/** Returns the error for a refused request of the gateway, in the server's words; `status`: their HTTP status. */
 export function refusedBy(
   what: string,
   error: Readonly<Record<string, unknown>>,

@@ -1,34 +1,34 @@
 import { gatewayError } from '../mesh/errors.ts'
 import { ownTurn } from '../mesh/turns.ts'
 
-/** How much may wait until a server takes it. */
+/** Limits of texts not yet accepted by a server. */
 export interface UnreadLimits {
   readonly messages: number
   readonly bytes: number
 }
 
-/** From so many messages on that a server has not taken yet, it is not listened to until it has taken some. */
+/** With this many unaccepted messages, the server is not read until it has accepted some. */
 const PAUSE_FROM = 4
 
-/** The limits for a server that is posted nothing but calls. */
+/** Limits for a server without posts except calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
 
 /**
- * Counts what a server was sent and has not taken yet. One that asks, or is called, without reading costs no more memory
- * than this: what comes on top is refused.
+ * Counts texts not yet accepted by the server. A server that never reads costs no further memory: excess texts are
+ * refused.
  */
 export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0
   #bytes = 0
-  /** The waiters for the server to take some messages; undefined when nobody waits. */
+  /** Waiters for acceptance; undefined without any. */
   #listeners: (() => void)[] | undefined
 
   constructor(limits: UnreadLimits) {
     this.#limits = limits
   }
 
-  /** Sends a text that counts until the server has taken it. Rejects with a `GatewayError`, also when there is no room for it. */
+  /** Sends a text and counts its size until acceptance. Rejects with a `GatewayError`, also without room. */
   async send(text: string, send: () => Promise<void>): Promise<void> {
     const bytes = this.admit(text)
     try {
@@ -38,7 +38,9 @@ export class Unread {
     }
   }
 
-  /** Counts a text; returns its size, for `release`. Throws a `GatewayError` when there is no room; a single one always has. */
+  /**
+   * Counts a text; returns its size, for `release`. Throws a `GatewayError` without room; a single text always fits.
+   */
   admit(text: string): number {
     const { messages, bytes: most } = this.#limits
     const bytes = Buffer.byteLength(text)
@@ -51,7 +53,7 @@ export class Unread {
     return bytes
   }
 
-  /** The server has taken it, or nobody wants it to any more. */
+  /** Releases an accepted or abandoned text. */
   release(bytes: number): void {
     this.#messages--
     this.#bytes -= bytes
@@ -62,9 +64,9 @@ export class Unread {
   }
 
   /**
-   * Returns a promise for the reader of a server's requests to wait for after each request; undefined while the server has taken most
-   * messages. A server that asks without end is listened to as fast as it takes its answers, not as fast as it can write.
-   * Everybody else gets breaks. `peer` takes the turn (`ownTurn`).
+   * Returns a promise to await after each server request; undefined while the server has accepted most messages. A
+   * server with endless requests is read only as fast as it accepts answers. Other servers get breaks. `peer` takes the
+   * turn (`ownTurn`).
    */
   backpressure(peer: object = this): Promise<void> | undefined {
     if (this.#messages < PAUSE_FROM) return undefined

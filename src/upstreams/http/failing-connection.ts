@@ -6,7 +6,7 @@ import type { CertificateFlaw, ConnectFailure } from '../../mesh/wire-shape.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { transportError } from './http-reply.ts'
 
-/** Node's code for a certificate that Node does not trust, by the flaw of the certificate. */
+/** Node's error code for each certificate flaw. */
 const untrusted: Readonly<Record<CertificateFlaw, string>> = {
   expired: 'CERT_HAS_EXPIRED',
   self_signed: 'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -43,10 +43,10 @@ export function failToConnect(
   }
 }
 
-/** Resolves with the error of a connection that cannot be made. */
+/** Resolves with the error of an impossible connection. */
 function errorOf(connect: buildConnector.connector, url: string, peer?: Duplex): Promise<GatewayError> {
   const { hostname, host, protocol, port } = new URL(url)
-  // undici writes to it and reads from it, and nothing else.
+  // undici only writes to it and reads from it.
   const httpSocket = peer as Socket | undefined
   const target = { hostname, host, protocol, port, ...(httpSocket && { httpSocket }) }
   return new Promise((resolve) => {
@@ -61,10 +61,10 @@ function errorOf(connect: buildConnector.connector, url: string, peer?: Duplex):
   })
 }
 
-/** The fatal alert `handshake_failure`, as it is sent before a version of TLS is agreed on (RFC 8446, section 6). */
+/** The fatal alert `handshake_failure`, sent before a TLS version is agreed (RFC 8446, section 6). */
 const handshakeFailure = Buffer.from([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x28])
 
-/** A peer that refuses any handshake. */
+/** A peer that refuses all handshakes. */
 class RefusingPeer extends Duplex {
   override _read(): void {}
 

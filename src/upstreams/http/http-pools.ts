@@ -12,7 +12,7 @@ import type { TaskBinding } from '../shared/task-binding.ts'
 import { ShapedCalls } from '../../wire/shaped-connection.ts'
 import { StreamConnections } from './stream-connections.ts'
 
-/** Files in PEM, by what they hold. */
+/** PEM files by content. */
 interface TlsOptions {
   readonly ca?: string | undefined
   readonly cert?: string | undefined
@@ -20,7 +20,10 @@ interface TlsOptions {
   readonly rejectUnauthorized: boolean
 }
 
-/** The options of a socket, with the contents of the named files. Throws for a file that cannot be read; the error names its key only. */
+/**
+ * Returns socket options with the contents of the named files. Throws for an unreadable file; the error names only its
+ * key.
+ */
 export function readTls(tls: TlsOptions | undefined) {
   if (tls === undefined) return {}
   const { ca, cert, key, rejectUnauthorized } = tls
@@ -32,7 +35,7 @@ export function readTls(tls: TlsOptions | undefined) {
   }
 }
 
-/** A pipe would wait for whoever writes to it, and a device may have no end, while all calls wait. */
+/** A pipe would wait for its writer, and a device may have no end, while all calls wait. */
 function contentsOf(key: string, file: string): Buffer {
   try {
     if (!statSync(file).isFile()) throw new Error('it is no regular file')
@@ -42,48 +45,47 @@ function contentsOf(key: string, file: string): Buffer {
   }
 }
 
-/** How a server is reached over Streamable HTTP. */
+/** How to reach a server over Streamable HTTP. */
 export interface HttpOptions extends ReplyLimits {
-  /** The server's name in the registry. */
   readonly server: string
   /** The endpoint, path included. */
   readonly url: string
   /** Sent with every request. */
   readonly headers: Readonly<Record<string, string>>
-  /** Headers of the agent that are passed on, old names to new ones. */
+  /** Headers of the agent to pass on, old names to new names. */
   readonly forwardHeaders: Readonly<Record<string, string>>
-  /** Sockets for calls; streams that stay open have sockets of their own and take none of these. */
+  /** Sockets for calls; open streams use separate sockets. */
   readonly connections: number
-  /** `discovery` bounds a handshake, and how long a message without a reply may take to be acknowledged. */
+  /** `discovery` limits a handshake, and the acknowledgement of a message without a reply. */
   readonly timeouts: { readonly connect: Millis; readonly idle: Millis; readonly discovery: Millis }
-  /** The reaction to a session that the server forgot: a new session, or an error. */
+  /** The reaction to a forgotten session: a new session, or an error. */
   readonly sessionRecovery: 'transparent' | 'surface'
   readonly tls?: TlsOptions | undefined
-  /** The state that callers asked the server to keep in mind: goes with the callers from one replica to another. */
+  /** The callers' state at the server; moves with the callers between replicas. */
   readonly states: SessionStates
-  /** The owners of the server's tasks, over all its replicas; asked only where the server has no sessions. */
+  /** The owners of the server's tasks, across all replicas; used only for servers without sessions. */
   readonly tasks: TaskBinding
   readonly clock: Clock
-  /** Takes events that are no message and cannot be the answer to a call. */
+  /** Takes events without a message, unless they may be the answer to a call. */
   readonly skipped?: Skipped | undefined
-  /** Told when the server does not speak the version of the protocol that it is spoken to in. */
+  /** Called when the server does not speak the request's protocol version. */
   readonly onVersionError?: (() => void) | undefined
-  /** Faults of the handshakes and pings that upstream sessions need for themselves; none unless given. */
+  /** Faults of the handshakes and pings of upstream sessions; optional. */
   readonly faults?: Layer | undefined
 }
 
-/** The sockets to one replica: for requests that end, and for streams that stay open. */
+/** The sockets to one replica: for short requests, and for open streams. */
 export interface Pools {
   readonly calls: Pool
   readonly oneWay: OneWayPosts
   readonly streams: Pick<StreamConnections, 'dispatch' | 'destroy'>
-  /** For requests with replies whose bytes faults shape; only where calls have replies of their own. */
+  /** For requests with replies shaped by faults; only for calls with separate replies. */
   readonly shaped?: ShapedCalls
-  /** The same for replies that stay open. */
+  /** The same for open streams. */
   readonly shapedStreams?: ShapedCalls
 }
 
-/** Makes the pools; a socket is opened when it is needed. */
+/** Creates the pools; sockets open on demand. */
 export function openPools({ url, connections, timeouts, tls }: HttpOptions): Pools {
   const { origin } = new URL(url)
   const headersTimeout = timeouts.idle
@@ -99,7 +101,7 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
   }
 }
 
-/** Drops all sockets, and what goes on over them. */
+/** Drops all sockets and their requests. */
 export async function closePools(pools: Pools): Promise<void> {
   const { calls, oneWay, streams, shaped, shapedStreams } = pools
   const all = [calls, oneWay, streams, shaped, shapedStreams]

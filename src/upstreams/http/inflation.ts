@@ -9,10 +9,10 @@ import {
   type Inflate,
 } from 'node:zlib'
 
-/** With the number of its method the one of two formats begins that servers mean by deflate (RFC 1950, section 2.2). */
+/** The method number at the start of the first of two formats meant by deflate (RFC 1950, section 2.2). */
 const DEFLATE_METHOD = 8
 
-/** How a reply is compressed, as `Content-Encoding` names it. */
+/** Compression of a reply, as named by `Content-Encoding`. */
 export type Coding = 'gzip' | 'deflate' | 'br'
 
 export function codingOf(header: string): Coding | undefined {
@@ -30,13 +30,13 @@ export function codingOf(header: string): Coding | undefined {
 }
 
 export interface InflationEnd {
-  /** Takes a part of what was compressed. False asks for a break, until `resume`. */
+  /** Takes decompressed bytes. False pauses until `resume`. */
   readonly take: (chunk: Buffer) => boolean
   /** Called when the bytes are not in this coding. */
   readonly failed: (cause: Error) => void
 }
 
-/** Reads a compressed reply piece by piece, and no faster than what is in it is taken: a small reply may hold a huge one. */
+/** Decompresses a reply piece by piece, no faster than its reader: a small reply may contain a huge text. */
 export class Inflation {
   readonly #coding: Coding
   readonly #end: InflationEnd
@@ -48,7 +48,7 @@ export class Inflation {
     this.#end = end
   }
 
-  /** False asks for a break; `resume` is called when it is over. */
+  /** Returns false to pause; `resume` is called afterwards. */
   write(chunk: Buffer, resume: () => void): boolean {
     if (this.#isOver) return true
     this.#stream ??= this.#open(chunk)
@@ -57,12 +57,12 @@ export class Inflation {
     return false
   }
 
-  /** Reads on after a break. */
+  /** Continues after a pause. */
   resume(): void {
     this.#stream?.resume()
   }
 
-  /** Nothing more is written; `done` is called once all that came was taken, unless it fails. */
+  /** Ends the input; `done` is called once all output was taken, except after a failure. */
   finish(done: () => void): void {
     if (this.#stream === undefined) return done()
     this.#stream.once('end', () => {
@@ -71,7 +71,7 @@ export class Inflation {
     this.#stream.end()
   }
 
-  /** Nothing more is taken. */
+  /** Stops all output. */
   stop(): void {
     this.#isOver = true
     this.#stream?.destroy()
@@ -89,7 +89,7 @@ export class Inflation {
   }
 }
 
-/** Returns the decompressor of a reply. It flushes each chunk, so a stream that breaks off loses no event that has arrived. */
+/** Returns the decompressor of a reply. Flushes each chunk, so a broken stream loses no arrived event. */
 function opened(coding: Coding, first: Buffer): Gunzip | Inflate | BrotliDecompress {
   if (coding === 'br') {
     const { BROTLI_OPERATION_FLUSH: flush } = constants

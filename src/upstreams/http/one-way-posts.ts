@@ -1,15 +1,17 @@
 import { type Dispatcher, Pool } from 'undici'
 import { gatewayError } from '../../mesh/errors.ts'
 
-/** Most that are under way at a time, over all senders and of one of them; each has a socket. */
+/** Most posts under way, over all senders and per sender; each has a socket. */
 export const MOST_UNDER_WAY = 16
 const MOST_OF_ONE = 2
 
-/** Most that has not been taken yet, over all senders and of one of them, in characters; a single message of a sender is never too much for it. */
+/**
+ * Most text not yet accepted, over all senders and per sender, in characters; a sender's single message always fits.
+ */
 const MOST_TEXT = 64 * 1024 ** 2
 const MOST_TEXT_OF_ONE = 1024 ** 2
 
-/** The number of a sender's posts under way, the posts that wait for their turn, and the size of both, in characters. */
+/** A sender's number of posts under way, its waiting posts, and the size of both, in characters. */
 interface Sender {
   underWay: number
   size: number
@@ -17,8 +19,8 @@ interface Sender {
 }
 
 /**
- * Posts that have no answer: notifications of agents, and cancellations of their calls. Over sockets of their own, so that no
- * call waits for a server that is slow to take these; and senders take turns, so that none waits for all that another has sent.
+ * Posts without answers: notifications of agents, and cancellations of their calls. Separate sockets, so no call waits
+ * for a server slow to accept posts. Senders take turns, so no sender waits for all posts of another.
  */
 export class OneWayPosts {
   readonly #pool: Pool
@@ -28,15 +30,15 @@ export class OneWayPosts {
   #size = 0
   #isStarting = false
 
-  /** `connections`: sockets that it may have, of which it takes `MOST_UNDER_WAY`, or fewer. */
+  /** `connections`: available sockets; uses `MOST_UNDER_WAY` or fewer. */
   constructor(origin: string, { connections, ...options }: Pool.Options & { readonly connections: number }) {
     this.#most = Math.min(connections, MOST_UNDER_WAY)
     this.#pool = new Pool(origin, { ...options, connections: this.#most })
   }
 
   /**
-   * Sends what `request` makes, of so many characters, when it is the sender's turn. What it returns is to be called once: when the server has
-   * taken it, or it is given up. Throws a `GatewayError` when too much waits already.
+   * Sends the result of `request`, of the given size, at the sender's turn. Call the returned function once: after
+   * acceptance by the server, or to give up. Throws a `GatewayError` when too much waits already.
    */
   dispatch(
     key: object,
@@ -65,7 +67,7 @@ export class OneWayPosts {
     }
   }
 
-  /** Sends one again that has had its turn, over the same sockets. */
+  /** Resends a post after its turn, over the same sockets. */
   dispatchAgain(request: Dispatcher.DispatchOptions, reply: Dispatcher.DispatchHandler): void {
     this.#pool.dispatch(request, reply)
   }
@@ -74,9 +76,9 @@ export class OneWayPosts {
     return this.#pool.destroy()
   }
 
-  /** Starts what may start. Whoever has had a turn stands behind all others; no more than are under way are passed over. */
+  /** Starts waiting posts. Senders with a turn go behind all others; at most as many as are under way are skipped. */
   #next(): void {
-    // One that fails at once makes room within its start.
+    // A post may fail at once and make room within its start.
     if (this.#isStarting) return
     this.#isStarting = true
     try {
@@ -86,7 +88,7 @@ export class OneWayPosts {
     }
   }
 
-  /** False when nobody may start anything. */
+  /** Returns false when no post may start. */
   #startNext(): boolean {
     for (const [key, sender] of this.#senders) {
       if (sender.underWay === MOST_OF_ONE) continue

@@ -7,29 +7,28 @@ import { ownCall } from '../own-call.ts'
 import { ReplyHeaders, answered } from './http-status.ts'
 import type { ReplySink } from './http-reply.ts'
 
-/** The owner of a stream for messages that belong to no call, and the faults that may hit the stream. */
+/** The owner of a stream for messages outside of calls, and the faults of the stream. */
 export interface StandingStreamParts {
-  /** The server's name in the registry. */
   readonly server: string
   readonly caller: Caller
   readonly faults: Layer
 }
 
-/** Most events that faults may have repeated, and the longest such event, in characters. */
+/** Most events repeatable by faults, and the longest such event, in characters. */
 const MOST_RECENT = 16
 const LONGEST_RECENT = 64 * 1024
 
 const none: readonly SseEvent[] = []
 
 /**
- * Asks for the standing streams of one caller, one after another, past faults: to them each is a call that is over when the stream
- * is. What a fault answers in place of the server comes to the sink as if the server had.
+ * Requests a caller's standing streams, one after another, through faults: each stream counts as a call until its end.
+ * The sink gets a fault's replacement answer as if from the server.
  */
 export class StandingStreams {
   readonly #server: string
   readonly #caller: Caller
   readonly #faults: Layer
-  /** The latest events of streams that were hit. */
+  /** The latest events of faulted streams. */
   #recent = none
 
   constructor({ server, caller, faults }: StandingStreamParts) {
@@ -38,7 +37,7 @@ export class StandingStreams {
     this.#faults = faults
   }
 
-  /** `open` sends the request for one, whose reply goes to the sink that it is given. */
+  /** `open` sends the request for a stream; the reply goes to the given sink. */
   ask(sink: ReplySink, open: (sink: ReplySink, shapes: readonly WireShape[] | undefined) => void): void {
     let shift = 0
     const call: Call = {
@@ -54,7 +53,7 @@ export class StandingStreams {
     let isAsked = false
     const stream: Service = (hit) => {
       isAsked = true
-      // Where no fault was decided on, nobody wants to know how it ends: nothing of the call is kept for as long as the stream is open.
+      // Without a fault, nobody needs the end: nothing of the call is kept while the stream is open.
       if (hit === call && call.record.faults === undefined) {
         open(sink, undefined)
         return Promise.resolve(inOrder)
@@ -74,7 +73,7 @@ export class StandingStreams {
     })
   }
 
-  /** A sink that gets the latest events again first, or does not get the next ones. */
+  /** Returns a sink with the latest events repeated first, or the next events left out. */
   #shifted(sink: ReplySink, shift: number): ReplySink {
     let left = Math.max(0, shift)
     return {
@@ -85,7 +84,7 @@ export class StandingStreams {
       },
       event: (event) => {
         if (event.data === '') return sink.event(event)
-        // The place in the stream is remembered all the same.
+        // The place in the stream is still recorded.
         if (left-- > 0) return sink.event({ ...event, data: '' })
         if (event.data.length <= LONGEST_RECENT) this.#recent = [...this.#recent, event].slice(-MOST_RECENT)
         return sink.event(event)
@@ -94,10 +93,10 @@ export class StandingStreams {
   }
 }
 
-/** How a stream ends that was not cut. */
+/** Outcome of an uncut stream. */
 const inOrder: Outcome = answered(0, { text: resultText(0, '{}'), value: { result: {} } }, 200)
 
-/** The same sink, and somebody who hears how it ended. */
+/** Returns the same sink with a listener for its end. */
 function following(sink: ReplySink, over: (outcome: Outcome) => void): ReplySink {
   const done = () => over(inOrder)
   return {

@@ -13,24 +13,24 @@ import { initializeResultOf, refusedBy } from '../own-call.ts'
 import { SharedAttempts } from '../shared-attempts.ts'
 import type { Conceal } from '../server-words.ts'
 
-/** Shortest and longest time for which one answer serves, in milliseconds. */
+/** Shortest and longest lifetime of an answer, in milliseconds. */
 const MIN_MS: Millis = 30_000
 const MAX_MS: Millis = 3_600_000
 
-/** Asks a server what it is; resolves to its response. Rejects with a `GatewayError`. */
+/** Asks a server about itself; resolves to its response. Rejects with a `GatewayError`. */
 export type AskDiscover = (signal: Signal) => Promise<Message>
 
 export interface DiscoverOptions {
   readonly clock: Clock
-  /** Takes secrets out of the server's words. */
+  /** Removes secrets from the server's words. */
   readonly conceal: Conceal
-  /** How long the server may take to answer, whoever waits for it, in milliseconds. */
+  /** How long the server may take to answer, whoever waits, in milliseconds. */
   readonly answerMs: Millis
-  /** After how long it is asked once more beside a question without an answer, in milliseconds; Infinity: never. */
+  /** When to repeat an unanswered question, in milliseconds; Infinity: never. */
   readonly patienceMs?: Millis
 }
 
-/** Asks a server of the modern era about itself, at most once for all who want to know at the same time. */
+/** Asks a modern server about itself, at most once for all simultaneous callers. */
 export class Discover {
   readonly #ask: AskDiscover
   readonly #options: DiscoverOptions
@@ -44,8 +44,8 @@ export class Discover {
   }
 
   /**
-   * The answer in the form of an `initialize` result, from memory while it is fresh. Rejects with a
-   * `GatewayError`: `upstream_refused` or `bad_reply` when the server does not speak this era.
+   * Returns the answer in the form of an `initialize` result, from memory while fresh. Rejects with a `GatewayError`:
+   * `upstream_refused` or `bad_reply` when the server does not speak this era.
    */
   initializeResult(signal: Signal): Promise<Message> {
     if (this.#known !== undefined && this.#options.clock.now() < this.#known.until)
@@ -53,17 +53,17 @@ export class Discover {
     return orAborted(this.#attempts.join(), signal)
   }
 
-  /** The server is asked anew next time. */
+  /** Asks the server again next time. */
   forget(): void {
     this.#known = undefined
   }
 
-  /** Takes back a question that is under way: whoever waits for its answer gets `reason`. */
+  /** Cancels a pending question: waiting callers get `reason`. */
   abort(reason: GatewayError): void {
     this.#attempts.abort(reason)
   }
 
-  /** Asks the server now, whatever is remembered. Rejects as `initializeResult` does. */
+  /** Asks the server now, ignoring memory. Rejects as `initializeResult` does. */
   renew(signal: Signal): Promise<Message> {
     this.forget()
     return this.initializeResult(signal)
@@ -80,10 +80,10 @@ export class Discover {
   }
 }
 
-/** Members of a discover result that an `initialize` result does not have. */
+/** Members of a discover result without a place in an `initialize` result. */
 const discoverOnly = new Set(['supportedVersions', 'resultType', 'ttlMs', 'cacheScope', '_meta'])
 
-/** A discover response as an `initialize` result, each member as the server wrote it. */
+/** Converts a discover response to an `initialize` result; members stay as written. */
 function initializeResultFrom({ text, value }: Message, conceal: Conceal): Message {
   const { result, error } = value
   if (isObject(error)) throw refusedBy('server/discover failed', error, conceal)

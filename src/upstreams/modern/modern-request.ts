@@ -15,12 +15,14 @@ const empty = /\{\s*\}/y
 
 type Value = Message['value']
 
-/** Whether a request says on its own which version it speaks. */
+/** Whether a request states its protocol version. */
 export function isModern(value: Value): boolean {
   return versionOf(value) !== undefined
 }
 
-/** The members of `_meta` by which a request says who asks, as JSON text: what `initialize` says in the legacy era. */
+/**
+ * Returns the `_meta` members with the client's identity, as JSON text: the content of `initialize` in the legacy era.
+ */
 export function metaOf(initializeParams: Value, logLevel?: string): string {
   const { capabilities = {}, clientInfo } = initializeParams
   return members({
@@ -31,7 +33,7 @@ export function metaOf(initializeParams: Value, logLevel?: string): string {
   })
 }
 
-/** The request with these members in its `_meta`; all else stays as its author wrote it. */
+/** Returns the request with these members in its `_meta`; the rest stays as written. */
 export function withMeta(text: string, meta: string): string {
   const params = locate(text, ['params'])
   if (params === undefined) return prependMember(text, 'params', `{"_meta":{${meta}}}`)
@@ -40,14 +42,14 @@ export function withMeta(text: string, meta: string): string {
   return text[own.start] === '{' ? withMembers(text, own.start, meta) : text
 }
 
-/** The text with members, given as JSON text, put first into the object that opens at `at`. */
+/** Returns the text with members, given as JSON text, inserted first in the object at `at`. */
 export function withMembers(text: string, at: number, members: string): string {
   empty.lastIndex = at
   const comma = empty.test(text) ? '' : ','
   return `${text.slice(0, at + 1)}${members}${comma}${text.slice(at + 1)}`
 }
 
-/** The headers that repeat what a body says, so that nobody on the way has to read it. */
+/** Returns headers that repeat parts of the body, so intermediaries need not parse the body. */
 export function mirrorHeaders(value: Value): Record<string, string> {
   const method = value.method as string
   const name = nameOf(method, paramsOf(value))

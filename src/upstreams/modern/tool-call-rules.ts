@@ -2,39 +2,38 @@ import { isObject } from '../../protocol/jsonrpc.ts'
 import { encodeHeaderValue } from '../../protocol/versions.ts'
 import { isWider } from '../../protocol/output-schema.ts'
 
-/** An argument that has to be repeated in a header. */
+/** An argument to repeat in a header. */
 interface Mirrored {
   readonly path: readonly string[]
-  /** The whole name of the header, in lower case. */
+  /** The full header name, in lower case. */
   readonly header: string
 }
 
 interface Rules {
   readonly mirrored: readonly Mirrored[]
-  /** Whether its structured content needs an object around it in the legacy era; undefined without a schema. */
+  /** Whether structured content needs a wrapping object in the legacy era; undefined without a schema. */
   readonly wraps: boolean | undefined
 }
 
-/** Most tools of a server that are kept in mind. */
+/** Most remembered tools of a server. */
 const MAX_TOOLS = 20_000
 
 const HEADER_KEY = 'x-mcp-header'
 
-/** Deepest argument that is repeated in a header, in steps of its path, and most of a tool. */
+/** Deepest argument repeated in a header, in steps of its path, and most per tool. */
 const DEEPEST = 32
 const MAX_MIRRORED = 100
 
-/** The characters that the name of a header may consist of. */
+/** The characters allowed in a header name. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
 /**
- * The facts about a server's tools that are needed to call the tools for a client of the legacy era. Learned from the lists
- * that pass by, for all replicas together.
+ * Facts about a server's tools for calls of legacy clients. Learned from passing tool lists, for all replicas together.
  */
 export class ToolCallRules {
   readonly #tools = new Map<string, Rules>()
 
-  /** Reads the response to a `tools/list`. */
+  /** Learns from the response to a `tools/list`. */
   learn({ result }: Readonly<Record<string, unknown>>): void {
     const tools: unknown = isObject(result) ? result.tools : undefined
     if (!Array.isArray(tools)) return
@@ -51,7 +50,7 @@ export class ToolCallRules {
     return this.#tools.get(tool)?.wraps
   }
 
-  /** The headers that repeat arguments of a call. */
+  /** Returns the headers with repeated arguments of a call. */
   headers(tool: string, args: unknown): Record<string, string> | undefined {
     const mirrored = this.#tools.get(tool)?.mirrored
     if (mirrored === undefined || mirrored.length === 0) return undefined

@@ -2,7 +2,7 @@ import type { Answer, Channel, Message } from '../../mesh/call.ts'
 import { ignore } from '../../mesh/cancel.ts'
 import { errorText, INTERNAL_ERROR } from '../../protocol/jsonrpc.ts'
 
-/** Most that may wait for the caller of one call, in bytes of text and in messages. */
+/** Most waiting text for one call's caller, in bytes and in messages. */
 export const MAX_BACKLOG_BYTES = 1024 ** 2
 export const MAX_BACKLOG_MESSAGES = 1_000
 
@@ -13,8 +13,8 @@ interface Waiting {
 }
 
 /**
- * The messages that came for one call while its caller's connection was full. Callers that share a server's process must not
- * wait for somebody else's client. So the pipe goes on and messages queue here, in order and up to a bound.
+ * The messages for a call whose caller's connection is full. Callers of a shared process must not wait for another
+ * client. So the pipe continues and messages queue here, in order and up to a limit.
  */
 export class Backlog {
   readonly #channel: Channel
@@ -25,13 +25,13 @@ export class Backlog {
   #isOver = false
   #emptied: (() => void) | undefined
 
-  /** `overflow` is told when more would wait than may: the call is to be ended then. */
+  /** `overflow` is called above the limit: the call must end then. */
   constructor(channel: Channel, overflow: () => void) {
     this.#channel = channel
     this.#overflow = overflow
   }
 
-  /** Whether the connection asked to wait, so that what comes next has to queue. */
+  /** Whether the connection is full, so further messages must queue. */
   get isFull(): boolean {
     return this.#isFull
   }
@@ -40,7 +40,7 @@ export class Backlog {
     return this.#waiting.length === 0
   }
 
-  /** The connection takes no more until `drained` is settled. */
+  /** Waits until `drained` settles. */
   wait(drained: Promise<void>): void {
     this.#isFull = true
     const resume = () => {
@@ -50,7 +50,7 @@ export class Backlog {
     drained.then(resume, resume)
   }
 
-  /** Queues one message behind those that wait already. */
+  /** Queues a message behind the waiting messages. */
   add(message: Message, answer?: Answer): void {
     if (this.#isOver) return refuse(answer)
     const bytes = Buffer.byteLength(message.text)
@@ -59,13 +59,13 @@ export class Backlog {
     if (this.#waiting.length > MAX_BACKLOG_MESSAGES || this.#bytes > MAX_BACKLOG_BYTES) this.#overflow()
   }
 
-  /** Calls `emptied` once nothing waits any more; not after `drop`. */
+  /** Calls `emptied` once nothing waits; not after `drop`. */
   whenEmpty(emptied: () => void): void {
     this.#emptied = emptied
     this.#pass()
   }
 
-  /** The call is over: nobody gets what still waits, and a server that asked is told so. */
+  /** Ends the call: drops waiting messages, and answers the server's waiting requests with an error. */
   drop(): void {
     this.#isOver = true
     this.#emptied = undefined
@@ -85,6 +85,6 @@ export class Backlog {
 }
 
 function refuse(answer: Answer | undefined): void {
-  // The server that asked is gone.
+  // The asking server is gone.
   answer?.(errorText(null, INTERNAL_ERROR, 'the client does not read what it is sent')).catch(ignore)
 }

@@ -25,7 +25,7 @@ async function handshake(
   return initializeResultOf(rawAt(text, ['result']), value.result)
 }
 
-/** Returns the error for the calls that waited for a failed opening: no such call was sent. */
+/** Returns the error for calls waiting for a failed opening: no such call was sent. */
 export function openError(cause: unknown): GatewayError {
   if (!isGatewayError(cause)) return gatewayError('internal', 'the upstream session could not be opened')
   const { message, retryAfterMs, cause: failed, injected } = cause
@@ -36,16 +36,18 @@ export function openError(cause: unknown): GatewayError {
   return { ...cause, sent: false }
 }
 
-/** A server that says nothing for so long does not know the question, in milliseconds. */
+/** A server silent for this long does not know the question, in milliseconds. */
 const SILENCE_MS: Millis = 2_000
 
-/** No limit of its own, in milliseconds: a process may be starting, and whoever opens the upstream session bounds that. */
+/**
+ * No own limit, in milliseconds: a process may be starting, and the opener of the upstream session limits the start.
+ */
 const LONGEST_ANSWER_MS = LONGEST_TIMER_MS
 
-/** The server's account of itself. */
+/** The server's self-description. */
 export interface Initialized {
   readonly initializeResult: Message
-  /** Asks it again; only in the modern era. */
+  /** Asks the server again; only in the modern era. */
   readonly discover: Discover | undefined
 }
 
@@ -66,7 +68,7 @@ export async function greet(send: Service, terms: Terms, signal: Signal): Promis
   }
 }
 
-/** Asks for the modern era first. A server that is silent may be slow, so its answer still counts later. */
+/** Asks for the modern era first. A silent server may be slow, so a late answer still counts. */
 async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal): Promise<Initialized> {
   const early = await probe.within(SILENCE_MS)
   if (early !== undefined) return early
@@ -74,16 +76,16 @@ async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal
     return await greet(send, { ...terms, era: 'legacy' }, signal)
   } catch (error) {
     if (!isGatewayError(error) || !isOtherEra(error)) throw error
-    // One that takes long to start reads both questions then, and its two answers come at once, in any order.
+    // A slow starter then reads both questions, and both answers come at once, in any order.
     const late = await probe.within(SILENCE_MS).catch(() => undefined)
     if (late === undefined) throw error
     return late
   }
 }
 
-/** The question whether a server is of the modern era. */
+/** The question whether a server is modern. */
 class Probe {
-  /** The answer, if it says so. */
+  /** The answer of a modern server. */
   readonly initialized: Promise<Initialized>
   readonly #terms: Terms
   readonly #signal: Signal
@@ -106,7 +108,7 @@ class Probe {
     this.initialized.catch(() => undefined)
   }
 
-  /** The answer, if it comes within `ms` and is that of a modern server. */
+  /** Returns the answer of a modern server within `ms`. */
   within(ms: Millis): Promise<Initialized | undefined> {
     return new Promise((resolve, reject) => {
       const cancel = this.#terms.clock.after(ms, () => resolve(undefined))
@@ -116,7 +118,7 @@ class Probe {
     })
   }
 
-  /** No answer is waited for any more. */
+  /** Stops waiting for the answer. */
   end(): void {
     this.#signal.removeEventListener('abort', this.#aborted)
     const over = gatewayError('cancelled', 'the question is not needed any more')

@@ -8,19 +8,19 @@ import type { Log } from '../../telemetry/log.ts'
 import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
 
-/** Options for one text that is to be sent. */
+/** Options for sending a text. */
 export interface Posting {
-  /** Takes the text back for as long as it waits for its turn. */
+  /** Cancels the text while waiting for its turn. */
   readonly signal?: Signal | undefined
-  /** More headers, for a pipe that has such a thing. */
+  /** Further headers, for pipes with headers. */
   readonly headers?: Readonly<Record<string, string>> | undefined
-  /** Set for a text without an answer, for a pipe on which such messages could keep calls waiting. */
+  /** Set for a text without an answer, on pipes where such texts could delay calls. */
   readonly oneWay?: 'notification' | 'cancellation'
-  /** Called just before the first byte goes out: from then on the server may have got it. */
+  /** Called just before the first byte: from then on the server may have received the text. */
   readonly onWrite?: (() => void) | undefined
 }
 
-/** A way for JSON texts between the gateway and one server, in both directions. */
+/** Carries JSON texts between the gateway and a server in both directions. */
 export interface Pipe {
   /**
    * Sends one text. Resolves when there is room for the next one (backpressure); rejects with a

@@ -4,11 +4,11 @@ import { toldTask } from '../../protocol/mcp-task.ts'
 import { type ProgressToken, progressTokenOf } from '../../protocol/renumber.ts'
 import { shortId } from '../../units/short-id.ts'
 
-/** Most tasks whose progress tokens are kept: of all callers, and of one of them. */
+/** Most kept progress tokens: of all callers, and per caller. */
 const MAX_TOKENS = 10_000
 const MAX_OF_CALLER = 1_000
 
-/** A call that goes on as a task. */
+/** A call turned task. */
 interface Begun {
   readonly caller: Caller
   readonly token: ProgressToken
@@ -16,17 +16,20 @@ interface Begun {
 }
 
 /**
- * The progress tokens of calls that became tasks, of callers with sessions: a token is kept until the result of its task has come. Where too many are
- * kept, the caller with the most loses its oldest.
+ * Progress tokens of calls turned tasks, for callers with sessions, kept until the task's result. Above the limit, the
+ * caller with the most tokens loses its oldest.
  */
 export class TaskProgress {
-  /** By our own ids of the calls, which are the tokens that the server has. */
+  /** By the gateway's call ids, which are the server's tokens. */
   readonly #begun = new Map<number, Begun>()
   readonly #ids = new Map<string, number>()
-  /** Our own ids, oldest first. */
+  /** The gateway's ids, oldest first. */
   readonly #shares = new Map<Caller, Set<number>>()
 
-  /** Takes the answer to a call: a task begins, or its result has come. A server may queue progress up to the result, and send it before. */
+  /**
+   * Takes the answer to a call: a task begins, or its result has come. A server may send queued progress before the
+   * result.
+   */
   answered(id: number, call: Call, { result }: Message['value']): void {
     if (call.method === 'tasks/result') {
       const { taskId } = paramsOf(call.message.value)
@@ -45,12 +48,12 @@ export class TaskProgress {
     this.#ids.set(task, id)
   }
 
-  /** The call with this id of ours that goes on as a task. */
+  /** Returns the task under this call id. */
   get(id: number): Begun | undefined {
     return this.#begun.get(id)
   }
 
-  /** A caller is gone for good. */
+  /** Forgets a departed caller. */
   left(caller: Caller): void {
     for (const id of this.#shares.get(caller) ?? []) this.#over(id)
   }

@@ -10,26 +10,25 @@ import type { UpstreamSession } from '../upstream.ts'
 import { SessionState } from './session-state.ts'
 
 interface RememberedTerms {
-  /** The server's name in the registry. */
   readonly server: string
   readonly clock: Clock
   readonly log: Log
 }
 
-/** How long a server may take for all that it is told again, in milliseconds; calls wait for so long. */
+/** How long a server may take to accept the restored state, in milliseconds; calls wait this long. */
 const TELLING_MS: Millis = 5_000
 
 /**
- * An upstream session that ends with its process or stream. The one after it is told which subscriptions and which log level its
- * caller had asked for.
+ * An upstream session that ends with its process or stream. Its successor restores the caller's subscriptions and log
+ * level.
  */
 export class RememberedSession implements UpstreamSession {
   readonly #session: UpstreamSession
   readonly #state: SessionState
 
   /**
-   * Tells a session that was just begun. One whose server does not take it goes on without. Rejects with a `GatewayError` when nobody
-   * waits any more, or the session is over.
+   * Restores the state in a new session. A server that refuses goes on without. Rejects with a `GatewayError` when
+   * nobody waits any more, or the session is over.
    */
   static async tell(
     session: UpstreamSession,
@@ -37,7 +36,7 @@ export class RememberedSession implements UpstreamSession {
     { server, clock, log }: RememberedTerms,
     signal: Signal,
   ): Promise<UpstreamSession> {
-    // A server of the modern era keeps nothing in mind: the session itself goes on from the state.
+    // A modern server keeps no state: the session itself uses the caller's state.
     if (!session.keepsState) return session
     const tell = async (limit: Signal) => {
       for (const { method, params } of state.requests()) {
@@ -51,7 +50,7 @@ export class RememberedSession implements UpstreamSession {
       const { message } = error as GatewayError
       if (!signal.aborted)
         log.warn({ why: message }, 'the server does not take again what an agent had asked it to remember')
-      // It may have died of that, and others need it.
+      // The restored state may have killed the server, which other callers need.
       if (session.ended.aborted) state.forget()
       if (signal.aborted || session.ended.aborted) {
         void session.close()
@@ -87,7 +86,7 @@ export class RememberedSession implements UpstreamSession {
     return SessionState.isAbout(call) ? this.#noted(call, answer) : answer
   }
 
-  /** Notes a subscription or log level once the server has taken it, and the end of a subscription at once. */
+  /** Notes a subscription or log level once the server has accepted, and the end of a subscription at once. */
   async #noted(call: Call, answer: Promise<Outcome>): Promise<Outcome> {
     const outcome = await answer
     if (call.method === 'resources/unsubscribe' || resultOf(outcome) === 'returned') this.#state.note(call)

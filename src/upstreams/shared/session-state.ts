@@ -1,40 +1,40 @@
 import type { Call, Caller } from '../../mesh/call.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 
-/** Most subscriptions that are remembered for a session; past it the oldest is forgotten. */
+/** Most remembered subscriptions per session; beyond, the oldest is forgotten. */
 export const MAX_SUBSCRIPTIONS = 1_024
 
 const none: ReadonlySet<string> = new Set()
 
-/** The state that a caller asked a server to keep in mind, to be told again when a session is opened again. */
+/** A caller's state at a server, restored when a session is reopened. */
 export class SessionState {
   #subscriptions: Set<string> | undefined
   #level: string | undefined
 
-  /** The log level that the caller asked for last. */
+  /** The caller's latest log level. */
   get level(): string | undefined {
     return this.#level
   }
 
-  /** URIs of the resources that the caller subscribed to. */
+  /** URIs of the caller's subscribed resources. */
   get subscriptions(): ReadonlySet<string> {
     return this.#subscriptions ?? none
   }
 
-  /** Whether a call asks a server to keep something in mind, or not to any more. */
+  /** Whether a call changes the state kept by a server. */
   static isAbout({ method }: Call): boolean {
     return (
       method === 'logging/setLevel' || method === 'resources/subscribe' || method === 'resources/unsubscribe'
     )
   }
 
-  /** From now on a new session is told nothing. */
+  /** Forgets all state: a new session restores nothing. */
   forget(): void {
     this.#level = undefined
     this.#subscriptions = undefined
   }
 
-  /** Watches the calls go by. */
+  /** Updates the state from a call. */
   note(call: Call): void {
     if (!SessionState.isAbout(call)) return
     const { level, uri } = paramsOf(call.message.value)
@@ -42,7 +42,7 @@ export class SessionState {
     else if (typeof level === 'string') this.#level = level
   }
 
-  /** Whether a new session need not be told anything. */
+  /** Whether a new session has nothing to restore. */
   get isEmpty(): boolean {
     return this.#level === undefined && (this.#subscriptions?.size ?? 0) === 0
   }
@@ -58,14 +58,14 @@ export class SessionState {
     if (oldest !== undefined) subscriptions.delete(oldest)
   }
 
-  /** The requests that bring a new session to where the old one was. */
+  /** Returns the requests to restore the state in a new session. */
   *requests(): Generator<{ method: string; params: Record<string, unknown> }> {
     if (this.#level !== undefined) yield { method: 'logging/setLevel', params: { level: this.#level } }
     for (const uri of this.#subscriptions ?? []) yield { method: 'resources/subscribe', params: { uri } }
   }
 }
 
-/** The state of each caller, for as long as the caller is there. */
+/** The state of each caller, as long as the caller exists. */
 export class SessionStates {
   readonly #states = new WeakMap<Caller, SessionState>()
 

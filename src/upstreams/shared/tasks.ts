@@ -5,7 +5,7 @@ import { errorText, INVALID_PARAMS, isObject, paramsOf } from '../../protocol/js
 import { namesTask, RELATED_TASK, terminal, toldTask } from '../../protocol/mcp-task.ts'
 import { Owners, type Work } from './owners.ts'
 
-/** A server's answer about a task that the server does not have. */
+/** Returns a server's answer about an unknown task. */
 export function taskNotFound(id: RequestId): Outcome {
   const error = { code: INVALID_PARAMS, message: 'Failed to retrieve task: Task not found' }
   const result: CallResult = {
@@ -17,12 +17,12 @@ export function taskNotFound(id: RequestId): Outcome {
 }
 
 /**
- * How long a task is taken for one that the process may speak for without naming it, in milliseconds: meanwhile what it asks goes
- * to nobody else. Afterwards it is held to the protocol, which has it name the task.
+ * How long a process may speak for a task without naming it, in milliseconds: meanwhile its questions go to nobody
+ * else. Afterwards the protocol applies, and the process must name the task.
  */
 const LONGEST_OPEN_MS: Millis = 10 * 60_000
 
-/** The tasks that a process has made for those who share it: each is for its caller alone. */
+/** The tasks of a shared process: each belongs to its caller alone. */
 export class Tasks {
   readonly #owners: Owners<Caller>
 
@@ -30,13 +30,13 @@ export class Tasks {
     this.#owners = new Owners(clock, LONGEST_OPEN_MS)
   }
 
-  /** The refusal of a request that names a task which is not its caller's: as if there were none. */
+  /** Refuses a request about another caller's task, as if the task did not exist. */
   refusal({ id, method, caller, message }: Call): Outcome | undefined {
     const isOwn = !namesTask(method) || this.#owners.of(paramsOf(message.value).taskId) === caller
     return isOwn ? undefined : taskNotFound(id)
   }
 
-  /** Takes an answer to a caller's request; gives what of it is for that caller. */
+  /** Takes an answer to a caller's request; returns the part for this caller. */
   answered(method: string, caller: Caller, reply: Message): Message {
     const { result } = reply.value
     if (!isObject(result)) return reply
@@ -70,7 +70,7 @@ export class Tasks {
   }
 }
 
-/** Returns a reply to `tasks/list` without the tasks that `isShown` refuses by their ids. */
+/** Returns a reply to `tasks/list` without the tasks refused by `isShown`. */
 export function listedTasks({ text, value }: Message, isShown: (taskId: unknown) => boolean): Message {
   const { result } = value
   const tasks = isObject(result) ? result.tasks : undefined

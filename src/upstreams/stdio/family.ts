@@ -1,31 +1,31 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
 /**
- * The variable that says who started a process: `{gateway}.{number}`, after those of gateways around ours, apart by spaces.
- * All processes that a server starts inherit the variable, even those that have left the server's process group.
+ * The variable with the starter of a process: `{gateway}.{number}`, after the marks of enclosing gateways, separated by
+ * spaces. All descendants of a server inherit the variable, even outside of its process group.
  */
 export const STARTED_BY = 'BREAKWATER_STARTED_BY'
 
-/** A process for as long as it lives: its number alone may mean another one later. */
+/** A process during its lifetime: its number alone may mean another process later. */
 export interface Member {
   readonly pid: number
-  /** When it began, in clock ticks since the machine did. */
+  /** Start time, in clock ticks since the machine's start. */
   readonly start: string
 }
 
-/** The leader of a process group, and its session, which go by its number. */
+/** The leader of a process group and session, both under its number. */
 export interface Leader {
   readonly pid: number
-  /** Undefined when it was gone before anybody looked. */
+  /** Undefined when the leader was gone before the first look. */
   readonly start: string | undefined
 }
 
 /** The servers whose processes are looked for. */
 export interface Sought {
   readonly leaders: readonly Leader[]
-  /** Whether a mark in a process's environment is one of theirs; unless given, environments are not looked into. */
+  /** Whether a mark in a process's environment belongs to the servers; by default environments are ignored. */
   readonly isMark?: (mark: string) => boolean
-  /** Found before: what they have started meanwhile belongs to them, whatever it calls itself. */
+  /** Found before: their children since then belong to the servers, whatever their names. */
   readonly known: readonly Member[]
 }
 
@@ -38,7 +38,7 @@ interface Status extends Member {
 /** Processes by their numbers. */
 type Running = ReadonlyMap<number, Status>
 
-/** A process that runs, as Linux tells of it; undefined when there is none, or only its exit code is left. */
+/** Returns a running process's status on Linux; undefined when the process is gone or a zombie. */
 export function statusOf(pid: number): Status | undefined {
   const text = readProc(`${pid}/stat`)
   // pid (command) state parent group session … start; the command may hold anything.
@@ -50,8 +50,8 @@ export function statusOf(pid: number): Status | undefined {
 }
 
 /**
- * All processes that belong to servers: by their group or session, by the mark in their environment, or because one of
- * these started them. Linux only: elsewhere there is no `/proc` to look into, and the answer is empty.
+ * Returns all processes of servers: by group or session, by the mark in the environment, or as children of such
+ * processes. Linux only: elsewhere there is no `/proc`, and the result is empty.
  */
 export function familyOf({ leaders, isMark, known }: Sought, running: Running = allRunning()): Status[] {
   const groups = new Set(leaders.filter((leader) => isStill(leader, running)).map(({ pid }) => pid))
@@ -75,13 +75,13 @@ export function familyOf({ leaders, isMark, known }: Sought, running: Running = 
   return [...family.values()]
 }
 
-/** A group's number is given to nobody else while the group lives, whether its leader does or not. */
+/** A group's number is not reused while the group lives, with or without its leader. */
 function isStill({ pid, start }: Leader, running: Running): boolean {
   const status = running.get(pid)
   return start !== undefined && (status === undefined || status.start === start)
 }
 
-/** All processes that run now, but this one. */
+/** Returns all running processes except this process. */
 export function allRunning(): Running {
   const running = new Map<number, Status>()
   for (const name of listProc()) {
@@ -92,7 +92,9 @@ export function allRunning(): Running {
   return running
 }
 
-/** Returns the marks in a process's environment. Environments of other users' processes are hidden; such processes are none of ours. */
+/**
+ * Returns the marks in a process's environment. Environments of other users are hidden; their processes are not ours.
+ */
 function marksOf(pid: number): string[] {
   const text = readProc(`${pid}/environ`)
   const from = text?.indexOf(`${STARTED_BY}=`) ?? -1
@@ -121,7 +123,7 @@ function readProc(path: string): string | undefined {
   }
 }
 
-/** Processes end while they are looked at, some are not for us to look at, and some systems have no `/proc`. */
+/** Processes may end during a look, some are hidden, and some systems have no `/proc`. */
 function nothing<T>(error: unknown, instead: T): T {
   if (['ENOENT', 'ESRCH', 'EACCES', 'EPERM', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? ''))
     return instead

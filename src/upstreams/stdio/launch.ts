@@ -9,7 +9,7 @@ import { placeUnderUs } from './groups.ts'
 /** The program to start, with its environment and its folder. */
 export type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
 
-/** Starts a program as the leader of a process group of its own. Rejects with a `GatewayError`. */
+/** Starts a program as the leader of its own process group. Rejects with a `GatewayError`. */
 export function launch(program: Program, log: Log): Promise<ChildProcessWithoutNullStreams> {
   const { command, args, env, cwd } = program
   return new Promise((resolve, reject) => {
@@ -31,7 +31,7 @@ export function launch(program: Program, log: Log): Promise<ChildProcessWithoutN
   })
 }
 
-/** Returns the error for a program that cannot be started. */
+/** Returns the error for a program with a failed start. */
 export function launchError(
   { command, cwd }: Pick<Program, 'command' | 'cwd'>,
   error: Pick<Error, 'message'> & { readonly code?: string },
@@ -41,7 +41,7 @@ export function launchError(
   })
 }
 
-/** In the words of shells, where they have any. */
+/** In the words of shells, if any. */
 function whyNotLaunched(command: string, cwd: string | undefined, code: string): string {
   const mayBeFolder = ['ENOENT', 'ENOTDIR', 'EACCES', 'ELOOP'].includes(code)
   if (mayBeFolder && cwd !== undefined && !isFolder(cwd))
@@ -60,20 +60,20 @@ function whyNotLaunched(command: string, cwd: string | undefined, code: string):
   }
 }
 
-/** Whether it is a folder, as far as we may look: this is asked where nothing may be thrown. */
+/** Whether the path is a folder, as far as visible. Never throws. */
 function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory()
   } catch {
-    // Missing, a loop of links, or in a folder that we may not enter: nothing can be started there.
+    // Missing, a loop of links, or in a forbidden folder: nothing can start there.
     return false
   }
 }
 
 /**
- * The variables that a server inherits of our own environment: who and where it is, and how it speaks to people. No variable
- * may hold a secret. So there are neither proxies (their URLs carry passwords) nor settings of package managers;
- * a server that needs those names them in its own `env`.
+ * Variables inherited from our environment: identity, place and language. None may hold a secret. So there are neither
+ * proxies (their URLs carry passwords) nor settings of package managers; a server in need of these names them in its
+ * own `env`.
  */
 const inherited = [
   'HOME',
@@ -89,7 +89,7 @@ const inherited = [
   'USER',
 ] as const
 
-/** The environment of a child process: the safe part of ours, and what is configured on top of it. */
+/** Returns the environment of a child process: the safe part of ours, plus the configured variables. */
 export function childEnv(
   own: NodeJS.ProcessEnv,
   configured: Readonly<Record<string, string>>,
@@ -97,7 +97,7 @@ export function childEnv(
   const env: Record<string, string> = {}
   for (const name of inherited) {
     const value = own[name]
-    // A value that begins so is an exported shell function, which a shell would run.
+    // A value with this start is an exported shell function, which a shell would run.
     if (value !== undefined && !value.startsWith('()')) env[name] = value
   }
   return { ...env, ...configured }

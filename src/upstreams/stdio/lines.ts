@@ -4,22 +4,22 @@ import { ENDS, type Overlong } from '../../protocol/overlong.ts'
 const LF = 0x0a
 const CR = 0x0d
 
-/** Memory that is kept between two lines, in bytes. */
+/** Memory kept between two lines, in bytes. */
 const KEPT_BYTES = 64 * 1024
 
-/** Splits a stream of bytes into lines of UTF-8. A line over the limit never is in memory as a whole. */
+/** Splits bytes into lines of UTF-8. A line over the limit is never in memory as a whole. */
 export class LineReader {
   readonly #limit: () => number
   #buffer = Buffer.allocUnsafe(0)
   #length = 0
   #head: string | undefined
 
-  /** `limit`: longest line without its line break, in bytes; it may change between two chunks. */
+  /** `limit`: longest line without its line break, in bytes; may change between chunks. */
   constructor(limit: () => number) {
     this.#limit = limit
   }
 
-  /** The lines that `chunk` completes. */
+  /** Returns the lines completed by `chunk`. */
   *feed(chunk: Buffer): Generator<string | Overlong> {
     let at = 0
     for (;;) {
@@ -31,7 +31,7 @@ export class LineReader {
     if (at < chunk.length) this.#keep(chunk.subarray(at))
   }
 
-  /** The last line, when the stream ended without a line break. */
+  /** Returns the last line of a stream without a final line break. */
   *end(): Generator<string | Overlong> {
     if (this.#length > 0) yield this.#complete(Buffer.alloc(0))
   }
@@ -56,7 +56,7 @@ export class LineReader {
     this.#length = this.#buffer.length
   }
 
-  /** Grows by doubling, so that a line that comes in crumbs is not copied for each of them. */
+  /** Doubles the buffer, so a line in small pieces is not copied for each piece. */
   #append(part: Buffer): void {
     const needed = this.#length + part.length
     if (needed > this.#buffer.length) {
@@ -70,9 +70,8 @@ export class LineReader {
 }
 
 /**
- * Reads a stream line by line, to its end. When `take` returns a promise, the stream has to wait for it; so it has to
- * when it brings so many lines at once that others get their turn first, `peer` being whose turn it is. Rejects when the
- * stream breaks.
+ * Reads a stream line by line to its end. The stream waits for promises of `take`. The stream also waits after many
+ * lines at once, so others get their turn; `peer` takes the turn. Rejects when the stream breaks.
  */
 export async function readLines(
   stream: AsyncIterable<Buffer> | Iterable<Buffer>,

@@ -5,12 +5,11 @@ import { abortError } from '../failure.ts'
 import type { Posting } from '../pipe/pipe.ts'
 import { Unread } from '../unread.ts'
 
-/** How much may wait for one process, calls included. */
+/** Limits of waiting texts per process, calls included. */
 const LIMITS = { messages: 4_096, bytes: 32 * 1024 ** 2 }
 
 interface Waiting {
   readonly text: string
-  /** Size of the text. */
   readonly bytes: number
   readonly posting: Posting
   readonly onAbort: () => void
@@ -19,14 +18,14 @@ interface Waiting {
 }
 
 /**
- * Writes texts to a stream, a line each. While the stream is full they wait here, up to a bound, where an abort takes them
- * back: a server that does not read costs no more memory than what waits for it.
+ * Writes texts to a stream, a line each. Texts wait here while the stream is full, up to a limit, and can be cancelled:
+ * a server that does not read costs no further memory.
  */
 export class Outbox {
   readonly #stream: Writable
   readonly #waiting = new Set<Waiting>()
   readonly #unread = new Unread(LIMITS)
-  /** Called when the stream has room again; set while it has none. */
+  /** Called when the stream has room again; set while full. */
   #resume: (() => void) | undefined
   #over: GatewayError | undefined
 
@@ -54,7 +53,7 @@ export class Outbox {
     })
   }
 
-  /** Nothing can be written any more. */
+  /** Ends all writing. */
   end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
     if (this.#over !== undefined) return
     this.#over = error
@@ -85,7 +84,7 @@ export class Outbox {
   }
 }
 
-/** A line break may stand between the tokens of a JSON text, never inside one: a space is as good. */
+/** Line breaks in JSON text occur only between tokens: a space is equivalent. */
 function lineOf(text: string): string {
   return `${/[\r\n]/.test(text) ? text.replace(/[\r\n]+/g, ' ') : text}\n`
 }
