@@ -4,19 +4,19 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, isGatewayError, type GatewayError } from '../mesh/errors.ts'
 import { formatDuration } from '../units/duration.ts'
 
-/** The outcome of a call that got no reply. Whether it was sent is for its record to say. */
+/** Returns the outcome of a call without a reply; the call's record says whether the call was sent. */
 export function failure(call: Call, error: GatewayError): Outcome {
   const { sent } = call.record
   return { kind: 'failed', error: error.sent === sent ? error : { ...error, sent } }
 }
 
-/** Why a signal aborted. */
+/** Returns the reason of an aborted signal. */
 export function abortError(signal: Signal): GatewayError {
   const reason: unknown = signal.reason
   return isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
 }
 
-/** The promise's value, unless the signal aborts first: then why it did is thrown. */
+/** Returns the promise's value; throws the signal's reason if the signal aborts first. */
 export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   return new Promise((resolve, reject) => {
     const aborted = () => reject(abortError(signal))
@@ -26,7 +26,7 @@ export function orAborted<T>(promise: Promise<T>, signal: Signal): Promise<T> {
   })
 }
 
-/** Runs a task under a signal that aborts when `signal` does, or after `ms`. Settles as the task does. */
+/** Runs a task under a signal that aborts with `signal`, or after `ms`. Settles like the task. */
 export function within<T>(
   ms: Millis,
   clock: Pick<Clock, 'after'>,
@@ -48,7 +48,7 @@ export function within<T>(
   })
 }
 
-/** Runs `task` once the signal, which aborts with one of our errors, has done so; at once if it has already. */
+/** Runs `task` once the signal aborts with an error of the gateway; at once if already aborted. */
 export function whenAborted(signal: Signal, task: (error: GatewayError) => void): void {
   const aborted = () => task(signal.reason as GatewayError)
   if (signal.aborted) aborted()

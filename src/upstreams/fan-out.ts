@@ -4,12 +4,15 @@ import { during } from '../mesh/work.ts'
 import { notificationText, paramsOf } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 
-/** Most that all copies of one message may come to, in UTF-16 code units: all copies are made in one turn of the event loop. */
+/**
+ * Largest total of all copies of a message, in UTF-16 code units: all copies are made in a single turn of the event
+ * loop.
+ */
 const MOST_OF_ALL = 1024 ** 2
 
 /**
- * Tells many of what a server says to all who listen: that a resource or a list has changed. Where all copies together would be more than
- * 1 MiB, they get what an agent acts on, the method and the `uri`, and nothing else of it.
+ * Sends a server's notification (a changed resource or list) to all listeners. If all copies exceed 1 MiB, they contain
+ * only the method and the `uri`.
  */
 export function fanOut<Receiver>(
   receivers: ReadonlySet<Receiver>,
@@ -25,7 +28,7 @@ export function fanOut<Receiver>(
   })
 }
 
-/** Takes a message that is still bytes for too long, without making its text. */
+/** Whether a message still in bytes is too long, without decoding. */
 function isTooLong(message: Message, copies: number): boolean {
   return copies > 1 && (LargeMessage.is(message) || message.text.length * copies > MOST_OF_ALL)
 }

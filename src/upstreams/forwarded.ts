@@ -3,7 +3,7 @@ import { isOfOneRequest } from '../protocol/task.ts'
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
-/** The headers of an agent that a server gets, under their new names; `names` maps the old ones to them, lower case. */
+/** Returns an agent's headers for a server under their new names; `names` maps old to new names, in lower case. */
 function chosenOf(
   names: Readonly<Record<string, string>>,
   headers: Headers,
@@ -20,7 +20,9 @@ function chosenOf(
 
 const isOfAll = (name: string) => !isOfOneRequest(name)
 
-/** The headers of an agent that a server gets with all requests of a session, under their new names; `headers`: those that it began with. */
+/**
+ * Returns an agent's headers for all requests of a session, under their new names; `headers`: from the session's start.
+ */
 export function forwarded(
   names: Readonly<Record<string, string>>,
   headers: Headers | undefined,
@@ -29,8 +31,8 @@ export function forwarded(
 }
 
 /**
- * The headers of an agent that a server gets with a request: those that came with it, and of the others those that its
- * session began with. Who is told apart by them is told apart by all of them.
+ * Returns an agent's headers for a request: the request's own, and for missing headers the values from the session's
+ * start. All of them together identify the agent.
  */
 export function forwardedWith(
   names: Readonly<Record<string, string>>,

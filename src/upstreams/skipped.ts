@@ -3,11 +3,11 @@ import { LogThrottle } from '../telemetry/log-throttle.ts'
 import type { Log } from '../telemetry/log.ts'
 import { beginningOf, type Conceal } from './server-words.ts'
 
-/** One unreadable message in so many milliseconds is logged, and so many characters of the message: a server may write notes all day. */
+/** Interval between logged unreadable messages, and the logged characters: a server may write notes all day. */
 const EVERY_MS = 60_000
 const EXCERPT = 200
 
-/** Tells the log of what a server sends that is no message and answers nobody. */
+/** Logs a server's unreadable messages. */
 export class Skipped {
   readonly #log: Log
   readonly #throttle: LogThrottle

@@ -38,9 +38,7 @@ export class Unread {
     }
   }
 
-  /**
-   * Counts a text; returns its size, for `release`. Throws a `GatewayError` without room; a single text always fits.
-   */
+  /** Counts a text; returns its size, for `release`. Throws a `GatewayError` without room; one text always fits. */
   admit(text: string): number {
     const { messages, bytes: most } = this.#limits
     const bytes = Buffer.byteLength(text)

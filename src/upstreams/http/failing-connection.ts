@@ -14,9 +14,9 @@ const untrusted: Readonly<Record<CertificateFlaw, string>> = {
 }
 
 /**
- * The error of a connection to a URL of this server that fails like this: that of a real one, which never leaves the process, or
- * for certificates, which nobody can make up, the same one. The URL has a name to look up, or is an https address, where that is
- * what fails. Undefined where none can fail, because all certificates are trusted. Never rejects.
+ * Returns the error of a connection to a URL of this server with this failure. The error comes from a real connection
+ * inside the process; for certificates the error is made up. The failure needs a URL with a name to look up, or an
+ * https address. Undefined where no connection can fail, because all certificates are trusted. Never rejects.
  */
 export function failToConnect(
   { timeouts, tls }: Pick<HttpServerConfig, 'timeouts' | 'tls'>,

@@ -80,10 +80,7 @@ export class HttpListener implements ReplySink {
     this.#takeUpAgain('the session was opened again')
   }
 
-  /**
-   * Requests the stream at once, unless open or pending; `anew` drops the stream first, and resumes behind the last
-   * event.
-   */
+  /** Requests the stream at once, unless open or pending; `anew` drops and resumes the stream. */
   relisten(anew: boolean): void {
     if (anew || this.#reply === undefined) this.#takeUpAgain('the stream is asked for again')
   }
@@ -121,9 +118,7 @@ export class HttpListener implements ReplySink {
     this.#lastEventId = id
   }
 
-  /**
-   * Handles a reply without a stream: the session may be lost, or the server in trouble; otherwise no stream exists.
-   */
+  /** Handles a reply without a stream: a lost session, a server in trouble, or otherwise no stream. */
   body(status: number, _: ReplyHeaders, text: string): void {
     this.#reply = undefined
     this.#settle()

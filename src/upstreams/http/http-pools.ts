@@ -20,10 +20,7 @@ interface TlsOptions {
   readonly rejectUnauthorized: boolean
 }
 
-/**
- * Returns socket options with the contents of the named files. Throws for an unreadable file; the error names only its
- * key.
- */
+/** Returns socket options with the named files. Throws for an unreadable file; the error names only its key. */
 export function readTls(tls: TlsOptions | undefined) {
   if (tls === undefined) return {}
   const { ca, cert, key, rejectUnauthorized } = tls

@@ -44,9 +44,7 @@ export interface HttpSessionOwner extends ExchangeOptions, Channel {
   reopened(): void
 }
 
-/**
- * Whether the server knows a session; `unclear` when the server could not be asked, or does not tell sessions apart.
- */
+/** Whether the server knows a session; `unclear` when not asked, or when sessions look alike to the server. */
 export type SessionFate = 'known' | 'forgotten' | 'unclear'
 
 /** How long to wait for the acknowledgement of `notifications/initialized`: some servers give none. */

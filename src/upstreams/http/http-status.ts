@@ -65,10 +65,7 @@ export function readReply(
   return proof === undefined ? otherwise : { kind: 'suspected_loss', proof, otherwise }
 }
 
-/**
- * Whether the reply does not answer the request, whatever its status: a proxy's error, or a login page. A rate limit
- * counts as an answer.
- */
+/** Whether the reply is no answer, whatever its status: a proxy error, or a login page. A rate limit is an answer. */
 function isNoAnswer(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && outcome.error.reason !== 'upstream_rate_limited'
 }

@@ -5,9 +5,7 @@ import { gatewayError } from '../../mesh/errors.ts'
 export const MOST_UNDER_WAY = 16
 const MOST_OF_ONE = 2
 
-/**
- * Most text not yet accepted, over all senders and per sender, in characters; a sender's single message always fits.
- */
+/** Most unaccepted text, over all senders and per sender, in characters; a single message always fits. */
 const MOST_TEXT = 64 * 1024 ** 2
 const MOST_TEXT_OF_ONE = 1024 ** 2
 

@@ -1,15 +1,14 @@
 import { Client, type Dispatcher } from 'undici'
 
 /**
- * Connections for streams that stay open: one for each, so that there are as many as streams. A `Pool` of undici would serve them as
- * well, but it keeps more beside each of them, all that it ever had when they are long gone, and for each new stream it looks at them in
- * turn until it finds one that is free.
+ * Connections for open streams, one per stream. A `Pool` of undici would work too, but keeps more state per connection,
+ * even for connections long gone, and scans them all for a free connection at each new stream.
  */
 export class StreamConnections {
   readonly #origin: string
   readonly #options: Client.Options
   readonly #clients = new Set<Client>()
-  /** The connections that are still there, for a little while, after their stream is over. */
+  /** Connections kept for a little while after their stream. */
   readonly #free = new Set<Client>()
   #isClosed = false
 
@@ -25,7 +24,7 @@ export class StreamConnections {
     client.dispatch(request, reply)
   }
 
-  /** Drops all connections, and what goes on over them. */
+  /** Drops all connections and their streams. */
   async destroy(): Promise<void> {
     this.#isClosed = true
     await Promise.all([...this.#clients].map((client) => client.destroy()))
@@ -41,7 +40,7 @@ export class StreamConnections {
     return client
   }
 
-  // One of each for all clients, which are told with the event; also with `drain`, of which undici's types do not say it.
+  // Shared by all clients, which come with the event; also with `drain`, missing in undici's types.
 
   readonly #freed = (_: URL, told?: readonly Dispatcher[]): void => {
     const client = told?.[0]
@@ -51,7 +50,7 @@ export class StreamConnections {
   readonly #gone = (_: URL, [client]: readonly Dispatcher[]): void => {
     if (!(client instanceof Client)) return
     this.#free.delete(client)
-    // One that was lost before its request was written connects again.
+    // A connection lost before its request was written reconnects.
     if (client.stats.size === 0) this.#clients.delete(client)
   }
 }

@@ -274,10 +274,7 @@ export interface SessionActs {
   subscribed(): Promise<void>
 }
 
-/**
- * Answers session requests in place of a modern server, which keeps no caller state: `state` does, across the caller's
- * sessions.
- */
+/** Answers session requests in place of a modern server; `state` outlives the sessions of a caller. */
 export class KeptSession {
   readonly #initializeParams: Message['value']
   readonly #capabilities: Message['value']

@@ -20,9 +20,7 @@ export function isModern(value: Value): boolean {
   return versionOf(value) !== undefined
 }
 
-/**
- * Returns the `_meta` members with the client's identity, as JSON text: the content of `initialize` in the legacy era.
- */
+/** Returns the `_meta` members with the client's identity, as JSON text (legacy era: `initialize`). */
 export function metaOf(initializeParams: Value, logLevel?: string): string {
   const { capabilities = {}, clientInfo } = initializeParams
   return members({

@@ -11,14 +11,13 @@ import type { Subscribe } from './modern-listener.ts'
 import type { ToolCallRules } from './tool-call-rules.ts'
 
 export interface SharedSessionTerms {
-  /** The server's name in the registry. */
   readonly server: string
   readonly clock: Clock
   readonly tools: ToolCallRules
   readonly states: SessionStates
 }
 
-/** One caller's part in what goes over a pipe to a server of the modern era. It ends with the pipe. */
+/** Returns a caller's share of a pipe to a modern server. Ends with the pipe. */
 export function modernSharedSession(
   upstreamSession: MessageSession,
   discover: Discover,
@@ -36,7 +35,7 @@ export function modernSharedSession(
   return session
 }
 
-/** The requests of one caller of the modern era, over a pipe that others may use as well. */
+/** Sends a modern caller's requests over a possibly shared pipe. */
 function pipeWay(upstreamSession: MessageSession, server: string, caller: Caller): ModernWay {
   return {
     send: (call, text, id) =>
@@ -46,7 +45,7 @@ function pipeWay(upstreamSession: MessageSession, server: string, caller: Caller
   }
 }
 
-/** Subscribes by a request that stays unanswered; what it brings comes through its channel. */
+/** Subscribes by an unanswered request; notifications come through its channel. */
 function pipeSubscribe(upstreamSession: MessageSession, server: string): Subscribe {
   return (text, subscription) => {
     const listening = new AbortController()

@@ -39,9 +39,7 @@ export function openError(cause: unknown): GatewayError {
 /** A server silent for this long does not know the question, in milliseconds. */
 const SILENCE_MS: Millis = 2_000
 
-/**
- * No own limit, in milliseconds: a process may be starting, and the opener of the upstream session limits the start.
- */
+/** No own limit, in milliseconds: a process may be starting, and the opener of the session limits the start. */
 const LONGEST_ANSWER_MS = LONGEST_TIMER_MS
 
 /** The server's self-description. */

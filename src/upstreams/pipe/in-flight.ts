@@ -151,10 +151,7 @@ export class InFlight {
     entry.resolve(outcome)
   }
 
-  /**
-   * Notes an abandoned call: until its end, the server may speak for the call. Returns false where this does not
-   * matter.
-   */
+  /** Notes an abandoned call, for which the server may still speak. Returns false where this does not matter. */
   abandon({ id, begunAt, call: { caller, method } }: InFlightCall): boolean {
     if (quiet.has(method) || (!this.#parts.shared && caller.era === 'legacy')) return false
     this.abandoned.add(id, { caller, method, ranMs: this.#parts.clock.now() - begunAt })

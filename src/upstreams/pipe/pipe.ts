@@ -23,44 +23,43 @@ export interface Posting {
 /** Carries JSON texts between the gateway and a server in both directions. */
 export interface Pipe {
   /**
-   * Sends one text. Resolves when there is room for the next one (backpressure); rejects with a
-   * `GatewayError` when the pipe is over, and with the signal's reason when the text was taken back.
+   * Sends a text. Resolves when there is room for the next text (backpressure); rejects with a `GatewayError` when the
+   * pipe is over, and with the signal's reason after a cancellation.
    */
   send(text: string, posting?: Posting): Promise<void>
-  /** Has the answer to a request with this id come as a fault wants it; what it returns leaves it as it is. */
+  /** Shapes the answer to a request as a fault demands; the returned function undoes this. */
   shape(id: number, shape: AnswerShape): () => void
-  /** Ends the pipe and what stands behind it; resolves when nothing is left. Idempotent, never rejects. */
+  /** Ends the pipe and its resources; resolves when nothing is left. Idempotent, never rejects. */
   close(): Promise<void>
 }
 
-/** Takes what comes out of a pipe. */
+/** Takes the output of a pipe. */
 export interface PipeEvents {
-  /** One text came. A promise means "wait for it before the next one" (backpressure). */
+  /** Takes a text. A promise means: wait before the next text (backpressure). */
   message(text: string): Promise<void> | undefined
-  /** A text of more than `limit` bytes was thrown away; `id` is that of the request it answers, if known. */
+  /** A text of more than `limit` bytes was discarded; `id`: the id of the answered request, if known. */
   overlong(id: number | undefined, limit: number): void
-  /** The pipe has ended. No other method is called after it. `words`: what the other side said last, beside the texts. */
+  /** The pipe has ended; no other method is called later. `words`: the other side's last words besides the texts. */
   closed(error: GatewayError, words?: string): void
 }
 
-/** Makes a pipe that is ready to send. Rejects with a `GatewayError`, and leaves nothing behind then. */
+/** Connects a pipe ready for sending. Rejects with a `GatewayError` after cleaning up. */
 export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>
 
 /** The parts and settings of an upstream session. */
 export interface Terms {
-  /** The server's name in the registry. */
   readonly server: string
-  /** The `initialize` params that the server is told. */
+  /** The `initialize` params for the server. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly audience: Audience
-  /** Whether callers share the upstream session; false unless given. */
+  /** Whether callers share the upstream session; default false. */
   readonly shared?: boolean
-  /** The era that the server speaks, `legacy` unless given; `auto` finds out. */
+  /** The server's era, default `legacy`; `auto` asks. */
   readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log
-  /** Takes what is secret out of what the server says. */
+  /** Removes secrets from the server's words. */
   readonly conceal: Conceal
-  /** Faults of the handshakes and pings that the upstream session needs for itself; none unless given. */
+  /** Faults of the handshakes and pings of the upstream session; optional. */
   readonly faults?: Layer | undefined
 }

@@ -26,10 +26,7 @@ export class TaskProgress {
   /** The gateway's ids, oldest first. */
   readonly #shares = new Map<Caller, Set<number>>()
 
-  /**
-   * Takes the answer to a call: a task begins, or its result has come. A server may send queued progress before the
-   * result.
-   */
+  /** Takes the answer to a call: a task begins or ends. A server may send queued progress before the result. */
   answered(id: number, call: Call, { result }: Message['value']): void {
     if (call.method === 'tasks/result') {
       const { taskId } = paramsOf(call.message.value)

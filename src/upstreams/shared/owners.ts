@@ -93,10 +93,7 @@ export class Owners<Owner> {
     } else share.forgottenUntil = Math.max(share.forgottenUntil, openUntil)
   }
 
-  /**
-   * Returns the caller's entry of an id, or `taken` while the server works for another caller. Otherwise deletes
-   * another caller's entry.
-   */
+  /** Returns the caller's entry; `taken` while the server works for another caller, whose idle entry is deleted. */
   #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
     const known = this.#find(id)
     if (known === undefined || known.owner === owner) return known

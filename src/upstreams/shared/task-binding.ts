@@ -6,24 +6,24 @@ import { Owners } from './owners.ts'
 import { listedTasks, taskNotFound } from './tasks.ts'
 
 /**
- * The owners of the tasks of a server without sessions. Such a server knows only the gateway's credentials, and cannot tell callers
- * apart. The server itself judges requests for a task that nobody here has begun: the task may be older than this process.
+ * The owners of tasks at a server without sessions. Such a server knows only the gateway's credentials and cannot tell
+ * callers apart. The server itself judges requests for unknown tasks: a task may be older than this process.
  */
 export class TaskBinding {
-  /** By the id of the caller, which is the same for a client without a session when it comes again. */
+  /** By caller id, which stays the same for a returning client without a session. */
   readonly #owners: Owners<string>
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#owners = new Owners(clock)
   }
 
-  /** The answer to a request that names another caller's task: as if there were none. */
+  /** Refuses a request about another caller's task, as if the task did not exist. */
   refusal(call: Call): Outcome | undefined {
     if (!namesTask(call.method)) return undefined
     return this.#isShown(call.caller, paramsOf(call.message.value).taskId) ? undefined : taskNotFound(call.id)
   }
 
-  /** Notes the task that a tool call became. Returns the outcome, and for `tasks/list` without the tasks of other callers. */
+  /** Notes a tool call turned task. Returns the outcome, for `tasks/list` without other callers' tasks. */
   answered<Ended extends Outcome>(call: Call, outcome: Ended): Ended {
     if (outcome.kind !== 'answered') return outcome
     const { result } = outcome
@@ -38,7 +38,7 @@ export class TaskBinding {
     return outcome
   }
 
-  /** Whether a notification that came to a caller is not about the task of another caller. */
+  /** Whether a caller may see a notification: not about other callers' tasks. */
   mayHear(caller: Caller, { value }: Message): boolean {
     return value.method !== TASK_STATUS || this.#isShown(caller, paramsOf(value).taskId)
   }

@@ -92,9 +92,7 @@ export function allRunning(): Running {
   return running
 }
 
-/**
- * Returns the marks in a process's environment. Environments of other users are hidden; their processes are not ours.
- */
+/** Returns the marks in a process's environment. Environments of other users' processes are hidden. */
 function marksOf(pid: number): string[] {
   const text = readProc(`${pid}/environ`)
   const from = text?.indexOf(`${STARTED_BY}=`) ?? -1

@@ -20,10 +20,7 @@ const LONGEST_END_MS: Millis = 2_500
 
 const program = fileURLToPath(new URL('./supervisor.js', import.meta.url))
 
-/**
- * The process that ends our servers after a kill of the gateway; see `supervisor.ts`. One for all servers, from the
- * first.
- */
+/** Ends our servers after a kill of the gateway; see `supervisor.ts`. One for all servers, from the first. */
 let supervisor: ChildProcess | undefined
 let starts = 0
 let count = 0

@@ -122,9 +122,7 @@ export class Start {
     })
   }
 
-  /**
-   * Adds the process's words to errors until the handshake is over: so far the words concern the process, not a call.
-   */
+  /** Adds the process's words to errors until the handshake is over: later errors concern calls. */
   #heard(events: PipeEvents): PipeEvents {
     const explained = (error: GatewayError, words: string | undefined) =>
       this.#isOver ? error : { ...error, message: withWords(error.message, words) }
