@@ -93,7 +93,7 @@ export class Owners<Owner> {
     } else share.forgottenUntil = Math.max(share.forgottenUntil, openUntil)
   }
 
-  /** Returns the caller's entry; `taken` while the server works for another caller, whose idle entry is deleted. */
+  /** Returns the caller's entry; `taken` while the server works for another caller. Deletes another caller's idle entry. */
   #ownOrFree(id: string, owner: Owner): Owned<Owner> | 'taken' | undefined {
     const known = this.#find(id)
     if (known === undefined || known.owner === owner) return known
