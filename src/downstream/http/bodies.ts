@@ -12,75 +12,75 @@ import { errorText, INVALID_REQUEST, PARSE_ERROR } from '../../protocol/jsonrpc.
 import { formatDuration } from '../../units/duration.ts'
 
 export interface BodyLimits {
-  /** Most bytes that may have come of all bodies whose requests are not over; never less than two largest bodies. */
+  /** Most received bytes of all bodies with open requests; at least two largest bodies. */
   readonly total: number
-  /** The same for one address of clients. */
+  /** The same for one client address. */
   readonly perAddress: number
-  /** How many bodies may be unfinished after their first chunk, or a second after their head. */
+  /** Most unfinished bodies after their first chunk, or a second after their head. */
   readonly count: number
-  /** The same for one address of clients. */
+  /** The same for one client address. */
   readonly countPerAddress: number
-  /** How long nothing may come of a body, in milliseconds. */
+  /** How long a body may receive nothing, in milliseconds. */
   readonly stalled: Millis
-  /** How long a body may take as a whole, in milliseconds. */
+  /** How long a whole body may take, in milliseconds. */
   readonly whole: Millis
 }
 
 export interface BodyRules {
   /** The largest body, in bytes. */
   readonly maxBody: number
-  /** The largest of a request that names neither session nor version, in bytes; default `maxBody`. */
+  /** The largest body of a request that names neither session nor version, in bytes; default `maxBody`. */
   readonly maxFirst?: number
-  /** Tells agents at one address apart, by the headers of a request; by default they are one. */
+  /** Tells agents at one address apart by request headers; by default an address is one agent. */
   readonly agentOf?: (headers: IncomingHttpHeaders) => string
 }
 
-/** Why a body was not read to its end: it took too long, or too much was on its way, over all or from one address. */
+/** Why a body was not read to its end: it was too slow, or a limit in total or for one address was exceeded. */
 export const bodyRefusals = ['stalled', 'total', 'per_address'] as const
 
 export type BodyRefusalCause = (typeof bodyRefusals)[number]
 
 /**
- * Largest body of a request to `/mcp` that names neither a session nor a version of the protocol, in bytes: only the
- * `initialize` that begins a session does not, and what it may say fits into a quarter of that.
+ * Largest body of a request to `/mcp` that names neither session nor protocol version, in bytes. Only the `initialize`
+ * that begins a session omits both, and its params fit into a quarter of this limit.
  */
 export const MAX_FIRST_BODY = 64 * 1024
 
 /**
- * So many chunks of a body may be as small as they like; more have to hold so many bytes on average. Node takes 20 µs and
- * more for each chunk, whatever is in it, and all of those that came at once: 64 KiB of such chunks hold up everybody for 0.3 s.
+ * This many chunks of a body may be of any size; more chunks must reach an average size. Node spends 20 µs or more on
+ * each chunk, and handles all waiting chunks at once: 64 KiB of tiny chunks block everybody for 0.3 s.
  */
 const FREE_CHUNKS = 1_000
 const LEAST_CHUNK = 16
 
-/** So much of a body is read without a break, in bytes: many of them come at once, each with a socket buffer full. */
+/** Bytes of a body read without a break: many bodies arrive at once, each with a full socket buffer. */
 const BYTES_PER_TURN = 256 * 1024
 
-/** From this size on a body counts until its request is over, in bytes: what is smaller is bounded by the number of calls. */
+/** From this size on, in bytes, a body counts until its request ends. The limit on calls bounds smaller bodies. */
 const HELD_FROM = 16 * 1024
 
 /**
- * An agent may have four times the free part of a limit: four fifths of the limit where it is alone. So an agent always leaves
- * room to the next one. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches" (1998).
+ * An agent may use four times the free part of a limit: four fifths of the limit when alone. So an agent always leaves
+ * room for the next agent. The source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+ * switches" (1998).
  */
 const TIMES_FREE = 4
 
-/** From this part of a limit on agents are told apart: bodies of usual calls are complete at once, and few are unfinished. */
+/** Agents are told apart from this part of a limit on: usual bodies are complete at once, and few are unfinished. */
 const TOLD_APART_FROM = 1 / 8
 
-/** Bodies that came slower on average are refused first where a limit is met, in bytes a second. */
+/** At a limit, bodies slower than this average are refused first, in bytes a second. */
 const SLOW = 4_096
 
-/** How often bodies that are not complete are looked at, in milliseconds. Their first look gives them a place, if they have none. */
+/** Interval between checks of incomplete bodies, in milliseconds. The first check gives each body a place. */
 const LOOK_MS: Millis = 1_000
 
-/** Why a body of another kind is not read (415). */
+/** The error for a body of another content type (415). */
 export const NOT_JSON = 'Unsupported Media Type: the Content-Type must be application/json'
 
-/** Why a body is not read, and what its sender is told. */
+/** Why a body is not read, with the error for its sender. */
 export class BodyRefusal extends Error {
   readonly statusCode: number
-  /** The JSON-RPC error. */
   readonly text: string
   readonly headers: Readonly<Record<string, string>>
 
@@ -92,12 +92,12 @@ export class BodyRefusal extends Error {
   }
 }
 
-/** How long a body that was refused is read on, in milliseconds: then its connection is closed. */
+/** How long the rest of a refused body is read, in milliseconds; then the connection is closed. */
 const LINGER_MS: Millis = 2_000
 
 /**
- * Answers a request whose body is not read. What is left of that is let come, and thrown away: a connection that is closed while bytes wait in
- * it is reset, and its client, which is still writing, never reads why (RFC 9112, 9.6). `text`: what it is told, if not in JSON-RPC.
+ * Answers a request without its body, and discards the rest: closing a connection with waiting bytes resets it, and a
+ * client still writing never reads the answer (RFC 9112, 9.6). `text`: the answer, if not JSON-RPC.
  */
 export function refuseBody(
   response: ServerResponse,
@@ -114,12 +114,13 @@ export function refuseBody(
   }
   response.writeHead(refusal.statusCode, head)
   if (request.complete) return void response.end(text)
-  // Its length tells the client where it ends. At its end Node would close a connection that is not kept alive, whatever still comes.
+  // The length tells the client where the answer ends. Ending the response would make Node close a connection without
+  // keep-alive, although body bytes still arrive.
   response.write(text)
   discard(request, clock, () => response.end())
 }
 
-/** Has what is left of a body come, for a while, and unless it comes in chunks that are dear. `complete` is called when it has come. */
+/** Discards the rest of a body for a while, unless its chunks are too small. Calls `complete` at its end. */
 function discard(request: IncomingMessage, clock: Clock, complete: () => void): void {
   let [chunks, bytes] = [0, 0]
   const end = () => void request.socket.destroy()
@@ -133,22 +134,22 @@ function discard(request: IncomingMessage, clock: Clock, complete: () => void): 
     .on('data', (chunk: Buffer) => {
       bytes += chunk.length
       if (!areTooSmall(++chunks, bytes)) return
-      // Node goes through the rest of the bytes that it has read already: paused, the rest costs a tenth.
+      // Node still emits the bytes already read; when paused, discarding the rest costs a tenth.
       request.pause()
       end()
     })
     .resume()
 }
 
-/** Whether chunks cost more than their bytes are worth. */
+/** Whether chunks cost more CPU than their bytes justify. */
 const areTooSmall = (chunks: number, bytes: number) => chunks > FREE_CHUNKS && bytes < LEAST_CHUNK * chunks
 
 type Done = (error: BodyRefusal | null, body?: string) => void
 
-/** Bodies have limits in number and in bytes. */
+/** Bodies are limited in number and in bytes. */
 type Measure = 'count' | 'bytes'
 
-/** An agent's bodies on their way: large bodies, and bodies that got a place while the address had many unfinished ones. */
+/** An agent's unfinished bodies: large bodies, and bodies placed while the address had many unfinished ones. */
 interface Share {
   count: number
   bytes: number
@@ -179,33 +180,33 @@ function largestOf<S extends Share>(
 }
 
 /**
- * Reads the bodies of requests: each costs its size, whatever it is cut into, and all together what the limits allow.
- * A client that sends too slowly is told so and cut off.
+ * Reads request bodies. A body costs its size, however it is chunked, and all bodies together stay within the limits. A
+ * client that sends too slowly gets an error and is disconnected.
  */
 export class Bodies {
   readonly #clock: Clock
   readonly #maxBody: number
   readonly #maxFirst: number
   readonly #agentOf: (headers: IncomingHttpHeaders) => string
-  /** Up to this size the limits in bytes refuse no body. */
+  /** Limits in bytes refuse no body up to this size. */
   readonly #smallest: number
   readonly #refused: (cause: BodyRefusalCause) => void
   /**
-   * Bodies before their first chunk. Only the limit of connections bounds their number. An unfinished one gets a place with its first chunk, or
-   * at the next look.
+   * Bodies before their first chunk. Only the limit of connections bounds their number. An unfinished body gets a place
+   * with its first chunk, or at the next check.
    */
   readonly #arriving = new Set<Body>()
   /** Unfinished bodies with a place, in a linked list, oldest place first. */
   #newest: Body | undefined
   #oldest: Body | undefined
   readonly #senders = new Map<string, Sender>()
-  /** The limits in force; a reload sets others. */
+  /** The limits in force; a reload replaces them. */
   limits: BodyLimits
   #count = 0
   #bytes = 0
   #looking = false
 
-  /** `refused` is told of each body that is not read to its end. */
+  /** Calls `refused` for each body not read to its end. */
   constructor(
     clock: Clock,
     { maxBody, maxFirst = maxBody, agentOf = () => '' }: BodyRules,
@@ -221,17 +222,17 @@ export class Bodies {
     this.#refused = refused
   }
 
-  /** Bytes that have come of bodies that are not complete, and of bodies that are held. */
+  /** Received bytes of incomplete and of held bodies. */
   get bytes(): number {
     return this.#bytes
   }
 
-  /** How many have a place. */
+  /** How many bodies have a place. */
   get count(): number {
     return this.#count
   }
 
-  /** Gives the body of a request as the text that it is in UTF-8; `done` hears a `BodyRefusal` where there is none to be had. */
+  /** Reads the body of a request as UTF-8 text; passes `done` the text or a `BodyRefusal`. */
   read(payload: IncomingMessage, done: Done): void {
     const { headers } = payload
     const declared = Number(headers['content-length'] ?? 0)
@@ -244,7 +245,7 @@ export class Bodies {
     body.begin()
   }
 
-  /** More of a body has come. */
+  /** Counts bytes received for a body. */
   came(body: Body, bytes: number): void {
     const { sender, share } = body
     this.#bytes += bytes
@@ -255,7 +256,7 @@ export class Bodies {
     body.moved += bytes
     if (!body.isWhole && this.#arriving.has(body)) this.#place(body)
     if (!body.isOpen) return
-    // The limits in number bound small bodies. Bodies that are held for slow calls may fill the limits in bytes.
+    // The limits in number bound small bodies. Bodies held for slow calls may fill the limits in bytes.
     if (body.bytes <= this.#smallest) return
     if (body.share === undefined) this.#share(body)
     const { total, perAddress } = this.limits
@@ -278,8 +279,8 @@ export class Bodies {
   }
 
   /**
-   * Refuses unfinished bodies until `body` fits, or `body` itself: at its address while its agent has too much, and at the address with the
-   * most while its address has too much.
+   * Refuses unfinished bodies until `body` fits, or refuses `body`: at its own address while its agent has too much,
+   * and at the address with the most while `body`'s address has too much.
    */
   #bound(body: Body, measure: Measure, perAddress: number, total: number): void {
     const { sender, share } = body
@@ -290,7 +291,6 @@ export class Bodies {
       const all = measure === 'count' ? this.#count : this.#bytes
       if (!body.isOpen || !isBeyond(total, all, sender[measure])) return
       const largest = largestOf(this.#senders.values(), sender, measure) ?? sender
-      // Bytes are hardly ever equal.
       const isTied = (other: Body) => other !== body && other.sender.count === largest.count
       const tied = measure === 'count' ? this.#slowest(isTied) : undefined
       this.#refuse(this.#refusable(tied?.sender ?? largest, body, measure), 'total', measure, total)
@@ -306,10 +306,11 @@ export class Bodies {
   }
 
   /**
-   * Returns the unfinished body to refuse at an address, by three rules in turn. First the slowest body below 4 KiB a second, if its agent has at
-   * least half of the largest share (in bytes: half of the average): so many agents with little each keep nobody out. Then the slowest body of an
-   * agent with the largest share, except `body`: the newcomer is let in. Last `body`. Speed decides and not age, since cheap newcomers would end
-   * every old body. A limit in bytes spares small bodies, and the agent of `body` loses only a larger one.
+   * Returns the unfinished body to refuse at an address, by three rules in turn. First: the slowest body below 4 KiB a
+   * second whose agent has at least half of the largest share (in bytes: half of the average), so many agents with
+   * little each keep nobody out. Second: the slowest body of an agent with the largest share, except `body`, so the
+   * newcomer is let in. Third: `body`. Speed decides, not age, since cheap newcomers would end every old body. A limit
+   * in bytes spares small bodies, and the agent of `body` loses only a larger body.
    */
   #refusable(sender: Sender, body: Body, measure: Measure): Body {
     // An empty body is the slowest. Searching for each of many empty bodies would take quadratic time.
@@ -330,7 +331,7 @@ export class Bodies {
     )
   }
 
-  /** A complete body counts until its request is over: then the function is called that this returns, exactly once. */
+  /** Counts a complete body until its request ends; the caller must call the returned function exactly once. */
   hold(client: string, headers: IncomingHttpHeaders, bytes: number): (() => void) | undefined {
     if (bytes < HELD_FROM) return undefined
     const sender = this.#senderOf(client)
@@ -352,7 +353,7 @@ export class Bodies {
     return sender
   }
 
-  /** Gives a body a place, and applies the limits in number. */
+  /** Gives a body a place and applies the limits in number. */
   #place(body: Body): void {
     const { sender } = body
     const { count, countPerAddress } = this.limits
@@ -372,7 +373,7 @@ export class Bodies {
     this.#count++
   }
 
-  /** A body is not on its way any more. False when it was not before. */
+  /** Removes a finished or failed body. False when the body was already removed. */
   leave(body: Body): boolean {
     if (!body.isOpen) return false
     const { sender, share, bytes } = body
@@ -439,8 +440,8 @@ export class Bodies {
   }
 
   /**
-   * One timer for all, which only runs while bodies are on their way, and once more. A body costs no look
-   * at the clock, and may take up to a second longer than it should.
+   * One timer for all bodies, which runs only while bodies are unfinished, and once more. A body needs no clock read,
+   * and may take up to a second longer than its limit.
    */
   #lookLater(): void {
     this.#looking = true
@@ -456,7 +457,7 @@ export class Bodies {
     })
   }
 
-  /** Gives a place to each body without one, and ends bodies over their time. `passed`: milliseconds since the last look. */
+  /** Gives bodies without a place a place, and ends overdue bodies. `passed`: milliseconds since the last check. */
   #look(passed: Millis): void {
     for (const body of this.#arriving) this.#place(body)
     const { stalled, whole } = this.limits
@@ -480,35 +481,34 @@ function tooSmallChunks({ bytes, chunks }: Body): BodyRefusal {
 
 interface BodyParts {
   readonly payload: IncomingMessage
-  /** How long it says that it is, in bytes; 0 when it does not. */
+  /** The declared length in bytes; 0 when none is declared. */
   readonly declared: number
-  /** How long it may be, in bytes. */
+  /** The largest allowed length in bytes. */
   readonly max: number
   readonly sender: Sender
   readonly done: Done
 }
 
-/** One body that is on its way. */
+/** An unfinished body. */
 class Body {
   readonly sender: Sender
-  /** Its agent's, once agents are told apart. */
+  /** The agent's share, once agents are told apart. */
   share: Share | undefined
   readonly max: number
-  /** Whether it is on its way. */
+  /** Whether the body is still being read. */
   isOpen = true
   /** Neighbours in the list of places. */
   older: Body | undefined
   newer: Body | undefined
-  /** How many chunks have come. */
   chunks = 0
-  /** How much of it came since it was looked at last, in bytes; at first as if some had come, so that nobody is cut off too early. */
+  /** Bytes received since the last check; starts at 1, so no body is cut off too early. */
   moved = 1
-  /** From the first look on, for the same reason. */
+  /** Counts from the first check on, for the same reason. */
   #ageMs: Millis = -LOOK_MS
   #stalledMs: Millis = 0
-  /** Whether nothing is read of it for the sake of others. */
+  /** Whether reading pauses so that others get their turn. */
   #awaitsTurn = false
-  /** How much was read since the last break, in bytes. */
+  /** Bytes read since the last break. */
   #sinceBreak = 0
   readonly #bodies: Bodies
   readonly #payload: IncomingMessage
@@ -529,17 +529,17 @@ class Body {
     return this.#chunks.length
   }
 
-  /** Whether the declared length has come. */
+  /** Whether the declared length has arrived. */
   get isWhole(): boolean {
     return this.bytes === this.#declared
   }
 
-  /** Whether its average speed is too low; false before its first look, and while the gateway makes it wait. */
+  /** Whether the average speed is too low; false before the first check, and while the gateway makes the body wait. */
   get isSlow(): boolean {
     return !this.#awaitsTurn && this.bytes < (SLOW * this.#ageMs) / 1_000
   }
 
-  /** Lower bound of its average speed, in bytes a millisecond: looks are a second apart. */
+  /** Lower bound of the average speed, in bytes a millisecond: checks are a second apart. */
   get leastRate(): number {
     return this.bytes / (this.#ageMs + 2 * LOOK_MS)
   }
@@ -548,7 +548,7 @@ class Body {
     return this.#payload.headers
   }
 
-  /** So much time has passed. Why it has taken too long, in words; undefined when it has not. */
+  /** Adds elapsed time. Returns why the body has taken too long; undefined when it has not. */
   age(passed: Millis, stalled: Millis, whole: Millis): string | undefined {
     this.#ageMs += passed
     this.#stalledMs = this.moved > 0 ? 0 : this.#stalledMs + passed
@@ -562,17 +562,17 @@ class Body {
     payload.on('data', this.#onData)
     payload.on('end', this.#onEnd)
     payload.on('error', this.#onError)
-    // Asks for what comes, before any of it has: then it is passed on at once instead of in the next tick.
+    // Requests data before any has arrived, so Node passes data on at once instead of in the next tick.
     payload.read(0)
   }
 
-  /** Nothing more is taken of it, and `error` says why. */
+  /** Stops reading the body; `error` says why. */
   fail(error: BodyRefusal): void {
     const payload = this.#payload
     payload.off('data', this.#onData)
     payload.off('end', this.#onEnd)
     payload.off('error', this.#onError)
-    // The rest of the body is thrown away, and a client that leaves meanwhile is no error.
+    // Discards the rest of the body; a client that leaves meanwhile is no error.
     payload.on('error', ignore).resume()
     this.#done(error)
   }
@@ -593,7 +593,7 @@ class Body {
   }
 
   readonly #onEnd = (): void => {
-    // A large one becomes text in a turn of its own, until which it counts as one that is on its way.
+    // A large body becomes text in a separate turn, and counts as unfinished until then.
     if (this.bytes < LARGE_TEXT) return this.#complete()
     this.#awaitsTurn = true
     void ownTurn(this.sender.address).then(() => during('request', () => this.#complete()))
@@ -603,7 +603,7 @@ class Body {
     if (!this.#bodies.leave(this)) return
     const bytes = this.#chunks.takeBytes()
     const text = textOf(bytes)
-    // A body that is not UTF-8 would be read as something else than was sent, with the replacement character in it.
+    // Decoding a body that is not UTF-8 would change it: replacement characters appear.
     if (text.includes('\ufffd') && !isUtf8(bytes))
       this.fail(new BodyRefusal(400, 'Parse error: the body is not UTF-8'))
     else this.#done(null, text)

@@ -5,33 +5,32 @@ import { encodeEvent } from '../../protocol/sse.ts'
 import { comment, type KeepAlive, type OpenReply, STREAM_LOOKS } from '../keep-alive.ts'
 import { forWire } from './unread-replies.ts'
 
-/** Reads an event id of ours: the stream, and the event's place in it. */
+/** Parses one of Breakwater's event ids into a stream number and the event's sequence number. */
 export function readEventId(id: string): { stream: number; sequence: number } | undefined {
   const match = /^(\d{1,15})-(\d{1,15})$/.exec(id)
   return match === null ? undefined : { stream: Number(match[1]), sequence: Number(match[2]) }
 }
 
 /**
- * Connections on which a stream has just begun, for this turn of the event loop and the next: most have one event and end with it, and
- * what they write until then goes out in one piece. A write of its own costs as much as a sixth of a call. Not the responses: of one that
- * is corked Node 24 sends the last chunk, which has no length, before the others.
+ * Connections with a new stream, corked for this turn of the event loop and the next: most streams have one event and
+ * end, and one write sends everything. A separate write costs up to a sixth of a call. The socket is corked, not the
+ * response: Node 24 sends the last chunk of a corked response before the other chunks.
  */
 const begun = new TurnBatch<Socket>((connection) => connection.uncork())
 const beginning = new TurnBatch<Socket>((connection) => begun.add(connection))
 
-/** Most bytes that may wait for a client that does not read, besides all events that were repeated to it. */
+/** Most bytes that may wait for a client that does not read, not counting replayed events. */
 const MAX_BACKLOG = 256 * 1024
 
-/** Parts that look after the connection of a stream. */
 export interface StreamCare {
-  /** Told of a connection that did not take all at once. */
+  /** Called when a connection did not accept all bytes at once. */
   readonly unread: (response: ServerResponse) => void
   readonly keepAlive: KeepAlive
 }
 
 /**
- * One stream of events to a client. It outlives its connection: what is sent while nobody listens goes
- * to the replay log, and a client that comes back gets it.
+ * An event stream to a client. The stream outlives its connection: while nobody listens, events go to the replay log,
+ * and a returning client gets them.
  */
 export class EventStream implements OpenReply {
   readonly number: number
@@ -45,7 +44,7 @@ export class EventStream implements OpenReply {
   #sequence = 0
   #delivered = 0
   #response: ServerResponse | undefined
-  /** How much of what was repeated to the connection could not be sent at once, in bytes. */
+  /** Replayed bytes that the connection could not send at once. */
   #repeated = 0
   #onReturn: (() => void) | undefined
 
@@ -61,16 +60,16 @@ export class EventStream implements OpenReply {
   }
 
   /**
-   * Sends this stream to a connection, in place of the one before. With `after`, events behind that one
-   * are repeated; without, those that nobody has received. `priming` gives the client an id to resume from
-   * before the first message. With `shift` it begins so many events earlier (below 0) or later than it should.
+   * Sends this stream to a connection, replacing the previous connection. With `after`, later events are replayed;
+   * without `after`, events nobody has received. `priming` gives the client an id to resume from before the first
+   * message. `shift` moves the start: negative values start earlier, positive values later.
    */
   attach(
     response: ServerResponse,
     { after, priming, shift = 0 }: { after?: number | undefined; priming: boolean; shift?: number },
   ): void {
     this.end()
-    // A client that is gone already would never be heard to leave.
+    // A client that has already left emits no further close event.
     if (response.destroyed) return
     this.#response = response
     this.quietLooks = 0
@@ -101,12 +100,12 @@ export class EventStream implements OpenReply {
     onReturn?.()
   }
 
-  /** How many bytes stand around the next message. */
+  /** Bytes of framing around the next message. */
   get framing(): number {
     return encodeEvent('', `${this.number}-${this.#sequence + 1}`).length
   }
 
-  /** Sends one message. A promise asks to wait until the connection can take more. */
+  /** Sends a message. A returned promise resolves when the connection accepts more. */
   send(data: string): Promise<void> | undefined {
     const sequence = ++this.#sequence
     this.#log.add({ stream: this.number, sequence, data })
@@ -119,11 +118,11 @@ export class EventStream implements OpenReply {
     return drained(response)
   }
 
-  /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away, and may resume. */
+  /** Sends a message for a caller that cannot wait. A client that does not read is disconnected and may resume. */
   tell(data: string): void {
     const response = this.#response
     if (response !== undefined && this.#isBehind(response)) {
-      // Bytes that wait for the end of the turn wait for the gateway, and not for the client.
+      // Corked bytes wait for the gateway, not for the client.
       response.socket?.uncork()
       if (this.#isBehind(response)) {
         response.req.socket.destroy()
@@ -137,7 +136,7 @@ export class EventStream implements OpenReply {
     return writableLength > this.#repeated + MAX_BACKLOG
   }
 
-  /** Sends the client away, to come back after `retryMs`; what happens meanwhile goes to the log. Once it is back `onReturn` is called. */
+  /** Disconnects the client for `retryMs` and logs events meanwhile. Calls `onReturn` when it is back. */
   pause(retryMs: number, onReturn?: () => void): void {
     this.#onReturn = onReturn
     this.#response?.end(`id: ${this.number}-${this.#sequence}\nretry: ${retryMs}\ndata: \n\n`)
@@ -159,10 +158,10 @@ export class EventStream implements OpenReply {
   }
 }
 
-/** By connection that takes no more, what all wait for who have something for it: each listener of its own would be looked for among all. */
+/** One shared promise per blocked connection: removing many separate listeners would be a linear search each. */
 const draining = new WeakMap<ServerResponse, Promise<void>>()
 
-/** Resolves when the connection takes more, or is gone. */
+/** Resolves when the connection accepts more or has closed. */
 export function drained(response: ServerResponse): Promise<void> {
   const waited = draining.get(response)
   if (waited !== undefined) return waited
@@ -180,28 +179,28 @@ export function drained(response: ServerResponse): Promise<void> {
   return settled
 }
 
-/** An event that was sent, or will be when somebody listens. */
+/** An event that was sent, or waits for a listener. */
 export interface LoggedEvent {
   readonly stream: number
   readonly sequence: number
   readonly data: string
 }
 
-/** Most bytes of all logs together, and most events and bytes of each. */
+/** Most bytes of all logs together, and most events and bytes of each log. */
 export interface ReplayLimits {
   readonly total: number
   readonly events: number
   readonly bytes: number
 }
 
-/** An event that is kept; one that is not any more has no log. */
+/** An event in a log; `log` is undefined once the log dropped the event. */
 interface ReplayableEvent extends LoggedEvent {
   readonly bytes: number
   data: string
   log: ReplayLog | undefined
 }
 
-/** First in, first out. What is taken out in front leaves a gap, which is closed when it is half of all. */
+/** First in, first out. Removals at the front leave a gap, closed when the gap is half of the array. */
 class Queue {
   #items: (ReplayableEvent | undefined)[] = []
   #head = 0
@@ -229,7 +228,7 @@ class Queue {
     return first
   }
 
-  /** Only those for which `which` is true stay. */
+  /** Keeps only items for which `which` returns true. */
   keep(which: (item: ReplayableEvent) => boolean): void {
     this.#items = this.all().filter(which)
     this.#head = 0
@@ -240,17 +239,17 @@ class Queue {
   }
 }
 
-/** The budget of the logs of all sessions together. Bounded; the oldest events go first, whichever session they belong to. */
+/** The replay budget of all sessions together. Over the limit, the oldest events go first, from any session. */
 export class ReplayBudget {
-  /** The limits in force; a reload sets others. */
+  /** The limits in force; a reload replaces them. */
   limits: ReplayLimits
   readonly #dropped: () => void
   readonly #queue = new Queue()
-  /** Events of the queue that their logs have dropped by themselves. */
+  /** Events in the queue that their logs have already dropped. */
   #gone = 0
   #bytes = 0
 
-  /** `dropped` is told of each event that has to go because of this limit. */
+  /** Calls `dropped` for each event dropped because of this limit. */
   constructor(limits: ReplayLimits, dropped: () => void) {
     this.limits = limits
     this.#dropped = dropped
@@ -270,14 +269,14 @@ export class ReplayBudget {
         this.#queue.shift()
         this.#gone--
       } else {
-        // Logs and queue have the same order: it is the oldest of its log, too.
+        // Logs and queue have the same order, so this event is also the oldest in its log.
         first.log.dropOldest()
         this.#dropped()
       }
     }
   }
 
-  /** An event is kept no more. */
+  /** Removes an event from the budget. */
   forget({ bytes }: ReplayableEvent): void {
     this.#bytes -= bytes
     this.#gone++
@@ -287,7 +286,7 @@ export class ReplayBudget {
   }
 }
 
-/** The last events of a session, over all its streams: what a client may ask for again. Bounded; the oldest go first. */
+/** The last events of a session, over all its streams, for resuming clients. Bounded; the oldest go first. */
 export class ReplayLog {
   readonly #budget: ReplayBudget
   readonly #events = new Queue()
@@ -303,7 +302,7 @@ export class ReplayLog {
     const bytes = Buffer.byteLength(data)
     const { events, bytes: own, total } = this.#budget.limits
     const most = Math.min(own, total)
-    // Room is made among its own first: what is too large to be kept must not cost other sessions theirs.
+    // Makes room in this log first: an event too large to keep must not cost other sessions their events.
     while (this.#events.size > 0 && (this.#events.size >= events || this.#bytes + bytes > most))
       this.dropOldest()
     if (events === 0 || bytes > most) return
@@ -322,12 +321,12 @@ export class ReplayLog {
     this.#budget.forget(event)
   }
 
-  /** The events of one stream behind `sequence`, oldest first. */
+  /** Returns the events of a stream after `sequence`, oldest first. */
   after(stream: number, sequence: number): LoggedEvent[] {
     return this.#events.all().filter((event) => event.stream === stream && event.sequence > sequence)
   }
 
-  /** Nobody will ask for anything again. */
+  /** Drops all events: no client will resume. */
   close(): void {
     this.#isClosed = true
     while (this.#events.size > 0) this.dropOldest()

@@ -20,12 +20,12 @@ import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire, madeOf } from './unread-replies.ts'
 import type { InboundRequest } from '../endpoint.ts'
 
-/** A client that has been gone for so long, in milliseconds, has not just lost its connection. */
+/** A client gone for this long, in milliseconds, has not just lost its connection. */
 const ABANDONED_MS: Millis = 1_000
 
 /**
- * The reply to one POST: JSON, unless something has to travel before the answer, or the answer is long in coming; then a stream of events. A
- * client that takes no events gets messages before its answer by the stream of its session, if it listens to that.
+ * The reply to a POST: JSON, or an event stream when a message precedes the answer or the answer takes long. A client
+ * that accepts no events gets earlier messages over its session's stream, if it listens there.
  */
 export class PostReply implements OpenReply, ChannelWire {
   readonly mostQuietLooks = REPLY_LOOKS
@@ -37,12 +37,12 @@ export class PostReply implements OpenReply, ChannelWire {
   readonly #response: ServerResponse
   readonly #clock: Clock
   readonly #isBatch: boolean
-  /** The calls of the POST that hold no slot when their client is gone. */
+  /** Calls of the POST that give up their slot when the client is gone. */
   readonly #watched: CallRecord[] = []
   #shaped: ShapedReply | undefined
   #stream: EventStream | undefined
 
-  /** `isBatch`: the POST holds a batch, and so does the reply. */
+  /** `isBatch`: the POST, and so the reply, is a batch. */
   constructor(session: Session, response: ServerResponse, clock: Clock, isBatch: boolean) {
     this.#session = session
     this.#response = response
@@ -50,18 +50,18 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#isBatch = isBatch
   }
 
-  /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
+  /** Whether writing a response takes long: a large text must be converted to bytes first. */
   takesLong(response: Response): boolean {
     return (this.#stream !== undefined || !LargeMessage.is(response)) && isLarge(response)
   }
 
-  /** A response that takes long, in a turn of its own, as it is best kept until all those of a batch are there: as bytes. */
+  /** Converts a slow response to bytes in a separate turn, the best form to keep until a batch is complete. */
   ready(response: Response): Response {
     const isPart = this.#isBatch && this.#stream === undefined && response.status === 200
     return isPart && response.wire === undefined ? LargeMessage.of(response) : response
   }
 
-  /** The channel of one of the POST's requests, for what `server` sends. */
+  /** Returns the channel of a request of the POST, for messages from `server`. */
   channelFor(server: string, record: CallRecord): Channel {
     return {
       open: () => {
@@ -90,7 +90,7 @@ export class PostReply implements OpenReply, ChannelWire {
     return this.#stream?.framing ?? 0
   }
 
-  /** Begins a stream for an answer that is long in coming, if the client reads one: from then on the stream says by itself that it is alive. */
+  /** Starts an event stream with keep-alive comments for a slow answer, if the client accepts events. */
   keepAlive(): void {
     if (!maySpeakUp(this.#response)) return
     this.#open()
@@ -98,11 +98,11 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 
   /**
-   * Has a call hold no slot for longer than a moment once its client has closed the connection. In the legacy era that cancels nothing, and the
-   * client may come back to a stream; but agents that die in a call that hangs must not keep others out.
+   * Limits how long a call keeps its slot after its client closed the connection. In the legacy era closing cancels
+   * nothing, and the client may resume a stream; but agents that die during a hanging call must not keep others out.
    */
   watch(record: CallRecord): void {
-    // One listener however many requests a batch holds: Node warns of more than ten.
+    // One listener for any batch size: Node warns above ten.
     if (this.#watched.push(record) > 1) return
     this.#session.keepAlive.add(this)
     this.#response.on('close', () => {
@@ -116,8 +116,8 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 
   /**
-   * Ends the POST with the answers to its requests, except to those that were taken back: one as it is, several of a batch in order. A
-   * promise where that takes several turns.
+   * Ends the POST with its answers, except answers to cancelled requests: a single answer as is, several of a batch in
+   * order. Returns a promise when this takes several turns.
    */
   finish(all: readonly Response[]): Promise<void> | void {
     this.#session.keepAlive.delete(this)
@@ -136,7 +136,7 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#session.wrote(this.#response)
   }
 
-  /** Sends answers as events, of several each large one in a turn of its own. */
+  /** Sends answers as events; each large answer of several in a separate turn. */
   #sendOver(stream: EventStream, responses: readonly Response[]): Promise<void> | void {
     if (responses.length > 1 && responses.some(isLarge)) return this.#sendInTurns(stream, responses)
     for (const response of responses) sendMessages(stream, response)
@@ -151,7 +151,7 @@ export class PostReply implements OpenReply, ChannelWire {
     this.#session.streams.close(stream)
   }
 
-  /** Nobody would ever see a question where nobody listens, and nobody waits for the refusal. */
+  /** Without a listener nobody would see a question, and nobody waits for the refusal. */
   #pastReply(server: string, message: Message, answer?: Answer): void {
     const session = this.#session
     if (answer === undefined || session.streams.standalone.attached) session.receive(server, message, answer)
@@ -169,15 +169,15 @@ export class PostReply implements OpenReply, ChannelWire {
   }
 }
 
-/** Whether it takes long to put the text of a response on the wire. */
+/** Whether writing the text of a response takes long. */
 export function isLarge(response: Response): boolean {
   return LargeMessage.is(response) || response.text.length >= LARGE_TEXT
 }
 
-/** Whether a client takes its answers as events only. */
+/** Whether a client accepts answers only as events. */
 const wantsEvents = (response: ServerResponse) => !acceptedBy(response.req.headers.accept).json
 
-/** Sends a complete JSON reply, or for a client that takes none the same as an event; does nothing when the client is gone. */
+/** Sends a complete JSON reply, or an event to a client that accepts no JSON; does nothing when the client is gone. */
 export function sendJson(
   response: ServerResponse,
   status: number,
@@ -196,7 +196,7 @@ export function sendJson(
   response.end(body)
 }
 
-/** Ends a reply without an answer: with a stream that has no events, or for a client that takes none without a body. */
+/** Ends a reply without an answer: an empty stream if the client accepts events, otherwise no body. */
 function sendNothing(response: ServerResponse): void {
   if (response.destroyed || response.headersSent) return
   if (acceptedBy(response.req.headers.accept).events)
@@ -205,7 +205,7 @@ function sendNothing(response: ServerResponse): void {
   response.end()
 }
 
-/** Sends one response as a complete JSON reply: a large one as its server sent it, byte for byte. */
+/** Sends a response as a complete JSON reply; a large response byte for byte as its server sent it. */
 export function sendResponse(response: ServerResponse, reply: Response): void {
   if (LargeMessage.is(reply) && !wantsEvents(response)) {
     madeOf(response, reply.chunks)
@@ -213,7 +213,7 @@ export function sendResponse(response: ServerResponse, reply: Response): void {
   } else sendJson(response, reply.status, reply.text, reply.headers)
 }
 
-/** Sends the responses to a batch, in order: large ones are bytes, for their texts together may be longer than a text can be. */
+/** Sends the responses to a batch, in order; as bytes, since joined text may exceed the longest string. */
 function sendBatch(response: ServerResponse, replies: readonly Response[]): void {
   if (!replies.some((reply) => LargeMessage.is(reply)) || wantsEvents(response))
     return sendJson(response, 200, `[${replies.map(({ text }) => text).join()}]`)
@@ -228,13 +228,13 @@ function sendBytes(response: ServerResponse, status: number, chunks: readonly Bu
   if (response.destroyed || response.headersSent) return
   const length = chunks.reduce((sum, chunk) => sum + chunk.length, 0)
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': length })
-  // All of them go to the socket in one write.
+  // Sends all of them in one socket write.
   response.cork()
   for (const chunk of chunks) response.write(chunk)
   response.end()
 }
 
-/** Puts a reply on the agent's wire as a fault wants it there: another status, bytes that are no JSON-RPC, no reply at all. */
+/** Sends a reply to the agent as a fault changes it: another status, bytes that are no JSON-RPC, or no reply. */
 export function putOnWire(
   response: ServerResponse,
   { status = 200, headers = {}, body = '', end }: WireReply,
@@ -252,8 +252,8 @@ export function putOnWire(
 }
 
 /**
- * The messages of a response in a stream of events that has begun. A fault that wants other bytes gets them as a message of its own; one that
- * wants another HTTP status, for which it is too late, leaves the error.
+ * Returns the messages of a response for an open event stream. Fault bytes become a separate message; a fault with
+ * another HTTP status, too late here, leaves the error.
  */
 export function asMessages({ text, wire }: Response): string[] {
   if (wire === undefined || wire.end === 'shape') return [text]
@@ -271,13 +271,13 @@ function sendMessages(stream: EventStream, response: Response): void {
   for (const text of asMessages(response)) void stream.send(text)
 }
 
-/** Why a request goes no further: an HTTP status, and the text of a JSON-RPC error. */
+/** Why a request is refused: an HTTP status and the text of a JSON-RPC error. */
 export interface Refusal {
   readonly status: number
   readonly text: string
 }
 
-/** `id` is null when the request has none that could be read. */
+/** `id` is null when the request has no readable id. */
 export function refusal(
   status: number,
   id: RequestId | null,
@@ -288,7 +288,7 @@ export function refusal(
   return { status, text: errorText(id, code, message, data) }
 }
 
-/** Answers a request with its refusal: there is nothing more to wait for. */
+/** Answers a request with its refusal. */
 export function refuse({ response }: InboundRequest, { status, text }: Refusal): undefined {
   sendJson(response, status, text)
 }

@@ -14,36 +14,36 @@ import { clientOf, type Quota, type Quotas } from '../limits/quotas.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 import { nextTurn, systemClock } from '../../mesh/clock.ts'
 
-/** The guards of the connections of a server. */
+/** The limits on the connections of a server. */
 export interface ServerGuards {
   readonly quotas: Pick<Quotas, 'connections' | 'pipelined' | 'refused'>
-  /** Replies that wait for clients which do not read them. */
+  /** Replies that clients have not read yet. */
   readonly unread: Pick<UnreadReplies, 'wrote'>
 }
 
 /**
- * Most requests of one connection that wait for the reply to an earlier one. Hardly any client sends the next request
- * before it has the reply to the last one, and those that do send a few. Whoever sends more is cut off instead of made
- * to wait: of a connection that is not read nobody hears that its client has left. Node stops reading by itself only
- * when the replies that wait have 16 KiB, and not before it is done with the 64 KiB of requests that came at once.
+ * Most pipelined requests of one connection. Hardly any client pipelines, and clients that pipeline send a few
+ * requests. A client that sends more is cut off instead of paused: on a paused connection nobody notices that the
+ * client has left. Node itself pauses only when waiting replies have 16 KiB, and only after handling the 64 KiB of
+ * requests that came at once.
  */
 export const MAX_PIPELINED = 64
 
-/** The HTTP server of a plane, which neither keeps more connections nor more of their requests and replies than it may. */
+/** Creates the HTTP server of a plane, which limits its connections, requests and replies. */
 export function createBoundedServer(listener: RequestListener, { quotas, unread }: ServerGuards): Server {
   class Reply extends ServerResponse {
     /**
-     * From the first sign of the end on each reply is the last one of its connection, unless others wait behind it, whose calls may have
-     * run: who goes on there would hold up the drain.
+     * Once shutdown begins, each reply is the last of its connection, unless pipelined replies wait behind it, whose
+     * calls may have run. A client that sends more would delay the drain.
      */
     override writeHead(status: number, reason?: unknown, headers?: unknown): this {
       if (!server.listening && !queues.isQueued(this.req.socket)) this.shouldKeepAlive = false
       return super.writeHead(status, reason as string, headers as OutgoingHttpHeaders)
     }
 
-    /** Notices a client that does not read, whatever answers a request, and however small the answer. */
+    /** Notices a client that does not read, after every kind of answer of any size. */
     override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
-      // Nobody has begun to read its body, which may be on its way.
+      // Nobody has begun to read the body, which may still arrive.
       if (!this.req.complete && this.req.readableFlowing === null)
         this.once('finish', () => leaveUnread(this.req))
       super.end(chunk, encoding as BufferEncoding, done as () => void)
@@ -55,13 +55,13 @@ export function createBoundedServer(listener: RequestListener, { quotas, unread 
   const bounded =
     (answer: RequestListener): RequestListener =>
     (request, response) => {
-      // Node goes on with what came together, also when the connection was closed because of a part of it.
+      // Node continues with requests from the same read, even after an earlier request closed the connection.
       if (request.socket.destroyed) return
-      // A response that has the socket is in front: nothing else is under way on its connection.
+      // A response with the socket is first: nothing else runs on its connection.
       if (response.socket === null && !queues.take(request.socket, response)) return
       answer(request, response)
     }
-  // A request that Node would answer by itself waits behind other requests, too, and is counted with them.
+  // Requests that Node would answer itself also wait and count in the queue.
   const server = createServer(
     { ServerResponse: Reply, requireHostHeader: false },
     bounded((request, response) => {
@@ -77,12 +77,12 @@ export function createBoundedServer(listener: RequestListener, { quotas, unread 
   return server
 }
 
-/** How long the rest of a body that nobody reads may take, in milliseconds. */
+/** How long the rest of an unread body may take, in milliseconds. */
 const UNREAD_MS = 2_000
 
 /**
- * A request is answered whose body nobody has read. Node goes on reading and throws it away, however long it is: such a connection ends, at
- * once if the body comes in chunks, each of which costs CPU whatever is in it.
+ * Handles a request answered without reading its body. Node would read and discard a body of any length. So the
+ * connection ends: at once for a chunked body, because each chunk costs CPU.
  */
 function leaveUnread(request: IncomingMessage): void {
   if (request.complete) return
@@ -92,14 +92,14 @@ function leaveUnread(request: IncomingMessage): void {
 }
 
 /**
- * Has a server take no new connections, and says when the last one has ended. By its own `close`, Node at once ends connections that it
- * takes for idle: also those whose last reply is on its way.
+ * Makes a server accept no new connections, and calls `ended` after the last connection closed. Node's own `close`
+ * immediately ends connections it considers idle, including some whose last reply is still being sent.
  */
 export function stopListening(server: Server, ended: () => void): void {
   NetServer.prototype.close.call(server, ended)
 }
 
-/** Whether a request names the host that it is for as it has to (RFC 9112, section 3.2): once, or not at all in HTTP/1.0. Of several, Node shows the first. */
+/** Whether a request has its `Host` header (RFC 9112, section 3.2). Node shows only the first of several. */
 function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingMessage): boolean {
   let count = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -109,7 +109,7 @@ function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingM
   return count === 1 || (count === 0 && !(httpVersionMajor === 1 && httpVersionMinor === 1))
 }
 
-/** Closes a connection at once when there are too many: an answer would cost more than it, and would have to be read. */
+/** Closes a connection at once when there are too many: an answer would cost more than the connection. */
 function limitConnection(socket: Socket, connections: Quota): void {
   const client = clientOf(socket.remoteAddress)
   if (connections.refusal(client) !== undefined) return void socket.destroy()
@@ -118,25 +118,25 @@ function limitConnection(socket: Socket, connections: Quota): void {
 }
 
 /**
- * Closes a connection, and ends the reading of what came together with the last request. Node would make objects of all
- * of it, a thousand requests and more for each of many connections, and everybody else would wait until it has.
+ * Closes a connection and stops parsing of already received data. Otherwise Node would create a thousand or more
+ * request objects for each of many connections, and block everybody else meanwhile.
  */
 function cutOff(socket: Socket): void {
   const { parser } = socket as Socket & { readonly parser?: { onIncoming: () => number } | null }
-  // 2 stands for an upgrade: what follows is no HTTP, and is not read as such.
+  // 2 means an upgrade: Node parses no further HTTP.
   if (parser) parser.onIncoming = () => 2
   socket.destroy()
 }
 
-/** The responses of a connection that wait for earlier ones. */
+/** The responses of a connection that wait for earlier responses. */
 interface Queue {
   readonly client: string
   readonly responses: Set<ServerResponse>
 }
 
 /**
- * Responses that wait for earlier ones of their connection. They hear of its end here: Node closes only the one in front;
- * those behind it would wait for ever, and with them their calls and streams.
+ * Queues of responses that wait for earlier responses of their connection. A closing connection ends them here: Node
+ * closes only the first, and the others, with their calls and streams, would wait forever.
  */
 class Queues {
   readonly #quotas: ServerGuards['quotas']
@@ -146,12 +146,12 @@ class Queues {
     this.#quotas = quotas
   }
 
-  /** Whether responses wait on a connection for the one in front. */
+  /** Whether responses wait on a connection behind the first. */
   isQueued(socket: Socket): boolean {
     return (this.#queues.get(socket)?.responses.size ?? 0) > 0
   }
 
-  /** False when there are too many: then the connection is closed. */
+  /** Adds a response. False when too many wait: the connection is then closed. */
   take(socket: Socket, response: ServerResponse): boolean {
     const { pipelined, refused } = this.#quotas
     const { client, responses } = this.#queues.get(socket) ?? this.#begin(socket)
@@ -177,7 +177,7 @@ class Queues {
     this.#queues.set(socket, queue)
     socket.once('close', () => {
       for (const response of responses) response.destroy()
-      // Node 24 closes them by itself: those have left the queue by then.
+      // Node 24 closes some responses itself; these have left the queue by then.
       void nextTurn().then(() => {
         for (const response of responses) response.emit('close')
       })
@@ -186,7 +186,7 @@ class Queues {
   }
 }
 
-/** Whether a `Host` header may be served: this is what stops DNS rebinding. */
+/** Whether a `Host` header is allowed: this check stops DNS rebinding. */
 export function allowsHost(
   header: string | undefined,
   listenHost: string,
@@ -195,15 +195,15 @@ export function allowsHost(
   const host = header === undefined ? undefined : hostOf(header)
   if (host === undefined) return false
   if (isLoopback(host) || [listenHost, ...allowed].some((name) => hostOf(name) === host)) return true
-  // Behind a public address the operator's names are unknown unless given; browsers are stopped by their Origin, and by
-  // `Sec-Fetch-Site` (see `isOfAnotherSite`) where they send none.
+  // Behind a public address the operator's names are unknown unless configured. `Origin` stops browsers there, and
+  // `Sec-Fetch-Site` (see `isOfAnotherSite`) does when `Origin` is missing.
   return allowed.length === 0 && !isLoopback(hostOf(listenHost) ?? listenHost)
 }
 
-/** Whether a `Host` header is allowed is remembered for so many of them; for others it is worked out again. */
+/** Number of remembered `Host` headers; others are checked again. */
 const REMEMBERED = 64
 
-/** `allowsHost` for one list of names, with a memory: the same few headers come with every request. */
+/** Returns `allowsHost` for one list of names, with a memory: requests repeat the same few headers. */
 export function hostGuard(
   listenHost: string,
   allowed: readonly string[],
@@ -218,7 +218,7 @@ export function hostGuard(
   }
 }
 
-/** Whether the page that a browser shows may call: pages of this machine, and those that the operator names. */
+/** Whether a web page may call: pages of this machine, and pages the operator names. */
 export function allowsOrigin(header: string | undefined, allowed: readonly string[]): boolean {
   if (header === undefined) return true
   if (allowed.some((origin) => origin.toLowerCase() === header.toLowerCase())) return true
@@ -228,7 +228,7 @@ export function allowsOrigin(header: string | undefined, allowed: readonly strin
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
 
-/** Whether a browser asks on behalf of a page of another origin than the one it asks. */
+/** Whether a browser request comes from a page of another origin. */
 export function isCrossOrigin(headers: Headers): boolean {
   const { origin, host } = headers
   if (isOfAnotherSite(headers)) return true
@@ -238,8 +238,8 @@ export function isCrossOrigin(headers: Headers): boolean {
 }
 
 /**
- * Whether a browser says that a page of another origin made it ask. Images, scripts, forms and links do so without an
- * `Origin`, which is why that alone does not tell.
+ * Whether a browser says that a page of another origin caused the request. Images, scripts, forms and links send no
+ * `Origin`, so `Origin` alone is not enough.
  */
 export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
   return site === 'cross-site' || site === 'same-site'
@@ -247,20 +247,20 @@ export function isOfAnotherSite({ 'sec-fetch-site': site }: Headers): boolean {
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** A request that stops faults and does nothing else: it asks for no more than reading does. */
+    /** Whether the request only stops faults: such a request needs no more rights than reading. */
     readonly stops?: boolean
-    /** The status of a request that lacks the token; 401 unless it says otherwise. */
+    /** The status for a request without the token; default 401. */
     readonly unauthorized?: number
   }
 }
 
 export interface ControlAccess {
   readonly token: string
-  /** Whether whoever reaches the plane may read without the token, and stop faults. */
+  /** Whether reading and stopping faults need no token. */
   readonly openToRead: boolean
 }
 
-/** Demands the control token, as a bearer token. */
+/** Requires the control token, as a bearer token. */
 export function demandToken(app: FastifyInstance, { token, openToRead }: ControlAccess): void {
   app.addHook('onRequest', (request, reply, done) => {
     if ((openToRead && changesNothing(request)) || hasToken(request.headers.authorization, token))
@@ -276,18 +276,18 @@ function changesNothing({ method, is404, routeOptions }: FastifyRequest): boolea
   return is404 || method === 'GET' || method === 'HEAD' || routeOptions.config.stops === true
 }
 
-/** Compares a bearer token in constant time, whatever the lengths. The name of the scheme has no case (RFC 9110, section 11.1). */
+/** Compares a bearer token in constant time. The scheme name is case-insensitive (RFC 9110, section 11.1). */
 export function hasToken(authorization: string | undefined, token: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest()
   const [, given] = /^bearer (.*)$/is.exec(authorization ?? '') ?? []
   return given !== undefined && timingSafeEqual(digest(given), digest(token))
 }
 
-/** The host of `host` or `host:port`, in the one way in which it can be compared. */
+/** Returns the host of `host` or `host:port` in normal form, for comparisons. */
 function hostOf(name: string): string | undefined {
   // Other parts of a URL, such as a user, are no part of a host.
   if (/[@/?#\\]/.test(name)) return undefined
-  // An address to listen on has no brackets.
+  // A listen address has no brackets.
   return hostnameOf(`http://${isIPv6(name) ? `[${name}]` : name}`)
 }
 
@@ -295,33 +295,33 @@ function hostnameOf(url: string): string | undefined {
   return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, '').toLowerCase() : undefined
 }
 
-/** The headers of a reply that a page may read, besides the body and the headers that every page may read. */
+/** Reply headers a page may read, besides the headers every page may read. */
 const EXPOSED = 'Mcp-Session-Id, Retry-After, WWW-Authenticate, X-Breakwater-Faults'
 
 const METHODS = 'GET, POST, DELETE'
 
-/** How long a browser need not ask again, in seconds: a reload may take a page's right away. */
+/** How long a browser caches a preflight, in seconds; short, because a reload may withdraw a page's permission. */
 const MAX_AGE_S = '600'
 
-/** Names of headers as a browser lists them. */
+/** A list of header names as browsers send it. */
 const HEADER_NAMES = /^[\w-]+(?: *, *[\w-]+){0,99}$/
 
 /**
- * Tells a browser that the page of `origin`, which is allowed to call, may read the reply to its request (Fetch standard,
- * section 3.3: CORS protocol). No cookies and no other credentials that a browser would add by itself. True when the request was
- * a preflight, which is answered by that.
+ * Tells a browser that the allowed page of `origin` may read the reply (Fetch standard, section 3.3: CORS protocol).
+ * Allows no cookies and no other credentials added by the browser. True when the request was a preflight, which is
+ * answered here.
  */
 export function shareWith(origin: string, request: IncomingMessage, response: ServerResponse): boolean {
   response.setHeader('access-control-allow-origin', origin)
   response.setHeader('access-control-expose-headers', EXPOSED)
-  // A reply that a cache keeps for one page must not go to another page.
+  // A reply cached for one page must not go to another page.
   response.setHeader('vary', 'Origin')
   const { headers, method } = request
   if (method !== 'OPTIONS' || headers['access-control-request-method'] === undefined) return false
   const asked = headers['access-control-request-headers']
   response.writeHead(204, {
     'access-control-allow-methods': METHODS,
-    // A page that may call may send what any other agent may.
+    // An allowed page may send any header other agents may send.
     ...(asked !== undefined && HEADER_NAMES.test(asked) ? { 'access-control-allow-headers': asked } : {}),
     'access-control-max-age': MAX_AGE_S,
   })

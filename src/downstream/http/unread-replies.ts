@@ -3,97 +3,96 @@ import type { Socket } from 'node:net'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 export interface UnreadLimits {
-  /** Most bytes that may wait unread for all clients together. */
+  /** Most unread bytes for all clients together. */
   readonly total: number
-  /** Most bytes that may wait unread for one session, over all its connections. */
+  /** Most unread bytes for one session, over all its connections. */
   readonly perSession: number
-  /** How long a connection for which something waits may take nothing at all, in milliseconds. */
+  /** How long a connection with waiting bytes may accept nothing, in milliseconds. */
   readonly stalled: Millis
 }
 
-/** Why a connection was closed: it took nothing for too long, or too much waited for its session, or for all clients. */
+/** Why a connection closed: it accepted nothing for too long, or its session or all clients had too much. */
 export const unreadCauses = ['stalled', 'per_session', 'total'] as const
 
 export type UnreadCause = (typeof unreadCauses)[number]
 
-/** How often connections that do not take everything are looked at, in milliseconds. */
+/** Interval between checks of connections with unread bytes, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** The share of an exceeded limit down to which connections are closed, so that not every further write has to make room. */
+/** Connections are closed down to this share of an exceeded limit, so not every further write must make room. */
 const LOW = 7 / 8
 
-/** From this length on a text is turned into bytes before it is written, in characters. */
+/** Texts from this length on, in characters, are converted to bytes before writing. */
 const LARGE = 64 * 1024
 
 /**
- * A text as it is best written to a connection that may not take all of it. Of a text that has to wait Node keeps the
- * text itself and three bytes for each of its characters; of bytes it keeps the bytes.
+ * Returns a text in the cheapest form for a connection that may block. For a waiting text, Node keeps the text and
+ * three bytes for each character; for a buffer, only the bytes.
  */
 export const forWire = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text))
 
-/** Buffers up to this length may lie in a pool that all of the process have in common, in bytes. */
+/** Buffers up to this length may lie in Node's shared pool, in bytes. */
 const POOLED = 8 * 1024
 
-/** The buffers of replies that may share their bytes with other replies. */
+/** The source buffers of replies that may share bytes with other replies. */
 const sources = new WeakMap<ServerResponse, object>()
 
 /**
- * Notes of which bytes a reply is made, before it is written: those who have waited for the same answer are sent the same bytes, which are
- * in memory once.
+ * Records the bytes of a reply before it is written: callers that waited for the same answer get the same bytes, stored
+ * once.
  */
 export function madeOf(response: ServerResponse, chunks: readonly Buffer[]): void {
   const largest = chunks.reduce((most, chunk) => (chunk.length > most.length ? chunk : most))
   if (largest.length > POOLED) sources.set(response, largest.buffer)
 }
 
-/** A reply that its connection did not take at once, or that waits for another one to be sent first. */
+/** A reply that its connection did not accept at once, or that waits behind another reply. */
 interface Unread {
   client: object
-  /** Replies with the same one share their bytes; undefined for one that does not. */
+  /** Replies with the same source share their bytes; undefined for a reply that shares none. */
   readonly source: object | undefined
-  /** The bytes that waited when the reply was looked at last. */
+  /** Bytes waiting at the last check. */
   bytes: number
 }
 
-/** A connection for which something waits. */
+/** A connection with waiting bytes. */
 interface Waiting {
-  /** More than one where a client has sent requests before it had the replies to earlier ones. */
+  /** More than one reply when the client pipelined requests. */
   readonly replies: Map<ServerResponse, Unread>
-  /** How much the connection had taken when it was looked at last. */
+  /** Bytes the connection had accepted at the last check. */
   taken: number
-  /** How much it had taken at the last two looks of the timer: since the earlier one is lately. */
+  /** Bytes accepted at the last two timer checks; progress since the earlier check counts as recent. */
   readonly marks: [number, number]
-  /** When it was seen to take something last. */
+  /** When the connection was last seen to accept something. */
   progressAt: Millis
 }
 
 /**
- * Replies that wait in memory because clients do not read them. A write that fits into its connection costs one look
- * at a number; all others are kept in sight until they are read. When there is too much of them, the connections
- * that have taken the least lately are closed, and of those that have taken nothing the idlest; never that which was
- * written to last: it may well be read. Only where other replies wait for that one as well, it is closed, too, if nothing
- * else helps.
+ * Replies that wait in memory because clients do not read. A write that fits into its connection costs one comparison;
+ * every other reply is tracked until the client has read it. Over a limit, the connections with the least recent
+ * progress are closed, the longest idle first. The connection written last is spared: its client may well read. If
+ * nothing else helps and other replies wait on the same connection, that connection is closed too.
  */
 export class UnreadReplies {
   readonly #clock: Clock
-  /** The limits in force; a reload sets others. */
+  /** The limits in force; a reload replaces them. */
   limits: UnreadLimits
   readonly #closed: (cause: UnreadCause) => void
   readonly #open = new Map<Socket, Waiting>()
   readonly #byClient = new Map<object, number>()
-  /** How much the bytes are that replies share, and how many wait of these. */
+  /** For each shared source, its waiting bytes and number of waiting replies. */
   readonly #shared = new Map<object, { bytes: number; replies: number }>()
   #total = 0
   #looking = false
 
-  /** `closed` is told of each connection that is closed here. */
+  /** Calls `closed` for each connection closed here. */
   constructor(clock: Clock, limits: UnreadLimits, closed: (cause: UnreadCause) => void) {
     this.#clock = clock
     this.limits = limits
     this.#closed = closed
   }
 
-  /** How much waits, in bytes, as far as was looked at. */
+  /** Waiting bytes as of the last check. */
   get bytes(): number {
     return this.#total
   }
@@ -105,13 +104,13 @@ export class UnreadReplies {
   }
 
   /**
-   * Notes that something was written, after each write that may be large. `client` is the session that it is for; where
-   * there is none, the connection stands for it until somebody says better.
+   * Records a write; call after each write that may be large. `client` is the session; without a session the connection
+   * counts as the client until a later call names a session.
    */
   wrote(response: ServerResponse, client?: object): void {
     const { writableLength } = response
     if (writableLength === 0) return
-    // A response has a socket of its own only once all before it on the same connection have been sent.
+    // A response gets its own socket only after all earlier responses on the connection were sent.
     const socket = response.socket ?? response.req.socket
     if (socket.destroyed) return
     let waiting = this.#open.get(socket)
@@ -137,7 +136,7 @@ export class UnreadReplies {
     return this.#byClient.get(client) ?? 0
   }
 
-  /** Returns the limit that is exceeded, if any: the limit of a client before the limit of all. */
+  /** Returns the exceeded limit, if any: the client's limit before the total limit. */
   #excess(client: object): 'per_session' | 'total' | undefined {
     if (this.#of(client) > this.limits.perSession) return 'per_session'
     return this.#total > this.limits.total ? 'total' : undefined
@@ -152,7 +151,7 @@ export class UnreadReplies {
     else this.#byClient.delete(unread.client)
   }
 
-  /** How much more is in memory when what waits of one of the replies to a source changes: it goes with the last of them. */
+  /** Returns the change in memory when a reply's waiting bytes change; the last reply frees shared bytes. */
   #share(source: object, before: number, bytes: number): number {
     const shared = this.#shared.get(source) ?? { bytes: 0, replies: 0 }
     this.#shared.set(source, shared)
@@ -176,7 +175,7 @@ export class UnreadReplies {
     this.#closed(cause)
   }
 
-  /** Closes what has taken the least lately, but not the newest, until both limits are kept with some room. */
+  /** Closes the connections with the least recent progress, except the newest, until both limits have some room. */
   #makeRoom(newest: Socket, newestWaiting: Waiting, client: object): void {
     this.#look()
     const { total, perSession } = this.limits
@@ -195,7 +194,7 @@ export class UnreadReplies {
     if (excess !== undefined && newestWaiting.replies.size > 1) this.#close(newest, newestWaiting, excess)
   }
 
-  /** Sees what connections have taken since the last time. */
+  /** Updates how much each connection has accepted. */
   #look(): void {
     const now = this.#clock.now()
     for (const [socket, waiting] of this.#open) {
@@ -215,7 +214,7 @@ export class UnreadReplies {
     }
   }
 
-  /** One timer for all, which only runs while something waits. */
+  /** One timer for all connections; the timer runs only while something waits. */
   #lookLater(): void {
     if (this.#looking) return
     this.#looking = true
@@ -233,7 +232,7 @@ export class UnreadReplies {
   }
 }
 
-/** Returns the bytes that a connection has taken in the last second or two. */
+/** Returns the bytes a connection has accepted in the last second or two. */
 const lately = ({ taken, marks: [since] }: Waiting): number => taken - since
 
 function isFor(client: object, { replies }: Waiting): boolean {
@@ -241,12 +240,12 @@ function isFor(client: object, { replies }: Waiting): boolean {
   return false
 }
 
-/** Whether a client could take something: what waits for another reply on its connection was not offered to it yet. */
+/** Whether the client could read something: bytes behind another reply on the connection were not offered yet. */
 function hasToTake(socket: Socket): boolean {
   return socket.writableLength + queuedIn(socket) > 0
 }
 
-/** The byte counts of a socket's handle: bytes handed to the handle, and bytes of these that the system has not taken. */
+/** The byte counts of a socket's handle: bytes given to the handle, and bytes the system has not accepted. */
 interface Handle {
   readonly bytesWritten?: number
   readonly writeQueueSize?: number
@@ -257,8 +256,8 @@ function handleOf(socket: Socket): Handle | null | undefined {
 }
 
 /**
- * How much the system has taken of what was written to a socket, in bytes. That of a single large write is seen only by
- * the handle, where Node's own time-out of sockets looks as well; without one, a write counts when it is done.
+ * Returns how many written bytes the system has accepted from a socket. Only the handle sees progress within a large
+ * write; Node's socket timeout reads the handle too. Without a handle, a write counts when it completes.
  */
 function takenBy(socket: Socket): number {
   const { bytesWritten } = handleOf(socket) ?? {}
