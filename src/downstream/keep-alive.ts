@@ -2,25 +2,25 @@ import type { ServerResponse } from 'node:http'
 import { type Clock, inTurns, type Millis } from '../mesh/clock.ts'
 import { acceptedBy } from './accept.ts'
 
-/** Between two looks at all replies that are open, in milliseconds. */
+/** Interval between checks of all open replies, in milliseconds. */
 const LOOK_MS: Millis = 3_000
 
-/** So many looks at an event stream may find it quiet, and then it gets a comment: 15 s after the last one, load balancers wait for 60 s. */
+/** Quiet checks before an event stream gets a comment: 15 s after the last write; load balancers wait for 60 s. */
 export const STREAM_LOOKS = 5
 
-/** So many looks may find a reply without a byte, and then it becomes an event stream: 3 to 6 s after its request has come. */
+/** Empty checks before a reply becomes an event stream: 3 to 6 s after its request arrived. */
 export const REPLY_LOOKS = 2
 
-/** No client takes it for a message. */
+/** Clients ignore this comment. */
 export const COMMENT = ': keepalive\n\n'
 
-/** A reply, or an event stream, whose end has yet to come. */
+/** An unfinished reply or event stream. */
 export interface OpenReply {
-  /** How many looks have found nothing written since the look before; each write sets it to 0. */
+  /** Number of checks without a write since the last write; each write resets it to 0. */
   quietLooks: number
-  /** After so many of them it has to say something. */
+  /** Number of quiet checks after which the reply must write something. */
   readonly mostQuietLooks: number
-  /** Its neighbours among the open ones, which only `KeepAlive` reads; `isOpen`: it is among them. */
+  /** Neighbours in the list of open replies, read only by `KeepAlive`; `isOpen`: the reply is in the list. */
   isOpen: boolean
   older: OpenReply | undefined
   newer: OpenReply | undefined
@@ -28,12 +28,12 @@ export interface OpenReply {
 }
 
 /**
- * Replies that are open, which say something when they have been quiet for too long: otherwise clients, and whatever stands between them and
- * the gateway, take them for dead. One timer for all, which only runs while there are any.
+ * Keeps quiet open replies alive: otherwise clients and proxies take these replies for dead. One timer for all replies,
+ * which runs only while replies are open.
  */
 export class KeepAlive {
   readonly #clock: Clock
-  /** The newest open one; each knows its neighbours, because one comes and goes with each request: a set costs a call a fifth of its CPU. */
+  /** The newest open reply of a linked list; a set would cost a call a fifth of its CPU. */
   #newest: OpenReply | undefined
   #looking = false
 
@@ -51,14 +51,14 @@ export class KeepAlive {
     if (!this.#looking) this.#lookLater()
   }
 
-  /** Does nothing when it is not there. */
+  /** Removes a reply; does nothing when the reply is not in the list. */
   delete(reply: OpenReply): void {
     if (!reply.isOpen) return
     const { older, newer } = reply
     if (older !== undefined) older.newer = newer
     if (newer !== undefined) newer.older = older
     else this.#newest = older
-    // A reply that is over must not keep those that came after it.
+    // A finished reply must not keep later replies in memory.
     reply.older = reply.newer = undefined
     reply.isOpen = false
   }
@@ -75,7 +75,7 @@ export class KeepAlive {
       this.#looking = false
       if (this.#newest === undefined) return
       this.#lookLater()
-      // A reply that becomes a stream joins meanwhile, and is not looked at twice.
+      // A reply that becomes a stream rejoins the list meanwhile, and is not checked twice.
       void inTurns(this.#all(), (reply) => {
         if (!reply.isOpen || ++reply.quietLooks < reply.mostQuietLooks) return
         reply.quietLooks = 0
@@ -86,8 +86,8 @@ export class KeepAlive {
 }
 
 /**
- * Whether a reply may become an event stream before there is anything to say: its client has named these among what it reads, and no earlier
- * reply of the connection is in the way.
+ * Whether a reply may become an event stream before any message: the client must accept event streams, and no earlier
+ * reply may block the connection.
  */
 export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean =>
   !destroyed &&
@@ -95,7 +95,7 @@ export const maySpeakUp = ({ req, socket, destroyed }: ServerResponse): boolean 
   acceptedBy(req.headers.accept).events &&
   /text\/event-stream/i.test(req.headers.accept ?? '')
 
-/** Writes a comment, unless something waits to be read anyway. */
+/** Writes a comment, unless unread bytes wait. */
 export function comment(response: ServerResponse): void {
   if (response.writableLength === 0) response.write(COMMENT)
 }

@@ -13,27 +13,27 @@ import type { UnreadReplies } from '../http/unread-replies.ts'
 export interface Guards {
   /** How fast requests may come. */
   readonly limits: RequestLimits
-  /** Holds back rejections of clients that come back sooner than they were told. */
+  /** Holds back rejections of clients that come back too soon. */
   readonly tarpit: Tarpit
-  /** The limits on one client's share of what all clients use. */
+  /** The limits on each client's share of shared resources. */
   readonly quotas: Quotas
-  /** Whom requests count as. */
+  /** The tenants that requests count for. */
   readonly tenancies: Tenancies
-  /** Told of a request that met a defect of the gateway; gives the text of the error that answers it. */
+  /** Called for an internal error while handling a request; returns the text of the error answer. */
   readonly defect: (id: RequestId, cause: unknown) => string
-  /** Replies that wait for clients which do not read them. */
+  /** Replies that clients have not read yet. */
   readonly unread: UnreadReplies
-  /** Replies that are open, which say something while they are quiet. */
+  /** Open replies, which get keep-alive comments while quiet. */
   readonly keepAlive: KeepAlive
-  /** The events of all sessions that are kept for clients that come back. */
+  /** The events of all sessions, kept for resuming clients. */
   readonly replay: ReplayBudget
 }
 
 /** How fast requests may come. */
 export interface RequestRate {
-  /** In the long run. */
+  /** The long-term rate. */
   readonly rate: Rate
-  /** At once, after a pause; the requests of one second, and at least 1, unless given. */
+  /** Most requests at once after a pause; default: the requests of one second, at least 1. */
   readonly burst?: number | undefined
 }
 
@@ -53,8 +53,8 @@ interface Limited {
 }
 
 /**
- * How fast requests may come, whatever they are for. It stands before all else, so that a client that calls in a loop
- * costs next to nothing: no record, no call and no log are made of a request that is refused here.
+ * Limits the rate of all requests. The check runs before all else, so a client in a loop costs next to nothing: a
+ * refused request makes no record, call or log.
  */
 export class RequestLimits {
   readonly #clock: Clock
@@ -63,14 +63,14 @@ export class RequestLimits {
   #session: Limited | undefined
   #tenant: Limited | undefined
 
-  /** `refused` is told of each request that is refused. */
+  /** Calls `refused` for each refused request. */
   constructor(clock: Clock, rates: RequestRates, refused: (limit: RequestLimitName) => void) {
     this.#clock = clock
     this.#refused = refused
     this.tune(rates)
   }
 
-  /** Other rates are in force. The same ones again change nothing. */
+  /** Sets new rates; unchanged rates change nothing. */
   tune(rates: RequestRates): void {
     const settings = JSON.stringify(rates)
     if (settings === this.#settings) return
@@ -79,7 +79,7 @@ export class RequestLimits {
     this.#tenant = this.#limited(rates.perTenant, 'tenant')
   }
 
-  /** Why one more request comes too fast; undefined when it does not. `session`: where there is one. */
+  /** Returns the error when another request comes too fast, else undefined. `session`: undefined without a session. */
   refusal(session: string | undefined, countsAs: string): GatewayError | undefined {
     if (this.#session === undefined && this.#tenant === undefined) return undefined
     const bySession = session === undefined ? undefined : this.#take(this.#session, session, 'per_session')

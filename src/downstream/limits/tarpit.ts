@@ -3,60 +3,60 @@ import { Recent } from '../../units/recent.ts'
 import type { Share } from './quotas.ts'
 import type { Tenancy } from '../../access/caller.ts'
 
-/** Requests that may come too soon before answers are held back, and how many more of them in each second. */
+/** Early requests allowed before answers are held back, and further free early requests each second. */
 const FREE = 10
 const FREE_PER_MS = FREE / 1_000
 
-/** The first pause, in milliseconds; each further request that comes too soon doubles it, up to the longest. */
+/** The first pause, in milliseconds; each further early request doubles the pause, up to the longest. */
 const FIRST_MS: Millis = 10
 
 /** Most clients that are remembered. */
 const MOST_CLIENTS = 10_000
 
-/** Most answers that are held at a time, of all clients and of one: what comes on top is answered at once. */
+/** Most answers held at a time, of all clients and of each client; further answers go out at once. */
 const MOST_HELD = 500
 const MOST_HELD_OF_ONE = 125
 
-/** The largest share of the calls of one address that may be held: the rest is room for other calls from there. */
+/** The largest share of an address's calls that may be held; the rest stays free for other calls. */
 const LARGEST_SHARE = 1 / 4
 
-/** How long a client is remembered after the time at which it may come back, in milliseconds: what came before may be rejected after. */
+/** How long a client is remembered after its return time, in milliseconds: earlier requests may be rejected later. */
 const REMEMBER_MS: Millis = 60_000
 
 interface Visitor {
-  /** When it was first told to stay away, since it last did. */
+  /** When the client was first told to stay away since its last accepted return. */
   toldAt: Millis
-  /** When it may come back, by all that it was told. */
+  /** The latest time at which the client may come back. */
   backAt: Millis
-  /** How often it has come before that, less what is free. */
+  /** Number of early returns, less the free ones. */
   tooSoon: number
-  /** When `tooSoon` was worked out. */
+  /** When `tooSoon` was last updated. */
   countedAt: Millis
-  /** How many answers to it are held. */
+  /** Number of held answers. */
   held: number
 }
 
 /**
- * A tarpit: rejections are cheap, and a client that comes back at once for the next one, again and again, would buy the
- * gateway's time from everybody else with them. Its rejections are held back, each for twice as long as the one before, up to the longest
- * pause and never for longer than it was told to stay away. Answers that are no rejections are never held.
+ * A tarpit. Rejections are cheap, and a client that returns at once for the next rejection would use up gateway time.
+ * Its rejections are held back, each twice as long as the last, up to the longest pause and never longer than the
+ * client was told to stay away. Other answers are never held.
  *
- * Several who share a session, and each heed what they were told, look like one who comes back too soon; so does one who was
- * told to stay away from one tool for long and from another for a moment. This is why some are free in each second.
+ * Clients that share a session and each obey their rejections look like a single early client; so does a client told to
+ * avoid two tools for different times. So some early returns each second are free.
  */
 export class Tarpit {
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #calls: { readonly share: Share }
   readonly #noted: () => void
   readonly #visitors = new Recent<Visitor>(MOST_CLIENTS)
-  /** One function for each held answer, which lets the answer go. */
+  /** A function for each held answer, which releases the answer. */
   readonly #held = new Set<() => void>()
   #longestMs: Millis
   #isOpen = true
 
   /**
-   * `longestMs`: the longest pause in milliseconds; 0: none. `calls`: how many may be under way, which those that are held
-   * are. `noted` is told of each answer that is held.
+   * `longestMs`: the longest pause in milliseconds; 0: none. `calls`: the quota for calls; held answers count as calls.
+   * Calls `noted` for each held answer.
    */
   constructor(
     clock: Pick<Clock, 'now' | 'after'>,
@@ -70,25 +70,25 @@ export class Tarpit {
     this.#noted = noted
   }
 
-  /** How many clients are remembered. */
+  /** Number of remembered clients. */
   get size(): number {
     return this.#visitors.size
   }
 
-  /** Another longest pause is in force. */
+  /** Sets a new longest pause. */
   tune(longestMs: Millis): void {
     this.#longestMs = longestMs
   }
 
-  /** Lets all held answers go, and holds no more: the gateway ends. */
+  /** Releases all held answers and holds no more: the gateway is closing. */
   close(): void {
     this.#isOpen = false
     for (const letGo of this.#held) letGo()
   }
 
   /**
-   * Resolves when a rejection may be sent; undefined: at once. `client` is whoever was rejected, `cameAt` when its request
-   * came, on the monotonic clock, and `retryAfterMs` for how long it is told to stay away; undefined for what is no rejection.
+   * Resolves when a rejection may be sent; undefined: at once. `client` is the rejected client, `cameAt` the arrival
+   * time on the monotonic clock, and `retryAfterMs` how long to stay away; undefined for other answers.
    */
   hold(client: string, cameAt: Millis, retryAfterMs: Millis | undefined): Promise<void> | undefined {
     if (retryAfterMs === undefined || !this.#isOpen) return undefined
@@ -96,7 +96,7 @@ export class Tarpit {
     const visitor = this.#visitorAt(client, cameAt, now)
     const askedMs = Math.min(pauseAfter(visitor.tooSoon), retryAfterMs, this.#longestMs)
     const pauseMs = this.#hasRoom(visitor) ? askedMs : 0
-    // It is told when the pause is over.
+    // The client learns its retry time when the pause is over.
     visitor.backAt = Math.max(visitor.backAt, now + pauseMs + retryAfterMs)
     return pauseMs > 0 ? this.#pause(visitor, pauseMs) : undefined
   }
@@ -131,7 +131,7 @@ export class Tarpit {
       this.#visitors.set(client, visitor)
       return visitor
     }
-    // An earlier request was on its way before the client was told anything.
+    // An earlier request was sent before the client knew of the rejection.
     if (cameAt <= known.toldAt) return known
     known.tooSoon = Math.max(0, known.tooSoon - (now - known.countedAt) * FREE_PER_MS) + 1
     known.countedAt = now
@@ -139,7 +139,7 @@ export class Tarpit {
   }
 }
 
-/** Names the sender of a request, where there are no sessions that would tell clients apart. */
+/** Names the sender of a request where no sessions tell clients apart. */
 export const senderOf = (client: string, { countsAs }: Tenancy): string => `${client} ${countsAs}`
 
 function pauseAfter(tooSoon: number): Millis {

@@ -11,13 +11,13 @@ import type { Tenancy } from '../../access/caller.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
 
-/** A client that listens, and its subscription. */
+/** A listening client and its subscription. */
 interface Subscriber {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
   readonly subscription: Subscription
-  /** Told once when it has ended. */
+  /** Called once when the subscription has ended. */
   readonly over: () => void
 }
 
@@ -25,7 +25,7 @@ interface Listener extends Subscriber {
   readonly receive: (server: string, message: Message) => void
 }
 
-/** All open subscriptions of modern clients, and what servers have to be asked for on their behalf. */
+/** All open subscriptions of modern clients, and the server-side subscriptions these need. */
 export class Listening {
   readonly #live: Live<GatewayGeneration>
   readonly #open = new Set<Listener>()
@@ -40,7 +40,7 @@ export class Listening {
     return this.#open.size
   }
 
-  /** Begins to pass on what a subscription asks for. Returns how to end it. */
+  /** Adds a subscription. Returns a function that ends the subscription. */
   add(subscriber: Subscriber): () => void {
     const { endpoint, caller, subscription } = subscriber
     const receive = (server: string, message: Message) => {
@@ -57,7 +57,7 @@ export class Listening {
     return () => this.#remove(listener)
   }
 
-  /** Tells subscriptions on the aggregate that lists changed. */
+  /** Tells subscriptions on the aggregate about changed lists. */
   tellChanged(changed: readonly ListKind[]): void {
     const methods = new Set(changed.map((kind) => kinds[kind].changed))
     for (const method of methods) {
@@ -69,7 +69,7 @@ export class Listening {
     }
   }
 
-  /** Says goodbye to subscriptions on servers that are no more; to all of them when the gateway stops. */
+  /** Ends subscriptions on removed servers; all subscriptions when the gateway stops. */
   end(which: (endpoint: Endpoint) => boolean): void {
     for (const listener of [...this.#open]) {
       if (!which(listener.endpoint)) continue
@@ -78,7 +78,7 @@ export class Listening {
     }
   }
 
-  /** Says goodbye to all subscriptions of a caller that is dropped: its upstream sessions end, so no server is told. */
+  /** Ends all subscriptions of a dropped caller: its upstream sessions end, so no server is told. */
   endOf(caller: PooledCaller): void {
     if (!caller.listening) return
     this.#resources.forgetAll(caller)
@@ -94,7 +94,7 @@ export class Listening {
       this.#resources.remove(listener, listener.subscription.filter.resourceSubscriptions)
   }
 
-  /** False when that was done before. */
+  /** False when already removed. */
   #forget(listener: Listener): boolean {
     if (!this.#open.delete(listener)) return false
     listener.over()
@@ -103,32 +103,31 @@ export class Listening {
   }
 }
 
-/** Most requests to one server, on behalf of one caller, at once. */
+/** Most concurrent requests to a server for one caller. */
 const AT_ONCE = 16
 
-/** How long a server may take for one of them, in milliseconds: the others wait for it. */
+/** How long a server may take for one request, in milliseconds: the other requests wait. */
 const REQUEST_MS: Millis = 10_000
 
-/** The caller that wants resources, and the endpoint of the resources. */
+/** The caller that wants resources, and their endpoint. */
 interface Wanting {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
   readonly tenancy: Tenancy
 }
 
-/** The resources that one caller wants of one endpoint. */
+/** The resources a caller wants of one endpoint. */
 interface Wants {
-  /** How many subscriptions want each URI. */
+  /** Number of subscriptions for each URI. */
   readonly counts: Map<string, number>
-  /** The URIs that the server has to be told about, and for whom it is asked. Whether they are wanted counts when it is. */
+  /** The URIs to tell the server about, and the caller of each. Whether a URI is wanted is read when asking. */
   readonly untold: Map<string, Wanting>
   isTelling: boolean
 }
 
 /**
- * The resources that open subscriptions want to hear of. Servers of the legacy era are asked for each by a request of its
- * own: one for each URI however many want it, and a few at a time, so that a thousand subscriptions that end at once
- * hold up nobody.
+ * The resources of open subscriptions. Legacy servers need a request for each: one for each URI, however many clients
+ * want it, and a few at a time, so a thousand ending subscriptions delay nobody.
  */
 class WantedResources {
   readonly #live: Live<GatewayGeneration>
@@ -145,7 +144,7 @@ class WantedResources {
     const wants = this.#of(wanting)
     for (const uri of uris) {
       wants.counts.set(uri, (wants.counts.get(uri) ?? 0) + 1)
-      // Also when it is wanted already: the upstream session may be another one by now.
+      // Also for a URI already wanted: the upstream session may be new by now.
       wants.untold.set(uri, wanting)
     }
     this.#tell(wanting, wants)
@@ -166,7 +165,7 @@ class WantedResources {
     this.#forget(wanting)
   }
 
-  /** For a caller of which nothing is being told. */
+  /** For a caller with no request running. */
   forgetAll(caller: PooledCaller): void {
     this.#wants.delete(caller)
   }
@@ -197,24 +196,24 @@ class WantedResources {
   async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
     const { caller } = wanting
     wants.isTelling = true
-    // In use also when nobody listens any more: for a caller that was dropped, each request would begin an upstream session
-    // that nobody ends.
+    // Stays in use without listeners too: for a dropped caller, each request would begin an upstream session nobody
+    // ends.
     caller.calls++
     try {
       while (wants.untold.size > 0) {
         const round: Promise<unknown>[] = []
         for (const [uri, by] of wants.untold) {
           wants.untold.delete(uri)
-          // Nothing is left to be asked of a server that was removed.
+          // A removed server needs no request.
           if (this.#isGone(by.endpoint)) continue
           if (round.push(this.#ask(by, wants.counts.has(uri) ? 'subscribe' : 'unsubscribe', uri)) === AT_ONCE)
             break
         }
         if (round.length === 0) continue
         const asked = await Promise.allSettled(round)
-        // A server that answers none of them in time is not worth it that the caller stays in use for nobody.
+        // A server that answers nothing in time is not worth keeping an otherwise unused caller.
         if (!caller.listening && asked.every(({ status }) => status === 'rejected')) wants.untold.clear()
-        // Servers that are out of reach answer at once, and so would all of the next ones.
+        // Unreachable servers fail at once, and so would all following requests.
         if (wants.untold.size > 0) await nextTurn()
       }
     } finally {
@@ -228,7 +227,7 @@ class WantedResources {
     return server !== undefined && !this.#live.current.servers.has(server)
   }
 
-  /** Rejects when there is no answer in time. */
+  /** Rejects when no answer comes in time. */
   async #ask({ endpoint, caller, tenancy }: Wanting, what: string, uri: string): Promise<void> {
     const id = caller.mintId()
     const method = `resources/${what}`

@@ -4,7 +4,7 @@ import { listChangeKey } from '../../protocol/lists.ts'
 import { SUBSCRIPTION_ID_KEY } from '../../protocol/versions.ts'
 import type { Post } from './post.ts'
 
-/** The events that a client wants to hear of: the `notifications` of `subscriptions/listen`. */
+/** The events a client wants: the `notifications` of `subscriptions/listen`. */
 export interface Filter {
   readonly toolsListChanged: boolean
   readonly promptsListChanged: boolean
@@ -12,10 +12,10 @@ export interface Filter {
   readonly resourceSubscriptions: readonly string[]
 }
 
-/** Most resources of one subscription. */
+/** Most resources of a subscription. */
 const MAX_RESOURCES = 1_000
 
-/** Reads a filter, narrowed to what the capabilities cover; undefined when it is none. */
+/** Reads a filter, narrowed to the capabilities; undefined when invalid. */
 export function readFilter(
   given: unknown,
   capabilities: Readonly<Record<string, unknown>>,
@@ -36,16 +36,16 @@ export function readFilter(
   }
 }
 
-/** So many characters of URIs are part of one subscription; more of them make it count as more than one. */
+/** Characters of URIs covered by one subscription; more count as further subscriptions. */
 const URIS_LENGTH = 4_096
 
-/** As how many subscriptions one counts, for what it keeps. */
+/** Returns how many subscriptions a filter counts as, by the memory used. */
 export function weightOf({ resourceSubscriptions }: Filter): number {
   const length = resourceSubscriptions.reduce((sum, uri) => sum + uri.length, 0)
   return Math.max(1, Math.ceil(length / URIS_LENGTH))
 }
 
-/** One open `subscriptions/listen`: says what it will tell, tells it under its own id, and says goodbye. */
+/** An open `subscriptions/listen`: acknowledges its filter, sends notifications under its own id, and says goodbye. */
 export class Subscription {
   readonly filter: Filter
   readonly #id: RequestId
@@ -59,7 +59,7 @@ export class Subscription {
     this.#resources = new Set(filter.resourceSubscriptions)
   }
 
-  /** Whether nothing of what the client asked for can be told. */
+  /** Whether no requested event can be delivered. */
   get isEmpty(): boolean {
     const { resourceSubscriptions, ...flags } = this.filter
     return resourceSubscriptions.length === 0 && !Object.values(flags).includes(true)
@@ -72,7 +72,7 @@ export class Subscription {
     this.#post.tell(this.#stamped('notifications/subscriptions/acknowledged', { notifications }))
   }
 
-  /** Passes a notification on if the client asked for it. */
+  /** Passes on a notification that the client asked for. */
   tell(message: Message): void {
     const { value } = message
     const method = value.method as string
