@@ -19,13 +19,13 @@ export interface Tenancy {
 /** Longest name of a tenant that is told apart, in characters. */
 const LONGEST = 64
 
-/** Between the first and the second sight of a name that makes it a tenant of its own, in milliseconds. */
+/** Time from the first to the second sight of a name until the name becomes a tenant, in milliseconds. */
 export const SETTLED_MS: Millis = 1_000
 
-/** Most names that are remembered, of each kind; those that have not been used for the longest are forgotten. */
+/** Most remembered names of each kind; the names unused for longest are forgotten. */
 const MAX_NAMES = 10_000
 
-/** Most tenants that one session may have at a time, and for how long one of them counts after its last request, in milliseconds. */
+/** Most tenants of a session at a time, and how long a tenant counts after its last request, in milliseconds. */
 const MAX_OF_SESSION = 8
 const IDLE_MS: Millis = 60_000
 
@@ -48,16 +48,16 @@ function nameOf(clientInfo: unknown): string {
 }
 
 /**
- * Whom requests count as. Names are for anybody to choose: with a new one for each call, a client would have a share
- * of its own each time. So a name is a newcomer until it is seen a second time after a second, and all newcomers
- * count as one. A name that was seen once puts out none that has settled.
+ * Decides which tenant a request counts for. Clients choose names freely: a new name for each call would give a new
+ * share each time. So a name is a newcomer until seen again after a second, and all newcomers share. New names never
+ * push out settled names.
  */
 export class Tenancies {
   readonly #settled = new Recent<true>(MAX_NAMES)
-  /** When each was seen first. */
+  /** When each newcomer was first seen. */
   readonly #newcomers = new Recent<Millis>(MAX_NAMES)
 
-  /** `clientInfo` is what the client says of itself; `own` counts the tenants of its session, if it has one. */
+  /** `clientInfo` is the client's own description; `own` counts the tenants of its session, if any. */
   of(headers: InboundHeaders, clientInfo: unknown, now: Millis, own?: SessionTenants): Tenancy {
     const named = namedTenant(headers)
     const tenant = shortened(named ?? nameOf(clientInfo))
@@ -76,7 +76,7 @@ export class Tenancies {
     return NEWCOMERS
   }
 
-  /** Notes a newcomer, and tells whether it is none any more. */
+  /** Records a newcomer; true when the name has settled. */
   #isSettling(name: string, now: Millis): boolean {
     const firstAt = this.#newcomers.peek(name)
     if (firstAt === undefined) {
@@ -90,13 +90,13 @@ export class Tenancies {
   }
 }
 
-/** The tenants of one session. Most have one; beyond a few at a time, all others count as one. */
+/** The tenants of a session, usually one; beyond a few at a time, all others share. */
 export class SessionTenants {
-  /** Whom those count as that are too many. */
+  /** The share of the surplus tenants. */
   readonly others: string
-  /** When each was seen last, to the second. */
+  /** When each tenant was last seen, to the second. */
   readonly #names = new Map<string, Millis>()
-  /** The last one that counts as itself, and since when: most sessions have one tenant, and ask for it with every request. */
+  /** The latest settled tenant and its time: most sessions name the same tenant in every request. */
   #latest: Tenancy | undefined
   #foundAt: Millis = 0
 
@@ -105,7 +105,7 @@ export class SessionTenants {
     this.others = `others of session ${session}`.padEnd(LONGEST + 1, '.')
   }
 
-  /** The tenant that the last request counted as; empty when no request named one that counts as itself. */
+  /** The tenant of the last request; empty when no request named a separately counted tenant. */
   get current(): string {
     return this.#latest?.countsAs ?? ''
   }
@@ -120,7 +120,7 @@ export class SessionTenants {
     this.#foundAt = now
   }
 
-  /** Whether a tenant is one of those that this session may have. */
+  /** Whether a tenant is among the tenants this session may have. */
   admits(name: string, now: Millis): boolean {
     const usedAt = this.#names.get(name)
     if (usedAt === undefined && this.#names.size >= MAX_OF_SESSION && !this.#dropIdle(now)) return false
@@ -134,7 +134,7 @@ export class SessionTenants {
   }
 }
 
-/** The servers that an agent looks onto: one, or all (undefined). */
+/** The servers an agent sees: one server, or all (undefined). */
 interface Looking {
   readonly endpoint: { readonly server: string | undefined }
 }
@@ -142,10 +142,10 @@ interface Looking {
 /** The servers of one generation. */
 export type Servers = ReadonlyMap<string, Server>
 
-/** The headers that servers get to see, by the servers of one generation and by the endpoint; `''` is the endpoint of all. */
+/** The headers shown to servers, by generation and endpoint; `''` is the aggregate endpoint. */
 const shownNames = new WeakMap<Servers, Map<string, readonly string[]>>()
 
-/** The names of the headers of agents that the servers behind an endpoint get to see, and may tell agents apart by. */
+/** Returns the agent headers that the servers behind an endpoint see and may tell agents apart by. */
 function namesFor({ endpoint: { server } }: Looking, servers: Servers): readonly string[] {
   let known = shownNames.get(servers)
   if (known === undefined) shownNames.set(servers, (known = new Map<string, readonly string[]>()))
@@ -164,7 +164,7 @@ function namesOf(server: Server | undefined): string[] {
   return Object.keys(forwardHeaders).filter((name) => !isOfOneRequest(forwardHeaders[name]!))
 }
 
-/** The headers of an agent that the servers which it looks onto get to see, but for those of one request. */
+/** Returns the agent headers its servers see, except headers of a single request. */
 export function shownHeaders(
   incoming: Looking & { readonly headers: IncomingHttpHeaders },
   servers: Servers,
@@ -177,7 +177,7 @@ export function shownHeaders(
   return shown
 }
 
-/** Returns a digest of the `Authorization` of a request, for nobody needs the secret itself. Empty without `Authorization`. */
+/** Returns a digest of a request's `Authorization`, since nobody needs the secret. Empty without the header. */
 export function principalOf({ authorization }: InboundHeaders): string {
   return typeof authorization === 'string' ? hash('sha256', authorization, 'base64url') : ''
 }
@@ -188,21 +188,21 @@ export function sessionlessPrincipalOf(headers: InboundHeaders): string {
   return tenant === undefined ? principalOf(headers) : hash('sha256', `tenant\n${tenant}`, 'base64url')
 }
 
-/** Headers to remember: `Authorization` never goes to a server, so nobody needs more of it than a digest. */
+/** Returns headers to remember: `Authorization` never goes to a server, so a digest suffices. */
 export function withoutAuthorization(headers: InboundHeaders): InboundHeaders {
   const { authorization: _, ...rest } = headers
   return rest
 }
 
-/** The endpoint, the headers and the principal with which a session was opened. */
+/** The endpoint, headers and principal that opened a session. */
 export interface Opened extends Looking {
   readonly headers: InboundHeaders
   readonly principal: string
 }
 
 /**
- * Whether a request bears the credentials of its session: the same `Authorization`, and the same of all headers that
- * servers behind it get to see, but for those of one request. One that is left out is another one too, for servers would get that of the session.
+ * Whether a request bears its session's credentials: the same `Authorization` and the same headers shown to servers,
+ * except headers of a single request. A missing header differs too, since servers would get the session's header.
  */
 export function bearsCredentialsOf(session: Opened, headers: InboundHeaders, servers: Servers): boolean {
   if (principalOf(headers) !== session.principal) return false

@@ -10,7 +10,7 @@ export interface OrdersParts {
   readonly state: StateStore
 }
 
-/** A policy that obeys orders by hand: its name, and how. */
+/** A policy that accepts manual orders: its name and its operator. */
 export type Ordered = readonly [policy: string, operator: Operator]
 
 /** Returns the policy sets of a server that have a policy for a tool. */
@@ -25,7 +25,7 @@ export function setsWith(
     : []
 }
 
-/** Returns the states that obey orders: those whose set has the policy now. */
+/** Returns the states that accept orders: states whose set has the policy now. */
 export function statesOf([policy, operator]: Ordered, { live, state }: OrdersParts) {
   const { mesh } = live.current
   const states = state.list<Observable>(operator.kind).filter(([key]) => mesh.has(policy, key))
@@ -33,7 +33,7 @@ export function statesOf([policy, operator]: Ordered, { live, state }: OrdersPar
   return states
 }
 
-/** Returns the orders that hold in a set without a state. */
+/** Returns the orders in force in a set without a state. */
 export function heldOf(ordered: Ordered, parts: OrdersParts): readonly (Place & Held)[] {
   const [, operator] = ordered
   const { servers, mesh } = parts.live.current
@@ -50,7 +50,7 @@ export function heldOf(ordered: Ordered, parts: OrdersParts): readonly (Place & 
   })
 }
 
-/** Returns the states of a kind that calls meet, with the orders that hold without a state. */
+/** Returns the states of a kind used by calls, with the orders in force without a state. */
 export function metStates(kind: string, parts: OrdersParts): readonly (readonly [Place, object])[] {
   const ordered = operators.find(([, operator]) => operator.kind === kind)
   if (ordered === undefined) return parts.state.list(kind)

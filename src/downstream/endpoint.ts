@@ -11,52 +11,52 @@ import type { Response } from './respond.ts'
 import type { Tenancy } from '../access/caller.ts'
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 
-/** One request of an agent, before anybody knows which server it is for. */
+/** A request of an agent, before its server is known. */
 export interface McpRequest {
   readonly id: RequestId
   readonly message: Message
   /** Headers of the HTTP request, lower case. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  /** Headers of the protocol's own that go with the request to its server, whatever `forwardHeaders` says. */
+  /** Protocol headers sent with the request to its server, regardless of `forwardHeaders`. */
   readonly mirrored?: Readonly<Record<string, string>>
   readonly caller: Caller
   readonly tenancy: Tenancy
-  /** The way back for what a server sends before its answer. */
+  /** Returns the channel for messages a server sends before its answer. */
   readonly channelFor: (server: string) => Channel
   readonly signal: Signal
   readonly record: CallRecord
 }
 
-/** The `initialize` result, by which a client knows its server or the gateway; or an error. */
+/** The `initialize` result, which identifies the server or the gateway; or an error. */
 export type Welcome =
   | {
       readonly text: string
-      /** The version that `text` names in place of the one that was asked for. */
+      /** The version in `text`, if different from the requested version. */
       readonly version?: string
     }
   | { readonly error: GatewayError }
 
 /**
- * The view that an agent has: one server as it is, or all servers under one roof. An endpoint knows names and servers;
- * it knows nothing of eras, sessions and HTTP.
+ * An agent's view: a single server unchanged, or all servers together. An endpoint knows names and servers, but no
+ * eras, sessions or HTTP.
  */
 export interface Endpoint {
-  /** The server that is shown as it is; undefined when all are shown. */
+  /** The server shown unchanged; undefined when all are shown. */
   readonly server: string | undefined
-  /** The `initialize` result for an agent that waits `limitMs` for it at most; undefined: as long as it takes. */
+  /** Returns the `initialize` result for an agent that waits at most `limitMs`; undefined: without limit. */
   welcome(generation: GatewayGeneration, caller: Caller, version: string, limitMs?: Millis): Promise<Welcome>
   request(generation: GatewayGeneration, request: McpRequest): Promise<Response>
-  /** A notification of the agent that concerns its servers. */
+  /** Handles an agent's notification that concerns its servers. */
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void
-  /** A message of a server, in the words of this endpoint; undefined when agents get it from elsewhere. */
+  /** Translates a server's message for this endpoint; undefined when agents get the message elsewhere. */
   inbound(generation: GatewayGeneration, server: string, message: Message): Message | undefined
-  /** Puts an agent's message to a server that asked the agent something into the words of that server. */
+  /** Translates an agent's message to a server that asked a question. */
   outbound(generation: GatewayGeneration, server: string, message: Message): Message
 }
 
 /**
- * The `initialize` result of an endpoint, by the config that is in force now: its server is not closed under it. An error when
- * that was removed meanwhile, for whoever begins something then would begin it with nobody.
+ * Returns the `initialize` result of an endpoint under the config in force, keeping its server open. An error when the
+ * server was removed meanwhile: a new session would have no server.
  */
 export async function welcomeTo(
   endpoint: Endpoint,
@@ -70,14 +70,14 @@ export async function welcomeTo(
   return { error: gatewayError('upstream_unavailable', 'the server was removed from the config meanwhile') }
 }
 
-/** Makes the call that a request is, in the words of its server. */
+/** Builds the call for a request, in its server's terms. */
 export function callTo(server: Server, message: Message, request: McpRequest): Call {
   const { config } = server
   const method = message.value.method as string
   return {
     server: server.name,
     method,
-    // A string: the edge lets no other name through.
+    // A string: the edge rejects other names.
     tool: method === 'tools/call' ? (paramsOf(message.value).name as string) : undefined,
     id: request.id,
     message,
@@ -105,11 +105,11 @@ function headersFor(
   return mirrored === undefined ? agent : { ...agent, ...mirrored }
 }
 
-/** One HTTP request of an agent, read as far as HTTP goes. */
+/** An HTTP request of an agent, parsed only as HTTP. */
 export interface InboundRequest {
   readonly endpoint: Endpoint
   readonly headers: IncomingHttpHeaders
-  /** The client that it came from, as far as its address tells: see `clientOf`. */
+  /** The client by address: see `clientOf`. */
   readonly client: string
   readonly response: ServerResponse
 }

@@ -7,36 +7,36 @@ import { ownText } from '../units/recent.ts'
 import type { Response } from './respond.ts'
 
 /**
- * Ids that JavaScript rounds, such as integers above 2^53: read as numbers, several of them become one, and none comes back as it was sent.
- * Their texts are kept instead, and written into all that answers them.
+ * Ids that JavaScript rounds, such as integers above 2^53: parsed as numbers, several ids become equal, and none
+ * returns unchanged. So their texts are kept and written into every answer.
  */
 
-/** The ids of requests that HTTP responses answer, as they were sent; only of those that are rounded. */
+/** The original ids of requests, by HTTP response; only rounded ids. */
 const exact = new WeakMap<ServerResponse, string>()
 
-/** Whether an id is a number that its text may not survive as. */
+/** Whether an id is a number whose text may change when parsed. */
 export function isRounded(id: unknown): boolean {
   return typeof id === 'number' && !Number.isSafeInteger(id)
 }
 
-/** By what an id at a place of a message is told from other ids of its client. */
+/** Returns a key that tells the id at a path apart from other ids of its client. */
 export function keyOf(id: RequestId, { text }: Pick<Message, 'text'>, path: JsonPath = ['id']): RequestId {
   return isRounded(id) ? `#${rawAt(text, path)}` : id
 }
 
-/** Has all that a response says go under the id of this request. */
+/** Makes a response use the exact id of its request. */
 export function keepId(response: ServerResponse, request: Pick<Message, 'text'>): void {
-  // A part of the body would keep all of it.
+  // A slice of the body would keep the whole body in memory.
   exact.set(response, ownText(rawAt(request.text, ['id'])))
 }
 
-/** A text as a response sends it. */
+/** Returns a text with the kept id, as the response sends it. */
 export function underKeptId(response: ServerResponse, text: string): string {
   const id = exact.get(response)
   return id === undefined ? text : splice(text, idEdits(text, id))
 }
 
-/** The answer to a request under its exact id. */
+/** Returns the answer to a request under its exact id. */
 export function underIdOf(request: Pick<Message, 'text'>, response: Response): Response {
   const id = rawAt(request.text, ['id'])
   if (LargeMessage.is(response)) return response.edited((text) => idEdits(text, id))

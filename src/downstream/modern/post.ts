@@ -12,18 +12,18 @@ import type { Response } from '../respond.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire } from '../http/unread-replies.ts'
 
-/** Most bytes that may wait for a client that does not read. */
+/** Most bytes waiting for a client that does not read. */
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {
   readonly guards: Pick<Guards, 'unread' | 'keepAlive'>
-  /** Told when the client leaves before its answer: that cancels. */
+  /** Called when the client leaves before its answer: leaving cancels. */
   readonly onGone: () => void
 }
 
 /**
- * One POST of a modern client: answered as JSON, or as a stream of events when something has to travel before
- * the answer, or that is long in coming. Events have no ids: this era resumes nothing.
+ * A POST of a modern client: answered as JSON, or as an event stream when a message precedes the answer or the answer
+ * takes long. Events have no ids: this era resumes nothing.
  */
 export class Post implements OpenReply {
   quietLooks = 0
@@ -45,7 +45,7 @@ export class Post implements OpenReply {
     })
   }
 
-  /** Sends one message ahead of the answer. A promise asks to wait until the connection can take more. */
+  /** Sends a message before the answer. A returned promise resolves when the connection accepts more. */
   send(text: string): Promise<void> | undefined {
     if (this.#response.destroyed || this.#response.writableEnded || !this.#takesEvents) return undefined
     if (!this.#streaming) this.#stream()
@@ -55,21 +55,21 @@ export class Post implements OpenReply {
     return drained(this.#response)
   }
 
-  /** How many bytes stand around a message. */
+  /** Bytes of framing around a message. */
   get framing(): number {
     return this.#streaming ? encodeEvent('').length : 0
   }
 
-  /** Has the bytes of the reply go as a fault wants them. */
+  /** Sends the bytes of the reply as a fault requires. */
   shape(shape: WireShape): boolean {
     this.#shaped ??= new ShapedReply(this.#response, () => this.#wrote())
     return this.#shaped.add(shape)
   }
 
-  /** Sends one message on behalf of somebody who cannot wait: a client that does not read is sent away. */
+  /** Sends a message for a caller that cannot wait. A client that does not read is disconnected. */
   tell(text: string): void {
     if (this.#response.writableLength > MAX_BACKLOG) {
-      // A response that waits for another one has no connection of its own to end.
+      // A response that waits for another response has no own connection.
       this.#response.req.socket.destroy()
       this.#response.destroy()
     }
@@ -87,7 +87,7 @@ export class Post implements OpenReply {
     this.#response.write(COMMENT)
   }
 
-  /** Whether it takes long to put a response on the wire: a large text has to become bytes first. */
+  /** Whether writing a response takes long: a large text must be converted to bytes first. */
   takesLong(response: Response): boolean {
     return (this.#streaming || !LargeMessage.is(response)) && isLarge(response)
   }
@@ -109,13 +109,13 @@ export class Post implements OpenReply {
     this.#wrote()
   }
 
-  /** A client that takes no events goes without what would come ahead of its answer. */
+  /** A client that accepts no events misses messages before its answer. */
   get #takesEvents(): boolean {
     return acceptedBy(this.#response.req.headers.accept).events
   }
 
   #wrote(): void {
-    // Nothing but the connection tells which replies are one client's.
+    // Only the connection tells which replies belong to a client.
     this.#parts.guards.unread.wrote(this.#response)
   }
 
