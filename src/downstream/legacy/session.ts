@@ -36,27 +36,27 @@ export interface SessionParts {
   readonly endpoint: Endpoint
   /** The client's own `initialize` params. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** HTTP headers that came with them, lower case, without `Authorization`. */
+  /** HTTP headers of the `initialize` request, lower case, without `Authorization`. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
-  /** Digest of the `Authorization` that came with them; empty without one. */
+  /** Digest of that request's `Authorization`; empty without the header. */
   readonly principal: string
   readonly version: LegacyVersion
-  /** The client that it was opened by, as its address tells. */
+  /** The client that opened the session, by address. */
   readonly client: string
   readonly clock: Clock
   readonly unread: UnreadReplies
   readonly keepAlive: KeepAlive
   readonly replayBudget: ReplayBudget
   readonly quotas: Pick<Quotas, 'calls' | 'pendingInputs'>
-  /** Puts a server's message into the words of the endpoint; undefined drops it. */
+  /** Translates a server's message for the endpoint; undefined drops the message. */
   readonly inbound: (server: string, message: Message) => Message | undefined
-  /** Puts what the client says to a server that asked it something into the words of that server. */
+  /** Translates the client's reply to a server's question for that server. */
   readonly outbound: (server: string, message: Message) => Message
 }
 
 /** Ends a call of a session early. */
 export class CallUnderWay extends Cancellation {
-  /** Whether the client has taken the call back. */
+  /** Whether the client has cancelled the call. */
   isTakenBack = false
 
   takeBack(why: GatewayError): void {
@@ -75,14 +75,14 @@ export class Session implements Caller {
   readonly client: string
   readonly era = 'legacy'
   readonly beganAt: Millis
-  /** Whether it has had any request since its `initialize`. */
+  /** Whether the session has had any request since its `initialize`. */
   used = false
   /** Calls under way, by the client's ids. */
   readonly inFlight = new Map<RequestId, CallUnderWay>()
   readonly asked: PendingServerRequests
   readonly streams: SessionStreams
   readonly tenants: SessionTenants
-  /** Places of calls in which a server asked the agent; the map is made with the first question. */
+  /** Places of calls in which a server asked the agent; created with the first question. */
   #places: Map<CallRecord, SessionCallPlace> | undefined
   readonly #parts: SessionParts
   readonly #changes: Coalescing<string>
@@ -115,12 +115,12 @@ export class Session implements Caller {
     return this.#parts.keepAlive
   }
 
-  /** The version that the client asked for, until another one is agreed on. */
+  /** The version the client requested, until another version is agreed. */
   get version(): LegacyVersion {
     return this.#version
   }
 
-  /** Takes note of the version in the answer to `initialize`; one that nobody knows changes nothing. */
+  /** Stores the version in the answer to `initialize`; an unknown version changes nothing. */
   agreeOn(version: string): void {
     if (isLegacyVersion(version)) this.#version = version
   }
@@ -129,7 +129,7 @@ export class Session implements Caller {
     return this.#listening
   }
 
-  /** Whether the client knows events without data, and comes back to a stream that was ended early. */
+  /** Whether the client accepts events without data and resumes a stream that ended early. */
   get primes(): boolean {
     return this.version >= '2025-11-25'
   }
@@ -145,14 +145,14 @@ export class Session implements Caller {
     this.#lastUsed = this.#parts.clock.now()
   }
 
-  /** Something was written to the client that may be too much for its connection. */
+  /** Records a write that may be too much for the client's connection. */
   wrote(response: ServerResponse): void {
     this.#parts.unread.wrote(response, this)
   }
 
   /**
-   * The client listens: for everything outside of calls, or to a stream that it lost. `unknown` for an id that is none of ours, `over` for
-   * a stream that ended without an answer. `shift`: how many events later than it should the stream begins.
+   * Starts listening: to everything outside of calls, or to a lost stream. Returns `unknown` for a foreign id and
+   * `over` for a stream that ended without an answer. `shift`: how many events later the stream starts.
    */
   listen(
     response: ServerResponse,
@@ -175,14 +175,14 @@ export class Session implements Caller {
     else this.tell(text)
   }
 
-  /** Tells the client something that came from no server. */
+  /** Sends the client a message from the gateway. */
   tell(text: string): void {
     this.streams.standalone.tell(text)
   }
 
   /**
-   * A server's message as the client shall read it, if it shall; a request is kept until it is answered, or until the
-   * call has ended in the course of which it came. One that the client does not get is answered here.
+   * Returns a server's message for the client, if the client gets the message. A request is kept until answered, or
+   * until its call ends. A request the client does not get is answered here.
    */
   textFor(
     server: string,
@@ -195,7 +195,7 @@ export class Session implements Caller {
     if (answer === undefined) return inbound?.text
     if (inbound === undefined) {
       const method = String(message.value.method).slice(0, 200)
-      // The server that asked is gone: nobody waits for the refusal.
+      // The asking server is gone: nobody waits for the refusal.
       void answer(errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)).catch(ignore)
       return undefined
     }
@@ -211,7 +211,7 @@ export class Session implements Caller {
     return undefined
   }
 
-  /** A call is to wait for the agent. The error says why it may not. */
+  /** Marks a call as waiting for the agent. Returns an error when the call may not wait. */
   #waits(call: CallRecord): GatewayError | undefined {
     if (call.asking > 0) return undefined
     const { client, quotas } = this.#parts
@@ -223,7 +223,7 @@ export class Session implements Caller {
     return undefined
   }
 
-  /** A call has ended: nobody waits for the answers to questions that were asked in its course. */
+  /** Ends a call: nobody waits for answers to its questions. */
   ended(call: CallRecord): void {
     this.asked.end(call)
     const place = this.#places?.get(call)
@@ -232,7 +232,6 @@ export class Session implements Caller {
     place.end()
   }
 
-  /** Ends everything that is under way. */
   close(error: GatewayError = gatewayError('cancelled', 'the session ended')): void {
     for (const call of this.inFlight.values()) call.abort(error)
     this.#changes.end()
@@ -240,24 +239,23 @@ export class Session implements Caller {
   }
 }
 
-/** The number of the stream for what belongs to no call. */
+/** The stream number for messages outside of calls. */
 const STANDALONE = 0
 
-/** Most streams of a session that are remembered for having ended without an answer. */
+/** Most remembered streams of a session that ended without an answer. */
 const MAX_UNANSWERED = 100
 
-/** The streams of events of one session: one for what belongs to no call, and one for each POST that needs it. */
+/** The event streams of a session: one for messages outside of calls, and one for each POST that needs a stream. */
 class SessionStreams {
   readonly standalone: EventStream
   readonly #log: ReplayLog
   readonly #session: Pick<Session, 'primes'>
   readonly #care: StreamCare
   readonly #open = new Map<number, EventStream>()
-  /** Streams that ended without an answer, oldest first. */
   readonly #unanswered = new Set<number>()
   #count = STANDALONE
 
-  /** A session that primes gives its client an id to resume from before the first event of a stream. */
+  /** A session that primes gives its client an id to resume from before a stream's first event. */
   constructor(budget: ReplayBudget, session: Pick<Session, 'primes'>, care: StreamCare) {
     this.#log = new ReplayLog(budget)
     this.#session = session
@@ -265,7 +263,7 @@ class SessionStreams {
     this.standalone = this.#stream(STANDALONE)
   }
 
-  /** A stream for one POST, from its first message on. */
+  /** Opens a stream for a POST, from its first message on. */
   open(response: ServerResponse): EventStream {
     const stream = this.#stream(++this.#count)
     this.#open.set(stream.number, stream)
@@ -273,7 +271,7 @@ class SessionStreams {
     return stream
   }
 
-  /** `isAnswered`: false for the stream of requests that were all taken back. */
+  /** `isAnswered`: false for a stream whose requests were all cancelled. */
   close(stream: EventStream, isAnswered = true): void {
     stream.end()
     this.#open.delete(stream.number)
@@ -284,9 +282,9 @@ class SessionStreams {
   }
 
   /**
-   * Sends a client the stream that it lost, or without an event id what belongs to no call. Gives that stream;
-   * undefined for an id that is none of ours, and `over` for a stream that ended without an answer. `shift`: how many events later than
-   * it should it begins.
+   * Sends a client its lost stream, or without an event id the stream outside of calls. Returns the stream, undefined
+   * for a foreign id, or `over` for a stream that ended without an answer. `shift`: how many events later the stream
+   * starts.
    */
   attach(
     response: ServerResponse,
@@ -302,12 +300,12 @@ class SessionStreams {
     if (isOver) return 'over'
     const stream = live ?? this.#stream(place.stream)
     stream.attach(response, { after: place.sequence, priming: this.#session.primes, shift })
-    // The events of a stream that is over are repeated as far as they are kept.
+    // Events of a finished stream are replayed as far as kept.
     if (live === undefined) stream.end()
     return stream
   }
 
-  /** Ends all streams for good: nobody comes back to them. */
+  /** Ends all streams for good: no client resumes them. */
   endAll(): void {
     for (const stream of this.#open.values()) stream.end()
     this.standalone.end()
@@ -319,49 +317,49 @@ class SessionStreams {
   }
 }
 
-/** A request of a server that the agent has not answered yet. */
+/** A server's request that the agent has not answered yet. */
 interface Question {
   readonly server: string
   /** The server's own id and progress token. */
   readonly id: unknown
   readonly progressToken: unknown
   readonly asking: ServerQuestion
-  /** The call in the course of which it was asked; undefined when it was in none. */
+  /** The call that caused the question; undefined outside of calls. */
   readonly call: object | undefined
 }
 
-/** Most questions that one agent may owe an answer to. */
+/** Most answers an agent may owe. */
 const MAX_OPEN = 1_000
 
 /**
- * The questions of servers to an agent. Servers count their requests each for itself, so the agent sees ids of ours,
- * and its answers find back by these ids. A question that was asked in the course of a call ends with the call.
+ * The questions of servers to an agent. Servers number their requests independently, so the agent sees Breakwater's
+ * ids, which lead its answers back. A question asked during a call ends with the call.
  */
 export class PendingServerRequests {
-  /** Made with the first question: most sessions, of which there may be thousands, are never asked any. */
+  /** Created with the first question: most of thousands of sessions get none. */
   #open: Map<unknown, Question> | undefined
-  /** Our ids of what was asked in the course of calls that go on. */
+  /** Breakwater's ids of questions asked during running calls. */
   #byCall: Map<object, Set<string>> | undefined
   #count = 0
 
   readonly #outbound: SessionParts['outbound']
 
-  /** `outbound` puts what the agent says into the words of a server. */
+  /** `outbound` translates the agent's message for a server. */
   constructor(outbound: SessionParts['outbound']) {
     this.#outbound = outbound
   }
 
-  /** How many questions wait for an answer. */
+  /** Number of unanswered questions. */
   get size(): number {
     return this.#open?.size ?? 0
   }
 
-  /** Whether the agent owes so many answers that it is asked nothing more. */
+  /** Whether the agent owes too many answers to get another question. */
   get isFull(): boolean {
     return this.size >= MAX_OPEN
   }
 
-  /** The request under an id of ours. */
+  /** Returns the request under an id of Breakwater's. */
   ask(server: string, request: Message, asking: ServerQuestion, call?: object): string {
     const id = `breakwater-${++this.#count}`
     const meta = paramsOf(request.value)._meta
@@ -378,7 +376,7 @@ export class PendingServerRequests {
     return progressToken === undefined ? text : replaceAt(text, ['params', '_meta', 'progressToken'], id)
   }
 
-  /** Takes the agent's answer back to its server. False when nobody asked, or nobody waits any more. */
+  /** Passes the agent's answer to its server. False when no server asked or waits any more. */
   async answer(response: Message): Promise<boolean> {
     const question = this.#take(response.value.id)
     if (question === undefined) return false
@@ -386,7 +384,7 @@ export class PendingServerRequests {
     return true
   }
 
-  /** A call has ended: nobody waits for the answers to what was asked in its course. */
+  /** Ends a call: nobody waits for answers to its questions. */
   end(call: object): void {
     const ids = this.#byCall?.get(call)
     if (ids === undefined) return
@@ -394,7 +392,7 @@ export class PendingServerRequests {
     for (const id of ids) this.#open?.delete(id)
   }
 
-  /** The agent's progress on a question, in the server's words; undefined when nobody asked to be told. */
+  /** Returns the agent's progress on a question, for the server; undefined when the server asked for no progress. */
   progress(notification: Message): { server: string; text: string } | undefined {
     const question = this.#open?.get(paramsOf(notification.value).progressToken)
     if (question?.progressToken === undefined) return undefined
@@ -403,7 +401,7 @@ export class PendingServerRequests {
     return { server, text: replaceAt(text, ['params', 'progressToken'], progressToken) }
   }
 
-  /** A server takes its question back; the text tells the agent, under our id. */
+  /** Withdraws a server's question; the returned text tells the agent, under Breakwater's id. */
   withdraw(server: string, notification: Message): string | undefined {
     const theirs = paramsOf(notification.value).requestId
     if (!isRequestId(theirs)) return undefined
@@ -416,7 +414,7 @@ export class PendingServerRequests {
     return undefined
   }
 
-  /** By an id as the agent gives it, which may be anything. */
+  /** Looks up an id from the agent, which may be any value. */
   #take(id: unknown): Question | undefined {
     const question = this.#open?.get(id)
     if (question === undefined) return undefined

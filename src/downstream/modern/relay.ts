@@ -26,7 +26,7 @@ import { mirroredHeaders } from './envelope.ts'
 import { type ModernCall, isMoreVerbose } from './call.ts'
 import type { PooledCaller } from './pool.ts'
 
-/** Takes the requests of modern clients to their servers, and the answers back to the calls that wait for the answers. */
+/** Sends requests of modern clients to their servers, and the answers back to the waiting calls. */
 export class Relay {
   readonly #live: Live<GatewayGeneration>
   readonly #clock: Clock
@@ -34,7 +34,7 @@ export class Relay {
   readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
   /** Calls that are under way. */
   readonly #running = new Set<ModernCall>()
-  /** Ends what is asked for several at once, when the gateway ends. */
+  /** Cancels shared requests when the gateway closes. */
   readonly #closing = new Cancellation()
 
   constructor(live: Live<GatewayGeneration>, clock: Clock, guards: Pick<Guards, 'defect' | 'tarpit'>) {
@@ -44,7 +44,7 @@ export class Relay {
     this.#lists = new ListCache(clock)
   }
 
-  /** Sends the request on under ids of ours: the upstream session with the server is not this client's alone. */
+  /** Sends the request under Breakwater's ids: several clients share the upstream session. */
   run(
     { endpoint, headers }: InboundRequest,
     modernCall: ModernCall,
@@ -88,7 +88,7 @@ export class Relay {
         during('reply', () => modernCall.end(response, record, id)),
       )
     }
-    // A defect of ours has an answer, too, also where the call waits for input.
+    // An internal error is answered too, even while the call waits for input.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
     try {
       const answer =
@@ -103,7 +103,7 @@ export class Relay {
     }
   }
 
-  /** Lists are asked for once for all who may share them, so none of these can cancel it for the others. */
+  /** Fetches a list once for all callers that may share it, so no caller can cancel it for the others. */
   #ask(
     generation: GatewayGeneration,
     endpoint: InboundRequest['endpoint'],
@@ -123,19 +123,19 @@ export class Relay {
     return this.#lists.get(list, request.caller.id, () => endpoint.request(generation, asked), hurries)
   }
 
-  /** Forgets all lists that were kept of a server, because its offer has changed; undefined: of all servers. */
+  /** Forgets all kept lists of a server whose offer changed; undefined: of all servers. */
   forgetLists(server: string | undefined): void {
     this.#lists.forget(server)
   }
 
-  /** The gateway ends: so do all calls, with an error that says why. */
+  /** Ends all calls with an error that says why: the gateway is closing. */
   close(): void {
     const why = gatewayError('shutting_down', 'the gateway is being stopped')
     for (const { signal } of this.#running) signal.abort(why)
     this.#closing.abort(why)
   }
 
-  /** A legacy server has one log level per upstream session: the most verbose that anybody asked for. */
+  /** A legacy server has one log level per upstream session: the most verbose requested level. */
   async #raiseLevel(request: McpRequest, endpoint: InboundRequest['endpoint'], level: string): Promise<void> {
     const caller = request.caller as PooledCaller
     const key = endpoint.server ?? ''
@@ -150,12 +150,12 @@ export class Relay {
       message,
       record: newRecord(this.#clock.now()),
     })
-    // A request whose client has left may not have set the level: the next request that wants the level asks again.
+    // A request whose client left may not have set the level: the next request asks again.
     if (request.signal.aborted && caller.levels.get(key) === level) caller.levels.delete(key)
   }
 }
 
-/** The request under another id, which is its progress token too. */
+/** Returns the request under another id, also used as its progress token. */
 function renamed({ text, value }: Message, id: string): Message {
   const params = paramsOf(value)
   const meta = params._meta
@@ -168,22 +168,22 @@ function renamed({ text, value }: Message, id: string): Message {
   }
 }
 
-/** Longest time that a server's word is taken for, in milliseconds. */
+/** Longest accepted `ttlMs` of a server, in milliseconds. */
 const MAX_TTL_MS: Millis = 5 * 60_000
 
-/** Most lists that are kept; the oldest makes room. */
+/** Most kept lists; the oldest makes room. */
 const MAX_LISTS = 1_000
 
-/** Most that all of them may have, with their keys, in characters: 64 MiB where each takes two bytes. */
+/** Most characters of all lists with their keys: 64 MiB at two bytes each. */
 const MAX_CHARACTERS = 32 * 1024 * 1024
 
-/** Longest key that a list is kept under, in characters: it holds the params, which may be as long as a body. */
+/** Longest key of a kept list, in characters: the key holds the params, which may be as long as a body. */
 const LONGEST_KEY = 8 * 1024
 
-/** Longest request for a list whose answer may be another one's, in characters: it also says what its client is. */
+/** Longest list request that may share an answer, in characters, including the client's description. */
 const LONGEST_REQUEST = 64 * 1024
 
-/** Keys of `_meta` that say who asks and in the course of what, and nothing of the list. */
+/** Keys of `_meta` about the caller and its context, not about the list. */
 const aside: ReadonlySet<string> = new Set([
   PROTOCOL_VERSION_KEY,
   CLIENT_INFO_KEY,
@@ -195,7 +195,7 @@ const aside: ReadonlySet<string> = new Set([
   'baggage',
 ])
 
-/** Returns the params that a server may go by, as a server may know params that the protocol does not. */
+/** Returns the params that may affect a server's answer; a server may know params the protocol does not. */
 function askedFor({ _meta: meta, ...others }: Readonly<Record<string, unknown>>): unknown[] {
   const known = (key: string) => aside.has(key) || key.startsWith('dev.breakwater/')
   return [others, isObject(meta) ? Object.entries(meta).filter(([key]) => !known(key)) : meta]
@@ -204,12 +204,11 @@ function askedFor({ _meta: meta, ...others }: Readonly<Record<string, unknown>>)
 /** Methods whose answers a server may allow to be kept. */
 const lists = new Set(['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list'])
 
-/** Whether answers to a method may be kept at all. */
 function isList(method: string): boolean {
   return lists.has(method)
 }
 
-/** Whether faults towards agents are armed for a list of one server, or of any of them. */
+/** Whether faults towards agents are armed for a list of a server, or of any server. */
 function isFaulted({ servers, clientFaults }: GatewayGeneration, server: string | undefined, method: string) {
   const names = server === undefined ? [...servers.keys()] : [server]
   return names.some((name) => clientFaults(name, method) !== undefined)
@@ -218,7 +217,7 @@ function isFaulted({ servers, clientFaults }: GatewayGeneration, server: string 
 interface KeptAnswer {
   readonly response: Pick<Response, 'text' | 'status'>
   readonly until: Millis
-  /** How often its server had changed when it was asked for. */
+  /** The server's change count at the time of the request. */
   readonly changes: number
 }
 
@@ -227,18 +226,17 @@ interface Fetching {
   readonly changes: number
 }
 
-/** The list that somebody asks for, and the server that has the list. */
+/** A requested list and its server. */
 interface ListKey {
-  /** Undefined for that of all servers. */
+  /** Undefined for the list of all servers. */
   readonly server: string | undefined
-  /** The request, and all else that the answer depends on besides the caller. */
+  /** The request, and everything else that affects the answer, except the caller. */
   readonly key: string
 }
 
 /**
- * Lists for as long as their servers say that they hold (`ttlMs`), for whom they say (`cacheScope`): for all,
- * or for callers with the same credentials; but no longer than until their server changes. A request made while a list is
- * being fetched waits for that one.
+ * Keeps lists as long as their servers allow (`ttlMs`), for all callers or callers with the same credentials
+ * (`cacheScope`), until the server changes. A request during a fetch waits for the running fetch.
  */
 export class ListCache {
   readonly #clock: Clock
@@ -248,7 +246,7 @@ export class ListCache {
     sizeCalculation: ({ response }, key) => key.length + response.text.length,
   })
   readonly #fetching = new Map<string, Fetching>()
-  /** How often each server has changed, and how often all of them have. */
+  /** Change counts of each server, and of all servers together. */
   readonly #changes = new Map<string | undefined, number>()
   #allChanges = 0
 
@@ -257,8 +255,8 @@ export class ListCache {
   }
 
   /**
-   * The list behind `key` as `caller` may see it; from `fetch` when none is kept. Ids are the fetcher's. A caller that `hurries`
-   * fetches for itself: its deadline must not be that of others, nor theirs be its own.
+   * Returns the list behind `key` for `caller`; calls `fetch` when none is kept. Ids are the fetcher's. A caller that
+   * `hurries` fetches separately, so callers do not share deadlines.
    */
   get(
     { server, key }: ListKey,
@@ -283,7 +281,7 @@ export class ListCache {
     return fetching.response
   }
 
-  /** Makes all earlier answers of a server invalid, because its offer has changed. Undefined: the answers of all servers. */
+  /** Invalidates all earlier answers of a server whose offer changed. Undefined: of all servers. */
   forget(server: string | undefined): void {
     if (server === undefined) {
       this.#allChanges++
@@ -299,7 +297,7 @@ export class ListCache {
   }
 
   #find(key: string, changes: number): KeptAnswer | undefined {
-    // Looked up without making it newer: the oldest is that which was fetched first.
+    // A lookup leaves the order unchanged: the oldest list is the first fetched.
     const kept = this.#kept.peek(key)
     if (kept === undefined || (kept.until > this.#clock.now() && kept.changes === changes)) return kept
     this.#kept.delete(key)
@@ -316,7 +314,7 @@ export class ListCache {
     const result = isObject(value) ? value.result : undefined
     if (!isObject(result) || typeof result.ttlMs !== 'number' || result.ttlMs <= 0) return response
     if (result.resultType !== undefined && result.resultType !== 'complete') return response
-    // One that was under way when its server changed may be of before.
+    // A fetch running when its server changed may hold the old list.
     if (changes === this.#changesOf(server)) {
       const until = this.#clock.now() + Math.min(result.ttlMs, MAX_TTL_MS)
       const { text, status } = response
@@ -326,13 +324,13 @@ export class ListCache {
         changes,
       })
     }
-    // A server may say ten years; nobody should believe it.
+    // A server may claim ten years; the limit applies.
     return result.ttlMs <= MAX_TTL_MS
       ? response
       : { text: replaceAt(response.text, ['result', 'ttlMs'], MAX_TTL_MS), status: response.status }
   }
 
-  /** The answer with what is left of its time. */
+  /** Returns the answer with its remaining time. */
   #aged({ response: { text, status }, until }: KeptAnswer): Response {
     const left = Math.max(0, Math.floor(until - this.#clock.now()))
     return { text: replaceAt(text, ['result', 'ttlMs'], left), status }
