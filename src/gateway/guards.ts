@@ -20,12 +20,12 @@ interface GuardsParts {
   readonly log: Log
 }
 
-/** Makes what keeps one agent from taking what is for all. It outlives generations. */
+/** Creates the limits that keep an agent from using up shared resources. They outlive generations. */
 export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: GuardsParts): Guards {
   const { limits } = gateway
   const { shares, unread, replay } = limitsOf(gateway)
   metrics.rejectionsHeld.series()
-  // `rate` does not see the first event of a series that begins with it.
+  // `rate` misses the first event of a series that begins with the event.
   metrics.replayDropped.series()
   for (const limit of requestLimitNames) metrics.requestsRefused.series({ limit })
   for (const cause of unreadCauses) metrics.unreadClosed.series({ cause })
@@ -46,10 +46,10 @@ export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: Gu
   }
 }
 
-/** Most connections of operators; one machine may have them all. */
+/** Most operator connections; a single machine may hold them all. */
 const MAX_CONTROL_CONNECTIONS = 1_000
 
-/** The limits on connections of operators; agents use up none of these connections. */
+/** Creates the limits on operator connections; agents use none of these connections. */
 export function createControlGuards(gateway: GatewayConfig, clock: Clock) {
   const { shares, unread } = limitsOf(gateway)
   const connections = { max: MAX_CONTROL_CONNECTIONS, perClient: MAX_CONTROL_CONNECTIONS }

@@ -37,7 +37,7 @@ import type { PendingInputStore } from './pending-inputs.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Post } from './post.ts'
 
-/** One POST that waits for this call: its own id and progress token, and the way back. */
+/** A POST that waits for this call: its id, progress token and reply. */
 interface Round {
   readonly id: RequestId
   readonly progressToken: unknown
@@ -57,22 +57,21 @@ interface ModernCallParts {
 }
 
 /**
- * One call of a modern client to a server. When the server asks something in mid-call, the client's POST is
- * answered with `input_required`, the call waits, and the POST that brings the answers takes it up again.
+ * A modern client's call to a server. When the server asks a question during the call, the client's POST is answered
+ * with `input_required`, the call waits, and the POST with the answers resumes the call.
  */
 export class ModernCall implements ChannelWire {
   readonly signal = new Cancellation()
   /**
-   * The envelope of the first POST of the call. Its id, which may be of any length, is kept only until the answer waits
-   * for another POST.
+   * The envelope of the call's first POST. The id, of any length, is kept only until the answer waits for another POST.
    */
   envelope: Envelope
   readonly caller: PooledCaller
-  /** The servers of the config under which the call began. The servers decide by which headers the caller is told apart. */
+  /** The servers of the config when the call began; they decide which headers tell callers apart. */
   readonly servers: Servers
-  /** The target that the request names: a retry has to name the same. */
+  /** The target named by the request: a retry must name the same target. */
   readonly target: string
-  /** The client that it came from, and the tenant that it counts as. */
+  /** The client that sent the call, and the tenant it counts for. */
   readonly client: string
   readonly tenant: string
   readonly session = undefined
@@ -82,9 +81,9 @@ export class ModernCall implements ChannelWire {
   /** Most servers ask nothing. */
   #questions: Questions | undefined
   #place: CallPlace | undefined
-  /** The answer, while no POST waits for it: as bytes, which keep nothing but themselves. */
+  /** The answer while no POST waits: as bytes, which keep nothing else in memory. */
   #kept: KeptAnswer | undefined
-  /** The id of the call, which is ours; known when it has ended. */
+  /** Breakwater's id of the call; known when the call has ended. */
   #callId: RequestId = 0
   #state: string | undefined
 
@@ -106,30 +105,29 @@ export class ModernCall implements ChannelWire {
     this.#pendingInputs = pendingInputs
   }
 
-  /** A POST begins to wait for the call. */
+  /** Makes a POST wait for the call. */
   begin(round: Round): void {
     this.#round = round
     if (this.#kept !== undefined) this.#finish(read(this.#kept), round)
     else if (this.#questions !== undefined && this.#questions.size > 0) this.#ask(this.#questions, round)
   }
 
-  /** The POST that waits has lost its client: nobody wants the answer any more. */
+  /** The client of the waiting POST has left: nobody wants the answer. */
   abandon(round: Round): void {
     if (this.#round === round) this.signal.abort(gatewayError('cancelled', 'the client disconnected'))
   }
 
-  /** Whether it takes long to pass on a response, or to keep it. */
+  /** Whether sending or keeping a response takes long. */
   takesLong(response: Response): boolean {
     const post = this.#round?.post
     if (post === undefined) return isLarge(response)
     return post.takesLong(response) || (LargeMessage.is(response) && spansOf(response) === undefined)
   }
 
-  /** The call has ended; `response` is the server's, or ours, under `callId`, the id of the call. */
+  /** Ends the call; `response`, from the server or the gateway, is under `callId`, the id of the call. */
   end(response: Response, record: CallRecord, callId: RequestId): void {
     this.#callId = callId
     this.#place?.end()
-    // Nobody answers them any more.
     this.#questions?.end()
     this.#questions = undefined
     if (this.#round !== undefined) return this.#finish(response, this.#round)
@@ -143,7 +141,7 @@ export class ModernCall implements ChannelWire {
     this.envelope = { ...this.envelope, id: 0 }
   }
 
-  /** Takes answers, by the keys of the questions; the text is that of the whole request. */
+  /** Takes answers, by question key; `text` is the whole request. */
   answer(text: string, responses: Readonly<Record<string, unknown>>): void {
     this.#questions?.answer(text, responses)
   }
@@ -155,7 +153,7 @@ export class ModernCall implements ChannelWire {
       send: (message, answer) => {
         if (answer !== undefined) {
           this.#place ??= new CallPlace(record, this.client, this.#calls).begin()
-          // Tried once more, the server would ask again, and the agent has this question already.
+          // On a retry the server would ask again, and the agent already has this question.
           if (this.#question(message, pauseDeadline(record, clock, answer)))
             record.firstByteAt ??= clock.now()
           return undefined
@@ -191,7 +189,7 @@ export class ModernCall implements ChannelWire {
     }
   }
 
-  /** Whether it is for the client to answer. */
+  /** Whether the client must answer the request. */
   #question(request: Message, asking: ServerQuestion): boolean {
     this.#questions ??= new Questions(this.envelope.capabilities, {
       take: (bytes) => this.#pendingInputs.holdQuestion(this.client, bytes),
@@ -202,7 +200,7 @@ export class ModernCall implements ChannelWire {
     return isKept
   }
 
-  /** Answers the POST that waits with the open questions, and keeps the call until they are answered. */
+  /** Answers the waiting POST with the open questions, and keeps the call until they are answered. */
   #ask(questions: Questions, round: Round): void {
     const state = this.#pendingInputs.enter(this)
     if (typeof state !== 'string') return this.signal.abort({ ...state, sent: true })
@@ -221,8 +219,8 @@ export class ModernCall implements ChannelWire {
 }
 
 /**
- * Bytes that a fault puts on the wire as they are, under the client's id where they name the call by ours. They need not be
- * JSON, and an id in them may begin with that of the call: `"breakwater-7-other"` becomes `"1-other"`.
+ * Returns a fault's bytes under the client's id where they name the call by Breakwater's id. The bytes need not be
+ * JSON, and an id in them may begin with the call's id: `"breakwater-7-other"` becomes `"1-other"`.
  */
 function underId(wire: WireReply, callId: RequestId, id: RequestId): WireReply {
   const ours = JSON.stringify(String(callId)).slice(0, -1)
@@ -239,34 +237,34 @@ function read({ text, status, wire }: KeptAnswer): Response {
   return wire === undefined ? response : { ...response, wire }
 }
 
-/** The requests that a server may send in mid-call, with the capability by which a client says that it can answer. */
+/** The requests a server may send during a call, with the client capability each needs. */
 const askable: Readonly<Record<string, string>> = {
   'elicitation/create': 'elicitation',
   'sampling/createMessage': 'sampling',
   'roots/list': 'roots',
 }
 
-/** Most rounds of questions that one call may take, and most questions of one call that wait for their answers. */
+/** Most rounds of questions of a call, and most unanswered questions of a call. */
 const MAX_ROUNDS = 10
 const MAX_OPEN = 100
 
 interface Question {
-  /** The server's own id of it. */
+  /** The server's own id of the question. */
   readonly id: unknown
-  /** As `inputRequests` holds it. */
+  /** The question as in `inputRequests`. */
   readonly text: string
   readonly bytes: number
   readonly asking: ServerQuestion
 }
 
-/** Room for the questions of a client, in bytes. */
+/** Space for a client's questions, in bytes. */
 interface Room {
-  /** False when there is not that much. */
+  /** False when there is not enough space. */
   take(bytes: number): boolean
   release(bytes: number): void
 }
 
-/** The questions of the server of one call, until the client has answered them. */
+/** The questions of a call's server, until the client answers. */
 export class Questions {
   readonly #capabilities: Readonly<Record<string, unknown>>
   readonly #room: Room
@@ -274,18 +272,18 @@ export class Questions {
   #asked = 0
   #rounds = 0
 
-  /** `capabilities` are those of the client. */
+  /** `capabilities` are the client's. */
   constructor(capabilities: Readonly<Record<string, unknown>>, room: Room) {
     this.#capabilities = capabilities
     this.#room = room
   }
 
-  /** How many the client has not answered yet. */
+  /** Number of unanswered questions. */
   get size(): number {
     return this.#open.size
   }
 
-  /** Takes a question. False when it is not for the client to answer: then it is answered already. */
+  /** Takes a question. False when the client need not answer: the question is already answered. */
   ask(request: Message, asking: ServerQuestion): boolean {
     const { method, id } = request.value as { method: string; id: unknown }
     const reply = method === 'ping' ? resultText(0, '{}') : this.#refusal(method)
@@ -297,7 +295,7 @@ export class Questions {
     return isKept
   }
 
-  /** A result that puts the open questions to the client, which brings back `requestState` with the answers. */
+  /** Returns a result with the open questions for the client, which returns `requestState` with the answers. */
   put(requestState: string): string {
     this.#rounds++
     const requests = [...this.#open].map(([key, { text }]) => `${JSON.stringify(key)}:${text}`)
@@ -309,9 +307,9 @@ export class Questions {
     return `{${members.join()}}`
   }
 
-  /** Takes answers, by the keys of the questions; the text is that of the whole request that brings them. */
+  /** Takes answers, by question key; `text` is the whole request with the answers. */
   answer(text: string, responses: Readonly<Record<string, unknown>>): void {
-    // By the questions, of which there are few: of answers there are as many as their client likes.
+    // Iterates over the few questions: a client may send any number of answers.
     const answered = [...this.#open].filter(([key]) => Object.hasOwn(responses, key))
     const spans = locateAll(
       text,
@@ -321,12 +319,12 @@ export class Questions {
       const span = spans[index]
       if (span === undefined) continue
       this.#forget(key, question)
-      // The way to the server has ended the call, or will.
+      // The connection to the server has ended the call, or will.
       void question.asking.answer(resultText(0, text.slice(span.start, span.end))).catch(ignore)
     }
   }
 
-  /** The server takes a question back: the client is not asked again, and an answer to it is dropped. */
+  /** Withdraws a server's question: the client is not asked again, and an answer is dropped. */
   withdraw(notification: Message): void {
     const { requestId } = paramsOf(notification.value)
     for (const [key, question] of this.#open) {
@@ -336,7 +334,7 @@ export class Questions {
     }
   }
 
-  /** The call is over: nobody waits for answers. */
+  /** Ends all questions: the call is over. */
   end(): void {
     for (const [key, question] of this.#open) this.#forget(key, question)
   }
@@ -346,7 +344,7 @@ export class Questions {
     this.#room.release(bytes)
   }
 
-  /** Why a question does not reach the client; undefined when it does. */
+  /** Returns why a question does not reach the client; undefined when the question does. */
   #refusal(method: string): string | undefined {
     const capability = askable[method]
     if (capability === undefined) return errorText(null, METHOD_NOT_FOUND, `Method not found: ${method}`)
@@ -357,10 +355,10 @@ export class Questions {
   }
 }
 
-/** The error that a server gets when its client has more to answer than is kept for the client. */
+/** The server's error when its client owes too many answers. */
 const OWES = 'the client owes too many answers'
 
-/** A request as `inputRequests` holds it: method and params, no envelope. */
+/** Returns a request as in `inputRequests`: method and params, no envelope. */
 function bare({ text, value }: Message): string {
   const params = locate(text, ['params'])
   const method = JSON.stringify(value.method)
@@ -369,7 +367,7 @@ function bare({ text, value }: Message): string {
     : `{"method":${method},"params":${text.slice(params.start, params.end)}}`
 }
 
-/** Methods whose results say how long and by whom they may be kept. */
+/** Methods whose results state how long and by whom they may be cached. */
 const cacheable = new Set([
   'tools/list',
   'prompts/list',
@@ -378,13 +376,16 @@ const cacheable = new Set([
   'resources/read',
 ])
 
-/** The legacy code for a resource that is not there; the modern one is that for invalid params. */
+/** The legacy code for a missing resource; the modern code is the one for invalid params. */
 const RESOURCE_NOT_FOUND = -32002
 
-/** An answer as a modern client expects it, under its own id: what a legacy server leaves out is added, nothing else is touched. */
+/**
+ * Returns an answer for a modern client, under its own id: adds members that legacy servers omit, and changes nothing
+ * else.
+ */
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { status: given, wire } = response
-  // In a stream that has begun, the text is a message; elsewhere the bytes of the fault take its place.
+  // In an open stream the text is a message; elsewhere the fault's bytes replace the text.
   if (wire !== undefined && wire.end !== 'shape') {
     const { text } = modernise(method, id, { text: response.text, status: given })
     return { text, status: given, wire }
@@ -399,7 +400,7 @@ export function modernise(method: string, id: RequestId, response: Response): Re
   return { text: splice(response.text, find(response.text)), status }
 }
 
-/** The same of a large message by its bytes; undefined where its outline is needed. */
+/** Does the same for a large message by its bytes; undefined where its outline is needed. */
 function modernBytes(method: string, id: RequestId, message: LargeMessage): LargeMessage | undefined {
   const spans = spansOf(message)
   if (spans === undefined) return undefined
@@ -412,7 +413,7 @@ function modernBytes(method: string, id: RequestId, message: LargeMessage): Larg
   )
 }
 
-/** Where a large message has its id and its result; undefined where it is an error, or they are not to be found. */
+/** Returns where a large message has its id and result; undefined for an error, or when not found. */
 function spansOf(message: LargeMessage) {
   const { result } = message.value
   const [named, body] = message.locate(['id', 'result']) ?? []
@@ -420,14 +421,14 @@ function spansOf(message: LargeMessage) {
   return { named, body, result }
 }
 
-/** Returns the edits that make the text of an answer, of which `result` or `error` is known, one for a modern client. */
+/** Returns the edits that adapt an answer for a modern client; `result` or `error` is known. */
 function modernEdits(
   text: string,
   method: string,
   id: RequestId,
   { result, error }: Readonly<Record<string, unknown>>,
 ): readonly Edit[] {
-  // One walk for both: a result may be long.
+  // A single walk for both: a result may be long.
   const [named, body] = locateMembers(text, ['id', 'result'])
   const ownId = named === undefined ? newId(text, id) : edit(named, JSON.stringify(id))
   if (isObject(error)) {
@@ -440,15 +441,15 @@ function modernEdits(
   return [ownId, { start: inside, end: inside, with: added }]
 }
 
-/** Puts an id in front of all else that an answer says. */
+/** Puts an id before all other members of an answer. */
 function newId(text: string, id: RequestId): Edit {
   const inside = text.indexOf('{') + 1
   return { start: inside, end: inside, with: `"id":${JSON.stringify(id)},` }
 }
 
 /**
- * Our own lost sessions are no business of a client that has none; unknown methods are 404 in this era, and 400 is what a request
- * lacks: also where the endpoint of all servers has left a server's own status out.
+ * Hides Breakwater's lost sessions from clients without sessions. In this era unknown methods are 404 and missing parts
+ * of a request 400, even where the aggregate endpoint dropped a server's status.
  */
 function statusOf(code: unknown, status: number): number {
   if (code === METHOD_NOT_FOUND) return 404
@@ -456,10 +457,10 @@ function statusOf(code: unknown, status: number): number {
   return status === 404 ? 200 : status
 }
 
-/** Returns the members to put in front of a result's own members; empty when the result has all that it needs. */
+/** Returns the members to put before a result's own members; empty when the result is complete. */
 function addition(method: string, result: Readonly<Record<string, unknown>>): string {
   const missing = 'resultType' in result ? [] : ['"resultType":"complete"']
-  // Clients of the legacy era take the result of a tool without content for one that is empty.
+  // Legacy clients accept a tool result without content as empty.
   const isTool = method === 'tools/call' && missing.length > 0 && !('task' in result)
   if (isTool && !('content' in result)) missing.push('"content":[]')
   if (cacheable.has(method)) {
@@ -474,7 +475,7 @@ function addition(method: string, result: Readonly<Record<string, unknown>>): st
 /** Log levels from the least to the most severe, as RFC 5424 names them. */
 const levels = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
 
-/** Whether a client that asked for `wanted` gets messages of `level`; one that asked for nothing gets none. */
+/** Whether a client that asked for `wanted` gets messages of `level`; without a wanted level, none. */
 export function admits(wanted: string | undefined, level: unknown): boolean {
   return (
     wanted !== undefined &&
@@ -483,7 +484,7 @@ export function admits(wanted: string | undefined, level: unknown): boolean {
   )
 }
 
-/** Whether a server that sends from `current` on has to be asked for more, to serve `wanted`. */
+/** Whether a server that sends from `current` on must send more to serve `wanted`. */
 export function isMoreVerbose(wanted: string, current: string | undefined): boolean {
   if (!levels.includes(wanted)) return false
   return current === undefined || levels.indexOf(wanted) < levels.indexOf(current)

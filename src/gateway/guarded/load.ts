@@ -13,10 +13,10 @@ export interface LoadParts {
   readonly data: () => string | undefined
 }
 
-/** Pairs of tasks that are played in one go: what is noted of them is let go afterwards. */
+/** Pairs of tasks per run of the player; their records are released afterwards. */
 const PAIRS = 1_000
 
-/** The tools that there are, by the names that agents call them by. */
+/** Returns the known tools, by the names agents call. */
 export function toolsOf({ servers }: Pick<GatewayGeneration, 'servers'>): KnownTools {
   const known = new Map(
     [...servers.values()].map((server) => [
@@ -27,7 +27,7 @@ export function toolsOf({ servers }: Pick<GatewayGeneration, 'servers'>): KnownT
   return { listed: new Set([...known.values()].flatMap((tools) => [...tools.values()])), servers: known }
 }
 
-/** Why a workload cannot be played here; empty when it can. */
+/** Returns why a workload cannot run here; empty when it can. */
 export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'live'>): string[] {
   if (load === undefined) return []
   const tools = toolsOf(parts.live.current)
@@ -41,8 +41,9 @@ export function loadProblems({ load }: Spec, parts: Pick<LoadParts, 'live'>): st
 }
 
 /**
- * Plays a workload over the gateway's own data plane, as agents would, until what it returns is called. `onEnd` is told
- * why it cannot go on; `onReady` that the agents which have begun to call have had their first answers.
+ * Plays a workload over the gateway's own data plane, as agents would, until the returned function is called. Calls
+ * `onEnd` with the reason when the load cannot continue, and `onReady` when every agent that began calling has a first
+ * answer.
  */
 export function playLoad(
   load: NonNullable<Spec['load']>,
@@ -69,7 +70,7 @@ async function play(
     onReady,
   }: { readonly clock: Clock; readonly stop: Cancellation; readonly onReady: () => void },
 ): Promise<void> {
-  // Loaded only where it is wanted: it brings a whole MCP client along.
+  // Loaded on demand: the module brings a whole MCP client.
   const [{ Agents }, { playTwins }] = await Promise.all([
     import('../../load/agents.ts'),
     import('../../load/twins.ts'),
@@ -88,7 +89,7 @@ async function play(
     return typeof found === 'string' ? found : step.tool
   }
   try {
-    // Each of them is in the arm that its name draws: the twins of a comparison are one task here.
+    // The name of each agent draws its arm: the twins of a comparison are a single task here.
     const arms = { control: '', treatment: '' }
     const heard = firstAnswers(() => {
       if (!stop.aborted) onReady()
@@ -113,8 +114,8 @@ async function play(
 }
 
 /**
- * Listens to agents, and tells once when each of those that have begun to call has had an answer, whatever it was: the first
- * call of a session is what opens the sessions with servers, which may take seconds. Agents are known by `key`.
+ * Watches agents, and calls `onReady` once when every agent that began calling has an answer of any kind. The first
+ * call of a session opens the server sessions, which may take seconds. `key` identifies agents.
  */
 export function firstAnswers(onReady: () => void): (key: string, agent: Agent) => Agent {
   const waiting = new Set<string>()
