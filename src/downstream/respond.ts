@@ -21,9 +21,9 @@ import { PARTIAL_KEY, withMeta } from '../protocol/meta.ts'
 /** The subject of an error, as far as the caller may know it. */
 type Subject = { readonly [Key in 'server' | 'tool' | 'message' | 'record']?: Call[Key] | undefined }
 
-/** How an error of the gateway is told. */
+/** How agents see an error of the gateway. */
 export interface Manner {
-  /** How agents get those about tool calls: as JSON-RPC errors (default), or as results that a model can read. */
+  /** How agents get tool call errors: as JSON-RPC errors (default), or as results a model can read. */
   readonly deliver?: 'protocol_error' | 'tool_result'
   /** Returns the effect of calling the tool again; unknown unless given. */
   readonly effectOf?: () => Effect
@@ -35,31 +35,31 @@ export interface Response {
   readonly status: number
   /** The result of `JSON.parse` for `text`, where `text` was parsed already. */
   readonly value?: CallResult['value']
-  /** How it is to be put on the wire, where that is not the usual way. */
+  /** How the response is sent, if not in the usual way. */
   readonly wire?: WireReply
-  /** For how long an error of ours tells its caller to stay away, in milliseconds. */
+  /** How long a gateway error tells its caller to stay away, in milliseconds. */
   readonly retryAfterMs?: Millis | undefined
-  /** Whether its request was taken back: the client gets no answer then. */
+  /** Whether the request was cancelled: the client then gets no answer. */
   readonly isTakenBack?: boolean
-  /** More headers; a reply whose stream has begun has none. */
+  /** More headers; a reply with an open stream has none. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** Says which faults hit the call, where `chaos.debugHeader` asks for it. */
+/** Names the faults that hit the call, if `chaos.debugHeader` is set. */
 const FAULTS_HEADER = 'x-breakwater-faults'
 
-/** Where a result that is an error of ours says what `data` says of a JSON-RPC error. */
+/** The key in a gateway error result for the facts that `data` holds in a JSON-RPC error. */
 export const ERROR_KEY = 'dev.breakwater/error'
 
 /**
- * Writes an outcome as JSON-RPC: a server's reply as it came, flagged when something is missing of it; one of our
- * errors with what an agent can act on.
+ * Converts an outcome to JSON-RPC: a server's reply unchanged, flagged when parts are missing; a gateway error with
+ * facts an agent can act on.
  */
 export function respond(id: RequestId, outcome: Outcome, subject: Subject, manner: Manner = {}): Response {
   return onWire(written(id, outcome, subject, manner), outcome, subject.record)
 }
 
-/** The response as the outcome, and what was noted of its call, want it on the wire. */
+/** Applies the wire changes of the outcome and the call's record to a response. */
 export function onWire(response: Response, { wire }: Outcome, record: CallRecord | undefined): Response {
   const said = record?.debugHeader
   if (said === undefined) return wire === undefined ? response : { ...response, wire }
@@ -83,31 +83,31 @@ function written(id: RequestId, outcome: Outcome, subject: Subject, manner: Mann
   return { text, status: isLost ? 404 : 200, retryAfterMs: error.retryAfterMs }
 }
 
-/** Whether only the agent can find out if a call has run that must not run twice. */
+/** Whether only the agent can find out if a call that must not run twice has run. */
 function isUncertain(error: GatewayError, { tool }: Subject, { effectOf }: Manner): boolean {
   return error.retryable && tool !== undefined && !mayBeRepeated(error, effectOf?.() ?? 'unknown')
 }
 
 /**
- * HTTP 404 tells a client that its session is over, which only we can know: a server speaks of what it has not found. A result
- * is one whatever the server's status: official clients throw it away unless the status is 200.
+ * HTTP 404 tells a client that its session is over, which only the gateway knows: a server's 404 means something else.
+ * A result always gets status 200: official clients discard results with another status.
  */
 function deliverable(result: CallResult): Response {
   const isMisleading = result.status === 404 || (result.status !== 200 && !('error' in result.value))
   return isMisleading ? { ...result, status: 200 } : result
 }
 
-/** The response to a request that its client has taken back, whatever the answer is; a fault may break the connection all the same. */
+/** Returns the response to a cancelled request, whatever the answer; a fault may still break the connection. */
 export function takenBack({ wire, status }: Response): Response {
   return { text: '', status, isTakenBack: true, ...(wire?.end === 'reset' && { wire }) }
 }
 
-/** The response to a request that got no further than its limits. */
+/** Returns the response to a request refused by its limits. */
 export function refusedFor(id: RequestId, error: GatewayError): Response {
   return { text: gatewayErrorText(id, error, {}), status: 200, retryAfterMs: error.retryAfterMs }
 }
 
-/** The text of an error of ours: what happened, whether the call may have run, and when to try again. */
+/** Returns the text of a gateway error: the cause, whether the call may have run, and when to retry. */
 export function gatewayErrorText(
   id: RequestId | null,
   error: GatewayError,
@@ -122,7 +122,7 @@ function toolResultText(id: RequestId, words: string, said: object): string {
   return resultText(id, JSON.stringify(result))
 }
 
-/** Whether the answer to a call is a tool's result; that to a call which runs as a task is none. */
+/** Whether the call's answer is a tool result; the answer to a call run as a task is none. */
 function takesToolResult({ tool, message }: Subject): boolean {
   return tool !== undefined && (message === undefined || paramsOf(message.value).task === undefined)
 }
@@ -142,13 +142,13 @@ function facts(error: GatewayError, { server, tool, record }: Subject, by: Polic
   }
 }
 
-/** The place of an error, as far as the caller may know it. */
+/** The place of an error, as far as the caller may know. */
 interface Place {
   readonly server?: string | undefined
   readonly tool?: string | undefined
 }
 
-/** One line for logs and people: "search/query: breaker open; it was not sent; try again in 3 s". */
+/** A line for logs and people: "search/query: breaker open; it was not sent; try again in 3 s". */
 function inShort(error: GatewayError, { server, tool }: Place): string {
   const where = placeOf(server, tool)
   const words = where === '' ? error.message : `${where}: ${error.message}`
@@ -160,7 +160,7 @@ function inShort(error: GatewayError, { server, tool }: Place): string {
   )
 }
 
-/** Sentences for a model, which has to decide what to do next. */
+/** Sentences for a model, which decides the next step. */
 function forModel(error: GatewayError, { server, tool }: Place, uncertain: boolean): string {
   const what = `The gateway could not get an answer of ${placeOf(server, tool)}: ${error.message}.`
   return `${what} The call ${whatRan(error)}. ${adviceOn(error, uncertain)}`
@@ -182,16 +182,16 @@ function whatRan(error: GatewayError): string {
   return wasTurnedDown(error) ? 'was turned down' : 'may have run'
 }
 
-/** A reply that says of itself what is missing of it; every other byte stays. One that is whole is the same object. */
+/** Marks a reply as partial; all other bytes stay. A complete reply is returned unchanged. */
 export function withPartial({ result, partial }: Outcome & { kind: 'answered' }): CallResult {
-  // The declaration of a server stands there already, in the server's own words.
+  // The server's own declaration is already there.
   if (partial === undefined || partial.source === 'declared' || !isObject(result.value.result)) return result
   const { notice, ...flag } = partial
   const flagged = withMeta(result, 'result', PARTIAL_KEY, flag)
   return notice ? noticed(flagged, partial) : flagged
 }
 
-/** Most hosts show `_meta` to nobody: one more text block tells the model. */
+/** Most hosts hide `_meta`: an extra text block tells the model. */
 function noticed(reply: CallResult, { reason }: Partial): CallResult {
   const result = reply.value.result as Readonly<Record<string, unknown>>
   if (!Array.isArray(result.content)) return reply

@@ -14,24 +14,24 @@ import { toldTask } from '../../protocol/mcp-task.ts'
 import { initializeBytes } from '../initialize.ts'
 import type { EvictingQuota, Holding, Quota } from '../limits/quotas.ts'
 
-/** Takes what a server sends outside of calls. */
+/** Receives server messages sent outside of calls. */
 export type Listener = (server: string, message: Message) => void
 
-/** Uses of a caller by what is lost when the caller is dropped, least first. */
+/** Uses of a caller, ordered by the loss when the caller is dropped, least first. */
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 
-/** A new caller: its address, its credentials, and the tenant that it counts as. */
+/** A new caller: its address, credentials and tenant. */
 type Newcomer = Pick<PooledCaller, 'client' | 'principal' | 'tenant'>
 
-/** On behalf of whom servers are called for all modern clients that are alike. */
+/** The caller that servers see for all modern clients alike. */
 export class PooledCaller implements Caller {
   readonly id: string
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly headers: Readonly<Record<string, string>>
   readonly era = 'modern'
   readonly listeners = new Set<Listener>()
-  /** The most verbose log level that each server was asked for, by the server's name. */
+  /** The most verbose log level requested from each server, by server name. */
   readonly levels = new Map<string, string>()
   readonly client: string
   readonly principal: string
@@ -39,7 +39,6 @@ export class PooledCaller implements Caller {
   readonly #hear: Listener
   readonly #tasks: Owners<PooledCaller>
   usedAt: Millis = -Infinity
-  /** How many calls are under way. */
   calls = 0
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
@@ -74,14 +73,14 @@ export class PooledCaller implements Caller {
     return this.listeners.size > 0
   }
 
-  /** For what somebody would miss its upstream sessions right now, from the least on. */
+  /** The most valuable use of the upstream sessions right now. */
   get use(): Use {
     if (this.calls > 0) return Use.Calls
     if (this.#tasks.isWorkingFor(this)) return Use.Task
     return this.listening ? Use.Listening : Use.None
   }
 
-  /** Takes the answer to a request on an endpoint, that of all servers unless one is named: it may be about a task. */
+  /** Handles the answer to a request on an endpoint, by default the aggregate: the answer may be about a task. */
   answered(server: string | undefined, method: string, { result }: CallResult['value']): void {
     const told = isObject(result) ? toldTask(method, result) : undefined
     if (told === undefined) return
@@ -90,7 +89,7 @@ export class PooledCaller implements Caller {
     else this.#tasks.over(id)
   }
 
-  /** An id that no other call of this caller has: its clients all count for themselves. */
+  /** Returns an id unique among this caller's calls: its clients each count separately. */
   mintId(): string {
     return `breakwater-${++this.#minted}`
   }
@@ -108,7 +107,7 @@ export class PooledCaller implements Caller {
       )
   }
 
-  /** Nobody listens any more. */
+  /** Ends all listening. */
   close(): void {
     this.#changes.end()
   }
@@ -118,22 +117,22 @@ export class PooledCaller implements Caller {
   }
 }
 
-/** How long a caller that nobody uses is kept, in milliseconds. */
+/** How long an unused caller is kept, in milliseconds. */
 const IDLE_MS: Millis = 10 * 60_000
 
 /** Uses within this time count as one, in milliseconds. */
 const ORDER_MS: Millis = 1_000
 
-/** From this length on, in characters, the words of clients on themselves are hashed. */
+/** Client descriptions from this length on, in characters, are hashed. */
 const LONG_KEY = 2_048
 
-/** One caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
+/** A shared caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
 export class CallerPool {
   readonly #clock: Clock
   readonly #drop: (caller: PooledCaller) => void
   readonly #hear: Listener
   readonly #callers = new Map<string, PooledCaller>()
-  /** The memory that each caller keeps of its clients' words. */
+  /** The quota share each caller holds for its clients' descriptions. */
   readonly #kept = new Map<PooledCaller, Holding>()
   readonly #tasks: Owners<PooledCaller>
   readonly #quota: Quota
@@ -185,7 +184,7 @@ export class CallerPool {
         this.#initializeParamsQuota.makeRoom(client, principal, bytes)
       if (full !== undefined) return full
       this.#quota.take(client)
-      // The same when clients like this one come again: what is bound to it is theirs then as well.
+      // The same id when equal clients return: bound state is then theirs too.
       const id = `modern:${createHash('sha256').update(said).digest('base64url')}`
       caller = new PooledCaller(
         this.#clock,
@@ -200,7 +199,7 @@ export class CallerPool {
       this.#keep(key, caller, bytes)
     }
     const now = this.#clock.now()
-    // Moved to the end: the map's order is that of use, as precisely as it needs to be.
+    // Moves the caller to the end: the map is in order of use, as precisely as needed.
     if (now - caller.usedAt >= ORDER_MS) {
       this.#callers.delete(key)
       this.#callers.set(key, caller)
@@ -304,6 +303,6 @@ export class CallerPool {
   }
 }
 
-/** Names the share that a caller counts in: several principals may share an address. */
+/** Names the share of a caller: several principals may share an address. */
 const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
   `${client} ${principal}`
