@@ -69,7 +69,7 @@ export class LegacyHandler {
     return typeof id === 'string' && this.#sessions.find(id) !== undefined
   }
 
-  /** Takes a POST with its body, as text and parsed. Undefined when it was answered at once. */
+  /** Handles a POST with its body, as text and parsed. Undefined when answered at once. */
   post(incoming: InboundRequest, body: string, value: unknown): Promise<void> | undefined {
     if (isObject(value) && value.method === 'initialize')
       return this.#initialize(incoming, { text: body, value })
@@ -93,7 +93,7 @@ export class LegacyHandler {
     return refuse(incoming, refusal(400, idOf(value), INVALID_REQUEST, why))
   }
 
-  /** A session does not exist yet, so it counts for its tenant only. */
+  /** No session exists yet, so the request counts only for its tenant. */
   #initialize(incoming: InboundRequest, message: Message): Promise<void> | undefined {
     const { limits, tarpit, tenancies } = this.#guards
     const params = paramsOf(message.value)
@@ -110,7 +110,7 @@ export class LegacyHandler {
     return pause === undefined ? refuse(incoming, refused) : pause.then(() => refuse(incoming, refused))
   }
 
-  /** Takes a GET: the client listens. */
+  /** Handles a GET: the client listens. */
   listen(incoming: InboundRequest): Promise<void> | undefined {
     const session = sessionOf(incoming, this.#sessions)
     if ('status' in session) return refuse(incoming, session)
@@ -135,7 +135,7 @@ export class LegacyHandler {
     const outcome = session.listen(incoming.response, lastEventId, shift)
     if (outcome === 'unknown')
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Last-Event-ID'))
-    // Official clients come back for ever to a stream that ends without an answer, and by this status they do not.
+    // This status stops official clients from resuming a stream that ends without an answer forever.
     if (outcome === 'over')
       return refuse(
         incoming,
@@ -146,7 +146,7 @@ export class LegacyHandler {
       for (const upstreamSession of server.upstreamSessions.all(session)) upstreamSession.listen()
   }
 
-  /** Takes a DELETE: the client leaves. */
+  /** Handles a DELETE: the client leaves. */
   async leave(incoming: InboundRequest): Promise<void> {
     const session = sessionOf(incoming, this.#sessions)
     if ('status' in session) return refuse(incoming, session)
@@ -155,7 +155,7 @@ export class LegacyHandler {
   }
 }
 
-/** Takes the `initialize` of a client: a session begins, unless there is no room or its server does not answer. */
+/** Handles an `initialize`: begins a session, unless there is no room or its server does not answer. */
 async function initialize(
   incoming: InboundRequest,
   message: Message,
@@ -168,7 +168,7 @@ async function initialize(
   if (!isRequestId(id)) {
     return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: initialize needs an id'))
   }
-  // Servers hear of it later, and not all of them may be told what is in baggage.
+  // Servers get the params later, and some must not see baggage.
   const said = paramsOf(withoutBaggage(message).value)
   const version = negotiate(said.protocolVersion)
   const initializeParams = { ...said, protocolVersion: version }
@@ -193,7 +193,7 @@ async function initialize(
     const request = { incoming, id, message, caller: session, ...whose }
     outcome = await answerWhileThere(live.current, request, begin, response)
   } finally {
-    // Faults may leave no answer, and a client that has left does not know its session.
+    // A fault may drop the answer, and a client that left does not know its session.
     hasBegun &&= outcome?.kind === 'answered' && !response.destroyed
     if (!hasBegun) await sessions.close(session)
   }
@@ -203,7 +203,7 @@ async function initialize(
   session.wrote(response)
 }
 
-/** There is no room for one more session, here or at its server. */
+/** Refuses a session for lack of room, here or at its server. */
 function busy({ response, endpoint }: InboundRequest, id: RequestId, error: GatewayError): void {
   const { retryAfterMs = 5_000 } = error
   const headers = { 'retry-after': String(Math.ceil(retryAfterMs / 1_000)) }
@@ -214,13 +214,13 @@ function busy({ response, endpoint }: InboundRequest, id: RequestId, error: Gate
 const BAD_SESSION = -32000
 const UNKNOWN_SESSION = -32001
 
-/** Says how a client goes on: by the specification it begins a new session when it gets a 404. */
+/** Tells a client how to continue: by the specification, a 404 makes it begin a new session. */
 const OTHER_CREDENTIALS =
   'Session not found: it was opened with other credentials (Authorization, or headers that servers get); begin with initialize'
 
 /**
- * The session that the headers of a request name. With other credentials than its own there is none: who has only its id
- * must not act with the credentials that servers get, and whose token was renewed begins another one.
+ * Returns the session named by the headers. Other credentials get no session: a caller with only the id must not use
+ * the credentials that servers get. A client with a renewed token begins a new session.
  */
 function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): Session | Refusal {
   const { 'mcp-session-id': id, 'mcp-protocol-version': version = ASSUMED_VERSION } = headers
@@ -238,7 +238,7 @@ function sessionOf({ endpoint, headers }: InboundRequest, sessions: Sessions): S
   return sessions.isOf(session, headers) ? session : refusal(404, null, UNKNOWN_SESSION, OTHER_CREDENTIALS)
 }
 
-/** One request of a POST: when that came, and the reply to it. */
+/** A request of a POST: its arrival time and reply. */
 interface Taken {
   readonly message: Message
   readonly now: Millis
@@ -259,7 +259,7 @@ class Dialogue {
     this.#guards = guards
   }
 
-  /** Takes the messages of one POST: a single one, or a batch. */
+  /** Handles the messages of a POST: a single message or a batch. */
   take(
     incoming: InboundRequest,
     session: Session,
@@ -287,9 +287,9 @@ class Dialogue {
       const isAll = leftOut === messages.length
       return this.#acknowledge(incoming, session, isAll ? tooFast : undefined, now)
     }
-    // Most POSTs hold one request: the common way takes no more turns of the microtask queue than it must.
+    // Most POSTs hold a single request: the common path takes few microtask turns.
     if (!isBatch) return only.then((response) => this.#inTime(session, { reply, now }, [response]))
-    // The POST counts as one call already.
+    // The POST already counts as a call.
     const { calls } = this.#guards.quotas
     const more = answers.length - 1
     calls.take(session.client, more)
@@ -298,7 +298,7 @@ class Dialogue {
       .then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
-  /** Nothing in a POST has an answer: it was taken, or all of it was left out. */
+  /** Acknowledges a POST without requests: accepted, or dropped as a whole. */
   #acknowledge(
     { response }: InboundRequest,
     session: Session,
@@ -338,13 +338,13 @@ class Dialogue {
     this.#sessions.settle(session)
   }
 
-  /** A notification, or the answer to a question: nothing comes back, unless there are too many to pass on. */
+  /** Handles a notification or an answer to a question: no reply, unless too many wait to be passed on. */
   #oneWay(
     { headers }: InboundRequest,
     session: Session,
     { message, now }: Pick<Taken, 'message' | 'now'>,
   ): GatewayError | undefined {
-    // Nobody waits for the end of a message that has no answer.
+    // Nobody waits for the end of a message without an answer.
     if (kindOf(message.value) === 'response') return void session.asked.answer(message).catch(ignore)
     const { method } = message.value
     const params = paramsOf(message.value)
@@ -382,7 +382,7 @@ class Dialogue {
     const refusal = this.#refusal(session, message, id)
     if (refusal !== undefined) return Promise.resolve({ text: refusal, status: 200 })
     const counted = quotas.tenantCalls.begin({ client: session.client, tenant: tenancy.countsAs })
-    // Never held: it would take one of the places that are kept free.
+    // Never held: holding would use a place kept free.
     if (typeof counted === 'object')
       return Promise.resolve({ text: gatewayErrorText(id, counted, {}), status: 200 })
     const signal = new CallUnderWay()
@@ -402,11 +402,11 @@ class Dialogue {
       counted?.()
       session.ended(record)
       lease.release()
-      // A large answer is put on the wire in a turn of its own; the session is in use until then.
+      // A large answer is written in a separate turn; the session is in use until then.
       if (!reply.takesLong(response)) return left(response)
       return ownTurn(session.client).then(() => left(during('reply', () => reply.ready(response))))
     }
-    // A defect of ours has an answer, too: other requests of the same POST may go on.
+    // An internal error is answered too: other requests of the POST may continue.
     const broke = (cause: unknown) => done({ text: this.#guards.defect(id, cause), status: 200 })
     try {
       return endpoint.request(lease.generation, request).then(done, broke)
@@ -415,7 +415,7 @@ class Dialogue {
     }
   }
 
-  /** Answers a ping. The client can take it back while a fault may hold the answer. */
+  /** Answers a ping. The client can cancel it while a fault holds the answer. */
   #ping(request: OwnRequest, session: Session): Promise<Response> {
     const { id, message } = request
     const { server } = session.endpoint
@@ -433,10 +433,10 @@ class Dialogue {
     })
   }
 
-  /** The answer to a request that goes no further. */
+  /** Returns the answer to a refused request. */
   #refusal(session: Session, message: Message, id: RequestId): string | undefined {
     const { value } = message
-    // In a batch: a server has one handshake for all who share a session with it.
+    // In a batch: all clients of a server session share its handshake.
     if (value.method === 'initialize')
       return errorText(
         id,
@@ -458,12 +458,12 @@ class Dialogue {
   }
 }
 
-/** A request that has no id: it would pass by all that is asked of requests. */
+/** Whether a request has no id, and would bypass all checks of requests. */
 function isWithoutId({ id, method }: Message['value']): boolean {
   return id === undefined && typeof method === 'string' && !method.startsWith('notifications/')
 }
 
-/** For how long all of them tell to stay away, in milliseconds; undefined where one of them is no rejection. */
+/** Returns how long all responses say to stay away, in milliseconds; undefined when any is no rejection. */
 function retryAfterOf(responses: readonly Response[]): Millis | undefined {
   let least: Millis | undefined
   for (const { retryAfterMs } of responses) {
