@@ -99,7 +99,10 @@ export function stopListening(server: Server, ended: () => void): void {
   NetServer.prototype.close.call(server, ended)
 }
 
-/** Whether a request has its `Host` header (RFC 9112, section 3.2). Node shows only the first of several. */
+/**
+ * Whether a request has exactly one `Host` header, or none in HTTP/1.0 (RFC 9112, section 3.2). Node shows only the
+ * first of several.
+ */
 function namesHost({ httpVersionMajor, httpVersionMinor, rawHeaders }: IncomingMessage): boolean {
   let count = 0
   for (let at = 0; at < rawHeaders.length; at += 2) {
