@@ -25,61 +25,65 @@ export type InboundHeaders = Readonly<Record<string, string | string[] | undefin
 
 /** When a call has to be over. */
 export interface Deadline {
-  /** A point on the monotonic clock; the call's progress may move it. */
+  /** A point on the monotonic clock; progress of the call may move it. */
   at: Millis
-  /** The latest point that it may be moved to; absent where nothing moves it. */
+  /** The latest point that `at` may move to; absent when nothing moves it. */
   readonly latest?: Millis
-  /** Kept back for the way home when the server is told how long it has, in ms; undefined when it is not told. */
+  /**
+   * Time kept back for the return path when the server is told its remaining time, in ms; undefined when it is not
+   * told.
+   */
   readonly reserveMs: Millis | undefined
-  /** Whether it is earlier than the operator's own, because the caller asked for that. */
+  /** Whether the caller asked for this deadline, earlier than the operator's own. */
   readonly askedFor: boolean
 }
 
-/** Sends the caller's answer to a server's request back to that server; the text carries any id. */
+/** Sends the caller's answer to a server's request back to the server; the text carries any id. */
 export type Answer = (text: string) => Promise<void>
 
 /**
- * The way of everything that travels before a call's answer: progress, logs, requests of the server.
+ * The path of every message before a call's answer: progress, logs, requests of the server.
  * A layer may wrap it. Once a byte went through, the call may not be sent again.
  */
 export interface Channel {
-  /** The upstream streams its reply: so shall we. Idempotent. */
+  /** The upstream streams its reply, so the gateway may stream too. Idempotent. */
   open(): void
   /**
-   * The upstream ended its stream before the answer, to be asked again after `retryMs`: so may we. `askNow` is for a caller
-   * that comes back sooner: the upstream is asked at once, but not again within 100 ms.
+   * The upstream ended its stream before the answer and wants a new request after `retryMs`; the gateway may do the
+   * same. `askNow` serves a caller that returns sooner: the upstream is asked at once, but not again within 100 ms.
    */
   pause(retryMs: Millis, askNow?: () => void): void
   /**
-   * Passes one message on to the caller; `answer` is given when the message is a request.
-   * A promise means "wait for it before the next one" (backpressure).
+   * Passes a message on to the caller; `answer` is given when the message is a request.
+   * A returned promise asks the sender to wait before the next message (backpressure).
    */
   send(message: Message, answer?: Answer): Promise<void> | undefined
-  /** The bytes that the channel is a part of, where faults can get at them. */
+  /** The byte stream around the channel, for faults. */
   readonly wire?: ChannelWire
 }
 
 /**
- * The sender of calls, for as long as it stays: upstream sessions are kept per caller. A downstream session is a
- * caller; so is the gateway itself when it discovers tools.
+ * A sender of calls; each caller has its own upstream sessions. A downstream session is a caller, and so is the gateway
+ * during tool discovery.
  */
 export interface Caller {
   /** Unique in this process, never sent to a server. */
   readonly id: string
-  /** The `initialize` params which an upstream is told on behalf of this caller. */
+  /** The `initialize` params that an upstream gets on behalf of this caller. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** HTTP headers that came with it, lower case. Servers get those of them that they are configured to get. */
+  /** HTTP headers that came with the caller, lower case. Servers get only the headers in their configuration. */
   readonly headers?: InboundHeaders
-  /** The client that it stands for where clients have shares of something; undefined for the gateway itself. */
+  /** The client that the caller counts as where clients share something; undefined for the gateway itself. */
   readonly client?: string
-  /** Whether somebody waits for what servers send outside of calls. */
+  /** Whether the caller waits for messages that servers send outside of calls. */
   readonly listening: boolean
   /**
-   * The era that it speaks. In the modern one it answers an `input_required` by calling again, and may stand for several clients,
-   * which cannot be told apart; for one of the legacy era the upstream asks, over the call's channel, and calls again by itself.
+   * The protocol era of the caller. A modern caller answers an `input_required` with another call, and may stand for
+   * several indistinguishable clients. For a legacy caller, the upstream asks over the call's channel and repeats the
+   * call itself.
    */
   readonly era: 'legacy' | 'modern'
-  /** Takes what `server` sends outside of any call. */
+  /** Takes a message that `server` sends outside of any call. */
   receive(server: string, message: Message, answer?: Answer): void
 }
 
@@ -87,9 +91,9 @@ export interface Caller {
 export interface Call {
   readonly server: string
   readonly method: string
-  /** The tool's name as its server knows it; only for `tools/call`. */
+  /** The tool's name at its server; only for `tools/call`. */
   readonly tool: string | undefined
-  /** The caller's own id: the reply carries it. */
+  /** The caller's own id; the reply carries it. */
   readonly id: RequestId
   readonly message: Message
   /** Request headers that the server's `forwardHeaders` lets through, lower case, under their new names. */
@@ -97,29 +101,29 @@ export interface Call {
   /** All headers of the agent's request: for policies to read, never for servers. */
   readonly inbound: InboundHeaders
   readonly caller: Caller
-  /** On whose behalf, as its caller says. At most 64 characters. */
+  /** The tenant named by the caller. At most 64 characters. */
   readonly tenant: string
-  /** Whom it counts as where tenants share: anybody may call itself what it likes, so this need not be its tenant. */
+  /** The tenant used for shared limits. A caller may choose any tenant name, so this may differ from `tenant`. */
   readonly countsAs: string
   readonly channel: Channel
   /** Aborts the call; its `reason` is the `GatewayError` to report. */
   readonly signal: Signal
   readonly deadline: Deadline | undefined
-  /** The number of this try, from 1. */
+  /** The number of this attempt, from 1. */
   readonly attempt: number
-  /** Index of the replica to send it to; undefined: any. */
+  /** Index of the replica to send the call to; undefined: any. */
   readonly replica: number | undefined
   /** The work of faults on the bytes of the server's reply; undefined for none. */
   readonly wire?: CallWire | undefined
-  /** Told each time that it is handed to a connection of the server: from then on it may run. */
+  /** Called each time the call is handed to a connection of the server. From then on the call may run. */
   readonly onSent?: (() => void) | undefined
   readonly record: CallRecord
 }
 
-/** The id by which its agent knows a call. */
+/** Returns the id that the agent gave to its request. */
 export const requestIdOf = ({ id, record }: Pick<Call, 'id' | 'record'>): RequestId => record.requestId ?? id
 
-/** Everything between the agent and a server. Resolves always: an upstream's failure is a value. */
+/** Everything between the agent and a server. Always resolves: an upstream's failure is a value. */
 export type Service = (call: Call) => Promise<Outcome>
 
 /** A policy's compiled form. `next` may be called never, once or many times. */
@@ -132,7 +136,7 @@ export type CallChanges = {
   ]?: Call[Key]
 }
 
-/** The same call with changes. One literal, so that every call keeps one hidden class. */
+/** Returns the same call with changes. A single literal, so that every call keeps one hidden class. */
 export function derive(call: Call, changes: CallChanges): Call {
   return {
     server: changes.server ?? call.server,

@@ -4,39 +4,38 @@ import type { Effect, PolicyContext, Policy, FallbackCall, Scope, ToolDefinition
 import { type Applied, DEFAULT_SET, type MeshConfig, type Place, Settings } from './settings.ts'
 import type { Millis } from './clock.ts'
 
-/** The policies there are, by their name in the config, outermost first. */
+/** The policies by their name in the config, outermost first. */
 type PolicyRegistry = Readonly<
   Record<string, Pick<Policy<never>, 'build' | 'perAttempt' | 'followsTask' | 'divided' | 'unset'>>
 >
 
-/** One line of a chain, as the admin API prints it. */
+/** A line of a chain, as the admin API prints it. */
 interface ChainLayer {
   readonly layer: string
   readonly config?: unknown
-  /** `default`, the number of the override that decided, from 0, or the name of the set. */
+  /** `default`, the number (from 0) of the deciding override, or the name of the set. */
   readonly from?: string
 }
 
-/** All policies of one generation, compiled. */
+/** All policies of a generation, compiled. */
 export interface Mesh {
-  /** The chain for a call; `maker` is the tool whose task a request waits for. Throws when there is no such set. */
+  /** Returns the chain for a call; `maker` is the tool whose task a request waits for. Throws for an unknown set. */
   serviceFor(server: string, method: string, tool: string | undefined, set?: string, maker?: string): Service
-  /** Whether there is such a policy set, or arm of an experiment. */
+  /** Whether a policy set, or an arm of an experiment, has this name. */
   hasSet(set: string): boolean
-  /** The sets that calls of a server go by: the one without a name, and the arms that take its calls. */
+  /** Returns the sets that a server's calls use: the unnamed set, and the arms that take calls of the server. */
   setsOf(server: string): readonly string[]
-  /** Whether a policy is in force somewhere; without a tool, for any of the server's other requests. */
+  /** Whether a policy is in force at a place; without a tool, for any other request of the server. */
   has(policy: string, place: Place): boolean
   /** Returns the layers of the chain for a call, outermost first. */
   chainFor(server: string, method: string, tool: string | undefined, set?: string): readonly ChainLayer[]
-  /** Returns the effect of running a call again. */
   effectOf(call: Target): Effect
 }
 
-/** As much of a call as says where it goes. */
+/** The fields of a call that say where it goes. */
 type Target = Pick<Call, 'server' | 'method' | 'tool'>
 
-/** The registry's facts about each server, by name: a map as a rule. */
+/** The registry's facts about each server, by name; usually a map. */
 export interface Targets {
   get(server: string): ServerFacts | undefined
 }
@@ -46,13 +45,16 @@ interface MeshParts {
   readonly config: MeshConfig
   readonly context: PolicyContext
   readonly servers: Targets
-  /** The call as another server has to get it; undefined when there is no such server. */
+  /** Returns the call rewritten for another server; undefined when there is no such server. */
   readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
   /** The outermost layer, which sees every outcome. */
   readonly observe: Layer
   /** Sees the outcome of every attempt. */
   readonly attempt: Layer
-  /** Where faults work: above all policies, where they shake the agent, and below all, where policies contain them. */
+  /**
+   * Where faults act: `client` above all policies, so faults hit the agent; `upstream` below all, so policies contain
+   * faults.
+   */
   readonly faults: { readonly client: Layer; readonly upstream: Layer }
   /** The innermost service, which talks to an upstream. */
   readonly transport: Service
@@ -66,7 +68,7 @@ interface Chain {
   readonly effectOf: (call: Target) => Effect
 }
 
-/** Compiles a config into services. A chain is built when it is first asked for. */
+/** Compiles a config into services. Each chain is built on first use. */
 export function compileMesh(parts: MeshParts): Mesh {
   const { policies, config, context, servers, observe, attempt, transport } = parts
   const settings = new Settings(config)
@@ -156,16 +158,16 @@ export function compileMesh(parts: MeshParts): Mesh {
   }
 }
 
-/** How many look-ups and chains are remembered; past it they are worked out again. */
+/** Most look-ups and chains to remember; beyond the limit, chains are built again. */
 const REMEMBERED = 4096
 
-/** The same for tools that stand in a catalog, and so cannot be invented. */
+/** The same limit for catalogued tools, whose names agents cannot invent. */
 const REMEMBERED_TOOLS = 50_000
 
-/** Longest look-up that is remembered, in characters: agents choose methods and names, and may choose huge ones. */
+/** Longest look-up to remember, in characters. Agents choose methods and names, so these may be huge. */
 const LONGEST = 512
 
-/** The parts of a call by which its chain is looked up. */
+/** The parts of a call that select its chain. */
 interface ChainKey {
   readonly server: string
   readonly method: string
@@ -173,13 +175,13 @@ interface ChainKey {
   readonly maker: string | undefined
 }
 
-/** The chains of one policy set that were built, found again quickly and forgotten when there are too many. */
+/** The chains of a policy set, cached up to a limit. */
 class Chains<Chain> {
   readonly #listed = new Map<string, Map<string, Chain>>()
   readonly #shared = new Map<string, Chain>()
   readonly #remembered = new Map<string, Chain>()
 
-  /** The chain of a tool that stands in its server's catalog: one of its own. */
+  /** Returns a catalogued tool's own chain. */
   ofListed(server: string, tool: string, build: () => Chain): Chain {
     let tools = this.#listed.get(server)
     if (tools === undefined) this.#listed.set(server, (tools = new Map<string, Chain>()))
@@ -190,7 +192,7 @@ class Chains<Chain> {
     return chain
   }
 
-  /** Agents can ask for what does not exist: such calls share a chain, and so what its policies remember. */
+  /** Agents can ask for tools that do not exist. Such calls share a chain, and the memory of its policies. */
   ofOther(
     { server, method, tool, maker }: ChainKey,
     appliedTo: () => readonly [Applied, Applied?],
@@ -214,14 +216,14 @@ function remember<Chain>(chains: Map<string, Chain>, key: string, chain: Chain, 
   chains.set(key, chain)
 }
 
-/** The registry's facts about one server. */
+/** The registry's facts about a server. */
 export interface ServerFacts {
-  /** The identity of each replica's endpoint; at least one. */
+  /** The identity of each replica's endpoint; at least one entry. */
   readonly endpoints: readonly string[]
   facts(tool: string): ToolDefinition | undefined
-  /** Whether its list has a tool, which agents may call. */
+  /** Whether the server's list has a tool that agents may call. */
   offers(tool: string): boolean
-  /** Returns the effect of a tool by the server's word, as far as the server is trusted. */
+  /** Returns the effect that the server declares for a tool, as far as the server is trusted. */
   effectOf(tool: string): Effect
   home(caller: Caller): number | undefined
   homes(caller: Caller): readonly number[] | undefined
@@ -238,7 +240,7 @@ export interface ScopeParts {
   readonly server: string
   readonly tool: string | undefined
   readonly overrides: readonly string[] | undefined
-  /** The operator's word on the tool's effect. */
+  /** The tool's effect according to the operator. */
   readonly effect: Effect | undefined
   readonly servers: Targets
   readonly fallbackCall: (set: string, call: Call, server: string, tool: string) => FallbackCall | undefined
@@ -275,10 +277,10 @@ export const methods: readonly string[] = [
   'subscriptions/listen',
 ]
 
-/** Stands for the endpoint of a server that is not there. */
+/** The endpoint of an unknown server. */
 const nowhere: readonly string[] = ['']
 
-/** A scope over what the registry knows. */
+/** Returns a scope backed by the registry. */
 export function scopeFor({ set, server, tool, overrides, effect, servers, fallbackCall }: ScopeParts): Scope {
   const endpoints = servers.get(server)?.endpoints ?? nowhere
   return {

@@ -5,15 +5,15 @@ import type { PolicyReason } from './errors.ts'
 import type { Decision, Fact } from './record.ts'
 import type { MetricSpec } from './metric-spec.ts'
 
-/** Reads a policy's settings. zod types are such schemas; the kernel needs to know no more of them. */
+/** Reads a policy's settings. Every zod type is a schema in this sense; the kernel does not depend on zod. */
 export interface Schema<Config> {
   parse(input: unknown): Config
 }
 
-/** A rare change of state that somebody will want to read about; facts of a call go into its record. */
+/** A rare change of state, worth reading about. Facts about single calls go into the call's record. */
 export interface MeshEvent {
   readonly type: string
-  /** The policy set, or the arm of an experiment, in which it happened. */
+  /** The policy set, or the arm of an experiment, where the event happened. */
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
@@ -23,20 +23,21 @@ export interface MeshEvent {
 /** State that outlives a generation. */
 export interface StateStore {
   /**
-   * The state under a key, created at the first asking. One with `close()` is told when nobody new will find it, and one
-   * with `moved(replica)` when its endpoint stands elsewhere in the config.
+   * Returns the state under a key, creating the state on the first call. The store calls a state's `close()`, if any,
+   * when no new call can find the state. It calls `moved(replica)`, if any, when the endpoint has another index in the
+   * config.
    */
   get<State extends object>(key: StateKey, create: () => State): State
-  /** All states of a kind whose owner is there, the most recently used last. */
+  /** Returns all states of a kind whose owner exists, most recently used last. */
   list<State extends object>(kind: string): readonly (readonly [StateKey, State])[]
 }
 
-/** All that a policy may touch besides its own config and its scope. */
+/** Everything that a policy may use besides its own config and scope. */
 export interface PolicyContext {
   readonly clock: Clock
   readonly random: KeyedRandom
   readonly state: StateStore
-  /** For what has to outlive the process; undefined when there is nowhere to put it. */
+  /** For data that must outlive the process; undefined without durable storage. */
   readonly durable?: DurableStore | undefined
   emit(event: MeshEvent): void
 }
@@ -44,110 +45,115 @@ export interface PolicyContext {
 /** The effect of running a call again. Treat `unknown` as `write`. */
 export type Effect = 'read_only' | 'idempotent' | 'write' | 'unknown'
 
-/** The description of a tool by its server, as it stands in the catalog. The same object as long as nothing has changed. */
+/** A tool's description by its server, as found in the catalog. The same object until the description changes. */
 export interface ToolDefinition {
   readonly inputSchema: unknown
   readonly outputSchema: unknown
-  /** Changes when anything in the entry does. */
+  /** Changes with every change of the catalog entry. */
   readonly fingerprint: string
 }
 
-/** A call in the words of another tool, and the chain for it, which does not count as a call of its own. */
+/** A call rewritten for another tool, and the chain that runs it. The chain does not count the call a second time. */
 export interface FallbackCall {
   readonly call: Call
   readonly service: Service
 }
 
-/** The target of one chain of layers: a tool of a server, or all its other requests. */
+/** The target of one chain of layers: a tool of a server, or all other requests of the server. */
 export interface Scope {
-  /** Name of the policy set; `default` is the one without a name in the config. */
+  /** Name of the policy set; `default` is the unnamed set of the config. */
   readonly set: string
   readonly server: string
-  /** The tool's name as its catalog has it; undefined for tools that stand in no catalog and for other requests. */
+  /** The tool's name in the catalog; undefined for uncatalogued tools and for other requests. */
   readonly tool: string | undefined
   /**
-   * Without a tool: which requests, by the overrides that apply to them, of each what it matches as JSON. Requests to which
-   * others apply have a chain of their own, and may have other settings. Undefined where the tool says it all.
+   * For a scope without a tool: the `match` of each override that applies to its requests, as JSON. Requests with other
+   * overrides have their own chain, perhaps with other settings. Undefined for a scope with a tool.
    */
   readonly overrides: readonly string[] | undefined
-  /** How many replicas the server has, at least 1. */
+  /** Number of replicas of the server, at least 1. */
   readonly replicas: number
   /**
-   * For each replica the identity of its endpoint: a digest of all that decides what is reached there. The state of a
-   * replica is kept under this identity, so that the state follows the endpoint when replicas come, go or change places.
+   * The identity of each replica's endpoint: a digest of everything that decides which endpoint is reached. Replica
+   * state is stored under this identity, so the state follows the endpoint when replicas are added, removed or
+   * reordered.
    */
   readonly endpoints: readonly string[]
-  /** Returns the tool's description as the catalog has it now; undefined when the tool is in no catalog. */
+  /** Returns the tool's current description; undefined when the tool is in no catalog. */
   facts(): ToolDefinition | undefined
-  /** Returns the effect of running the call again, by the operator's word, a trusted server's, or the call's method. */
+  /** Returns the effect of running the call again, according to the operator, a trusted server or the call's method. */
   effectOf(call: Pick<Call, 'method' | 'tool'>): Effect
-  /** The replica that holds state for a caller, and thus has to get all its calls; undefined: any may. */
+  /**
+   * Returns the replica that holds state for a caller and must get all the caller's calls. Undefined: any replica may.
+   */
   home(caller: Caller): number | undefined
-  /** How many callers each replica holds state for; undefined when the server holds none for such a caller. */
+  /** Returns how many callers each replica holds state for; undefined when the server holds none for such a caller. */
   homes(caller: Caller): readonly number[] | undefined
-  /** Whether callers may get another session in place of theirs, without a word. */
+  /** Whether callers may silently get another session in place of their own. */
   mayMove(): boolean
-  /** Gives a caller's state at a replica up: its next call begins a new session, at a replica that is chosen then. */
+  /** Gives up a caller's state at a replica: the caller's next call opens a new session, at a replica chosen then. */
   leave(caller: Caller, replica: number): void
   /**
-   * When a replica that could not be reached was last found to be reachable again, on the monotonic clock; negative
-   * infinity when it never was in doubt.
+   * When an unreachable replica was last found reachable again, on the monotonic clock; negative infinity when its
+   * reachability was never in doubt.
    */
   readonly backAt: (replica: number) => Millis
-  /** Whether a replica is known to be out of reach now. */
+  /** Whether a replica is known to be unreachable now. */
   readonly isLost: (replica: number) => boolean
   /**
-   * Resolves to true when the gateway's own probes get through to a replica, which it begins to probe if need be; to false when another
-   * server has come in its place. Undefined for a replica that only calls can try.
+   * Resolves to true when the gateway's own probes reach a replica (starting to probe if necessary), and to false when
+   * another server has replaced it. Undefined for a replica that only calls can try.
    */
   readonly reached: (replica: number) => Promise<boolean> | undefined
   /**
-   * For work that goes on when no agent waits for it any more: until what this returns is called, once, the server stays
-   * though it may have left the config, and the end of the process waits, for as long as it waits for calls.
+   * For work that continues when no agent waits for it. Until the returned function is called (once), the server stays
+   * even after leaving the config. Shutdown also waits, as long as it waits for calls.
    */
   hold(): () => void
-  /** Whether the list of a server has a tool, which agents may call. */
+  /** Whether a server's list has a tool that agents may call. */
   isOffered(server: string, tool: string): boolean
-  /** The way to another tool, with the same arguments; undefined when there is no such server. */
+  /** Returns the call to another tool with the same arguments; undefined when there is no such server. */
   fallbackCall(call: Call, server: string, tool: string): FallbackCall | undefined
 }
 
-/** A type of `MeshEvent`: how often it comes is always counted by type; here is what else there is to count. */
+/** A type of `MeshEvent`. Events are always counted by type; an event type may declare a further counter here. */
 export interface EventType {
-  /** A description of the event, in one line, for the documentation. */
+  /** A description of the event in one line, for the documentation. */
   readonly about: string
-  /** The labels `server`, `tool` and `arm` are the event's. */
+  /** The labels `server`, `tool` and `arm` come from the event. */
   readonly counter?: MetricSpec<'counter'>
-  /** Its other labels. */
+  /** Returns the other labels. */
   labels?(detail: Readonly<Record<string, unknown>>): Readonly<Record<string, string>>
-  /** Whether it is a warning in the log. */
+  /** Whether the log shows the event as a warning. */
   isWarning?(detail: Readonly<Record<string, unknown>>): boolean
 }
 
-/** A state that the admin API can show, as plain facts. */
+/** A state that the admin API can show as plain facts. */
 export interface Observable {
   snapshot(): object
 }
 
-/** One value of a gauge; the labels `server`, `tool` and `arm` are those of the state. */
+/** A single value of a gauge; the labels `server`, `tool` and `arm` come from the state. */
 export interface Sample {
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
 }
 
-/** A kind of state that a policy keeps, as it is shown. */
+/** A kind of state that a policy keeps, and how to show it. */
 export interface StateKind<State = unknown> {
   readonly kind: string
-  /** Whether it says how much is still free: then `/admin/budgets` lists it. Its states are `Observable`. */
+  /** True for states that report how much is still free: `/admin/budgets` lists them. The states are `Observable`. */
   readonly isBudget?: true
-  /** The path of an operator that lists its states too: see `Operator`. */
+  /** The path of an operator that lists these states too: see `Operator`. */
   readonly shownAt?: string
-  /** Settings of its policy that follow what a server has been like, and why: shown by `/admin/mesh`. */
+  /**
+   * Returns settings of the policy that were learned from the server's behaviour, and why. `/admin/mesh` shows these.
+   */
   learned?(state: State): object
-  /** Read at each scrape, from the states of the policies without a name and of arms; equal labels add up. */
+  /** Read at each scrape, from the states of unnamed policy sets and of arms; samples with equal labels add up. */
   readonly gauge?: {
     readonly metric: MetricSpec<'gauge'>
-    /** Labels that have a series at value 0 also while there is no state. */
+    /** Labels with a series at value 0 even without any state. */
     readonly always?: readonly Readonly<Record<string, string>>[]
     samples(state: State): readonly Sample[]
   }
@@ -162,7 +168,7 @@ export interface OperatorTarget {
   readonly tool: string | undefined
 }
 
-/** An operator's order that still holds, as the admin API shows it. */
+/** An operator's order that is still in force, as the admin API shows it. */
 export interface Held {
   /** Undefined for a server's other requests. */
   readonly tool: string | undefined
@@ -170,27 +176,27 @@ export interface Held {
 }
 
 /**
- * The orders that an operator may give to a policy by hand. `GET /admin/{path}` lists the policy's states;
- * `POST /admin/{path}/{server}/{tool}` takes `{"action": …}`. An order stays in force until it is undone, over reloads
- * and other settings: the order is kept in a state of its own, whose key holds no settings.
+ * The orders that an operator may give to a policy by hand. `GET /admin/{path}` lists the policy's states; `POST
+ * /admin/{path}/{server}/{tool}` takes `{"action": …}`. An order stays in force until it is undone, across reloads and
+ * changed settings, because its own state has a key without settings.
  */
 export interface Operator<State extends Observable = Observable> {
   readonly path: string
-  /** The kind of the states that it is about, and what people call one of them. */
+  /** The kind of the listed states, and the noun that people use for a state. */
   readonly kind: string
   readonly noun: string
   readonly actions: readonly string[]
-  /** `states`: those that the target has now; there may be none of a target that is held. */
+  /** `states`: the states that the target has now; a held target may have none. */
   act(
     action: string,
     target: OperatorTarget,
     states: readonly State[],
     context: Pick<PolicyContext, 'state' | 'clock'>,
   ): void
-  /** Does to a state the orders that were given while its owner was gone. */
+  /** Applies to a state the orders given while its owner was gone. */
   catchUp(key: StateKey, state: State, store: StateStore): void
   /**
-   * The orders that still hold for a server in a set, whether there are states or not: a row of the admin API for each tool.
+   * Returns the orders in force for a server in a set, whether or not states exist: a row of the admin API per tool.
    * `isInForce`: whether any set has the policy for a tool now.
    */
   held(
@@ -202,82 +208,89 @@ export interface Operator<State extends Observable = Observable> {
 }
 
 /**
- * A resilience policy, and all that is known of it anywhere: one module, one line in the registry, one test. Errors, metrics,
- * spans, the access log, the admin API, the config schema and the documentation are made of what stands here.
+ * A resilience policy with everything known about it: one module, one line in the registry, one test. Errors, metrics,
+ * spans, the access log, the admin API, the config schema and the documentation are generated from these fields.
  */
 export interface Policy<Config> {
-  /** Its settings, with their documentation. */
+  /** The policy's settings, with their documentation. */
   readonly schema: Schema<Config>
-  /** When to use it and when not, in one or two sentences, for the documentation. */
+  /** When to use the policy and when not, in one or two sentences, for the documentation. */
   readonly use: string
-  /** In force only where the config names it; the others are in force unless it says `false`. */
+  /** In force only where the config names the policy. Other policies are in force unless the config says `false`. */
   readonly optIn?: true
-  /** Whether it is about single attempts: these policies stand last, and observers of attempts see what they make of one. */
+  /**
+   * Whether the policy works on single attempts. These policies come last, and attempt observers see their outcomes.
+   */
   readonly perAttempt?: true
-  /** Whether `tasks/result` has the settings of a call of the tool that made the task: the agent waits there for what such a call does. */
+  /**
+   * Whether `tasks/result` gets the settings of a call of the tool that made the task, because the agent waits there
+   * for the same work.
+   */
   readonly followsTask?: true
-  /** Reasons for which it ends calls, beside those that are known everywhere. */
+  /** Reasons for which the policy ends calls, besides the reasons known everywhere. */
   readonly reasons?: readonly PolicyReason[]
-  /** The facts that the policy notes on calls. */
   readonly facts?: readonly Fact[]
-  /** Returns the policy's decision about a call, where the outcome shows the decision. */
+  /** Returns the policy's decision about a call, if the outcome shows the decision. */
   decisionIn?(outcome: Outcome): Decision | undefined
-  /** The events that it emits, by type. */
+  /** The events that the policy emits, by type. */
   readonly events?: Readonly<Record<string, EventType>>
   readonly states?: readonly StateKind[]
   readonly operator?: Operator
-  /** Returns the layer for an arm without the policy, beside arms with it. Only policies with an `operator` need one. */
+  /**
+   * Returns the layer for an arm without the policy, next to arms with it. Only policies with an `operator` need this.
+   */
   unset?(context: PolicyContext, scope: Scope): Layer
   /**
-   * Only of policies that limit what a whole server gets: the settings under which calls get that share of it, in (0, 1).
-   * So the arms of an experiment together never get more than the server had before.
+   * Only for policies that limit a whole server: returns the settings for calls that get a `share` of the limit, in (0,
+   * 1). Together, the arms of an experiment never get more than the server had before.
    */
   divided?(config: Config, share: number): unknown
-  /** Why the limit cannot be divided by these shares, which are 1 together: each part is one call at least, and all together would be more. */
+  /**
+   * Returns why the limit cannot be divided by these shares, which add up to 1. Each part is at least one call, so the
+   * parts could exceed the limit.
+   */
   indivisible?(config: Config, shares: readonly number[]): string | undefined
-  /** Called once per generation, scope and distinct config. */
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }
 
-/** The owner of a state. Two keys that are equal in every part but `replica` mean the same state, in every generation. */
+/** The owner of a state. Keys that are equal in every part but `replica` name the same state, in every generation. */
 export interface StateKey {
-  /** The kind of state: as a rule, the name of the policy that keeps the state. */
+  /** The kind of state, usually the name of the policy that keeps it. */
   readonly kind: string
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
-  /** The part of the server's other requests that the state is about; see `Scope.overrides`. */
+  /** The part of the server's other requests that the state covers; see `Scope.overrides`. */
   readonly overrides?: readonly string[] | undefined
-  /** The endpoint of the server, wherever the endpoint stands in the config; see `Scope.endpoints`. */
+  /** The endpoint of the server, at any position in the config; see `Scope.endpoints`. */
   readonly endpoint?: string | undefined
-  /** Where that endpoint stands in the config now, from 0: for people, and no part of what makes the state the same. */
+  /** The endpoint's current index in the config, from 0. For people only; not part of the state's identity. */
   readonly replica?: number | undefined
-  /** The settings that made it: others begin anew. */
+  /** The settings that the state was made for. Other settings start a new state. */
   readonly config?: unknown
 }
 
-/** A record that an earlier process left. */
 export interface DurableRecord {
   readonly id: string
   /** As `JSON.parse` read it. */
   readonly value: unknown
-  /** When it counts no more, in milliseconds since the Unix epoch. */
+  /** When the record expires, in milliseconds since the Unix epoch. */
   readonly expiresAt: Millis
 }
 
-/** The records of one owner. Nothing here throws or rejects: a call never fails for what could not be kept. */
+/** The records of a single owner. No method throws or rejects: a failure to store never fails a call. */
 export interface DurableRecords {
-  /** Returns the records of an earlier process that still count, the soonest to expire first. Returns each record once. */
+  /** Returns unexpired records of an earlier process, soonest to expire first. Returns each record once. */
   take(): readonly DurableRecord[]
   /**
-   * Keeps a record, in place of an earlier one of its id. Resolves as soon as it would outlive a kill of the process,
-   * or when it is clear that it cannot be kept now. `value` has to be JSON; `expiresAt` is wall time, in milliseconds.
+   * Stores a record, replacing an earlier record with the same id. Resolves as soon as the record would survive a kill
+   * of the process, or when it clearly cannot be stored now. `value` must be JSON; `expiresAt` is wall time in
+   * milliseconds.
    */
   put(id: string, value: unknown, expiresAt: Millis): Promise<void>
   delete(id: string): void
 }
 
-/** Where records outlive the process. */
 export interface DurableStore {
   of(owner: Pick<StateKey, 'kind' | 'set' | 'server'>): DurableRecords
 }

@@ -2,156 +2,167 @@ import type { Millis } from './clock.ts'
 import type { Outcome } from './outcome.ts'
 import type { MetricSpec } from './metric-spec.ts'
 
-/** A limited resource that a call holds, and gives back while its agent is asked. */
+/** A limited resource that a call holds, and returns while the server asks the call's agent. */
 export interface Holding {
   /** The previous holding of the same call; undefined for none. */
   outer: Holding | undefined
-  /** The agent is asked: others may have it meanwhile. */
+  /** Called when the server asks the agent: other calls may use the resource meanwhile. */
   lend(): void
-  /** The agent has answered. A promise is settled when the call has it again, or is over. */
+  /** Called when the agent has answered. A promise settles when the call has the resource again, or is over. */
   takeBack(): Promise<void> | undefined
 }
 
-/** A fault that was aimed at a call, for whoever accounts for it. */
+/** A fault aimed at a call, for accounting. */
 export interface InjectedFault {
   readonly name: string
   readonly type: string
   readonly side: 'upstream' | 'client'
-  /** The try that it hit, from 1. */
+  /** The attempt that the fault hit, from 1. */
   readonly attempt: number
   /**
-   * `not_applicable`: there was nothing for it to do at such a call. `not_reached`: the call, or the fault, was over before it
-   * took effect. `shadow`: it was decided and not done.
+   * `not_applicable`: the fault had nothing to do for such a call. `not_reached`: the call or the fault ended before
+   * the fault took effect. `shadow`: the fault was decided but not carried out.
    */
   status: 'applied' | 'not_applicable' | 'not_reached' | 'shadow'
-  /** Whether the call was sent again after the try that it hit: a retry, or a hedge. */
+  /** Whether the call was sent again after that attempt, by a retry or a hedge. */
   resent?: boolean
   note?: Readonly<Record<string, unknown>>
 }
 
 /** All fates of an injected fault. */
 export const fates = [
-  /** The agent got a good answer in spite of it, and no later. */
+  /** The agent got a good answer in spite of the fault, and no later. */
   'masked',
-  /** The agent got a good answer, and had to wait for it. */
+  /** The agent got a good answer, but had to wait for it. */
   'delayed',
-  /** An error, or word that something is missing, reached the agent: it can fail safely. */
+  /** An error or a notice of missing data reached the agent, so the agent can fail safely. */
   'surfaced',
-  /** A corrupted reply reached the agent, looking fine. */
+  /** A corrupted reply reached the agent and looked fine. */
   'escaped',
-  /** The call, or the fault, was over before it took effect. */
+  /** The call or the fault ended before the fault took effect. */
   'not_reached',
 ] as const
 
 export type Fate = (typeof fates)[number]
 
-/** The fate of a fault, by the answer that the agent got. */
+/** The fate of a fault, judged by the agent's answer. */
 export interface FaultFate {
-  /** As the record of the call that it hit has it. */
+  /** As found in the record of the call that the fault hit. */
   readonly fault: InjectedFault
   readonly fate: Fate
-  /** How long the agent had to wait because of it, in milliseconds; only where that is its fate. */
+  /** How long the agent waited because of the fault, in milliseconds; only with the fate `delayed`. */
   readonly delayedMs?: Millis
-  /** Whether it hit an earlier call, whose reply was kept and is this call's answer: it has been accounted for there. */
+  /**
+   * Whether the fault hit an earlier call whose stored reply answers this call. The earlier call accounted for the
+   * fault.
+   */
   readonly isKept?: true
 }
 
-/** The task of an agent that a call belongs to. */
+/** The agent's task that a call belongs to. */
 export interface CallIntent {
-  /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
+  /** The name given by the agent, or its trace or session: unique only together with `source` and the tenant. */
   readonly id: string
-  /** The source of the id, from the surest to the vaguest. */
+  /** The source of the id, from most to least certain. */
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
-/** Whether there is another answer for a call whose tool has failed, or whose whole server is lost. */
+/** Whether a call has another answer when its tool has failed, or when its whole server is lost. */
 export type HasAlternative = (lost: 'tool' | 'server') => boolean
 
 /**
- * The flat facts of one call. Layers write them, `observe` reads them once, at the end. The knowledge of a single policy stands in
- * `facts`; the other fields hold the knowledge that the data path and several of its parts share.
+ * The flat facts of a call. Layers write them; `observe` reads them once, at the end. `facts` holds the knowledge of
+ * single policies; the other fields are shared by the data path and several of its parts.
  */
 export interface CallRecord {
   readonly startedAt: Millis
-  /** The id of its agent's request; undefined where the call itself has that id, and not one of ours. */
+  /** The id of the agent's request; undefined when the call itself has that id instead of a generated id. */
   requestId: string | number | undefined
-  /** Tries at an upstream. */
+  /** Attempts at an upstream. */
   attempts: number
-  /** Tries that a server accepted as MCP tasks: each counts when the task is over. */
+  /** Attempts that a server accepted as MCP tasks; each counts when its task is over. */
   acceptedAttempts: number
   /** Whether any byte of the request was handed to an upstream. */
   sent: boolean
-  /** When the first message reached the caller; from then on nothing may be retried. */
+  /** When the first message reached the caller. After that, no retry is allowed. */
   firstByteAt: Millis | undefined
-  /** Index of the replica that the last attempt went to. */
+  /** Index of the last attempt's replica. */
   replica: number | undefined
-  /** Index of the replica at which its last attempt found no answer; undefined when that ended otherwise. */
+  /** Index of the replica where the last attempt found no answer; undefined when the attempt ended otherwise. */
   failedReplica: number | undefined
-  /** Conversations that had to be opened again for this call. */
+  /** Number of conversations reopened for this call. */
   recoveries: number
-  /** Why tries of it were rejected that are not what its caller is told: undefined for none. */
+  /** Why attempts were rejected, when the caller is told another outcome; undefined for none. */
   supersededRejections: string[] | undefined
-  /** Whether it was found to be wrong before it was sent: then a bad end of it is not laid to its server. */
+  /** Whether the call was found invalid before sending. A bad end of an invalid call is not blamed on the server. */
   isInvalid: boolean
-  /** Whether nobody waits for it any more: it holds no slot. */
+  /** Whether nobody waits for the call any more; an abandoned call holds no slot. */
   isAbandoned: boolean
-  /** Whether a policy has another answer now: then nothing waits long. Undefined where no policy gives other answers. */
+  /**
+   * Whether a policy has another answer now, so that nothing waits long. Undefined where no policy gives other answers.
+   */
   hasAlternative: HasAlternative | undefined
-  /** Whether it waited in a way that is in neither `waitedMs` nor `upstreamMs`, such as for the outcome of an equal call: its overhead is not known. */
+  /**
+   * Whether the call waited outside of `waitedMs` and `upstreamMs`, for example for the outcome of an equal call. The
+   * overhead of such a call is unknown.
+   */
   hasWaitedElsewhere: boolean
-  /** The notes of policies, by slot: see `Fact`. */
+  /** Notes of policies, by slot: see `Fact`. */
   readonly facts: unknown[]
-  /** Faults that were aimed at it; undefined for none. */
+  /** Faults aimed at the call; undefined for none. */
   faults: InjectedFault[] | undefined
   /**
-   * The fates of the applied faults, and of the faults of earlier calls that the answer still shows. Known when the
-   * call is over; undefined for none.
+   * The fates of the applied faults, and of earlier calls' faults that the answer still shows. Known when the call is
+   * over; undefined for none.
    */
   fates: readonly FaultFate[] | undefined
-  /** Faults that had hit its server when a breaker kept it from there; undefined for none. */
+  /** Faults that had hit the server when a breaker rejected the call; undefined for none. */
   rejectedOver: string[] | undefined
-  /** The value of the HTTP header that tells the agent of the call's faults; undefined unless an operator asked for the header. */
+  /**
+   * Value of the HTTP header that tells the agent about the call's faults; undefined unless an operator asked for the
+   * header.
+   */
   debugHeader: string | undefined
-  /** Whether its outcome is known: whatever is still under way for it can make no difference to its agent. */
+  /** Whether the outcome is known. Unfinished work for the call no longer matters to the agent. */
   isOver: boolean
-  /** Questions of the server that the agent has not answered yet. */
+  /** Server questions that the agent has not answered yet. */
   asking: number
-  /** When the first of them came. */
+  /** When the first unanswered question came. */
   askingSince: Millis
-  /** How long the agent was asked before that, in milliseconds: deadlines and timeouts stand still meanwhile. */
+  /** How long the agent was asked before that, in milliseconds. Deadlines and timeouts stand still meanwhile. */
   askedMs: Millis
-  /** The holdings that the call gives back while the agent is asked, newest first; undefined for none. */
+  /** The holdings that the call returns while the agent is asked, newest first; undefined for none. */
   holding: Holding | undefined
-  /** Tries at an upstream that are under way. */
+  /** Unfinished attempts at an upstream. */
   upstream: number
-  /** When the first of them began. */
+  /** When the first unfinished attempt began. */
   upstreamSince: Millis
-  /** How long any try was under way before that, in milliseconds; of tries at the same time, once. */
+  /** How long any attempt was running before that, in milliseconds; parallel attempts count once. */
   upstreamMs: Millis
-  /** How long the gateway kept it waiting on purpose, in milliseconds: before retries, for a slot, for a quota. */
+  /** How long the gateway delayed the call on purpose, in milliseconds: before retries, for a slot, for a quota. */
   waitedMs: Millis
-  /** The arm of an experiment that it runs in, as `experiment/arm`; empty for none. */
+  /** The call's arm of an experiment, as `experiment/arm`; empty for none. */
   arm: string
-  /** Whether its agent has asked for that arm by name. */
+  /** Whether the agent asked for the arm by name. */
   isArmAsked: boolean
   /** The state of experiments for the call's unit; undefined when the call is in no arm. Only experiments read it. */
   unit: object | undefined
-  /** The task that it belongs to; undefined when nothing says so. */
+  /** The task that the call belongs to; undefined when unknown. */
   intent: CallIntent | undefined
-  /** The trace that it is recorded in, 32 hexadecimal digits; undefined when it is not. */
+  /** The trace that records the call, 32 hexadecimal digits; undefined when the call is not traced. */
   traceId: string | undefined
-  /** The notes of tracing on the call until the call is over; only tracing reads them. */
+  /** Tracing's notes on the call until the call is over; only tracing reads them. */
   span: unknown
-  /** The same of the recorder; undefined when it is not recorded. */
+  /** The recorder's notes on the call; undefined when the call is not recorded. */
   recording: object | undefined
 }
 
-/** Notes a rejection in place of which another outcome is told: it took place, and is counted. */
+/** Notes a rejection that the caller is not told, because another outcome replaced it. The rejection still counts. */
 export function noteSupersededRejection(record: CallRecord, outcome: Outcome): void {
   if (outcome.kind === 'rejected') (record.supersededRejections ??= []).push(outcome.error.reason)
 }
 
-/** A record for a call that starts now. */
+/** Returns the record of a call that starts now. */
 export function newRecord(startedAt: Millis): CallRecord {
   return {
     startedAt,
@@ -192,27 +203,27 @@ export function newRecord(startedAt: Millis): CallRecord {
   }
 }
 
-/** A decision as a span's event `breakwater.policy` shows it, next to the name of the policy. */
+/** A decision, shown next to the policy's name in a span's event `breakwater.policy`. */
 export interface Decision {
   readonly decision: string
   readonly reason?: string
 }
 
-/** The way to count a fact. The labels `server`, `tool` and `arm` are the call's, and need not be given. */
+/** How to count a fact. The labels `server`, `tool` and `arm` come from the call and need not be given. */
 export interface Counting<Value> {
   readonly metric: MetricSpec<'counter'>
   labels?(value: Value): Readonly<Record<string, string>>
-  /** How many; 1 unless given. */
+  /** The increment; default 1. */
   by?(value: Value): number
 }
 
-/** How people learn of a fact, once a call is over. A fact that equals its initial value is left out. */
+/** How a fact is reported when a call is over. A fact that equals its initial value is left out. */
 export interface FactTelemetry<Value> {
-  /** The meaning of the fact, in one line, for the documentation. */
+  /** The meaning of the fact in one line, for the documentation. */
   readonly about: string
-  /** Its key in a line of the access log. */
+  /** The fact's key in the access log. */
   readonly log: string
-  /** Whether it stands in the access log also where nothing was noted. */
+  /** Whether the access log shows the fact even when nothing was noted. */
   readonly alwaysLogged?: true
   /** The attribute of the call's span. */
   readonly attribute?: string
@@ -220,20 +231,20 @@ export interface FactTelemetry<Value> {
   readonly counting?: Counting<Value>
 }
 
-/** The notes on a call, by the slots of facts. */
+/** The notes on a call, by slot. */
 interface Noted {
   readonly facts: unknown[]
 }
 
-/** The initial value of each slot: the slots of a call on which nothing was noted. */
+/** The initial value of each slot. */
 const initials: unknown[] = []
 
-/** The slots of a new record. All have the same shape, so that a look into one is a look into an array. */
+/** Returns the slots of a new record. All records have the same shape, so reading a fact is an array access. */
 export const newFacts = (): unknown[] => initials.slice()
 
 /**
- * Something that a policy notes on calls. It is made once, when the policy's module is loaded, and has a slot of its own
- * in every record from then on. `Value` is a number, a text or a flag.
+ * A fact that a policy notes on calls. Created once, when the policy's module is loaded; has its own slot in every
+ * record made later. `Value` is a number, a text or a flag.
  */
 export class Fact<Value = unknown> {
   readonly initial: Value
@@ -255,7 +266,7 @@ export class Fact<Value = unknown> {
   }
 }
 
-/** A fact that counts: how often a policy did something to a call. */
+/** A fact that counts how often a policy did something to a call. */
 export class CountFact extends Fact<number> {
   constructor(telemetry: FactTelemetry<number>) {
     super(0, telemetry)

@@ -2,47 +2,47 @@ import type { Clock, Millis } from './clock.ts'
 import type { StateKey, StateStore } from './policy.ts'
 
 interface Slot {
-  /** With the place where its endpoint stands now. */
+  /** Includes the endpoint's current index. */
   key: StateKey
   readonly config: string
   readonly state: object
-  /** Since when its owner is gone, on the monotonic clock; undefined while it is there. */
+  /** When the owner disappeared, on the monotonic clock; undefined while the owner exists. */
   goneAt: Millis | undefined
 }
 
-/** Most states that are kept; past it, those that nobody has asked for the longest go. */
+/** Most states to keep. Beyond the limit, the least recently used states go first. */
 const MAX_STATES = 50_000
 
-/** Most states of owners that are gone, among them; past it, those that went first are forgotten. */
+/** Most states without an owner, included in `MAX_STATES`. Beyond the limit, the oldest orphans go first. */
 const MAX_GONE = 10_000
 
-/** How long a state outlives its owner, in milliseconds: long enough for a config that was wrong to be put right. */
+/** How long a state outlives its owner, in milliseconds: long enough to repair a wrong config. */
 const GONE_MS = 15 * 60_000
 
-/** Most distinct settings whose text is shared. */
+/** Most distinct settings with shared text. */
 const MAX_CONFIGS = 1_000
 
-/** The states as one generation asks for them; see `States.ofGeneration`. */
+/** The states as seen by a generation; see `States.ofGeneration`. */
 export interface GenerationStates extends StateStore {
-  /** No call of it is left. */
+  /** Called when no call of the generation is left. */
   close(): void
 }
 
 /**
- * The memory of policies, for as long as the process lives. Bounded; one state per owner: the state of the config in
- * force. The state of a server, endpoint or set that has left the config is kept for a quarter of an hour. If its owner
- * comes back, the state goes on from there.
+ * The memory of policies for the life of the process. Bounded; each owner has one state: the state of the config in
+ * force. The state of a server, endpoint or set that left the config is kept for a quarter of an hour. If the owner
+ * returns in time, the same state is used again.
  */
 export class States implements StateStore {
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #slots = new Map<string, Slot>()
-  /** The states without an owner, the first to go first. */
+  /** The states without an owner, earliest to expire first. */
   readonly #gone = new Map<string, Slot>()
-  /** Thousands of states have the same settings: their text is held once. */
+  /** Shares the text of equal settings, because thousands of states have the same settings. */
   readonly #configs = new Map<string, string>()
   #placed: (key: StateKey) => StateKey | undefined = (key) => key
   #sweeping = false
-  /** The states that each generation has for itself. */
+  /** The private states of each generation. */
   readonly #own = new WeakMap<StateStore, Map<string, Slot>>()
   #inForce: StateStore | undefined
 
@@ -51,8 +51,9 @@ export class States implements StateStore {
   }
 
   /**
-   * The states as one generation asks for them. Until it is in force, and when another one is, it shares those whose settings are its own, and
-   * has others for itself: chains are built before their config is in force, and calls that began before it ask after it.
+   * Returns the states as seen by a generation. While another generation is in force, this generation shares the states
+   * with its own settings and keeps private states for the rest. Reasons: chains are built before their config is in
+   * force, and older calls still ask later.
    * The first generation is in force from the beginning.
    */
   ofGeneration(): GenerationStates {
@@ -86,9 +87,9 @@ export class States implements StateStore {
   }
 
   /**
-   * The config of a generation is in force, and what the generation had for itself is what its owners have. `placed` gives a key as it is from
-   * now on, with the index that its endpoint has there, or undefined when its server, endpoint or set is in that config no more. `mayDiffer`: there
-   * may be tens of thousands of keys, and those for which it does not hold are as they were.
+   * Puts a generation's config into force and makes its private states the owners' states. `placed` returns a key with
+   * the endpoint's new index, or undefined when the server, endpoint or set left the config. `mayDiffer` selects the
+   * keys that may have changed; other keys, perhaps tens of thousands, are not visited.
    */
   settle(
     placed: (key: StateKey) => StateKey | undefined,
@@ -127,7 +128,7 @@ export class States implements StateStore {
   }
 
   #find(owner: string, config: string): object | undefined {
-    // Asking brings no owner back: calls in flight ask for what has left the config, too.
+    // A look-up does not restore an owner: calls in flight also ask for owners that left the config.
     const slot = this.#slots.get(owner) ?? this.#gone.get(owner)
     if (slot?.config !== config) return undefined
     if (this.#slots.delete(owner)) this.#slots.set(owner, slot)
@@ -142,7 +143,7 @@ export class States implements StateStore {
     }
   }
 
-  /** Forgets all that a policy set remembers: what asks next begins anew. */
+  /** Forgets everything about a policy set. Later look-ups start with new states. */
   forgetSet(set: string): void {
     for (const slots of [this.#slots, this.#gone])
       for (const [owner, slot] of slots) {
@@ -160,7 +161,7 @@ export class States implements StateStore {
     return state
   }
 
-  /** Notes where the owner stands; false when it is gone. */
+  /** Updates the owner's index; false when the owner is gone. */
   #place(slot: Slot): boolean {
     const now = this.#placed(slot.key)
     if (now === undefined) return false
@@ -177,7 +178,7 @@ export class States implements StateStore {
     this.#sweepLater(GONE_MS)
   }
 
-  /** One timer for all that is gone: it fires when the time of the first is over. */
+  /** A single timer serves all orphans and fires when the first expires. */
   #sweepLater(ms: Millis): void {
     if (this.#sweeping) return
     this.#sweeping = true
@@ -219,7 +220,7 @@ function dropFirst(slots: Map<string, Slot>): void {
   }
 }
 
-/** Calls in flight may still use it: it may let go only of what they do not need. */
+/** Calls in flight may still use the state: `close` may only release parts that these calls do not need. */
 function retire({ state }: Slot): void {
   if ('close' in state && typeof state.close === 'function') (state as { close(): void }).close()
 }

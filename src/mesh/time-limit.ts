@@ -12,21 +12,21 @@ import { Cancellation } from './cancel.ts'
 import { type Cancel, type Clock, LATE_MS, type Millis } from './clock.ts'
 import type { GatewayError } from './errors.ts'
 
-/** How long a limit waits that is met because the event loop stood still, in milliseconds: an answer may have come, and a large one in part. */
+/** Extra wait after a stalled event loop, in milliseconds: an answer may have arrived, and a large answer in part. */
 const GRACE_MS: Millis = 100
 
-/** How a limit was met that progress extends: no progress came for as long as the limit, or its longest time is over. */
+/** Why an extended limit was met: no progress for the length of the limit, or the longest time is over. */
 export type Extension = 'silence' | 'longest'
 
 const PROGRESS = 'notifications/progress'
 
-/** The progress token of a request; undefined when its sender has asked for no progress. */
+/** Returns the progress token of a request; undefined when its sender asked for no progress. */
 export function progressTokenOf(value: Message['value']): unknown {
   const { params } = value as { readonly params?: { readonly _meta?: { readonly progressToken?: unknown } } }
   return params?._meta?.progressToken
 }
 
-/** Whether a message is progress under a token, which is none when it is undefined. Some servers send a number back as text. */
+/** Whether a message is progress under a token; false for an undefined token. Some servers return a number as text. */
 export function isProgress({ value }: Pick<Message, 'value'>, token: unknown): boolean {
   if (value.method !== PROGRESS || token === undefined) return false
   const { params } = value as { readonly params?: { readonly progressToken?: unknown } }
@@ -47,15 +47,15 @@ function watched(channel: Channel, token: unknown, progressed: () => void): Chan
 }
 
 /**
- * Ends calls that take too long. Time for which the agent is being asked by the server does not count: what a
- * person needs to answer says nothing about the server.
+ * Ends calls that take too long. Time spent asking the agent does not count, because a person's answering time says
+ * nothing about the server.
  */
 export class TimeLimit {
   readonly #clock: Clock
   readonly #usualMs: Millis
   readonly #queue: ExpiryQueue
 
-  /** `usualMs`: the limit of nearly all calls; others cost a timer of their own. */
+  /** `usualMs`: the limit of nearly all calls; a call with another limit needs its own timer. */
   constructor(clock: Clock, usualMs: Millis) {
     this.#clock = clock
     this.#usualMs = usualMs
@@ -63,8 +63,9 @@ export class TimeLimit {
   }
 
   /**
-   * Passes the call on under a signal that aborts with `error()` after `ms`, and when the call's own does. Each progress of the call gives it
-   * `ms` anew, and `longestMs` in all; a deadline among the `changes` moves with that.
+   * Passes the call on under a signal that aborts with `error()` after `ms`, or together with the call's own signal.
+   * Each progress message extends the limit by `ms`, up to `longestMs` in all. A deadline among the `changes` moves
+   * along.
    */
   run(
     call: Call,
@@ -132,7 +133,7 @@ export class TimeLimit {
   }
 }
 
-/** One timeout in the queue; what it holds is let go of as soon as it is removed. */
+/** A timeout in the queue. References are released as soon as the timeout is removed. */
 export interface Expiry {
   readonly at: Millis
   readonly expire: () => void
@@ -142,9 +143,8 @@ export interface Expiry {
 }
 
 /**
- * Many timeouts of one duration behind one timer: they expire in the order in which they were added, so a
- * linked queue holds them, and adding or removing one moves four references. A timer of the platform for each
- * call would cost ten times that.
+ * Many timeouts of equal duration behind a single timer. They expire in insertion order, so a linked queue holds them.
+ * Adding or removing moves four references; a platform timer per call would cost ten times as much.
  */
 export class ExpiryQueue {
   readonly #clock: Clock
@@ -170,7 +170,7 @@ export class ExpiryQueue {
     return expiry
   }
 
-  /** Takes an expiry back. Does nothing when it is over. */
+  /** Removes an expiry. Does nothing when the expiry is over. */
   remove(expiry: Expiry): void {
     if (!expiry.queued) return
     expiry.queued = false
@@ -181,7 +181,7 @@ export class ExpiryQueue {
     else next.previous = previous
   }
 
-  /** The timer is never taken back: it fires for the head of its time, and finds out whether that is still there. */
+  /** The timer is never cancelled: it fires at the time of the head, and checks whether the head is still queued. */
   #tick(): void {
     if (this.#ticking || this.#first === undefined) return
     this.#ticking = true
