@@ -1,13 +1,13 @@
-/** Announces the end of something, early. Every `AbortSignal` is one. */
+/** Announces an early end. Every `AbortSignal` is a `Signal`. */
 export interface Signal {
   readonly aborted: boolean
-  /** Why; a `GatewayError` on the way of a call. */
+  /** The cause of the abort; for calls a `GatewayError`. */
   readonly reason: unknown
   addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void
   removeEventListener(type: 'abort', listener: () => void): void
 }
 
-/** A signal that never aborts. It keeps no listeners, because thousands of waits may share it. */
+/** A signal that never aborts. Keeps no listeners, because thousands of waits may share the object. */
 export const never: Signal = {
   aborted: false,
   reason: undefined,
@@ -15,15 +15,15 @@ export const never: Signal = {
   removeEventListener: () => undefined,
 }
 
-/** Takes an outcome that nobody waits for, or an error that changes nothing. */
+/** A no-op, for outcomes without a waiter and errors without effect. */
 export function ignore(): void {}
 
 /** Most signals have no more listeners than this. */
 const FEW = 4
 
 /**
- * A signal and its trigger in one: an `AbortController` without events and realms.
- * Every call needs two of these, and the platform's cost 6 µs each.
+ * A signal and its trigger in one object, without events and realms. Every call needs two, and the platform's
+ * `AbortController` costs 6 µs each.
  */
 export class Cancellation implements Signal {
   #reason: unknown
@@ -38,7 +38,7 @@ export class Cancellation implements Signal {
     return this.#reason
   }
 
-  /** Tells all listeners, once; a later call does nothing. */
+  /** Tells all listeners, once; later calls do nothing. */
   abort(reason: unknown): void {
     if (this.#aborted) return
     this.#aborted = true
@@ -50,7 +50,7 @@ export class Cancellation implements Signal {
   addEventListener(_: 'abort', listener: () => void): void {
     if (this.#aborted) return
     const listeners = this.#listeners
-    // By hand: `push` makes room for 17 of them, and of signals that live as long as a session there are thousands.
+    // By hand, because `push` reserves room for 17 listeners, and thousands of signals live as long as a session.
     if (listeners === undefined) this.#listeners = [listener]
     else if (listeners.length < FEW) this.#listeners = listeners.concat(listener)
     else listeners.push(listener)

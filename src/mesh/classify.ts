@@ -25,7 +25,7 @@ export function verdictIn(outcome: Outcome): Verdict | undefined {
   return outcome.kind === 'rejected' ? undefined : outcome.verdict
 }
 
-/** The fact, besides the outcome, that affects who is to blame. */
+/** The fact, besides the outcome, that affects blame. */
 type Known = Pick<CallRecord, 'isInvalid'>
 
 /** Returns the result of a call. A tool's error about arguments that break its schema counts as the caller's error. */
@@ -34,7 +34,7 @@ export function resultOfCall(outcome: Outcome, { isInvalid }: Known): Result {
   return isInvalid && isTold ? 'caller_error' : resultOf(outcome)
 }
 
-/** Returns the result of an outcome. The only function that decides it. */
+/** Returns the result of an outcome. No other function decides the result. */
 export function resultOf(outcome: Outcome): Result {
   switch (outcome.kind) {
     case 'answered':
@@ -69,13 +69,13 @@ export function wentWrong(outcome: Outcome, record: Known): boolean {
 
 /** Counts of calls by result: the basis of the ratios in all reports. */
 export interface CallCounts {
-  /** Calls that have ended. */
+  /** Finished calls. */
   calls: number
   /** Calls that say something about servers and policies: the agent neither cancelled the call nor made a mistake. */
   valid: number
-  /** Valid calls that the gateway did not reject. */
+  /** Valid calls not rejected by the gateway. */
   eligible: number
-  /** Eligible calls that got a reply. */
+  /** Eligible calls with a reply. */
   returned: number
   /** Returned calls that did not go wrong from the agent's view. */
   good: number
@@ -173,7 +173,7 @@ export type Attribution =
  */
 const LEAST_BLAMED_MS = 1_000
 
-/** Decides the blame for an attempt that ran for `ranMs` milliseconds. The only function that decides it. */
+/** Decides the blame for an attempt of `ranMs` milliseconds. No other function decides blame. */
 export function attributionOf(
   outcome: Exclude<Outcome, { kind: 'rejected' }>,
   { deadline, record }: { readonly deadline: Deadline | undefined; readonly record: Known },
@@ -235,7 +235,7 @@ export function isConnectionLost(outcome: Outcome): boolean {
   return reason === 'upstream_unavailable' || reason === 'upstream_disconnected'
 }
 
-/** Whether the server never got the call, so that a second send cannot run the call twice. */
+/** Whether the server never got the call, so a second send cannot run the call twice. */
 export function wasNeverDelivered(outcome: Outcome): boolean {
   return outcome.kind === 'failed' && !outcome.error.sent
 }

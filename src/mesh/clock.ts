@@ -3,12 +3,12 @@ import type { Signal } from './cancel.ts'
 /** A duration, or a point on the monotonic clock, in milliseconds. */
 export type Millis = number
 
-/** Takes a pending timer back. Safe to call twice. */
+/** Cancels a pending timer. Safe to call twice. */
 export type Cancel = () => void
 
-/** All time there is. Everything that waits or measures takes it from here, so that tests never sleep. */
+/** The only source of time, for everything that waits or measures, so that tests never sleep. */
 export interface Clock {
-  /** Whether it is the machine's time, which libraries with timers of their own keep as well. */
+  /** Whether this is the machine's time, shared by libraries with their own timers. */
   readonly isReal: boolean
   /** Monotonic milliseconds; only differences mean something. */
   now(): Millis
@@ -20,7 +20,7 @@ export interface Clock {
   sleep(ms: Millis, signal: Signal): Promise<void>
 }
 
-/** `sleep` made of `after`: the same for every clock. */
+/** Implements `sleep` with `after`, for every clock. */
 export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason)
@@ -36,15 +36,15 @@ export function sleepOn(clock: Pick<Clock, 'after'>, ms: Millis, signal: Signal)
   })
 }
 
-/** Longest time that a timer of Node takes, in milliseconds. */
+/** Longest delay of a Node timer, in milliseconds. */
 export const LONGEST_TIMER_MS: Millis = 2 ** 31 - 1
 
-/** A timer that is later than this comes from an event loop that stood still, in milliseconds. */
+/** A timer later than this means a blocked event loop, in milliseconds. */
 export const LATE_MS: Millis = 100
 
 /**
- * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer,
- * which is the timer wheel that calls with a few distinct timeouts need.
+ * The machine's clock. Node keeps timers of equal duration in one list behind one libuv timer: a timer wheel, as needed
+ * by calls with a few distinct timeouts.
  */
 export const systemClock: Clock = {
   isReal: true,
@@ -55,11 +55,11 @@ export const systemClock: Clock = {
     let turn: NodeJS.Immediate | undefined
     const due = () => {
       if (performance.now() - dueAt < LATE_MS) return task()
-      // After a loop that stood still Node runs timers first: a limit would end what was answered long ago. So that is read before, and
-      // what waits for the end of the turn is done.
+      // After a blocked event loop Node runs timers first, so a timeout would end calls whose answers came long ago.
+      // The first `setImmediate` lets the loop read the answers, the second runs the work at the end of the turn.
       turn = setImmediate(() => (turn = setImmediate(task)))
     }
-    // Node cuts fractions off, and libuv counts from the whole millisecond that now is in: both make a timer early.
+    // Node truncates fractions, and libuv counts from the start of the current millisecond: both make a timer early.
     const timer = setTimeout(due, Math.min(LONGEST_TIMER_MS, Math.ceil(ms) + 1))
     timer.unref()
     return () => {
@@ -70,36 +70,36 @@ export const systemClock: Clock = {
   sleep: (ms, signal) => sleepOn(systemClock, ms, signal),
 }
 
-/** Resolves when the event loop has served everything else once. Not a matter of time: the same for every clock. */
+/** Resolves after the event loop has served everything else once. Takes no clock time: the same for every clock. */
 export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 
-/** Runs `task` when the event loop has read what there was to read, in the same turn of it. It must not throw. */
+/** Runs `task` in the same turn, after the event loop has read all pending input. `task` must not throw. */
 export function endOfTurn(task: () => void): void {
   setImmediate(task)
 }
 
-/** Resolves after a while of real time, in milliseconds, whatever clock is used: the event loop is real. */
+/** Resolves after `ms` of real time, whatever the clock: the event loop is real. */
 export function pause(ms: Millis): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** So often a timer fires that does nothing but keep the process alive, in milliseconds. */
+/** Interval of the timer that keeps the process alive, in milliseconds. */
 const KEEP_ALIVE_MS: Millis = 60_000
 
-/** Keeps the process alive until it is cancelled: timers of the clock do not. */
+/** Keeps the process alive until cancelled; timers of the clock do not. */
 export function keepAlive(): Cancel {
   const timer = setInterval(() => undefined, KEEP_ALIVE_MS)
   return () => clearInterval(timer)
 }
 
-/** How many small things are done in one turn of the event loop, where there may be thousands of them. */
+/** Most small tasks in one turn of the event loop, where there may be thousands. */
 const PER_TURN = 256
 
 /**
- * Does something with each of many, the first of them at once, and gives everything else its turn after each `perTurn` of them: so
- * many as take about a millisecond.
+ * Runs `task` for each item, the first at once, and yields to the event loop after each `perTurn` items. Choose
+ * `perTurn` so that the tasks take about a millisecond.
  */
 export async function inTurns<Item>(
   items: Iterable<Item>,

@@ -3,11 +3,11 @@ import type { Cancel, Clock, Millis } from './clock.ts'
 /** Equal notifications within this time become one, in milliseconds. */
 const COALESCE_MS: Millis = 250
 
-/** Thins out bursts of equal notifications: the first goes out at once, the last when the burst is over. */
+/** Thins out bursts of equal notifications: the first goes out at once, the last at the end of the burst. */
 export class Coalescing<Told> {
   readonly #clock: Clock
   readonly #tell: (told: Told) => void
-  /** The bursts that are under way, by key; undefined for none. There may be one of these objects for each of thousands of sessions. */
+  /** Running bursts by key; undefined for none, because thousands of sessions each have such an object. */
   #bursts: Map<string, { readonly cancel: Cancel; last: Told | undefined }> | undefined
 
   constructor(clock: Clock, tell: (told: Told) => void) {
@@ -15,7 +15,7 @@ export class Coalescing<Told> {
     this.#tell = tell
   }
 
-  /** Messages of one key are equal. */
+  /** Notifications with equal keys are equal. */
   tell(key: string, told: Told): void {
     const burst = this.#bursts?.get(key)
     if (burst !== undefined) {
@@ -32,7 +32,7 @@ export class Coalescing<Told> {
     this.#bursts.set(key, { cancel, last: undefined })
   }
 
-  /** Bursts that are under way are not told the end of. */
+  /** Ends all running bursts without a last notification. */
   end(): void {
     for (const { cancel } of this.#bursts?.values() ?? []) cancel()
     this.#bursts = undefined

@@ -32,7 +32,7 @@ export interface Mesh {
   effectOf(call: Target): Effect
 }
 
-/** The fields of a call that say where it goes. */
+/** The destination of a call. */
 type Target = Pick<Call, 'server' | 'method' | 'tool'>
 
 /** The registry's facts about each server, by name; usually a map. */
@@ -47,7 +47,7 @@ interface MeshParts {
   readonly servers: Targets
   /** Returns the call rewritten for another server; undefined when there is no such server. */
   readonly readdress: (call: Call, server: string, tool: string) => Call | undefined
-  /** The outermost layer, which sees every outcome. */
+  /** The outermost layer; sees every outcome. */
   readonly observe: Layer
   /** Sees the outcome of every attempt. */
   readonly attempt: Layer
@@ -56,7 +56,7 @@ interface MeshParts {
    * faults.
    */
   readonly faults: { readonly client: Layer; readonly upstream: Layer }
-  /** The innermost service, which talks to an upstream. */
+  /** The innermost service; talks to an upstream. */
   readonly transport: Service
 }
 
@@ -192,7 +192,10 @@ class Chains<Chain> {
     return chain
   }
 
-  /** Agents can ask for tools that do not exist. Such calls share a chain, and the memory of its policies. */
+  /**
+   * Returns a chain shared by all calls with equal overrides, because agents can ask for tools that do not exist. The
+   * calls share the memory of its policies, too.
+   */
   ofOther(
     { server, method, tool, maker }: ChainKey,
     appliedTo: () => readonly [Applied, Applied?],

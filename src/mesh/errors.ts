@@ -1,21 +1,24 @@
 import type { Millis } from './clock.ts'
 
-/** The facts about a reason for which the gateway itself ends a call. */
+/** A reason for which the gateway itself ends a call. */
 export interface ReasonFacts {
-  /** JSON-RPC code: 1000 plus the HTTP status that an engineer would expect, outside of the range that the protocol reserves (-32768 … -32000). */
+  /**
+   * JSON-RPC code: 1000 plus the HTTP status that an engineer would expect, outside of the protocol's reserved range
+   * (-32768 … -32000).
+   */
   readonly code: number
   /** Whether the same call may succeed later, all else unchanged. */
   readonly retryable: boolean
-  /** A sentence for the documentation that says what has happened. */
+  /** What happened, in one sentence for the documentation. */
   readonly about: string
 }
 
-/** A reason that one policy alone knows; its stable code is `BW_` and its name in capitals. */
+/** A reason known to a single policy; its stable code is `BW_` and its name in capitals. */
 export interface PolicyReason extends ReasonFacts {
   readonly name: string
 }
 
-/** The reasons of the data path, and those that more than one policy knows. */
+/** The reasons of the data path, and reasons shared by several policies. */
 export const reasons = {
   deadline_exceeded: { code: 1504, retryable: true, about: 'There was no answer before the deadline.' },
   attempt_timeout: {
@@ -46,39 +49,38 @@ export const reasons = {
   internal: { code: 1500, retryable: false, about: 'A defect of the gateway.' },
 } as const satisfies Readonly<Record<string, ReasonFacts>>
 
-/** A reason that is known everywhere. */
+/** A reason known everywhere. */
 export type Reason = keyof typeof reasons
 
-/** The cause that made a server unreachable, where one reason covers several causes. */
+/** Why a server is unreachable, where one reason covers several causes. */
 export type FailureCause = 'dns' | 'connection_refused' | 'timeout' | 'tls' | 'process_exit'
 
-/** Why a call got no reply of its server. A value, not an exception: the mesh never throws it. */
+/** Why a call got no reply from its server. A value, not an exception: the mesh never throws it. */
 export interface GatewayError {
-  /** A `Reason`, or the name of a policy's own. */
+  /** A `Reason`, or the name of a `PolicyReason`. */
   readonly reason: string
   /** See `ReasonFacts`. */
   readonly code: number
   readonly retryable: boolean
-  /** Says what happened and which limit was met; safe to show to an agent, holds no secret. */
+  /** Says what happened and which limit was met. Safe to show to an agent: holds no secret. */
   readonly message: string
-  /** Whether the request may have reached the server, and thus may have run. */
+  /** Whether the request may have reached the server, and so may have run. */
   readonly sent: boolean
-  /** When trying again makes sense, in milliseconds from now. */
+  /** Earliest useful retry, in milliseconds from now. */
   readonly retryAfterMs: Millis | undefined
-  /** The HTTP status by which the server refused the request, where that is what happened. */
+  /** The HTTP status by which the server refused the request; absent for other failures. */
   readonly status?: number
-  /** The exact failure, for code that tells outages apart; no agent is told. */
+  /** The exact failure, for code that tells outages apart; never sent to agents. */
   readonly cause?: FailureCause
-  /** The names of the faults that made it, where the gateway asked by itself; no agent is told. */
+  /** The names of the faults that made the error, only for the gateway's own requests; never sent to agents. */
   readonly injected?: readonly string[]
   /**
-   * The process of the server is down and will not be up at once: the call is not retried, and does not count against the server,
-   * which never had it.
+   * The server's process is down and will not be up soon. The call is not retried, and does not count against the
+   * server, which never got the call.
    */
   readonly notStarted?: true
 }
 
-/** Builds a `GatewayError`; `sent` unless told otherwise is false. */
 export function gatewayError(
   reason: Reason | PolicyReason,
   message: string,
@@ -108,10 +110,10 @@ export function gatewayError(
   }
 }
 
-/** The code by which programs know a reason, such as `BW_BREAKER_OPEN`. */
+/** Returns the code of a reason for programs, such as `BW_BREAKER_OPEN`. */
 export const stableCode = (reason: string): string => `BW_${reason.toUpperCase()}`
 
-/** Whether an abort's reason, or anything else that was caught, is one of our errors. */
+/** Whether an abort's reason, or any other caught value, is a `GatewayError`. */
 export function isGatewayError(value: unknown): value is GatewayError {
   return typeof value === 'object' && value !== null && 'reason' in value && 'sent' in value
 }

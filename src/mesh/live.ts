@@ -1,18 +1,18 @@
 import { ignore } from './cancel.ts'
 import type { Cancel, Clock, Millis } from './clock.ts'
 
-/** One immutable build of everything that a config decides. */
+/** Everything built from one config. Immutable. */
 export interface Generation {
   /**
-   * How long its calls may go on after another generation has taken its place, in milliseconds: longer than any of their
+   * How long calls may continue after a newer generation took over, in milliseconds: longer than any of their
    * deadlines, up to 24 days.
    */
   readonly patienceMs: Millis
-  /** Lets go of what only this generation used. Called once, when its last call has ended. */
+  /** Frees the generation's own resources. Called once: after its last call, or when `patienceMs` is over. */
   close(): void
 }
 
-/** A generation that a call holds on to until it ends. */
+/** A call's lease of a generation, until `release`. */
 export interface GenerationLease<G extends Generation> {
   readonly generation: G
   release(): void
@@ -21,14 +21,14 @@ export interface GenerationLease<G extends Generation> {
 interface Slot<G extends Generation> {
   readonly generation: G
   users: number
-  /** Set once it is retired: takes the end of its patience back. */
+  /** Stops the timer of `patienceMs`; set when the generation is retired. */
   cancelPatience: Cancel | undefined
 }
 
 /**
- * The generation that is in force. A reload is one assignment: calls in flight finish on the generation that they
- * started on, which is closed when the last has ended. Empty until the first `swap`. Calls have deadlines of their own; the patience of a generation
- * is there for a call that never ends, so that nothing is retained for ever.
+ * The generation in force; empty until the first `swap`. A reload is one assignment: calls in flight finish on their
+ * own generation, which closes after its last call. Calls have deadlines of their own; `patienceMs` covers calls that
+ * never end, so nothing is retained forever.
  */
 export class Live<G extends Generation> {
   readonly #clock: Clock
@@ -36,18 +36,18 @@ export class Live<G extends Generation> {
   readonly #retired = new Set<Slot<G>>()
   #slot: Slot<G> | undefined
 
-  /** `onOverdue`: told of how many calls a generation loses that was closed because its patience was over. */
+  /** `onOverdue` gets the number of calls still running when `patienceMs` closes their generation. */
   constructor(clock: Clock, onOverdue: (calls: number) => void = ignore) {
     this.#clock = clock
     this.#onOverdue = onOverdue
   }
 
-  /** The generation in force. Parts that are made before the first one may hold this object, and look later. */
+  /** The generation in force. Code built before the first generation may keep this object and read `current` later. */
   get current(): G {
     return this.#slot!.generation
   }
 
-  /** All that are not closed: the current one, then those whose last calls are under way, the oldest first. */
+  /** All generations not yet closed: the current first, then the retired, oldest first. */
   get open(): readonly G[] {
     return [this.current, ...[...this.#retired].map(({ generation }) => generation)]
   }
@@ -59,7 +59,7 @@ export class Live<G extends Generation> {
     return { generation: slot.generation, release: () => this.#leave(slot) }
   }
 
-  /** Holds the current generation open until what `use` does with it is done. */
+  /** Holds the current generation open until the promise of `use` settles. */
   async within<T>(use: (generation: G) => Promise<T>): Promise<T> {
     const { generation, release } = this.enter()
     try {
@@ -69,7 +69,6 @@ export class Live<G extends Generation> {
     }
   }
 
-  /** Puts a generation into force. */
   swap(next: G): void {
     const old = this.#slot
     this.#slot = { generation: next, users: 0, cancelPatience: undefined }

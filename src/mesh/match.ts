@@ -1,12 +1,11 @@
-/** A compiled glob. */
 export type Glob = (name: string) => boolean
 
-/** Whether a pattern may stand for more than the one name that it is. */
+/** Whether a pattern may match more than its own text. */
 export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern)
 
 /**
- * Compiles a glob over names: `*` is any run of characters, `?` is one, everything else is itself.
- * Names have no folders, so `*` crosses `/` too.
+ * Compiles a glob over names: `*` is any run of characters, `?` is one character, everything else is itself. Names have
+ * no folders, so `*` crosses `/` too.
  */
 export function glob(pattern: string): Glob {
   if (pattern === '*') return () => true
@@ -15,8 +14,8 @@ export function glob(pattern: string): Glob {
 }
 
 /**
- * Goes back to the last `*` only, so that no name, however long, takes more than pattern × name steps;
- * a regular expression would try every combination of stars.
+ * Backtracks to the last `*` only, so any name takes at most pattern × name steps. A regular expression would try every
+ * combination of stars.
  */
 function holds(pattern: string, name: string): boolean {
   let at = 0
@@ -42,7 +41,8 @@ function holds(pattern: string, name: string): boolean {
 
 /** Whether some name matches both globs, in pattern × pattern steps. */
 export function globsMeet(one = '*', other = '*'): boolean {
-  // `follow[j]`: whether the rest of `other` from `j` on can meet the rest of `one` from `i` on; `i` moves from the end to the beginning.
+  // `follow[j]`: whether the rest of `other` from `j` on can meet the rest of `one` from `i` on; `i` runs from end to
+  // start.
   let follow: boolean[] = []
   for (let i = one.length; i >= 0; i--) {
     const before: boolean[] = []
@@ -66,7 +66,7 @@ export interface Match {
 
 export type Matcher = (server: string, method: string, tool: string | undefined) => boolean
 
-/** Compiles a match; one that names a tool never holds for a call without one. */
+/** Compiles a match. A match with a tool never holds for a call without a tool. */
 export function matcher(match: Match): Matcher {
   const server = glob(match.server ?? '*')
   const method = glob(match.method ?? '*')

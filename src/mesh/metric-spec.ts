@@ -1,13 +1,13 @@
 type Kind = 'counter' | 'gauge' | 'histogram'
 
-/** One metric, as plain data: whoever has something to count says so without knowing who counts. */
+/** A metric as plain data: code that counts does not depend on the exporter. */
 export interface MetricSpec<Type extends Kind = Kind, Label extends string = string> {
   readonly type: Type
-  /** Begins with `breakwater_`, or is the Prometheus form of a name from a convention. */
+  /** Begins with `breakwater_`, or is the Prometheus form of a convention's name. */
   readonly name: string
   readonly help: string
   readonly labels: readonly Label[]
-  /** How many series there can be at most, in words. */
+  /** The largest possible number of series, in words. */
   readonly bound: string
   /** Upper bounds of a histogram, ascending. */
   readonly buckets: readonly number[]
@@ -23,9 +23,9 @@ function line<Type extends Kind>(type: Type, prefix = 'breakwater_') {
   ): MetricSpec<Type, Label> => ({ type, name: prefix + name, help, labels, bound, buckets })
 }
 
-/** Lines of a table: name without `breakwater_`, help, labels, bound. */
+/** Arguments: name without `breakwater_`, help, labels, bound, and a histogram's buckets. */
 export const counter = line('counter')
 export const gauge = line('gauge')
 export const histogram = line('histogram')
-/** The same for metrics whose whole name is given by conventions. */
+/** The same, for metrics whose full names come from conventions. */
 export const conventionalHistogram = line('histogram', '')

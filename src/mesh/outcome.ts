@@ -1,6 +1,6 @@
 import type { GatewayError } from './errors.ts'
 
-/** A complete JSON-RPC response that carries the call's own id. */
+/** A complete JSON-RPC response with the call's own id. */
 export interface CallResult extends Message {
   /** HTTP status to answer with; 200 unless an upstream said otherwise. */
   readonly status: number
@@ -10,14 +10,14 @@ export interface CallResult extends Message {
 export const verdicts = [
   'unchecked',
   'correct',
-  /** The server said itself that something is missing. */
+  /** The server declared the gap itself. */
   'partial_declared',
-  /** Something is missing, and the server did not say so. */
+  /** The reply has a gap that the server did not declare. */
   'partial_silent',
   'schema_invalid',
-  /** Text that claims to be JSON, and is none. */
+  /** Text that claims to be JSON and is not. */
   'json_invalid',
-  /** Another shape than all replies before. */
+  /** A shape unlike all earlier replies. */
   'drift',
   'tool_error',
   'rpc_error',
@@ -30,24 +30,24 @@ export interface Partial {
   readonly source: 'declared' | 'detected' | 'fallback' | 'stale' | 'missing_servers'
   /** In words that a model understands; holds no secret. */
   readonly reason: string
-  /** JSON Pointers, tools or servers that are missing. */
+  /** Missing JSON Pointers, tools or servers. */
   readonly missing?: readonly string[]
-  /** Share of the whole that is there, in [0, 1]. */
+  /** Share of the whole that is present, in [0, 1]. */
   readonly completeness?: number
-  /** Whether a text block says it too, for hosts that never show `_meta` to their model. */
+  /** Whether a text block says so too, for hosts that never show `_meta` to their model. */
   readonly notice: boolean
 }
 
 /** The name of the layer that rejected a call. */
 export type PolicyName = string
 
-/** How an outcome is to be put on the agent's wire, where that is not the usual way. Only faults ask for it. */
+/** How to write an outcome to the agent in an unusual way. Only faults ask for this. */
 export interface WireReply {
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** The body as it is, in place of a JSON-RPC response. */
+  /** The raw body, in place of a JSON-RPC response. */
   readonly body?: string
-  /** Breaks off the connection: at once, or where the shape of its bytes says, with the reply as it would be else. */
+  /** `reset`: breaks the connection at once. `shape`: sends the normal reply; a `WireShape` breaks the connection. */
   readonly end?: 'reset' | 'shape'
 }
 
@@ -62,7 +62,7 @@ export type Outcome =
   | {
       readonly kind: 'failed'
       readonly error: GatewayError
-      /** The verdict on a reply that came and was held back because it was wrong. */
+      /** The verdict on a wrong reply that was held back. */
       readonly verdict?: Verdict
       readonly wire?: WireReply
     }
@@ -73,10 +73,10 @@ export type Outcome =
       readonly wire?: WireReply
     }
 
-/** One JSON-RPC message on its way: its exact text, and the value that was read from it. */
+/** A JSON-RPC message in transit: its exact text and its parsed value. */
 export interface Message {
-  /** The JSON text. Nobody re-serialises it: changes are spliced in, so that unknown fields survive. */
+  /** The JSON text. Never re-serialised: changes are spliced in, so unknown fields survive. */
   readonly text: string
-  /** The value that `JSON.parse` made of `text`. */
+  /** The result of `JSON.parse(text)`. */
   readonly value: Readonly<Record<string, unknown>>
 }

@@ -1,7 +1,7 @@
 import type { Answer, CallRecord, Holding } from './call.ts'
 import type { Clock, Millis } from './clock.ts'
 
-/** A call holds something from now on, until `letGo`. */
+/** Adds a resource that the call holds until `letGo`. An abandoned call lends the resource at once. */
 export function hold(record: CallRecord, holding: Holding): void {
   holding.outer = record.holding
   record.holding = holding
@@ -17,7 +17,7 @@ export function letGo(record: CallRecord, holding: Holding): void {
     if (inner.outer === holding) inner.outer = holding.outer
 }
 
-/** Nobody waits for the call any more: it may go on, and holds nothing that others wait for. */
+/** Marks a call that nobody waits for any more. The call may continue, but lends all its resources to other calls. */
 export function abandon(record: CallRecord): void {
   record.isAbandoned = true
   lendAll(record)
@@ -27,17 +27,18 @@ function lendAll(record: CallRecord): void {
   for (let held = record.holding; held !== undefined; held = held.outer) held.lend()
 }
 
-/** How a question of a server ends. */
+/** The two ends of a server's question to the agent. */
 export interface ServerQuestion {
   readonly answer: Answer
-  /** The server has taken the question back: nobody answers it. Undefined outside of calls, where nothing stands still. */
+  /**
+   * Call when the server takes the question back: nobody answers. Undefined outside of calls, where nothing is paused.
+   */
   readonly withdrawn?: () => void
 }
 
 /**
- * A server asks the agent in the middle of a call: until the question has ended, no deadline and no timeout of the
- * call moves on, and the call holds nothing that others wait for. Both ends set them going again; an answer waits for
- * what the call needs to go on.
+ * Pauses a call while its server asks the agent: deadlines and timeouts stand still, and the call lends its resources.
+ * Both ends of the question resume the call; an answer is passed on once the call has its resources back.
  */
 export function pauseDeadline(
   record: CallRecord,
@@ -70,10 +71,10 @@ export function pauseDeadline(
   }
 }
 
-/** Longest time that the questions of one call may hold its deadline back, in milliseconds: agents forget to answer. */
+/** Most time that the questions of a call may extend its deadline, in milliseconds, because agents forget to answer. */
 export const MOST_ASKED_MS = 600_000
 
-/** How long the agent has been asked in the course of a call so far, in milliseconds. */
+/** Returns how long the agent has been asked during a call so far, in milliseconds; at most `MOST_ASKED_MS`. */
 export function askedMs(record: CallRecord, now: Millis): Millis {
   const asked = record.askedMs + (record.asking > 0 ? now - record.askingSince : 0)
   return Math.min(asked, MOST_ASKED_MS)

@@ -110,7 +110,7 @@ export interface Scope {
    * even after leaving the config. Shutdown also waits, as long as it waits for calls.
    */
   hold(): () => void
-  /** Whether a server's list has a tool that agents may call. */
+  /** Whether agents may call a tool in a server's list. */
   isOffered(server: string, tool: string): boolean
   /** Returns the call to another tool with the same arguments; undefined when there is no such server. */
   fallbackCall(call: Call, server: string, tool: string): FallbackCall | undefined
@@ -128,7 +128,7 @@ export interface EventType {
   isWarning?(detail: Readonly<Record<string, unknown>>): boolean
 }
 
-/** A state that the admin API can show as plain facts. */
+/** A state shown by the admin API as plain facts. */
 export interface Observable {
   snapshot(): object
 }
@@ -139,16 +139,14 @@ export interface Sample {
   readonly value: number
 }
 
-/** A kind of state that a policy keeps, and how to show it. */
+/** A kind of policy state, with its display. */
 export interface StateKind<State = unknown> {
   readonly kind: string
-  /** True for states that report how much is still free: `/admin/budgets` lists them. The states are `Observable`. */
+  /** True for states that report how much is still free, listed by `/admin/budgets`. The states are `Observable`. */
   readonly isBudget?: true
-  /** The path of an operator that lists these states too: see `Operator`. */
+  /** The path of an operator whose list includes these states: see `Operator`. */
   readonly shownAt?: string
-  /**
-   * Returns settings of the policy that were learned from the server's behaviour, and why. `/admin/mesh` shows these.
-   */
+  /** Returns settings learned from the server's behaviour, and why; shown by `/admin/mesh`. */
   learned?(state: State): object
   /** Read at each scrape, from the states of unnamed policy sets and of arms; samples with equal labels add up. */
   readonly gauge?: {
@@ -168,7 +166,7 @@ export interface OperatorTarget {
   readonly tool: string | undefined
 }
 
-/** An operator's order that is still in force, as the admin API shows it. */
+/** An operator's order still in force, as the admin API shows it. */
 export interface Held {
   /** Undefined for a server's other requests. */
   readonly tool: string | undefined
@@ -182,7 +180,7 @@ export interface Held {
  */
 export interface Operator<State extends Observable = Observable> {
   readonly path: string
-  /** The kind of the listed states, and the noun that people use for a state. */
+  /** The kind of the listed states, and the everyday noun for a state. */
   readonly kind: string
   readonly noun: string
   readonly actions: readonly string[]
@@ -232,7 +230,6 @@ export interface Policy<Config> {
   readonly facts?: readonly Fact[]
   /** Returns the policy's decision about a call, if the outcome shows the decision. */
   decisionIn?(outcome: Outcome): Decision | undefined
-  /** The events that the policy emits, by type. */
   readonly events?: Readonly<Record<string, EventType>>
   readonly states?: readonly StateKind[]
   readonly operator?: Operator

@@ -17,7 +17,7 @@ export interface InjectedFault {
   readonly name: string
   readonly type: string
   readonly side: 'upstream' | 'client'
-  /** The attempt that the fault hit, from 1. */
+  /** The number of the attempt hit by the fault, from 1. */
   readonly attempt: number
   /**
    * `not_applicable`: the fault had nothing to do for such a call. `not_reached`: the call or the fault ended before
@@ -33,7 +33,7 @@ export interface InjectedFault {
 export const fates = [
   /** The agent got a good answer in spite of the fault, and no later. */
   'masked',
-  /** The agent got a good answer, but had to wait for it. */
+  /** The agent got a good answer, but later. */
   'delayed',
   /** An error or a notice of missing data reached the agent, so the agent can fail safely. */
   'surfaced',

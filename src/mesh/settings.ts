@@ -1,7 +1,7 @@
 import { matcher, type Match, type Matcher } from './match.ts'
 import type { Effect } from './policy.ts'
 
-/** The policy set that needs no name. */
+/** The name of the unnamed policy set. */
 export const DEFAULT_SET = 'default'
 
 /** Settings by policy name; `false` switches a policy off. */
@@ -9,7 +9,7 @@ export type PolicySettings = Readonly<Record<string, unknown>>
 
 export interface Override extends PolicySettings {
   readonly match: Match
-  /** The effect of running a tool again, by the operator's word. */
+  /** The effect of running a tool again, according to the operator. */
   readonly effect?: Effect | undefined
 }
 
@@ -17,33 +17,33 @@ export interface MeshConfig {
   readonly defaults: PolicySettings
   /** Later entries win, policy by policy. */
   readonly overrides: readonly Override[]
-  /** Named alternatives: what a set says of a policy wins over defaults and overrides. */
+  /** Named alternatives: a set's settings win over defaults and overrides. */
   readonly sets?: Readonly<Record<string, PolicySettings>>
-  /** The arms of the experiments that run, by name. */
+  /** The arms of running experiments, by name. */
   readonly arms?: Readonly<Record<string, ArmSettings>>
 }
 
-/** A policy set that some calls of some servers go by, with state of its own. */
+/** A policy set for some calls of some servers, with state of its own. */
 export interface ArmSettings {
-  /** The set whose settings the arm has: a named set, or the set without a name. */
+  /** The set that provides the arm's settings, named or not. */
   readonly set: string
   /** Whether the arm takes calls of a server. */
   readonly takes: (server: string) => boolean
-  /** The arm's part of each limit for a whole server, in (0, 1). The rest of the limit belongs to the calls that are in no arm. */
+  /** The arm's part of each limit for a whole server, in (0, 1). Calls in no arm share the rest. */
   readonly share: number
 }
 
-/** A tool of a server, or without one the server's other requests, in a policy set. */
+/** A tool of a server in a policy set; without a tool, the server's other requests. */
 export interface Place {
   readonly set: string
   readonly server: string
   readonly tool?: string | undefined
 }
 
-/** Overrides that apply to some calls, by their numbers in the config, from 0. */
+/** The overrides for some calls, by index in the config. */
 export type Applied = readonly number[]
 
-/** Tells where each of a config's settings is in force. */
+/** Finds the settings in force for calls. */
 export class Settings {
   readonly #defaults: PolicySettings
   readonly #overrides: readonly Override[]
@@ -59,20 +59,18 @@ export class Settings {
     this.#arms = new Map(Object.entries(arms))
   }
 
-  /** The names of the arms. */
   get arms(): Iterable<string> {
     return this.#arms.keys()
   }
 
   /**
-   * Returns the set for calls that come to a server by way of another server. An arm does not extend to servers of
-   * which it takes no calls.
+   * Returns the set for calls that arrive through another server. An arm ends at servers that the arm does not take.
    */
   setAt(set: string, server: string): string {
     return this.#arms.get(set)?.takes(server) === false ? DEFAULT_SET : set
   }
 
-  /** The sets that calls of a server go by now: the one without a name, and the arms that take its calls. */
+  /** Returns the sets that calls of a server use now: the unnamed set, and the arms that take its calls. */
   setsOf(server: string): readonly string[] {
     return [DEFAULT_SET, ...this.#arms.keys()].filter((set) => this.setAt(set, server) === set)
   }
@@ -83,7 +81,10 @@ export class Settings {
     return cases.some((applied) => Boolean(this.of(name, set, applied)[0]))
   }
 
-  /** The overrides for all requests of a server; and for each further one that may apply to some, these with it. */
+  /**
+   * Returns the overrides for all requests of a server; also, for each override of some requests, the same plus the
+   * override.
+   */
   #othersOf(server: string): readonly Applied[] {
     const numbers = [...this.#overrides.keys()]
     const matchOf = (index: number) => this.#overrides[index]?.match ?? {}
@@ -111,18 +112,18 @@ export class Settings {
     return this.#holds.flatMap((holds, index) => (holds(server, method, tool) ? [index] : []))
   }
 
-  /** Names overrides by what they match: as long as a config has them, wherever they stand in it. */
+  /** Returns names of overrides, made from `match`, so that a name survives a move within the config. */
   namesOf(applied: Applied): readonly string[] {
     return applied.map((index) => nameOf(this.#overrides[index]?.match))
   }
 
-  /** The operator's word on what running a tool again does. */
+  /** Returns the effect of running a tool again, according to the operator. */
   effectOf(applied: Applied): Effect | undefined {
     const decisive = applied.findLast((index) => this.#overrides[index]?.effect !== undefined)
     return decisive === undefined ? undefined : this.#overrides[decisive]?.effect
   }
 
-  /** Returns the settings of a policy in a set, and their source: `default`, `override 0` or `set cautious`. `set` may be an arm. */
+  /** Returns a policy's settings in a set or arm, and their source: `default`, `override 0` or `set cautious`. */
   of(name: string, set: string, applied: Applied): [settings: unknown, from: string] {
     const base = this.#arms.get(set)?.set ?? set
     const alternative = this.#sets.get(base) ?? {}
@@ -137,7 +138,7 @@ function nameOf(match: Match | undefined): string {
   return JSON.stringify(match)
 }
 
-/** Whether a config has requests of a server, without a tool, to which just these overrides apply. */
+/** Whether a config has requests of a server, without a tool, to which exactly these overrides apply. */
 export function mayApply({ overrides }: MeshConfig, server: string, names: readonly string[]): boolean {
   const there = new Set(overrides.map(({ match }) => nameOf(match)))
   const toAll = overrides.filter(({ match }) => isForAll(match, server))

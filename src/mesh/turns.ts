@@ -1,32 +1,32 @@
 import { type Cancel, type Clock, endOfTurn, nextTurn, pause, systemClock, type Millis } from './clock.ts'
 
-/** Limits on the work for one peer before the peer has to wait for a turn: messages and copies of messages, and bytes. */
+/** Most work for a peer before the peer waits for a turn: messages plus copies, and bytes. */
 const MOST_UNITS = 64
 const MOST_BYTES = 256 * 1024
 
-/** Copies of messages that were passed on so far. One message is dealt with before the next, so one counter serves all. */
+/** Copies of messages passed on so far. Messages are handled in sequence, so one counter serves all. */
 let passedOn = 0
 
-/** Counts one copy. Code that passes one message on to many receivers calls this for each receiver: every copy costs work. */
+/** Counts a copy. Call once per receiver when a message goes to many receivers: every copy costs work. */
 export function countCopy(): void {
   passedOn++
 }
 
 /**
- * How much one connection has had done for it without a break. Only messages are counted and no time is taken: who
- * sends one at a time waits for a turn in every 64 messages, and never otherwise.
+ * Work for one connection without a break. Counts messages and bytes and measures no time: a connection that sends
+ * small messages singly waits once per 64 messages.
  */
 export class TurnBudget {
   #units = 0
   #bytes = 0
   #copiesBefore = passedOn
 
-  /** Before a message is dealt with. */
+  /** Call before handling a message. */
   begin(): void {
     this.#copiesBefore = passedOn
   }
 
-  /** After it: whether the next one has to wait for a turn (`ownTurn`). */
+  /** Call after handling a message; returns true when the next message must wait for `ownTurn`. */
   spent(bytes: number): boolean {
     this.#units += 1 + passedOn - this.#copiesBefore
     this.#bytes += bytes
@@ -38,9 +38,9 @@ export class TurnBudget {
 }
 
 /**
- * Work that comes piece by piece, from one socket after another, and is done at the end of the turn of the event loop in which it
- * came, all of it in a row. The promises of such pieces then settle side by side, so that one step of a call follows upon the same step of
- * the call before: what a core has in its caches it finds there again. Under load that is a seventh of the CPU of a call.
+ * Collects work from many sockets and does all of it in a row at the end of the event-loop turn. The promises then
+ * settle side by side, so each step of a call follows the same step of another call and finds warm CPU caches. Saves a
+ * seventh of the CPU per call under load.
  */
 export class TurnBatch<Item> {
   readonly #task: (item: Item) => void
@@ -55,7 +55,6 @@ export class TurnBatch<Item> {
     if (this.#items.push(item) === 1) endOfTurn(this.flush)
   }
 
-  /** Does what waits, now. */
   readonly flush = (): void => {
     const items = this.#items
     this.#items = []
@@ -63,15 +62,15 @@ export class TurnBatch<Item> {
   }
 }
 
-/** When a burst is done: with so many pieces of work, or so long after the first of them, in milliseconds. */
+/** The end of a burst: after so many pieces of work, or so long after the first, in milliseconds. */
 export interface BurstLimits {
   readonly pieces: number
   readonly ms: Millis
 }
 
 /**
- * Work that nobody waits for, done in a row: at the end of the turn in which enough of it has come, or after some time. Code that runs now
- * and then finds none of what it needs in the caches, and takes several times as long as once more right after that.
+ * Work without a waiter, done in a row: at the end of the turn with enough work, or after some time. Scattered work
+ * finds cold caches, and takes several times as long as a direct repetition.
  */
 export class Burst<Item> {
   readonly #clock: Clock
@@ -94,7 +93,6 @@ export class Burst<Item> {
     else if (count === 1) this.#cancel = this.#clock.after(ms, this.flush)
   }
 
-  /** Does what waits, now. */
   readonly flush = (): void => {
     this.#cancel?.()
     this.#cancel = undefined
@@ -104,20 +102,19 @@ export class Burst<Item> {
   }
 }
 
-/** The time that turns may take before the others get as much time for themselves, and the longest such pause, in milliseconds. */
+/** Turns may take this long before everybody else gets as much time; and the longest such pause. In milliseconds. */
 const LONG_MS: Millis = 2
 const MOST_PAUSE_MS: Millis = 100
 
-/** The resolvers that wait for a turn of their own, in order for each peer; the first peer has the next turn. */
+/** Resolvers that wait for their own turn, in order per peer; the first peer is next. */
 const waiting = new Map<unknown, (() => void)[]>()
 let isServing = false
 
 /**
- * Resolves in a turn of the event loop in which no other promise of this function resolves. A reader of a large text
- * asks for such a turn, and so does a reader that goes on with a flood of small texts. Everybody else waits for one of
- * these turns at most, however many there are. All these turns together take half of the time at most. `peer` is the
- * client or server for whom the work is done. Peers take turns: a peer that asks for many turns
- * bears the wait, and not the peers that ask for one.
+ * Resolves in an event-loop turn in which no other promise of this function resolves. Readers of a large text, or of a
+ * flood of small texts, ask for such turns. Everybody else waits for at most one of these turns, however many there
+ * are; together the turns take at most half of the time. `peer` is the client or server that the work is for. Peers
+ * alternate: a peer that asks for many turns bears the wait, not the others.
  */
 export function ownTurn(peer: unknown): Promise<void> {
   return new Promise((resolve) => {
@@ -128,7 +125,7 @@ export function ownTurn(peer: unknown): Promise<void> {
   })
 }
 
-/** The next one in turn; its peer is the last one then. */
+/** Returns the next resolver and moves its peer to the end; undefined when nobody waits. */
 function takeNext(): (() => void) | undefined {
   for (const [peer, own] of waiting) {
     waiting.delete(peer)

@@ -1,9 +1,9 @@
 import type { Millis } from './clock.ts'
 
 /**
- * Work that can hold up the event loop by its size, however well it is written: `schema` compiles a tool's schema, `catalog`
- * reads the lists of a server, `request` and `reply` read large messages, `fan_out` passes one message on to many, `reload`
- * puts a config into force, `metrics` collects them. `other` is everything else, the runtime's own work included.
+ * Work that can block the event loop by its size, even if well written. `schema`: compiles a tool's schema. `catalog`:
+ * reads a server's lists. `request`, `reply`: read large messages. `fan_out`: passes one message to many receivers.
+ * `reload`: puts a config into force. `metrics`: collects metrics. `other`: everything else, also in the runtime.
  */
 export const works = [
   'schema',
@@ -18,10 +18,10 @@ export const works = [
 
 export type Work = (typeof works)[number]
 
-/** From which length on reading a text counts as work, in characters: it takes a fraction of a millisecond then. */
+/** Length from which reading a text counts as work, in characters: such a read takes a fraction of a millisecond. */
 export const LARGE_TEXT = 64 * 1024
 
-/** Is told how long each piece of work took. */
+/** Gets the duration of each piece of work. */
 export interface WorkWatch {
   now(): Millis
   worked(work: Work, ms: Millis): void
@@ -30,7 +30,7 @@ export interface WorkWatch {
 /** One watcher per process, because a process has one event loop; undefined when nobody watches. */
 let watch: WorkWatch | undefined
 
-/** Has `watching` told of all work from now on; returns how to end that. */
+/** Reports all work to `watching` from now on; returns a function that ends the reports. */
 export function watchWork(watching: WorkWatch): () => void {
   watch = watching
   return () => {
@@ -38,10 +38,10 @@ export function watchWork(watching: WorkWatch): () => void {
   }
 }
 
-/** How long the work within that which runs has taken so far, in milliseconds. */
+/** Time taken so far by nested work inside the running work, in milliseconds. */
 let within: Millis = 0
 
-/** Does synchronous work that may take long, under its name; what runs within it under a name of its own counts there alone. */
+/** Runs long synchronous work and reports its duration. Nested work counts only under its own name. */
 export function during<Result>(work: Work, task: () => Result): Result {
   const watching = watch
   if (watching === undefined) return task()

@@ -1,38 +1,38 @@
 import type { Cancel, Clock, Millis } from './clock.ts'
 
-/** How long entries wait for others to be written with, in milliseconds. */
+/** How long entries wait to be written together, in milliseconds. */
 const WAIT_MS: Millis = 100
 
-/** How long a disk that refused is left alone, in milliseconds. */
+/** Pause after a failed write, in milliseconds. */
 const RETRY_MS: Millis = 1_000
 
 export interface WriteQueueParts<Entry> {
   readonly clock: Clock
-  /** Most that waits to be written, in the unit of `sizeOf`; what comes on top is dropped. */
+  /** Most waiting data, in units of `sizeOf`; further entries are dropped. */
   readonly most: number
-  /** The same while the disk refuses: what it will take again one day is not worth more memory. */
+  /** The same limit while writes fail: entries that may never be written are not worth more memory. */
   readonly mostFailing: number
-  /** How much an entry takes of that. Default: 1. */
+  /** Returns the size of an entry in units of `most`. Default: 1. */
   readonly sizeOf?: (entry: Entry) => number
-  /** Most entries that are written in one go: making their text holds everything else up. */
+  /** Most entries per write: serialising entries blocks everything else. */
   readonly batch: number
-  /** Writes entries, all or none. */
+  /** Writes all entries or none. */
   readonly write: (entries: readonly Entry[]) => Promise<void>
-  /** Runs after each batch was written. When it fails, the batch is not written again. */
+  /** Runs after each written batch. A failure here does not repeat the batch. */
   readonly written?: () => Promise<void>
-  /** Hears when the disk refuses; once until it takes something again. */
+  /** Called when a write fails; once until a write succeeds again. */
   readonly onError: (why: string) => void
-  /** Hears at each refusal how many entries wait. Must not reject. */
+  /** Called after each failed write with the number of waiting entries. Must not reject. */
   readonly refused?: (waiting: number) => Promise<void>
-  /** Hears of entries that will never be written. */
+  /** Called with the number of entries that will never be written. */
   readonly onDropped: (count: number) => void
-  /** The first write waits until this promise is settled. */
+  /** The first write waits for this promise. */
   readonly after?: Promise<void> | undefined
 }
 
 /**
- * A queue of entries to write to disk. The queue holds nobody up and fails nobody: a disk that is too slow loses
- * entries, which are counted.
+ * Queues entries to write to disk. Never delays or fails its callers: if the disk is too slow, entries are dropped and
+ * counted.
  */
 export class WriteQueue<Entry> {
   readonly #parts: WriteQueueParts<Entry>
@@ -49,7 +49,7 @@ export class WriteQueue<Entry> {
     this.#sizeOf = parts.sizeOf ?? (() => 1)
   }
 
-  /** Drops what comes after `close`: somebody else may be writing to the same place by then. */
+  /** Drops entries after `close`, because another writer may use the same place by then. */
   add(entry: Entry): void {
     const { most, mostFailing, onDropped } = this.#parts
     const size = this.#sizeOf(entry)
@@ -59,7 +59,7 @@ export class WriteQueue<Entry> {
     this.#writeIn(WAIT_MS)
   }
 
-  /** Resolves when everything is written that came before, or could not be. */
+  /** Resolves when all earlier entries are written, or a write has failed. */
   flush(): Promise<void> {
     this.#cancel?.()
     this.#cancel = undefined
@@ -70,7 +70,7 @@ export class WriteQueue<Entry> {
     return this.#writing
   }
 
-  /** As `flush`, for the last time: what the disk refuses now is lost, and so is what comes later. */
+  /** Flushes for the last time: entries that the disk refuses now are dropped, and so are later entries. */
   async close(): Promise<void> {
     this.#closed = true
     await this.flush()
@@ -83,7 +83,7 @@ export class WriteQueue<Entry> {
     if (this.#writing === undefined) this.#cancel ??= this.#parts.clock.after(ms, () => void this.flush())
   }
 
-  /** Drops the latest ones, so that no more than `most` is left. */
+  /** Drops the newest entries until at most `most` is left. */
   #drop(most: number): void {
     const before = this.#waiting.length
     while (this.#size > most) this.#size -= this.#sizeOf(this.#waiting.pop()!)
