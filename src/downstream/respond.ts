@@ -1,3 +1,4 @@
+import { debugHeader } from '../mesh/injected.ts'
 import type {
   Call,
   CallRecord,
@@ -61,7 +62,7 @@ export function respond(id: RequestId, outcome: Outcome, subject: Subject, manne
 
 /** Applies the wire changes of the outcome and the call's record to a response. */
 export function onWire(response: Response, { wire }: Outcome, record: CallRecord | undefined): Response {
-  const said = record?.debugHeader
+  const said = record && debugHeader.of(record)
   if (said === undefined) return wire === undefined ? response : { ...response, wire }
   const headers = { [FAULTS_HEADER]: said }
   if (wire === undefined) return { ...response, headers }

@@ -1,3 +1,4 @@
+import { faultFates } from '../mesh/injected.ts'
 import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import type { ArmSettings } from '../mesh/settings.ts'
@@ -14,7 +15,7 @@ import { assigner } from './assignment.ts'
 import { armsOf, meet, type Portioned } from './capacity.ts'
 import { judgeApart } from './judge-thread.ts'
 import { type Judged, type Judgement, judge, judgeUnits, type KnownUnits, takesLong } from './judge.ts'
-import { endIn, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
+import { endIn, measuredUnit, Room, Samples, taskUnit, type UnitSample } from './samples.ts'
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
@@ -109,6 +110,7 @@ const MAX_LOOKS = 240
  * generation is compiled with the arms to run under its config; they run once it is in force.
  */
 export class Experiments {
+  readonly unit = measuredUnit
   readonly #parts: ExperimentsParts
   readonly #runs = new Map<string, OpenRun>()
   /** The last ended run of each experiment. */
@@ -160,11 +162,14 @@ export class Experiments {
         call.record.arm = found.arm
         call.record.isArmAsked = found.isAsked
         this.#underWay.set(found.arm, (this.#underWay.get(found.arm) ?? 0) + 1)
-        call.record.unit = samples?.begin(found.unit, found.name, {
-          tenant: call.countsAs,
+        const { countsAs: tenant } = call
+        const { isFallback } = found
+        const sample = samples?.begin(found.unit, found.name, {
+          tenant,
           now: this.#parts.clock.now(),
-          isFallback: found.isFallback,
+          isFallback,
         })
+        measuredUnit.note(call.record, sample)
         return
       }
     }
@@ -256,14 +261,15 @@ export class Experiments {
 
   /** Records the end of a tool call; its record names the arm. */
   end(record: CallRecord, outcome: Outcome): void {
-    const { arm, fates, unit } = record
+    const { arm } = record
     if (arm === '') return
     this.#left(arm)
-    const sample = unit as UnitSample | undefined
+    const sample = measuredUnit.of(record) as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
     // The samples of an ended run stay as they were, and are no part of the next run.
     if (sample === undefined || run?.samples.has(sample) !== true) return
     endIn(sample, record, outcome, this.#parts.clock.now())
+    const fates = faultFates.of(record)
     if (fates !== undefined) run.samples.noteFates(sample.arm, fates)
   }
 

@@ -1,4 +1,4 @@
-import { fates } from '../mesh/call.ts'
+import { fates } from '../mesh/injected.ts'
 import { roundedDuration } from '../units/duration.ts'
 import { markdownBlock, type Table } from './blocks.ts'
 import type { PairedReport, TwinDecisions } from './paired.ts'

@@ -1,6 +1,11 @@
-import type { CallRecord, Fate, FaultFate, Outcome } from '../mesh/call.ts'
+import type { CallRecord, Outcome } from '../mesh/call.ts'
+import type { Fate, FaultFate } from '../mesh/injected.ts'
 import { type CallCounts, countCall, resultOfCall } from '../mesh/classify.ts'
 import type { Millis } from '../mesh/clock.ts'
+import { Slot } from '../mesh/record.ts'
+
+/** Notes on the unit of a call; undefined for a call that no experiment measures. */
+export const measuredUnit = new Slot<object | undefined>(undefined)
 
 /** The figures of a unit in an arm: usually an agent's task. */
 export interface UnitSample extends CallCounts {

@@ -8,7 +8,7 @@ import type { Config, ServerConfig } from '../config/schema/schema.ts'
 import type { Call, Layer, Outcome, Service } from '../mesh/call.ts'
 import { type Clock, sleepOn } from '../mesh/clock.ts'
 import { gatewayError, type Reason } from '../mesh/errors.ts'
-import { withInjected } from '../mesh/injected.ts'
+import { faultFates, withInjected } from '../mesh/injected.ts'
 import { matcher } from '../mesh/match.ts'
 import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
@@ -142,7 +142,7 @@ export function createChaos(parts: ChaosParts): Chaos {
       return (next) => {
         const faulted = client(next)
         const ended = (call: Call, outcome: Outcome) => {
-          call.record.fates = controller.engine.account(call, outcome)
+          faultFates.note(call.record, controller.engine.account(call, outcome))
           noteFaults(metrics, call.record)
           return outcome
         }

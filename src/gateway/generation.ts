@@ -46,7 +46,7 @@ export interface GenerationParts {
   readonly tracing: Tracing | undefined
   readonly recorder: Pick<Recorder, 'open' | 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'faults' | 'clientFaults'>
-  readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
+  readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end' | 'unit'>
   /** Bounds the memory for incomplete replies. Outlives all generations. */
   readonly replies: UnfinishedReplies
   readonly events: Pick<GatewayEvents, 'emit'>

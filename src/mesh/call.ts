@@ -6,16 +6,7 @@ import type { CallRecord } from './record.ts'
 
 export type { Message } from './outcome.ts'
 export type { CallResult, Outcome, Partial, PolicyName, Verdict, WireReply } from './outcome.ts'
-export {
-  fates,
-  newRecord,
-  type CallRecord,
-  type HasAlternative,
-  type Fate,
-  type FaultFate,
-  type Holding,
-  type InjectedFault,
-} from './record.ts'
+export { newRecord, type CallRecord, type HasAlternative, type Holding } from './record.ts'
 
 /** A JSON-RPC request id, as its sender chose it. */
 export type RequestId = string | number

@@ -1,6 +1,7 @@
 import type { CallRecord, CallResult, Deadline, Outcome, Verdict } from './call.ts'
 import type { Millis } from './clock.ts'
 import type { GatewayError, Reason } from './errors.ts'
+import { injectedFaults } from './injected.ts'
 import type { Effect } from './policy.ts'
 
 /** The result of a call in metrics. */
@@ -265,3 +266,7 @@ export function wasTurnedDown({ reason }: GatewayError): boolean {
 export function mayBeRepeated(error: GatewayError, effect: Effect): boolean {
   return !error.sent || isRepeatable(effect) || wasTurnedDown(error)
 }
+
+/** Whether a fault hit the call; a fault only decided changed nothing. */
+export const isHit = (record: CallRecord): boolean =>
+  injectedFaults.of(record)?.some(({ status }) => status === 'applied') === true

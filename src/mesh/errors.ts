@@ -9,7 +9,7 @@ export interface ReasonFacts {
   readonly code: number
   /** Whether the same call may succeed later, all else unchanged. */
   readonly retryable: boolean
-  /** What happened, in one sentence for the documentation. */
+  /** Says what happened, in one sentence for the documentation. */
   readonly about: string
 }
 

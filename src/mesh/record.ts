@@ -12,53 +12,6 @@ export interface Holding {
   takeBack(): Promise<void> | undefined
 }
 
-/** A fault aimed at a call, for accounting. */
-export interface InjectedFault {
-  readonly name: string
-  readonly type: string
-  readonly side: 'upstream' | 'client'
-  /** The number of the attempt hit by the fault, from 1. */
-  readonly attempt: number
-  /**
-   * `not_applicable`: the fault had nothing to do for such a call. `not_reached`: the call or the fault ended before
-   * the fault took effect. `shadow`: the fault was decided but not carried out.
-   */
-  status: 'applied' | 'not_applicable' | 'not_reached' | 'shadow'
-  /** Whether the call was sent again after that attempt, by a retry or a hedge. */
-  resent?: boolean
-  note?: Readonly<Record<string, unknown>>
-}
-
-/** All fates of an injected fault. */
-export const fates = [
-  /** The agent got a good answer in spite of the fault, and no later. */
-  'masked',
-  /** The agent got a good answer, but later. */
-  'delayed',
-  /** An error or a notice of missing data reached the agent, so the agent can fail safely. */
-  'surfaced',
-  /** A corrupted reply reached the agent and looked fine. */
-  'escaped',
-  /** The call or the fault ended before the fault took effect. */
-  'not_reached',
-] as const
-
-export type Fate = (typeof fates)[number]
-
-/** The fate of a fault, judged by the agent's answer. */
-export interface FaultFate {
-  /** As found in the record of the call that the fault hit. */
-  readonly fault: InjectedFault
-  readonly fate: Fate
-  /** How long the agent waited because of the fault, in milliseconds; only with the fate `delayed`. */
-  readonly delayedMs?: Millis
-  /**
-   * Whether the fault hit an earlier call whose stored reply answers this call. The earlier call accounted for the
-   * fault.
-   */
-  readonly isKept?: true
-}
-
 /** The agent's task that a call belongs to. */
 export interface CallIntent {
   /** The name given by the agent, or its trace or session: unique only together with `source` and the tenant. */
@@ -71,8 +24,8 @@ export interface CallIntent {
 export type HasAlternative = (lost: 'tool' | 'server') => boolean
 
 /**
- * The flat facts of a call. Layers write them; `observe` reads them once, at the end. `facts` holds the knowledge of
- * single policies; the other fields are shared by the data path and several of its parts.
+ * The flat facts of a call. Layers write them; `observe` reads them once, at the end. `slots` holds the notes of
+ * single parts; the other fields are shared by the data path and several of its parts.
  */
 export interface CallRecord {
   readonly startedAt: Millis
@@ -107,22 +60,8 @@ export interface CallRecord {
    * overhead of such a call is unknown.
    */
   hasWaitedElsewhere: boolean
-  /** Notes of policies, by slot: see `Fact`. */
-  readonly facts: unknown[]
-  /** Faults aimed at the call; undefined for none. */
-  faults: InjectedFault[] | undefined
-  /**
-   * The fates of the applied faults, and of earlier calls' faults that the answer still shows. Known when the call is
-   * over; undefined for none.
-   */
-  fates: readonly FaultFate[] | undefined
-  /** Faults that had hit the server when a breaker rejected the call; undefined for none. */
-  rejectedOver: string[] | undefined
-  /**
-   * Value of the HTTP header that tells the agent about the call's faults; undefined unless an operator asked for the
-   * header.
-   */
-  debugHeader: string | undefined
+  /** Notes of parts that the kernel does not know: see `Slot`. */
+  readonly slots: unknown[]
   /** Whether the outcome is known. Unfinished work for the call no longer matters to the agent. */
   isOver: boolean
   /** Server questions that the agent has not answered yet. */
@@ -145,16 +84,10 @@ export interface CallRecord {
   arm: string
   /** Whether the agent asked for the arm by name. */
   isArmAsked: boolean
-  /** The state of experiments for the call's unit; undefined when the call is in no arm. Only experiments read it. */
-  unit: object | undefined
   /** The task that the call belongs to; undefined when unknown. */
   intent: CallIntent | undefined
   /** The trace that records the call, 32 hexadecimal digits; undefined when the call is not traced. */
   traceId: string | undefined
-  /** Tracing's notes on the call until the call is over; only tracing reads them. */
-  span: unknown
-  /** The recorder's notes on the call; undefined when the call is not recorded. */
-  recording: object | undefined
 }
 
 /** Notes a rejection that the caller is not told, because another outcome replaced it. The rejection still counts. */
@@ -179,11 +112,7 @@ export function newRecord(startedAt: Millis): CallRecord {
     isAbandoned: false,
     hasAlternative: undefined,
     hasWaitedElsewhere: false,
-    facts: newFacts(),
-    faults: undefined,
-    fates: undefined,
-    rejectedOver: undefined,
-    debugHeader: undefined,
+    slots: newSlots(),
     isOver: false,
     asking: 0,
     askingSince: 0,
@@ -195,11 +124,8 @@ export function newRecord(startedAt: Millis): CallRecord {
     waitedMs: 0,
     arm: '',
     isArmAsked: false,
-    unit: undefined,
     intent: undefined,
     traceId: undefined,
-    span: undefined,
-    recording: undefined,
   }
 }
 
@@ -233,36 +159,41 @@ export interface FactTelemetry<Value> {
 
 /** The notes on a call, by slot. */
 interface Noted {
-  readonly facts: unknown[]
+  readonly slots: unknown[]
 }
 
 /** The initial value of each slot. */
 const initials: unknown[] = []
 
-/** Returns the slots of a new record. All records have the same shape, so reading a fact is an array access. */
-export const newFacts = (): unknown[] => initials.slice()
+/** Returns the slots of a new record. All records have the same shape, so reading a slot is an array access. */
+const newSlots = (): unknown[] => initials.slice()
 
-/**
- * A fact that a policy notes on calls. Created once, when the policy's module is loaded; has its own slot in every
- * record made later. `Value` is a number, a text or a flag.
- */
-export class Fact<Value = unknown> {
+/** A part's notes on calls. Created once, when the part's module is loaded; every later record has the slot. */
+export class Slot<Value = unknown> {
   readonly initial: Value
-  readonly telemetry: FactTelemetry<Value>
   readonly slot: number
 
-  constructor(initial: Value, telemetry: FactTelemetry<Value>) {
+  constructor(initial: Value) {
     this.initial = initial
-    this.telemetry = telemetry
     this.slot = initials.push(initial) - 1
   }
 
-  of({ facts }: Noted): Value {
-    return facts[this.slot] as Value
+  of({ slots }: Noted): Value {
+    return slots[this.slot] as Value
   }
 
-  note({ facts }: Noted, value: Value): void {
-    facts[this.slot] = value
+  note({ slots }: Noted, value: Value): void {
+    slots[this.slot] = value
+  }
+}
+
+/** A policy's notes on calls, reported when the call is over. `Value` is a number, a text or a flag. */
+export class Fact<Value = unknown> extends Slot<Value> {
+  readonly telemetry: FactTelemetry<Value>
+
+  constructor(initial: Value, telemetry: FactTelemetry<Value>) {
+    super(initial)
+    this.telemetry = telemetry
   }
 }
 

@@ -3,6 +3,7 @@ import { type Answer, type Call, type Caller, type Layer, type Message, newRecor
 import { ignore, type Signal } from '../mesh/cancel.ts'
 import type { Cancel, Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError, type GatewayError, isGatewayError, type Reason } from '../mesh/errors.ts'
+import { isHit } from '../mesh/classify.ts'
 import { about, injectedBy, makersOf } from '../mesh/injected.ts'
 import { errorText, isObject, METHOD_NOT_FOUND, requestText, resultText } from '../protocol/jsonrpc.ts'
 import { type Era, MODERN_VERSION } from '../protocol/versions.ts'
@@ -563,7 +564,7 @@ class Questions {
     const send = this.#faults((call) => upstreamSession.exchange(call))
     const call = this.#call(method, params, signal, tool)
     const outcome = await send(call)
-    if (call.record.faults?.some(({ status }) => status === 'applied') === true) this.touched++
+    if (isHit(call.record)) this.touched++
     if (outcome.kind !== 'answered') throw outcome.error
     return outcome.result
   }

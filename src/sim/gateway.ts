@@ -1,3 +1,4 @@
+import { injectedFaults, faultFates } from '../mesh/injected.ts'
 import { ArmedFaults } from '../chaos/control/chaos-run.ts'
 import { Engine, injector } from '../chaos/firing/engine.ts'
 import { faults as registry } from '../chaos/faults/index.ts'
@@ -186,7 +187,8 @@ export class SimulatedGateway {
   #observe(onCall: (call: Call, outcome: Outcome) => void): Layer {
     const ended = (call: Call, outcome: Outcome) => {
       call.record.isOver = true
-      if (call.record.faults !== undefined) call.record.fates = this.engine.account(call, outcome)
+      if (injectedFaults.of(call.record) !== undefined)
+        faultFates.note(call.record, this.engine.account(call, outcome))
       onCall(call, outcome)
       return outcome
     }

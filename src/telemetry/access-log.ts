@@ -1,12 +1,13 @@
+import { injectedFaults, faultFates } from '../mesh/injected.ts'
 import { type Call, type CallRecord, type Outcome, requestIdOf } from '../mesh/call.ts'
-import { type Result, verdictIn, wentWrong } from '../mesh/classify.ts'
+import { isHit, type Result, verdictIn, wentWrong } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { facts } from '../policies/descriptions.ts'
 import { LogThrottle } from './log-throttle.ts'
 import type { Log } from './log.ts'
 import type { AccessLogSettings } from './schema.ts'
 import { sessionDigest } from './intents/intent.ts'
-import { keptSpanOf } from './tracing/call-trace.ts'
+import { callTrace, keptSpanOf } from './tracing/call-trace.ts'
 
 /** Logs a finished call, unless sampling or a limit leaves the call out. */
 export type AccessLog = (
@@ -86,8 +87,7 @@ export function createAccessLog(
 
 function isFaulted({ record }: Call, outcome: Outcome): boolean {
   if (outcome.kind === 'answered' && outcome.partial !== undefined) return true
-  if (record.fates !== undefined) return true
-  return record.faults?.some(({ status }) => status === 'applied') === true
+  return faultFates.of(record) !== undefined || isHit(record)
 }
 
 function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis) {
@@ -115,14 +115,17 @@ function lineOf(call: Call, outcome: Outcome, result: Result, tookMs: Millis, ov
     recoveries: record.recoveries || undefined,
     ...notedOn(record),
     replica: record.replica,
-    faults: record.faults?.filter(({ status }) => status === 'applied').map(({ name }) => name),
-    fates: record.fates?.map(({ fault, fate }) => `${fault.name} ${fate}`),
+    faults: injectedFaults
+      .of(record)
+      ?.filter(({ status }) => status === 'applied')
+      .map(({ name }) => name),
+    fates: faultFates.of(record)?.map(({ fault, fate }) => `${fault.name} ${fate}`),
     tenant,
     arm: record.arm === '' ? undefined : record.arm,
     intent: intentTold(call),
     intentSource: record.intent?.source,
     traceId: record.traceId,
-    spanId: record.span === undefined ? undefined : keptSpanOf(record)?.spanId,
+    spanId: callTrace.of(record) === undefined ? undefined : keptSpanOf(record)?.spanId,
   }
 }
 

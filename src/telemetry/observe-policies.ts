@@ -1,4 +1,5 @@
-import { type Call, type CallRecord, fates as everyFate, type Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Outcome } from '../mesh/call.ts'
+import { fates as everyFate, faultFates, injectedFaults, rejectedOver } from '../mesh/injected.ts'
 import type { Counting } from '../mesh/record.ts'
 import { facts } from '../policies/descriptions.ts'
 import type { Metrics } from './metrics.ts'
@@ -44,9 +45,9 @@ export function notePolicies(
   for (const reason of record.supersededRejections ?? NONE) metrics.rejections.inc({ server, reason, arm })
   if (outcome.kind === 'answered' && outcome.partial !== undefined)
     metrics.partials.inc({ server, source: outcome.partial.source, arm })
-  const { facts: noted } = record
+  const { slots } = record
   for (const { slot, initial, counting, counter, perTool, perArm } of counted) {
-    const value = noted[slot]
+    const value = slots[slot]
     if (value === initial) continue
     const labels: Record<string, string> = { server, ...counting.labels?.(value) }
     if (perTool) labels.tool = toolLabel ?? OTHER
@@ -61,15 +62,14 @@ type FaultMetrics = Pick<
 >
 
 /** Counts the faults injected into an agent's call, their fates, and the actions taken on the faults. */
-export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver, arm }: CallRecord): void {
-  for (const name of rejectedOver ?? NONE)
+export function noteFaults(metrics: FaultMetrics, record: CallRecord): void {
+  const { arm } = record
+  for (const name of rejectedOver.of(record) ?? NONE)
     metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'rejected', arm })
-  if (faults !== undefined)
-    for (const { name, resent } of faults)
-      if (resent === true)
-        metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'resent', arm })
-  if (fates === undefined) return
-  for (const { fault, fate, delayedMs = 0, isKept } of fates) {
+  for (const { name, resent } of injectedFaults.of(record) ?? NONE)
+    if (resent === true)
+      metrics.faultReactions.inc({ fault: metrics.faultNames.labelOf(name), reaction: 'resent', arm })
+  for (const { fault, fate, delayedMs = 0, isKept } of faultFates.of(record) ?? NONE) {
     const labels = { fault: metrics.faultNames.labelOf(fault.name), arm }
     if (isKept === true) {
       if (fate === 'escaped') metrics.faultsKept.inc(labels)
@@ -88,9 +88,9 @@ export function noteFaults(metrics: FaultMetrics, { faults, fates, rejectedOver,
 /** Counts the faults injected into a request by the gateway itself. */
 export function noteDiscoveryFaults(
   metrics: Pick<Metrics, 'discoveryFaults' | 'faultNames'>,
-  { faults }: CallRecord,
+  record: CallRecord,
 ): void {
-  for (const { name, type, status } of faults ?? NONE)
+  for (const { name, type, status } of injectedFaults.of(record) ?? NONE)
     if (status === 'applied' || status === 'not_reached')
       metrics.discoveryFaults.inc({ fault: metrics.faultNames.labelOf(name), type })
 }

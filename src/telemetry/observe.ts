@@ -1,14 +1,16 @@
-import type { Call, CallRecord, FaultFate, Layer, Outcome } from '../mesh/call.ts'
+import type { Call, CallRecord, Layer, Outcome } from '../mesh/call.ts'
 import { attemptOutcomeOf, resultOfCall, verdictIn } from '../mesh/classify.ts'
 import type { Clock, Millis } from '../mesh/clock.ts'
 import { gatewayError } from '../mesh/errors.ts'
+import { type FaultFate, faultFates, injectedFaults } from '../mesh/injected.ts'
+import type { Slot } from '../mesh/record.ts'
 import type { AccessLog } from './access-log.ts'
 import type { Intents } from './intents.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { IsListed, OneTool } from './metrics/tool-series.ts'
 import { countedFacts, noteFaults, notePolicies } from './observe-policies.ts'
-import type { Recorder } from './recording/recorder.ts'
+import { type Recorder, recording } from './recording/recorder.ts'
 import { acceptedTask, type TaskCalls } from './task-calls.ts'
 import type { Tracing } from './tracing.ts'
 import { brokenOff } from './tracing/call-trace.ts'
@@ -31,8 +33,11 @@ export interface ObserveParts {
   readonly faults: FaultAccount
   /** The agents' tasks, to which calls belong. */
   readonly intents: Pick<Intents, 'begin' | 'end'>
-  /** Called with ended tool calls in an arm. */
-  readonly experiments: { end(record: CallRecord, outcome: Outcome): void }
+  /** `unit`: notes of experiments on a call. `end` gets ended tool calls that have an arm or a unit. */
+  readonly experiments: {
+    readonly unit: Slot<object | undefined>
+    end(record: CallRecord, outcome: Outcome): void
+  }
   /** Tool calls that continue as MCP tasks. */
   readonly taskCalls: Pick<TaskCalls, 'hold' | 'told'>
   /** Undefined when tracing is off. */
@@ -56,9 +61,9 @@ export function observe(parts: ObserveParts): Layer {
   function note(call: Call, outcome: Outcome): void {
     const { server, tool, record } = call
     record.isOver = true
-    if (record.faults !== undefined || faults.live || faults.corruptions.any) {
+    if (injectedFaults.of(record) !== undefined || faults.live || faults.corruptions.any) {
       const fates = faults.account(call, outcome)
-      if (fates.length > 0) record.fates = fates
+      if (fates.length > 0) faultFates.note(record, fates)
     }
     tracing?.end(call, outcome)
     const result = resultOfCall(outcome, record)
@@ -87,7 +92,7 @@ export function observe(parts: ObserveParts): Layer {
       } else taskCalls.hold(call, task, outcome, laterCount(server, tool!, record))
     }
     accessLog(call, outcome, result, tookMs, overheadMs)
-    if (record.recording !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
+    if (recording.of(record) !== undefined) recorder.end(call, outcome, result, tookMs, overheadMs)
   }
 
   /** Counts a tool call for all measures of tools, agents' tasks and arms. */
@@ -96,7 +101,7 @@ export function observe(parts: ObserveParts): Layer {
     const verdict = verdictIn(outcome) ?? ''
     series.countCall(resultOfCall(outcome, record), verdict, arm, (now - startedAt) / 1_000, traceId, wallMs)
     intents.end(record, outcome)
-    if (arm !== '' || record.unit !== undefined) experiments.end(record, outcome)
+    if (arm !== '' || experiments.unit.of(record) !== undefined) experiments.end(record, outcome)
   }
 
   /** Counts a call that became a task when the task is over. Keeps nothing else of the call. */
@@ -143,8 +148,10 @@ function countAccepted(series: OneTool, record: CallRecord, end?: Outcome): void
 }
 
 /** Whether the call waited without a recorded time: for a joined call, or for a fault above all policies. */
-function isDelayedElsewhere({ hasWaitedElsewhere, faults }: CallRecord): boolean {
-  return hasWaitedElsewhere || faults?.some(({ side }) => side === 'client') === true
+function isDelayedElsewhere(record: CallRecord): boolean {
+  return (
+    record.hasWaitedElsewhere || injectedFaults.of(record)?.some(({ side }) => side === 'client') === true
+  )
 }
 
 export interface ObserveAttemptParts {
@@ -187,7 +194,7 @@ export function observeAttempt({ clock, metrics, isListed, tracing, recorder }: 
     const startedAt = operations === undefined && record.upstream > 0 ? 0 : clock.now()
     if (record.upstream++ === 0) record.upstreamSince = startedAt
     const outgoing = tracing === undefined ? call : tracing.beginAttempt(call)
-    const recorded = record.recording === undefined ? undefined : recorder.attempt(call)
+    const recorded = recording.of(record) === undefined ? undefined : recorder.attempt(call)
     const ended = (outcome: Outcome) => {
       over(outgoing, outcome)
       recorded?.(outcome)

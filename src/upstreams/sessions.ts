@@ -6,7 +6,7 @@ import { withoutBaggage } from '../protocol/baggage.ts'
 import { isDeeperThan, replaceAt } from '../protocol/json-span.ts'
 import { isObject } from '../protocol/jsonrpc.ts'
 import { DEADLINE_KEY, withMeta } from '../protocol/meta.ts'
-import { stamped } from '../telemetry/tracing/call-trace.ts'
+import { callTrace, stamped } from '../telemetry/tracing/call-trace.ts'
 import { abortError, failure, orAborted } from './failure.ts'
 import { replyToCaller } from '../protocol/renumber.ts'
 import { PATIENCE_MS, SharedAttempts } from './shared-attempts.ts'
@@ -497,7 +497,7 @@ let resent = 0
 
 /** Sends a call with its remaining time, and under a new id for a retry. */
 export function exchangeOver(upstreamSession: UpstreamSession, call: Call, clock: Clock): Promise<Outcome> {
-  const traced = call.record.span === undefined ? call : stamped(call)
+  const traced = callTrace.of(call.record) === undefined ? call : stamped(call)
   if (call.attempt === 1 && call.deadline?.reserveMs === undefined) return upstreamSession.exchange(traced)
   const outgoing = withNewId(withTimeLeft(traced, clock))
   const exchanged = upstreamSession.exchange(outgoing)

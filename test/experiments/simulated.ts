@@ -11,7 +11,7 @@ import { Room, Samples } from '../../src/experiments/samples.ts'
 import { type Experiment, experiment as schema } from '../../src/experiments/schema.ts'
 import { createRandom } from '../../src/experiments/statistics/random.ts'
 import type { Verdict } from '../../src/experiments/statistics/verdict.ts'
-import type { Fate } from '../../src/mesh/call.ts'
+import type { Fate } from '../../src/mesh/injected.ts'
 
 /** How the calls of an arm go: the share that fails, in [0, 1]. */
 type Failing = Readonly<Record<string, number>>

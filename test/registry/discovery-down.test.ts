@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
-import { withInjected } from '../../src/mesh/injected.ts'
+import { injectedFaults, withInjected } from '../../src/mesh/injected.ts'
 import type { Layer, Outcome } from '../../src/mesh/call.ts'
 import { allLists, discovered, oneTool, PROBE_MS, TIMEOUT_MS } from './discovered.ts'
 
@@ -45,7 +45,7 @@ test('the error of a server names the faults that made it, and no others', async
     (names: readonly string[], outcome?: Outcome): Layer =>
     (next) =>
     async (call) => {
-      call.record.faults = [delay]
+      injectedFaults.note(call.record, [delay])
       return withInjected(outcome ?? (await next(call)), names)
     }
   const broken = () => ({ error: { code: -32603, message: 'Internal error' } })

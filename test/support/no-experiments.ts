@@ -1,2 +1,9 @@
+import { measuredUnit } from '../../src/experiments/samples.ts'
+
 /** A gateway without experiments. */
-export const noExperiments = { armsIn: () => ({}), assignIn: () => undefined, end: () => undefined }
+export const noExperiments = {
+  unit: measuredUnit,
+  armsIn: () => ({}),
+  assignIn: () => undefined,
+  end: () => undefined,
+}

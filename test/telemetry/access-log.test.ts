@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Call, Outcome } from '../../src/mesh/call.ts'
 import { gatewayError, type PolicyReason } from '../../src/mesh/errors.ts'
+import { injectedFaults } from '../../src/mesh/injected.ts'
 import { toolCall, type CallParts } from '../support/caller.ts'
 import { answered, failed, rpcError } from '../policies/breaker/rig.ts'
 import { observed } from './observed.ts'
@@ -127,13 +128,14 @@ test('calls that met a fault and results that are partial are logged', async () 
   assert.equal(line?.partial, 'stale')
   const fault = { name: 'slow', type: 'latency', side: 'upstream', attempt: 1 } as const
   const note = (record: Call['record']) => {
-    record.faults = [
+    injectedFaults.note(record, [
       { ...fault, status: 'applied' },
       { ...fault, name: 'none', status: 'shadow' },
-    ]
+    ])
   }
   assert.deepEqual((await logged(answered(), { note }))[0]?.faults, ['slow'])
-  const shadow = (record: Call['record']) => void (record.faults = [{ ...fault, status: 'shadow' }])
+  const shadow = (record: Call['record']) =>
+    void injectedFaults.note(record, [{ ...fault, status: 'shadow' }])
   assert.deepEqual(await logged(answered(), { note: shadow }), [])
 })
 

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { Call, CallRecord, InjectedFault, Outcome } from '../../src/mesh/call.ts'
+import type { Call, Outcome } from '../../src/mesh/call.ts'
+import {
+  faultFates,
+  type FaultFate,
+  type InjectedFault,
+  injectedFaults,
+  rejectedOver,
+} from '../../src/mesh/injected.ts'
 import { toolCall } from '../support/caller.ts'
 import { answered } from '../policies/breaker/rig.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
@@ -17,7 +24,7 @@ const fault: InjectedFault = {
 const fates = [{ fault, fate: 'escaped' }] as const
 
 /** A call that is over, and what was told of it in which order. */
-async function run(account: (call: Call, outcome: Outcome) => NonNullable<CallRecord['fates']>) {
+async function run(account: (call: Call, outcome: Outcome) => readonly FaultFate[]) {
   const told: string[] = []
   const set = observed(
     () => Promise.resolve(answered()),
@@ -29,7 +36,15 @@ async function run(account: (call: Call, outcome: Outcome) => NonNullable<CallRe
     },
     {
       begin: () => void told.push('begin'),
-      end: ({ record }) => void told.push(`end ${record.fates?.map(({ fate }) => fate).join() ?? ''}`),
+      end: ({ record }) =>
+        void told.push(
+          `end ${
+            faultFates
+              .of(record)
+              ?.map(({ fate }) => fate)
+              .join() ?? ''
+          }`,
+        ),
     },
   )
   const call = toolCall('t', {}, { server: 's' })
@@ -40,7 +55,7 @@ async function run(account: (call: Call, outcome: Outcome) => NonNullable<CallRe
 test('what became of faults is asked once per call, and known to spans, metrics and the access log alike', async () => {
   const { told, call, lines, exposed } = await run(() => fates)
   assert.deepEqual(told, ['begin', 'account answered', 'end escaped'])
-  assert.equal(call.record.fates, fates)
+  assert.equal(faultFates.of(call.record), fates)
   assert.deepEqual(
     lines.map((line) => line.fates),
     [['lie escaped']],
@@ -51,7 +66,7 @@ test('what became of faults is asked once per call, and known to spans, metrics 
 
 test('a call that no fault has to do with keeps no fates, and is not logged for them', async () => {
   const { call, lines } = await run(() => [])
-  assert.equal(call.record.fates, undefined)
+  assert.equal(faultFates.of(call.record), undefined)
   assert.deepEqual(lines, [])
 })
 
@@ -60,9 +75,9 @@ test('faults, what became of them and what was done about them are counted by ar
   for (const arm of ['', 'ab/a']) {
     const { record } = toolCall('t', {}, { server: 's' })
     record.arm = arm
-    record.faults = [{ ...fault, resent: true }]
-    record.rejectedOver = ['lie']
-    record.fates = [{ fault, fate: 'delayed', delayedMs: 500 }]
+    injectedFaults.note(record, [{ ...fault, resent: true }])
+    rejectedOver.note(record, ['lie'])
+    faultFates.note(record, [{ fault, fate: 'delayed', delayedMs: 500 }])
     noteFaults(metrics, record)
   }
   for (const [name, labels, value] of [

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { measuredUnit } from '../../src/experiments/samples.ts'
 import type { Call, CallRecord, Outcome, Partial, Service } from '../../src/mesh/call.ts'
 import { verdictOf } from '../../src/mesh/classify.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
+import { injectedFaults } from '../../src/mesh/injected.ts'
 import { newCall, toolCall } from '../support/caller.ts'
 import { observed } from './observed.ts'
 import { bulkheadFull } from '../../src/policies/bulkhead.ts'
@@ -191,9 +193,12 @@ test('overhead is the time that a call is neither at a server nor kept waiting',
 
 test('a call that waited for another one, or for a fault that shakes its agent, has no overhead to speak of', async () => {
   const fault = { name: 'slow', type: 'latency', side: 'client', attempt: 1, status: 'applied' } as const
-  for (const facts of [{ hasWaitedElsewhere: true }, { faults: [fault] }] as const) {
+  for (const wait of [
+    (record: CallRecord) => void (record.hasWaitedElsewhere = true),
+    (record: CallRecord) => injectedFaults.note(record, [fault]),
+  ]) {
     const { service, metrics } = observed((call) => {
-      Object.assign(call.record, facts)
+      wait(call.record)
       return Promise.resolve(fine)
     })
     await service(toolCall('t', {}, { server: 's' }))
@@ -222,14 +227,14 @@ test('the trace of a call is the exemplar of its bucket', async () => {
 
 test('experiments hear of each tool call in an arm that is over, also where the arm had no room for its unit', async () => {
   const ended: string[] = []
-  const experiments = { end: ({ arm }: CallRecord) => void ended.push(arm) }
+  const experiments = { unit: measuredUnit, end: ({ arm }: CallRecord) => void ended.push(arm) }
   const { service } = observed(() => Promise.resolve(fine), undefined, {}, undefined, undefined, {
     experiments,
   })
   for (const arm of ['', 'one/control']) {
     const call = toolCall('t', {}, { server: 's' })
     call.record.arm = arm
-    assert.equal(call.record.unit, undefined)
+    assert.equal(measuredUnit.of(call.record), undefined)
     await service(call)
   }
   assert.deepEqual(ended, ['one/control'])

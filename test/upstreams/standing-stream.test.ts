@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { setImmediate } from 'node:timers/promises'
-import type { InjectedFault, Layer } from '../../src/mesh/call.ts'
+import type { Layer } from '../../src/mesh/call.ts'
+import { type InjectedFault, injectedFaults } from '../../src/mesh/injected.ts'
 import type { ReplySink } from '../../src/upstreams/http/http-reply.ts'
 import { StandingStreams } from '../../src/upstreams/http/standing-stream.ts'
 import { TestCaller } from '../support/caller.ts'
@@ -18,7 +19,7 @@ const sink: ReplySink = {
 function asked(met?: InjectedFault[]) {
   let over = 0
   const faults: Layer = (next) => (call) => {
-    call.record.faults = met
+    injectedFaults.note(call.record, met)
     return next(call).then((outcome) => {
       over++
       return outcome

@@ -1,4 +1,5 @@
-import type { Call, Fate, FaultFate, InjectedFault, Outcome, RequestId } from '../../mesh/call.ts'
+import type { Call, Outcome, RequestId } from '../../mesh/call.ts'
+import { type Fate, type FaultFate, type InjectedFault, injectedFaults } from '../../mesh/injected.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
@@ -55,9 +56,9 @@ export class Accounting {
   account({ record }: Call, outcome: Outcome): readonly FaultFate[] {
     const { corruptions } = this.#parts
     const culprits = corruptions.any ? corruptions.of(outcome) : undefined
-    if (record.faults === undefined && culprits === undefined) return NOTHING
+    if (injectedFaults.of(record) === undefined && culprits === undefined) return NOTHING
     const isTold = isWarned(outcome)
-    const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
+    const own = (injectedFaults.of(record) ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
     const fates: FaultFate[] = []
     for (const injection of own) {
       if (!injection.isOpen) continue
@@ -83,7 +84,7 @@ export class Accounting {
    * the call for half of the time.
    */
   culprits({ record, signal }: Call, outcome: Outcome | undefined): readonly string[] {
-    const own = (record.faults ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
+    const own = (injectedFaults.of(record) ?? []).flatMap((injected) => this.#injections.get(injected) ?? [])
     if (own.length === 0) return []
     const makers = outcome && this.#parts.corruptions.of(outcome)
     const isCulprit = (injection: AppliedInjection) => {
@@ -95,8 +96,8 @@ export class Accounting {
   }
 
   /** Counts a call about to be sent: a repeated attempt is due to, or in spite of, earlier faults. */
-  sentAgain({ record: { faults }, attempt }: Call): void {
-    for (const injected of faults ?? []) {
+  sentAgain({ record, attempt }: Call): void {
+    for (const injected of injectedFaults.of(record) ?? []) {
       if (injected.side === 'client' || injected.attempt >= attempt || injected.resent === true) continue
       const injection = this.#injections.get(injected)
       if (injection === undefined || !injection.tookEffect) continue

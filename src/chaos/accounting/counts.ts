@@ -1,4 +1,4 @@
-import type { Fate } from '../../mesh/call.ts'
+import type { Fate } from '../../mesh/injected.ts'
 
 /** The agent's next action, as reported or as shown by a canary. */
 export type AgentOutcome = 'safe' | 'silent' | 'unknown'

@@ -1,4 +1,5 @@
-import type { Call, FaultFate, Outcome, Service, Layer } from '../../mesh/call.ts'
+import type { Call, Outcome, Service, Layer } from '../../mesh/call.ts'
+import { debugHeader, type FaultFate, injectedFaults, rejectedOver } from '../../mesh/injected.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import type { Effect } from '../../mesh/policy.ts'
@@ -164,7 +165,7 @@ export class Engine {
     try {
       if (this.live) this.#noteRejections(call, outcome)
       const fates = this.accounting.account(call, outcome)
-      if (this.debugHeader && fates.length > 0) call.record.debugHeader = fates.map(inShort).join(', ')
+      if (this.debugHeader && fates.length > 0) debugHeader.note(call.record, fates.map(inShort).join(', '))
       return fates
     } catch (cause) {
       void this.#broke(cause, call)
@@ -194,7 +195,8 @@ export class Engine {
     for (const { fault, counts, target } of this.#aimedAt(call)?.upstream ?? []) {
       if (counts.hits === 0 || !target.call(call)) continue
       counts.rejections += times
-      for (let i = 0; i < times; i++) (record.rejectedOver ??= []).push(fault.name)
+      const names = Array.from({ length: times }, () => fault.name)
+      rejectedOver.note(record, [...(rejectedOver.of(record) ?? []), ...names])
     }
   }
 
@@ -276,5 +278,7 @@ function inShort({ fault: { name, type }, fate, delayedMs }: FaultFate): string 
 export function injector(side: Side, engine: Engine, asker: Asker = 'agent'): Layer {
   // A call hit by a fault may be sent again after the fault ends.
   return (next) => (call) =>
-    engine.live || call.record.faults !== undefined ? engine.run(side, next, call, asker) : next(call)
+    engine.live || injectedFaults.of(call.record) !== undefined
+      ? engine.run(side, next, call, asker)
+      : next(call)
 }

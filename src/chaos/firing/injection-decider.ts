@@ -1,4 +1,5 @@
-import { type Call, type CallRecord, type InjectedFault, requestIdOf } from '../../mesh/call.ts'
+import { type Call, type CallRecord, requestIdOf } from '../../mesh/call.ts'
+import { type InjectedFault, injectedFaults } from '../../mesh/injected.ts'
 import type { Millis, Clock } from '../../mesh/clock.ts'
 import type { Effect } from '../../mesh/policy.ts'
 import { stepOf } from '../../protocol/task.ts'
@@ -201,8 +202,7 @@ export class InjectionDecider {
     const { name, type, side } = fault
     const status = because === undefined ? 'applied' : 'shadow'
     const injected: InjectedFault = { name, type, side, attempt: call.attempt, status }
-    call.record.faults ??= []
-    call.record.faults.push(injected)
+    injectedFaults.note(call.record, [...(injectedFaults.of(call.record) ?? []), injected])
     uses.hits++
     if (because === 'shadow') return void tally.shadowed++
     tally.injected++

@@ -1,4 +1,5 @@
-import type { Call, CallResult, Fate, InjectedFault, Outcome, Service } from '../../mesh/call.ts'
+import type { Call, CallResult, Outcome, Service } from '../../mesh/call.ts'
+import type { Fate, InjectedFault } from '../../mesh/injected.ts'
 import type { Signal } from '../../mesh/cancel.ts'
 import { verdictOf } from '../../mesh/classify.ts'
 import { type Clock, LONGEST_TIMER_MS, type Millis } from '../../mesh/clock.ts'

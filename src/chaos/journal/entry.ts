@@ -1,4 +1,5 @@
-import type { Fate, RequestId } from '../../mesh/call.ts'
+import type { RequestId } from '../../mesh/call.ts'
+import type { Fate } from '../../mesh/injected.ts'
 import type { AgentOutcome } from '../accounting/counts.ts'
 import type { Step } from '../decide/decide.ts'
 import type { Side } from '../fault.ts'

@@ -1,5 +1,5 @@
 import type { Call, CallRecord, Outcome } from '../../mesh/call.ts'
-import { resultOfCall, wentWrong } from '../../mesh/classify.ts'
+import { isHit, resultOfCall, wentWrong } from '../../mesh/classify.ts'
 import type { Clock } from '../../mesh/clock.ts'
 import { createKeyedRandom } from '../../mesh/keyed-random.ts'
 import { glob } from '../../mesh/match.ts'
@@ -10,11 +10,12 @@ import { armsOf, portionOf } from '../capacity.ts'
 import type { ExperimentConfig } from '../agenda.ts'
 import type { Experiments } from '../experiments.ts'
 import { armName, type Experiment, experiment as schema } from '../schema.ts'
+import { measuredUnit } from '../samples.ts'
 import { Measured, type Meter } from './meter.ts'
 import type { Spec } from './spec.ts'
 
 /** The effect of the config's comparisons on calls, for a generation. */
-type Assigning = Pick<Experiments, 'armsIn' | 'assignIn' | 'end'>
+type Assigning = Pick<Experiments, 'armsIn' | 'assignIn' | 'end' | 'unit'>
 
 /** The two arms of a guarded run. The treatment comes first: so a larger share of it moves nobody back to the control. */
 export const ARMS = ['treatment', 'control'] as const
@@ -36,6 +37,7 @@ interface Guest {
  * that begins the run ensures this.
  */
 export class GuardedArms implements Assigning {
+  readonly unit = measuredUnit
   readonly #others: Assigning
   readonly #clock: Pick<Clock, 'now'>
   readonly #forget: (arms: readonly string[]) => void
@@ -111,7 +113,7 @@ export class GuardedArms implements Assigning {
       const found = now.entry === entry && entry !== undefined ? assign(call) : undefined
       const arm = found === undefined ? undefined : this.#armOf(found, guest)
       if (arm !== undefined && entry !== undefined) call.record.arm = armName(entry.name, arm)
-      call.record.unit = meter.begin(arm ?? (now.entry === undefined ? 'all' : 'none'))
+      measuredUnit.note(call.record, meter.begin(arm ?? (now.entry === undefined ? 'all' : 'none')))
     }
   }
 
@@ -124,9 +126,9 @@ export class GuardedArms implements Assigning {
 
   /** A tool call has ended: it may have been measured, or in an arm. */
   end(record: CallRecord, outcome: Outcome): void {
-    if (!(record.unit instanceof Measured)) return this.#others.end(record, outcome)
-    const { unit } = record
-    const hit = record.faults?.some(({ status }) => status === 'applied') === true
+    const unit = measuredUnit.of(record)
+    if (!(unit instanceof Measured)) return this.#others.end(record, outcome)
+    const hit = isHit(record)
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
     // One that its agent gave up is as slow as that; where a fault had hit it, that is why.

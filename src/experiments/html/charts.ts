@@ -1,4 +1,4 @@
-import { fates } from '../../mesh/call.ts'
+import { fates } from '../../mesh/injected.ts'
 import type { Look } from '../experiments.ts'
 import type { MetricReport, Report } from '../report.ts'
 import {

@@ -1,5 +1,7 @@
 import type { Call, Outcome } from '../../mesh/call.ts'
 import { conventionalHistogram } from '../../mesh/metric-spec.ts'
+import { isHit } from '../../mesh/classify.ts'
+import { injectedFaults } from '../../mesh/injected.ts'
 import type { MetricsOf, Histogram, HistogramSeries } from './instruments.ts'
 import { paramsOf } from '../../protocol/jsonrpc.ts'
 import { MODERN_VERSION, legacyVersions } from '../../protocol/versions.ts'
@@ -281,22 +283,21 @@ export class Operations {
   served({ server }: Lanes, call: Call, outcome: Outcome, seconds: number, wallMs: number): void {
     const { record } = call
     const said = versionOf(call)
-    const { faults } = record
-    const injected = faults !== undefined && faults.some(({ status }) => status === 'applied')
     const errorType = errorTypeOf(outcome) ?? ''
-    server.of(errorType, codeIn(outcome), versionIn(said), injected).observe(seconds, record.traceId, wallMs)
+    server
+      .of(errorType, codeIn(outcome), versionIn(said), isHit(record))
+      .observe(seconds, record.traceId, wallMs)
   }
 
   /** Counts a try at a server. */
   attempted({ client }: Lanes, call: Call, outcome: Outcome, seconds: number): void {
-    const { faults, replica } = call.record
-    const peer = this.#servers.peerOf(call, call.replica ?? replica)
+    const peer = this.#servers.peerOf(call, call.replica ?? call.record.replica)
+    const faults = injectedFaults.of(call.record)
     const injected =
-      faults !== undefined &&
-      faults.some(
+      faults?.some(
         ({ side, attempt, status }) =>
           status === 'applied' && side === 'upstream' && attempt === call.attempt,
-      )
+      ) === true
     const errorType = errorTypeOf(outcome) ?? ''
     client.of(errorType, codeIn(outcome), versionIn(peer?.version), injected, peer).observe(seconds)
   }

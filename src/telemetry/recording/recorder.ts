@@ -5,6 +5,7 @@ import { attemptOutcomeOf, resultOfCall, type Result, verdictIn, wentWrong } fro
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { createKeyedRandom, type KeyedRandom } from '../../mesh/keyed-random.ts'
 import type { Effect } from '../../mesh/policy.ts'
+import { Slot } from '../../mesh/record.ts'
 import { retries } from '../../policies/retry/tries.ts'
 import { canonicalJson } from '../../protocol/canonical-json.ts'
 import { version } from '../../protocol/identity.ts'
@@ -108,13 +109,13 @@ export class Recorder {
     if (this.open === undefined) return
     const { sample, draw } = this.open
     if (sample < 1 && draw(unitOf(call), 'recording') >= sample) return
-    call.record.recording = { of: this.open, attempts: [], more: 0 } satisfies Notes
+    recording.note(call.record, { of: this.open, attempts: [], more: 0 })
   }
 
   /** Begins an attempt of a recorded call. Returns a function to call with the attempt's outcome. */
   attempt(call: Call): (outcome: Outcome) => void {
     const { clock } = this.#parts
-    const notes = call.record.recording as Notes
+    const notes = recording.of(call.record)!
     if (notes.attempts.length >= MAX_ATTEMPTS) {
       notes.more++
       return ignore
@@ -127,8 +128,8 @@ export class Recorder {
   /** Ends a recorded call. */
   end(call: Call, outcome: Outcome, result: Result, tookMs: Millis, overheadMs: Millis): void {
     const { record } = call
-    const { of, attempts, more } = record.recording as Notes
-    record.recording = undefined
+    const { of, attempts, more } = recording.of(record)!
+    recording.note(record, undefined)
     const tool = call.tool ?? ''
     const { intent, arm, supersededRejections } = record
     const verdict = verdictIn(outcome)
@@ -185,6 +186,9 @@ interface Notes {
   /** Number of attempts not listed. */
   more: number
 }
+
+/** The notes on a recorded call; undefined for other calls. */
+export const recording = new Slot<Notes | undefined>(undefined)
 
 type AttemptEnd = Omit<RecordedAttempt, 'number' | 'at' | 'server' | 'tool' | 'requestBytes'>
 

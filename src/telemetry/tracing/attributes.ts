@@ -5,14 +5,8 @@ import {
   type SpanStatus,
   SpanStatusCode,
 } from '@opentelemetry/api'
-import {
-  type Call,
-  type CallRecord,
-  type InjectedFault,
-  type Outcome,
-  requestIdOf,
-  type Verdict,
-} from '../../mesh/call.ts'
+import { type Call, type CallRecord, type Outcome, requestIdOf, type Verdict } from '../../mesh/call.ts'
+import { faultFates, type InjectedFault, injectedFaults } from '../../mesh/injected.ts'
 import { resultOfCall } from '../../mesh/classify.ts'
 import { deciders, facts } from '../../policies/descriptions.ts'
 import { baggageOf } from '../../protocol/baggage.ts'
@@ -61,7 +55,7 @@ export function callAttributes(call: Call, first: AttemptFacts | undefined, kept
   if (record.recoveries > 0) attributes[A.recoveries] = record.recoveries
   const deadline = first?.call.deadline
   if (deadline !== undefined) attributes[A.deadline] = Math.round(deadline.at - record.startedAt)
-  const faults = record.faults?.filter(({ status }) => status === 'applied')
+  const faults = injectedFaults.of(record)?.filter(({ status }) => status === 'applied')
   if (faults !== undefined && faults.length > 0) attributes[A.faults] = faults.map(({ name }) => name)
   return attributes
 }
@@ -153,7 +147,9 @@ export class FaultEvents {
   readonly #fates: ReadonlyMap<InjectedFault, string>
   readonly #own: ReadonlySet<InjectedFault>
 
-  constructor({ faults = [], fates = [] }: Pick<CallRecord, 'faults' | 'fates'>) {
+  constructor(record: CallRecord) {
+    const faults = injectedFaults.of(record) ?? []
+    const fates = faultFates.of(record) ?? []
     this.#own = new Set(faults)
     this.#fates = new Map(fates.map(({ fault, fate }) => [fault, fate]))
     this.#left = new Set([...faults, ...this.#fates.keys()])

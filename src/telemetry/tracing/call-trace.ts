@@ -1,6 +1,7 @@
 import { type Call, type CallRecord, derive, type Message, type Outcome } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
+import { Slot } from '../../mesh/record.ts'
 import { locate } from '../../protocol/json-span.ts'
 import { isEmpty, isObject } from '../../protocol/jsonrpc.ts'
 import { withMeta, withEntry } from '../../protocol/meta.ts'
@@ -55,13 +56,16 @@ export class CallTrace {
   }
 }
 
+/** The trace facts of a call; undefined when tracing is off. */
+export const callTrace = new Slot<CallTrace | undefined>(undefined)
+
 /** The outcome of a call or attempt ended by a bug in Breakwater. */
 export const brokenOff: Outcome = { kind: 'failed', error: gatewayError('internal', 'internal error') }
 
 /** Returns the span of a call with a kept trace, for log lines; undefined before its end and for all others. */
-export function keptSpanOf({ span }: CallRecord): { traceId: string; spanId: string } | undefined {
-  if (!(span instanceof CallTrace) || span.spanId === undefined) return undefined
-  return { traceId: span.traceId, spanId: span.spanId }
+export function keptSpanOf(record: CallRecord): { traceId: string; spanId: string } | undefined {
+  const trace = callTrace.of(record)
+  return trace?.spanId === undefined ? undefined : { traceId: trace.traceId, spanId: trace.spanId }
 }
 
 interface CallsParts {
@@ -73,14 +77,15 @@ interface CallsParts {
 export function beginTrace({ ids, head }: CallsParts, call: Call): void {
   const { record } = call
   // A request to all servers is several calls with a shared record and a shared trace.
-  if (record.span instanceof CallTrace && record.span.open > 0) {
-    record.span.open++
+  const shared = callTrace.of(record)
+  if (shared !== undefined && shared.open > 0) {
+    shared.open++
     return
   }
   const parent = parentOf(call)
   const traceId = parent?.traceId ?? ids.trace()
   const trace = new CallTrace(traceId, parent, head(traceId, parent))
-  record.span = trace
+  callTrace.note(record, trace)
   if (trace.sampled) record.traceId = traceId
 }
 
@@ -90,8 +95,8 @@ export function endTrace(
   outcome: Outcome,
   over: (call: Call, trace: CallTrace, outcome: Outcome) => void,
 ): void {
-  const trace = call.record.span
-  if (!(trace instanceof CallTrace)) return
+  const trace = callTrace.of(call.record)
+  if (trace === undefined) return
   // When a request has several parts, a failed part stands for all.
   if (trace.outcome === undefined || trace.outcome.kind === 'answered') trace.outcome = outcome
   if (--trace.open > 0) return
@@ -106,8 +111,8 @@ interface AttemptsParts {
 
 /** Notes the start of a try, and adds the headers by which its server joins the trace. */
 export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
-  const trace = call.record.span
-  if (!(trace instanceof CallTrace)) return call
+  const trace = callTrace.of(call.record)
+  if (trace === undefined) return call
   // Its caller has gone and the spans are settled. The try gets no span, so its server belongs under the call's span.
   if (trace.open === 0) return stampedBy(call, trace, trace.spanId ?? ids.span())
   const spanId = ids.span()
@@ -118,13 +123,13 @@ export function beginAttempt({ clock, ids }: AttemptsParts, call: Call): Call {
 
 /** Notes the end of a try, unless its call was over before; `outgoing` is the call as sent. */
 export function endAttempt({ clock }: Pick<AttemptsParts, 'clock'>, outgoing: Call, outcome: Outcome): void {
-  const { span: trace, replica } = outgoing.record
-  if (!(trace instanceof CallTrace)) return
+  const trace = callTrace.of(outgoing.record)
+  if (trace === undefined) return
   const facts = trace.attempts.find(({ call }) => call === outgoing)
   if (facts === undefined) return
   facts.endedAt = clock.now()
   facts.outcome = outcome
-  facts.replica ??= replica
+  facts.replica ??= outgoing.record.replica
 }
 
 function stampedBy(call: Call, trace: CallTrace, spanId: string): Call {
@@ -152,7 +157,7 @@ export function stampHeaders(headers: Call['headers'], trace: CallTrace, spanId:
 
 /** Returns the stamp for the server of an attempt; undefined for untraced calls. */
 function stampOf({ record, headers }: Call): Stamp | undefined {
-  if (!(record.span instanceof CallTrace) || headers?.traceparent === undefined) return undefined
+  if (callTrace.of(record) === undefined || headers?.traceparent === undefined) return undefined
   return { traceparent: headers.traceparent, tracestate: headers.tracestate }
 }
 

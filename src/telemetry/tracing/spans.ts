@@ -1,3 +1,5 @@
+import { isHit } from '../../mesh/classify.ts'
+import { faultFates } from '../../mesh/injected.ts'
 import type { CallRecord, Outcome, Verdict } from '../../mesh/call.ts'
 import type { CallTrace } from './call-trace.ts'
 
@@ -79,15 +81,10 @@ const partial: ReadonlySet<Verdict> = new Set(['partial_declared', 'partial_sile
 export function whyKept(trace: CallTrace, record: CallRecord, outcome: Outcome): KeepReason | undefined {
   if (trace.sampled) return 'sampled'
   if (outcome.kind !== 'answered') return 'error'
-  if (record.fates !== undefined || isHit(record)) return 'fault'
+  if (faultFates.of(record) !== undefined || isHit(record)) return 'fault'
   if (outcome.partial !== undefined || partial.has(outcome.verdict)) return 'partial'
   if (!fine.has(outcome.verdict)) return 'error'
   return trace.attempts.some((attempt) => wentWrong(attempt.outcome)) ? 'error' : undefined
-}
-
-/** Whether a fault hit the call; a fault only decided changed nothing. */
-function isHit({ faults }: CallRecord): boolean {
-  return faults?.some(({ status }) => status === 'applied') === true
 }
 
 /** Whether an attempt itself failed; an attempt cancelled for a faster attempt did not. */

@@ -3,6 +3,7 @@ import type { Call, CallRecord, Message, Outcome } from '../../mesh/call.ts'
 import { type Clock, endOfTurn, type Millis } from '../../mesh/clock.ts'
 import { gatewayError } from '../../mesh/errors.ts'
 import { Burst, type BurstLimits } from '../../mesh/turns.ts'
+import { faultFates, injectedFaults } from '../../mesh/injected.ts'
 import { LargeMessage } from '../../protocol/large-message.ts'
 import type { Peer } from '../conventions.ts'
 import {
@@ -189,7 +190,8 @@ class SpanWriter {
   }
 }
 
-const isFaulted = ({ faults, fates }: CallRecord) => faults !== undefined || fates !== undefined
+const isFaulted = (record: CallRecord) =>
+  injectedFaults.of(record) !== undefined || faultFates.of(record) !== undefined
 
 /** The context of our own span, always sent; its state is the state of the span above. */
 function spanContext(traceId: string, spanId: string, parent: SpanContext | undefined): SpanContext {

@@ -1,3 +1,4 @@
+import { injectedFaults } from '../../mesh/injected.ts'
 import type { Call, Caller, Layer, Outcome, Service } from '../../mesh/call.ts'
 import { Cancellation } from '../../mesh/cancel.ts'
 import type { WireShape } from '../../mesh/wire-shape.ts'
@@ -54,7 +55,7 @@ export class StandingStreams {
     const stream: Service = (hit) => {
       isAsked = true
       // Without a fault, nobody needs the end: nothing of the call is kept while the stream is open.
-      if (hit === call && call.record.faults === undefined) {
+      if (hit === call && injectedFaults.of(call.record) === undefined) {
         open(sink, undefined)
         return Promise.resolve(inOrder)
       }

@@ -4,6 +4,7 @@ import { injector } from '../../../src/chaos/firing/engine.ts'
 import { type Call, type Outcome, type Service, derive } from '../../../src/mesh/call.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import { injectedFaults, rejectedOver } from '../../../src/mesh/injected.ts'
 import { withMeta } from '../../../src/protocol/meta.ts'
 import { whenAborted } from '../../../src/upstreams/failure.ts'
 import { toolCall } from '../../support/caller.ts'
@@ -66,7 +67,7 @@ test('a corrupted reply that was kept and served again counts for the call that 
   const kept = await set.upstream(first)
   set.controller.disarm('me', 'enough')
   const [seen, ...more] = set.account(toolCall('t'), kept)
-  assert.equal(seen?.fault, first.record.faults?.[0])
+  assert.equal(seen?.fault, injectedFaults.of(first.record)?.[0])
   assert.deepEqual([seen?.fate, more.length], ['escaped', 0])
 })
 
@@ -202,7 +203,7 @@ test('a call that is sent again when its fault is over counts as sent again', as
   await set.upstream(derive(call, { attempt: 2 }))
   set.account(call, answer())
   assert.deepEqual(
-    call.record.faults?.map(({ resent }) => resent),
+    injectedFaults.of(call.record)?.map(({ resent }) => resent),
     [true],
   )
 })
@@ -217,7 +218,7 @@ test('what the mesh did about a fault stands beside it', async () => {
   const rejected = toolCall('t')
   const error = { ...gatewayError('overloaded', 'the breaker is open'), reason: 'breaker_open' }
   assert.deepEqual(set.account(rejected, { kind: 'rejected', error, by: 'breaker' }), [])
-  assert.deepEqual(rejected.record.rejectedOver, ['a'])
+  assert.deepEqual(rejectedOver.of(rejected.record), ['a'])
   const { injected, masked, resent, rejections } = set.tally('a')
   assert.deepEqual([injected, masked, resent, rejections], [1, 1, 1, 1])
 })
@@ -229,7 +230,7 @@ test('a rejection goes to no fault that is not meant for such a call', async () 
   set.account(call, await set.upstream(call))
   const error = { ...gatewayError('overloaded', 'the breaker is open'), reason: 'breaker_open' }
   set.account(rejected, { kind: 'rejected', error, by: 'breaker' })
-  assert.ok(!rejected.record.rejectedOver?.includes('a'))
+  assert.ok(!rejectedOver.of(rejected.record)?.includes('a'))
   assert.equal(set.tally('a').rejections, 0)
 })
 

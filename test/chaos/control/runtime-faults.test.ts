@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, parsedFault, rig } from '../rig.ts'
+import { injectedFaults } from '../../../src/mesh/injected.ts'
 
 const read = (name: string, more: object = {}) => parsedFault(fault(name, 'test.spoil', more))
 
@@ -13,7 +14,7 @@ test('a fault comes by the runtime API and goes when its time is up; the plan st
   const call = toolCall('t')
   await send(call)
   assert.deepEqual(
-    call.record.faults?.map(({ name }) => name),
+    injectedFaults.of(call.record)?.map(({ name }) => name),
     ['quick'],
   )
   const [planned, quick] = controller.status().faults
@@ -37,7 +38,7 @@ test('no fault is injected that names a protected server; one whose glob reaches
   assert.equal(controller.runtime.inject(read('b', { match: { server: '*' } }), 'api').ok, true)
   const call = toolCall('t')
   assert.deepEqual(await send(call), answer())
-  assert.equal(call.record.faults, undefined)
+  assert.equal(injectedFaults.of(call.record), undefined)
 })
 
 test('a fault is cleared by its id, all of them at once, and the plan is left alone', () => {

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newCall, TestCaller, toolCall } from '../../support/caller.ts'
 import { fault, rig } from '../rig.ts'
+import { injectedFaults } from '../../../src/mesh/injected.ts'
 
 const send = (set: ReturnType<typeof rig>, server: string, intent: string) => {
   const params = { name: 't', arguments: { n: Math.PI }, _meta: { 'dev.breakwater/intent': intent } }
   const call = newCall({ method: 'tools/call', params, server })
-  return set.send(call).then(() => call.record.faults !== undefined)
+  return set.send(call).then(() => injectedFaults.of(call.record) !== undefined)
 }
 
 test('faults of one domain hit together: all calls of an intent meet the same fate on every server', async () => {
@@ -34,7 +35,7 @@ test('without an intent a domain goes by slots of a second', async () => {
     for (let n = 0; n < 4; n++) {
       const call = toolCall('t', { n })
       await set.send(call)
-      fates.add(call.record.faults !== undefined)
+      fates.add(injectedFaults.of(call.record) !== undefined)
       await set.clock.advance(250)
     }
     slots.push([...fates].join())
@@ -107,7 +108,7 @@ test('a share of the tasks is hit: all calls of a task or none, by the intent, o
       else {
         const call = toolCall('t', { n }, { caller })
         await set.send(call)
-        fates.add(call.record.faults !== undefined)
+        fates.add(injectedFaults.of(call.record) !== undefined)
       }
     }
     assert.equal(fates.size, 1)
@@ -127,7 +128,7 @@ test('a header of the request is a filter: it cannot raise a rate, and its value
     const inbound = { 'x-key': n % 2 === 0 ? 'sesame-open' : 'other', 'x-chaos-rate': '1' }
     const call = toolCall('t', { n }, { inbound })
     await set.send(call)
-    if (call.record.faults === undefined) continue
+    if (injectedFaults.of(call.record) === undefined) continue
     assert.equal(n % 2, 0)
     hit++
   }

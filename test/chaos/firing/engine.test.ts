@@ -3,6 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import { injectedFaults } from '../../../src/mesh/injected.ts'
 import { injector } from '../../../src/chaos/firing/engine.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
@@ -15,7 +16,7 @@ test('while nothing is armed, calls pass untouched', async () => {
   apply({ enabled: true, faults: [fault('a', 'test.spoil')] })
   const call = toolCall('t')
   assert.deepEqual(await send(call), answer())
-  assert.equal(call.record.faults, undefined)
+  assert.equal(injectedFaults.of(call.record), undefined)
 })
 
 test('an armed fault hits what it aims at, and nothing else', async () => {
@@ -26,7 +27,8 @@ test('an armed fault hits what it aims at, and nothing else', async () => {
     }),
   ])
   const hit = { tenant: 't1', inbound: { 'x-chaos': 'yes' } }
-  const isHit = (call: Parameters<typeof send>[0]) => send(call).then(() => call.record.faults !== undefined)
+  const isHit = (call: Parameters<typeof send>[0]) =>
+    send(call).then(() => injectedFaults.of(call.record) !== undefined)
   assert.equal(await isHit(toolCall('query', {}, hit)), true)
   assert.equal(await isHit(toolCall('other', {}, hit)), false)
   assert.equal(await isHit(toolCall('query', {}, { ...hit, server: 'another' })), false)
@@ -41,7 +43,7 @@ test('a protected server is passed by on both sides, from the call on before whi
   const hits = async () => {
     const call = toolCall('t')
     await send(call)
-    return call.record.faults?.length ?? 0
+    return injectedFaults.of(call.record)?.length ?? 0
   }
   assert.equal(await hits(), 2)
   assert.equal(controller.engine.aims('upstream', 'test', 'tools/call'), true)
@@ -51,7 +53,7 @@ test('a protected server is passed by on both sides, from the call on before whi
   assert.equal(controller.engine.aims('upstream', 'test', 'tools/call'), false)
   const other = toolCall('t', {}, { server: 'other' })
   await send(other)
-  assert.equal(other.record.faults?.length, 2)
+  assert.equal(injectedFaults.of(other.record)?.length, 2)
   assert.equal(tally('far').hits, 2)
   guarded.clear()
   assert.equal(await hits(), 2)
@@ -109,7 +111,7 @@ test('all faults that match are evaluated, and nest in the order of the plan', a
   const call = toolCall('t')
   assert.deepEqual(resultOf(await send(call)), { structuredContent: { was: 'outer' } })
   assert.deepEqual(
-    call.record.faults?.map(({ name, status }) => [name, status]),
+    injectedFaults.of(call.record)?.map(({ name, status }) => [name, status]),
     [
       ['outer', 'applied'],
       ['inner', 'applied'],
@@ -221,7 +223,7 @@ test('shadow mode decides, counts and journals, and does nothing', async () => {
   const call = toolCall('t')
   assert.deepEqual(await send(call), answer())
   await send(toolCall('t'))
-  assert.equal(call.record.faults?.[0]?.status, 'shadow')
+  assert.equal(injectedFaults.of(call.record)?.[0]?.status, 'shadow')
   assert.equal(tally('a').shadowed, 1)
   assert.equal(tally('a').hits, 0)
   assert.deepEqual(
@@ -245,7 +247,7 @@ test('what the gateway asks by itself uses up nothing of what a fault has for ca
       await own(toolCall('t'))
       const call = toolCall('t')
       await send(call)
-      hits += call.record.faults === undefined ? '.' : 'x'
+      hits += injectedFaults.of(call.record) === undefined ? '.' : 'x'
     }
     assert.equal(hits, expected, JSON.stringify(more))
   }

@@ -3,9 +3,11 @@ import { test } from 'node:test'
 import { Experiments } from '../../../src/experiments/experiments.ts'
 import { GuardedArms } from '../../../src/experiments/guarded/arms.ts'
 import { Measured, Meter } from '../../../src/experiments/guarded/meter.ts'
+import { measuredUnit } from '../../../src/experiments/samples.ts'
 import { experiment } from '../../../src/experiments/schema.ts'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
+import { injectedFaults } from '../../../src/mesh/injected.ts'
 import { newCall, TestCaller } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { specOf } from './world.ts'
@@ -85,11 +87,11 @@ test('a generation that was made for a stage assigns nobody once the arms are ou
   const call = newCall({ method: 'tools/call', server: 'a', params: { name: 't' } })
   old(call)
   assert.equal(call.record.arm, '')
-  assert.ok(call.record.unit instanceof Measured, 'it is measured still')
+  assert.ok(measuredUnit.of(call.record) instanceof Measured, 'it is measured still')
   arms.clear()
   const later = newCall({ method: 'tools/call', server: 'a', params: { name: 't' } })
   old(later)
-  assert.equal(later.record.unit, undefined)
+  assert.equal(measuredUnit.of(later.record), undefined)
 })
 
 test('calls to other servers are none of its business, and comparisons take them', () => {
@@ -156,7 +158,7 @@ test('a call that its agent gave up counts as long as it was waited for, and as 
     const call = newCall({ method: 'tools/call', server: 'a', params: { name: 't', _meta } })
     assign(call)
     if (call.record.arm === 'drill/treatment')
-      call.record.faults = [{ name: 'f', type: 'conn.half_open', status: 'applied' } as never]
+      injectedFaults.note(call.record, [{ name: 'f', type: 'conn.half_open', status: 'applied' } as never])
     await clock.advance(1)
     arms.end(call.record, given)
   }

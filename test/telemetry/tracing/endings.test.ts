@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Outcome } from '../../../src/mesh/call.ts'
 import { gatewayError } from '../../../src/mesh/errors.ts'
 import { policies } from '../../../src/policies/index.ts'
-import type { CallTrace } from '../../../src/telemetry/tracing/call-trace.ts'
+import { callTrace } from '../../../src/telemetry/tracing/call-trace.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answered, metaOf, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
 
@@ -127,7 +127,7 @@ test('what goes on after its caller has gone leaves no spans behind, and its ser
   assert.equal(abandoned?.attributes['breakwater.abandoned'], true)
   assert.equal(abandoned?.endNanos, server?.endNanos)
   assert.equal(metaOf(mesh.seen[1])?.traceparent, `00-${server?.traceId}-${server?.spanId}-01`)
-  assert.deepEqual((call.record.span as CallTrace).attempts, [])
+  assert.deepEqual(callTrace.of(call.record)?.attempts, [])
 })
 
 test('a hedge that lost ends with its call', async (t) => {

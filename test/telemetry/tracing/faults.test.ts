@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { CallRecord, InjectedFault } from '../../../src/mesh/call.ts'
+import { type FaultFate, type InjectedFault, injectedFaults } from '../../../src/mesh/injected.ts'
 import type { ReceivedEvent } from '../../support/otlp-spans.ts'
 import { answered, retrying, tracedMesh, unavailable, type MeshSetUp } from './traced-mesh.ts'
-
-type Fates = CallRecord['fates'] & {}
 
 const fault = (name: string, more: Partial<InjectedFault> = {}): InjectedFault => ({
   name,
@@ -22,13 +20,13 @@ const inWords = ({ attributes }: ReceivedEvent) =>
 async function told(
   t: Parameters<typeof tracedMesh>[0],
   faults: InjectedFault[] | undefined,
-  fates: Fates,
+  fates: readonly FaultFate[],
   more: MeshSetUp = {},
 ) {
   const mesh = await tracedMesh(t, {
     settings: retrying,
     upstream: ({ attempt, record }) => {
-      record.faults = faults
+      injectedFaults.note(record, faults)
       return attempt === 1 ? unavailable : answered()
     },
     account: () => fates,

@@ -1,4 +1,5 @@
-import type { InjectedFault, Layer, Outcome } from '../../../src/mesh/call.ts'
+import type { Layer, Outcome } from '../../../src/mesh/call.ts'
+import { type InjectedFault, injectedFaults } from '../../../src/mesh/injected.ts'
 
 /** A fault that hits one attempt, and takes the call's place. */
 export interface OneFault {
@@ -19,7 +20,7 @@ export function faultLayer(fault: OneFault): Layer {
       status: 'applied',
     }
     call.record.attempts++
-    call.record.faults = [injected]
+    injectedFaults.note(call.record, [injected])
     return Promise.resolve(fault.outcome)
   }
 }

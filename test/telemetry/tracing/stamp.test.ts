@@ -2,7 +2,7 @@ import { ROOT_CONTEXT } from '@opentelemetry/api'
 import { tracing } from '@opentelemetry/sdk-node'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { CallTrace, stamped, stampHeaders } from '../../../src/telemetry/tracing/call-trace.ts'
+import { CallTrace, callTrace, stamped, stampHeaders } from '../../../src/telemetry/tracing/call-trace.ts'
 import { readParent } from '../../../src/protocol/task.ts'
 import { createHead, RandomIds } from '../../../src/telemetry/tracing/context.ts'
 import { newCall } from '../../support/caller.ts'
@@ -16,7 +16,7 @@ function onItsWay(text: string, state?: string) {
   const call = newCall({ method: 'tools/call', text })
   const parent = state === undefined ? undefined : { traceId: TRACE, spanId: SPAN, sampled: true, state }
   const trace = new CallTrace(TRACE, parent, true)
-  call.record.span = trace
+  callTrace.note(call.record, trace)
   return { ...call, headers: stampHeaders(call.headers, trace, SPAN) }
 }
 

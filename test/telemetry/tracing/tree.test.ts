@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { CallTrace } from '../../../src/telemetry/tracing/call-trace.ts'
+import { callTrace } from '../../../src/telemetry/tracing/call-trace.ts'
 import { answered, metaOf, retrying, tracedMesh, unavailable } from './traced-mesh.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
@@ -164,7 +164,7 @@ test('a defect of the gateway is told', async (t) => {
 test('a record that somebody keeps holds no results', async (t) => {
   const mesh = await tracedMesh(t)
   const { call } = await mesh.run()
-  const trace = call.record.span as CallTrace
+  const trace = callTrace.of(call.record)!
   assert.deepEqual(trace.attempts, [])
   assert.equal(trace.outcome, undefined)
   await mesh.spans()
