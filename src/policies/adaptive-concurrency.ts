@@ -7,7 +7,6 @@ import { gatewayError, type PolicyReason } from '../mesh/errors.ts'
 import type { Policy } from '../mesh/policy.ts'
 import { StatesBySettings, indivisible, partOf } from './state/states-by-settings.ts'
 
-/** A number of calls at once. */
 const concurrency = () => z.int().min(1).max(10_000)
 
 const schema = z
@@ -45,7 +44,6 @@ const schema = z
     'Learns from latency how many concurrent calls a server can handle, and rejects calls above the limit.',
   )
 
-/** The kind of state of limiters. */
 const ADAPTIVE_CONCURRENCY = 'adaptive-concurrency'
 
 export const concurrencyLimited = {
@@ -223,10 +221,7 @@ export class Gradient {
     return this.#long.value
   }
 
-  /**
-   * Learns from a call that returned after `latencyMs`; `inFlight`: the calls in flight when it started, itself
-   * included.
-   */
+  /** Learns from a call that took `latencyMs`; `inFlight`: calls in flight at its start, itself included. */
   sample(latencyMs: Millis, inFlight: number): void {
     const { smoothing, tolerance } = this.#settings
     // The clock's resolution: a latency of 0 would make the ratio meaningless.

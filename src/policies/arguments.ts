@@ -20,7 +20,6 @@ const schema = z
   })
   .describe('Checks the arguments of a tool call before anything is sent.')
 
-/** Whether a call's arguments break the `inputSchema` of its tool. */
 export const invalidArguments = new Fact(false, {
   about: "The arguments break the tool's `inputSchema`.",
   log: 'invalidArguments',

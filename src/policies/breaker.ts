@@ -25,7 +25,6 @@ import {
   refusedProbing,
 } from './breaker/state-machine.ts'
 
-/** The kind of state of breakers. */
 const BREAKER = 'breaker'
 
 const actions = ['open', 'close', 'reset'] as const satisfies readonly BreakerOrder[]
@@ -119,7 +118,6 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
   },
 }
 
-/** An operator's order to a breaker. */
 type BreakerOrder = 'open' | 'close' | 'reset'
 
 /**
@@ -163,7 +161,6 @@ export class Breaker {
     return this.#machine.state
   }
 
-  /** Passes a call on, or rejects it. */
   run(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
     const machine = this.#machine
     if (machine.state !== 'closed') return this.#guard(call, next, backAt)
@@ -199,7 +196,6 @@ export class Breaker {
     if (isHeld !== this.#machine.manual) this.force(isHeld ? 'open' : 'close')
   }
 
-  /** Its endpoint now belongs to another replica. */
   moved(replica: number): void {
     this.#owner.replica = replica
   }

@@ -11,7 +11,6 @@ import { leftWaiting, type Tenant, Tenants, waitForSlot, WaitQueue } from './bul
 import { hasOwnShare } from './state/sameness.ts'
 import { StatesBySettings, indivisible, partOf } from './state/states-by-settings.ts'
 
-/** The kind of state of pools. */
 const BULKHEAD = 'bulkhead'
 
 const schema = z
@@ -106,11 +105,8 @@ const LEFT_BY_HANGING = 1 / 8
 const MOST_OVERDUE_TIMES = 16
 
 interface PoolSettings {
-  /** How many calls run at once. */
   readonly concurrent: number
-  /** How many calls wait at most. */
   readonly queue: number
-  /** How long a call waits at most, in milliseconds. */
   readonly maxWait: Millis
   /** Share of the slots that one tenant may hold while others wait, in (0, 1]. */
   readonly tenantShare: number
@@ -122,12 +118,10 @@ interface Lending {
   readonly takeBack: (slot: Slot) => Promise<void> | undefined
 }
 
-/** The slot of a call under way. */
 class Slot implements Holding {
   outer: Holding | undefined
   readonly tool: ToolSlots
   readonly tenant: Tenant
-  /** The name of its agent. */
   readonly agent: string
   /**
    * `lent`: the agent is asked. `waiting`: the agent has answered, and no slot is free for the call to go on.
@@ -195,10 +189,7 @@ export class Pool {
     return this.#queue.size
   }
 
-  /**
-   * Returns the slots of one tool, of all lists, or of all other requests for no listed tool. `perTool`: the most
-   * slots.
-   */
+  /** Returns the slots of a tool, of all lists, or of all requests for no listed tool. `perTool`: the most slots. */
   tool(tool: string | undefined, perTool: number | undefined, forLists = false): ToolSlots {
     return this.#tools.get(tool, perTool, forLists)
   }
@@ -442,7 +433,6 @@ export function full(pool: Pool, tool: ToolSlots): Outcome {
   return reject(pool, tool, `bulkhead full for ${whom} (${facts})`)
 }
 
-/** Rejects a call that got no slot in time. */
 function waitedInVain(pool: Pool, tool: ToolSlots): Outcome {
   const waited = `waited ${formatDuration(pool.settings.maxWait)} for a free slot`
   if (isAtLimit(pool, tool)) {
@@ -463,10 +453,7 @@ function isAtLimit(pool: Pool, tool: ToolSlots): boolean {
   return tool.perTool !== undefined || pool.running < pool.settings.concurrent || running === pool.running
 }
 
-/**
- * Returns how many slots a tool holds, and how many it may; slots taken by others since do not push the tool over its
- * limit.
- */
+/** Returns how many slots a tool holds and may hold; slots taken by others since do not push it over its limit. */
 function slotsOf(pool: Pool, tool: ToolSlots): [number, number] {
   const { running } = tool.holds
   return [running, Math.max(running, pool.limitOf(tool))]

@@ -72,9 +72,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
       return limit.run(call, next, leftMs, tooLong, { deadline }, leftMs + longestMs - ms)
     }
 
-    /**
-     * Runs a fallback call under the first call's deadline: the new tool's deadline starts now and may only be earlier.
-     */
+    /** Runs a fallback call: the new tool's deadline starts now and may only be earlier than the first call's. */
     function runFallbackCall(call: Call, next: Service, { at, latest = at, reserveMs }: Deadline) {
       const now = clock.now()
       if (at <= now + total) return next(call)

@@ -187,7 +187,6 @@ function failureOf(call: Call, outcome: Outcome, scope: Scope, wasSent: boolean)
   return `${call.server}/${call.tool} failed: ${what}${mayHaveRun ? ' (the call may have run)' : ''}`
 }
 
-/** Returns whether the caller has stopped waiting. */
 function isGone({ signal }: Call): boolean {
   return signal.aborted && isGatewayError(signal.reason) && signal.reason.reason === 'cancelled'
 }
@@ -203,7 +202,6 @@ function errorOf(outcome: Outcome & { kind: 'answered' }): string | undefined {
   return words === '' ? 'the server answered with an error' : words
 }
 
-/** A way to another answer. */
 interface Fallback {
   readonly server: string
   /** Whether a call may go to the other tool, and its server lists the tool. */
@@ -215,10 +213,7 @@ interface Fallback {
 /** Most fallbacks in a row. */
 const MOST_IN_A_ROW = 3
 
-/**
- * The tools, as SERVER/TOOL, whose fallbacks led to a call. None of these tools is asked again, so two tools may back
- * each other up.
- */
+/** The tools (SERVER/TOOL) whose fallbacks led to a call. None is asked again, so two may back each other up. */
 const failedBefore = new WeakMap<CallRecord, readonly string[]>()
 
 /** Sends the call to another tool, through all policies of that tool. */
@@ -265,9 +260,7 @@ function asAnother(call: Call): Call {
   return derive(call, { attempt: call.attempt + 1 })
 }
 
-/**
- * Returns whether an answer is usable. An `input_required` is not: the caller would send its answer to the failed tool.
- */
+/** Returns whether an answer is usable. After `input_required`, the caller would answer the failed tool. */
 function isUsable({ result, verdict }: Outcome & { kind: 'answered' }): boolean {
   return verdict !== 'rpc_error' && verdict !== 'tool_error' && isFinal(result)
 }
@@ -287,7 +280,6 @@ interface Good {
 }
 
 interface Limits {
-  /** In milliseconds. */
   readonly maxAge: Millis
   readonly maxEntries: number
   /** In bytes. */
@@ -317,7 +309,6 @@ export class LastKnownGood {
     this.#answers.delete(key)
   }
 
-  /** For the admin API. */
   snapshot() {
     return { answers: this.#answers.size, bytes: this.#answers.calculatedSize }
   }

@@ -10,7 +10,6 @@ type Described = Omit<Policy<never>, 'schema' | 'build'>
 
 const described: readonly (readonly [name: string, policy: Described])[] = Object.entries(policies)
 
-/** A fact, and its policy. */
 export interface OwnedFact {
   readonly policy: string
   readonly fact: Fact
@@ -28,20 +27,16 @@ export const deciders: readonly (readonly [
   own.decisionIn === undefined ? [] : [[policy, (outcome: Outcome) => own.decisionIn?.(outcome)] as const],
 )
 
-/** All types of events. */
 export const events: ReadonlyMap<string, EventType> = new Map(
   described.flatMap(([, own]) => Object.entries(own.events ?? {})),
 )
 
-/** All states shown, each once. */
 export const states: readonly StateKind[] = [...new Set(described.flatMap(([, own]) => own.states ?? []))]
 
-/** All operators, each with the name of its policy. */
 export const operators: readonly (readonly [policy: string, operator: Operator])[] = described.flatMap(
   ([policy, own]) => (own.operator === undefined ? [] : [[policy, own.operator] as const]),
 )
 
-/** The metrics of all policies, each once. */
 export const policyMetrics: readonly MetricSpec[] = [
   ...new Set([
     ...facts.flatMap(({ fact }) => fact.telemetry.counting?.metric ?? []),

@@ -39,7 +39,6 @@ const schema = z
 
 type GateConfig = z.output<typeof schema>
 
-/** The kind of state of gates. */
 const GATE = 'gate'
 
 /**

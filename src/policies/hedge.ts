@@ -94,7 +94,6 @@ function shortest(estimates: readonly LatencyEstimate[], q: number, now: Millis)
 interface RaceParts {
   readonly clock: Clock
   readonly budgets: RetryBudgets
-  /** Most tries after the first. */
   readonly maxHedges: number
 }
 

@@ -70,7 +70,6 @@ const idempotencyFull = {
   about: 'There is no place for another idempotency key, so the call was not run.',
 } as const satisfies PolicyReason
 
-/** The limit that was reached when a call with a new key was refused. */
 const placesTaken = new Fact<Full | undefined>(undefined, {
   about:
     'The call had a new idempotency key and was refused: the places of its tenant, of its client, or all were taken.',

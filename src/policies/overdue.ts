@@ -52,7 +52,6 @@ export const overdue: Policy<z.output<typeof schema>> & { schema: typeof schema 
 const LONGEST_PAUSE_MS: Millis = 20_000
 const PAUSE_GROWTH = 2
 
-/** Most copies of one call. */
 const MOST_COPIES = 4
 
 /** How fast the usual time of a call is forgotten, per call. */
@@ -62,7 +61,6 @@ const FORGETTING = 0.98
 interface Asked {
   readonly since: Millis
   expiry: Expiry | undefined
-  /** How many copies were sent. */
   copies: number
   /** Whether a copy was sent while the server was known to answer: a call hanging on is heavy, not lost. */
   isHeavy: boolean
@@ -224,10 +222,7 @@ class Late {
 const anotherWasFaster = gatewayError('cancelled', 'another try was faster')
 const mayNotAsk = gatewayError('cancelled', 'a second try may not ask the agent')
 
-/**
- * Returns the channel of a copy: the agent hears nothing. A server's question can have no answer, so the channel calls
- * `asked`, which ends the copy.
- */
+/** Returns the channel of a copy: the agent hears nothing. A server's question ends the copy through `asked`. */
 function silent(asked: () => void): Channel {
   return {
     open: () => undefined,

@@ -73,7 +73,6 @@ const rateOf = ({ rate, quota }: Config): Rate | undefined =>
 
 const burstOf = ({ burst }: Config, rate: Rate): number => burst ?? Math.max(1, Math.floor(perSecond(rate)))
 
-/** State kinds of Breakwater's own limits, and of quotas granted by an upstream. */
 const RATE_LIMIT = 'rate-limit'
 const QUOTA = 'rate-limit-quota'
 

@@ -100,7 +100,6 @@ export const retry: Policy<z.output<typeof schema>> & { schema: typeof schema } 
 }
 
 interface RetryParts extends Backoff {
-  /** Most retries of one call. */
   readonly maxRetries: number
   readonly incorrect: boolean
   readonly waitForProof: boolean
@@ -128,7 +127,6 @@ class Retries {
   #retries = 0
   /** Tries that may have run, and after which the server was lost. */
   #lost = 0
-  /** Tries with wrong answers. */
   #incorrect = 0
   /** Whether any try may have run. */
   #sent = false
@@ -337,10 +335,7 @@ function leftMs({ deadline }: Call, now: Millis): Millis {
   return deadline === undefined ? LONGEST_WAIT_MS : deadline.at - now
 }
 
-/**
- * Returns whether the server may have worked on the call, or is overloaded without a retry time: another try would make
- * this worse.
- */
+/** Returns whether the server may have worked on the call, or is overloaded without a retry time: a retry adds load. */
 function isCostly(outcome: Outcome): boolean {
   if (outcome.kind !== 'failed') return false
   const { reason, status, retryAfterMs } = outcome.error

@@ -120,14 +120,12 @@ interface AmongParts {
 
 const NONE: readonly number[] = []
 
-/** The layer for a server with several replicas. */
 function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, backAt }: AmongParts): Layer {
   /** Returns the only possible replica for a call, if there is one. */
   function boundTo(call: Call, now: Millis): Replica | undefined {
     return call.replica === undefined ? affinity?.of(call, now) : replicas[call.replica]
   }
 
-  /** Returns the replica for a call with a free choice. */
   function choose(call: Call, tried: readonly number[], now: Millis): Replica | undefined {
     return affinity?.place(call, tried, now) ?? chooser.choose(call, tried, now)
   }
@@ -191,7 +189,6 @@ function toOneAmong({ replicas, chooser, scores, feasibility, clock, affinity, b
   return (next) => (call) => route(next, call)
 }
 
-/** Returns whether a call could reach no replica. */
 function isUnreached(outcome: Outcome): boolean {
   return (
     wasNeverDelivered(outcome) && outcome.kind === 'failed' && outcome.error.reason === 'upstream_unavailable'

@@ -202,7 +202,6 @@ function countsOf(window: RingWindow | undefined, now: Millis): Counts {
 /** The judgement of one outcome. `caller_timeout` only says that the caller stopped waiting before the reply. */
 export type HealthSample = 'neutral' | 'caller_timeout' | 'failed' | 'good' | 'wrong'
 
-/** Judges the outcome of an attempt that ran for `ranMs`. */
 export function judge(outcome: Outcome, call: Call, ranMs: Millis): HealthSample {
   if (outcome.kind === 'rejected') return 'neutral'
   switch (attributionOf(outcome, call, ranMs)) {
@@ -260,7 +259,6 @@ export class RingWindow implements Totals {
     }
   }
 
-  /** Returns the counts of the window as of `now`. */
   totals(now: Millis): Totals {
     this.#advance(now)
     return this

@@ -24,7 +24,6 @@ export interface BreakerOwner {
   readonly server: string
   /** Undefined for all requests of the server except calls of listed tools. */
   readonly tool: string | undefined
-  /** The breaker's endpoint. */
   readonly endpoint: string
   /** Index of the endpoint's present replica. */
   readonly replica: number
@@ -44,7 +43,6 @@ export interface BreakerSnapshot {
   readonly correctness: Counts
   /** Undefined when slow calls do not count. */
   readonly slow: Counts | undefined
-  /** Failures in a row. */
   readonly consecutive: number
   /** How long the breaker stays open this time, in milliseconds; undefined unless open and not held open. */
   readonly openForMs: Millis | undefined
@@ -76,7 +74,6 @@ export function refusedOpen(
   return refused(`${opened}; next probe in ${waitDuration(waitMs)}`, waitMs)
 }
 
-/** Returns the answer of a breaker with probes under way. */
 export function refusedProbing(owner: BreakerOwner, trip: Trip | undefined, probeTimeout: Millis): Outcome {
   const waitMs = Math.min(probeTimeout, LONGEST_PROBE_WAIT_MS)
   return refused(`breaker half-open for ${nameOf(owner)} (${trip?.why}); all probes are under way`, waitMs)
@@ -218,7 +215,6 @@ export class Machine {
 /** The arms of an experiment draw alike, so the key omits the set. */
 const keyOf = ({ server, tool = '', endpoint }: BreakerOwner) => `${server}/${tool}/${endpoint}`
 
-/** A call that probes a half-open breaker. */
 export interface Probe {
   cancel: Cancel
   /** Whether the breaker has stopped waiting for the probe. */
@@ -317,9 +313,7 @@ export class Backoff {
     this.#random = random
   }
 
-  /**
-   * Returns how long to stay open this time, in milliseconds, at least 1. `owner`: the breaker's owner, for the draws.
-   */
+  /** Returns how long to stay open this time, in milliseconds, at least 1. `owner` is the key of the draws. */
   next(owner: string): Millis {
     const { open, maxOpen, jitter } = this.#config
     // Past 2^31 every open time has met its maximum.
@@ -333,7 +327,6 @@ export class Backoff {
   }
 }
 
-/** Called on each change of state. */
 interface CircuitEvents {
   opened(): void
   closed(): void

@@ -10,7 +10,6 @@ export class Holds {
   #startSum: Millis = 0
   #meanMs: Millis | undefined
 
-  /** How many slots are held. */
   get running(): number {
     return this.#running
   }

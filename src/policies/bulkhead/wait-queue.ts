@@ -4,15 +4,12 @@ import type { ExpiryQueue } from '../../mesh/time-limit.ts'
 import { givenUp } from '../state/given-up.ts'
 import type { ToolSlots } from './slots.ts'
 
-/** A call that waits for a slot. */
 interface Waiter {
   readonly tool: ToolSlots
   readonly tenant: Tenant
-  /** The name of its agent. */
   readonly agent: string
   /** When the call arrived, on the monotonic clock. */
   readonly since: Millis
-  /** Called when the call has a slot. */
   start(): void
   /** Called when the place goes to another call. */
   displace(): void
@@ -165,7 +162,6 @@ export interface Tenant {
   waiting: number
   /** Hanging calls of the tenant. Their slots are given back already. */
   overdue: number
-  /** The tenant's waiting calls, by tool. */
   readonly lanes: Map<ToolSlots, Lane>
 }
 
@@ -223,7 +219,6 @@ export class Tenants {
 /** A call that has to wait, and its possible outcomes. */
 interface Waiting extends Pick<Waiter, 'since' | 'tool' | 'tenant'> {
   readonly call: Call
-  /** Starts the call in the slot. */
   start(): Promise<Outcome>
   full(): Outcome
   waitedInVain(): Outcome

@@ -5,7 +5,6 @@ export interface Waiter {
   readonly bytes: number
   /** Whether the call may be the cause of the server's end: it goes last, and alone. */
   readonly isSuspect: boolean
-  /** Called to send the call. */
   go(): void
   /** Called when the place goes to a call of another tenant. */
   displaced(): void
@@ -41,7 +40,6 @@ export class Line {
     return this.#size
   }
 
-  /** The number of suspects in line. */
   get suspects(): number {
     return this.#suspects.size
   }

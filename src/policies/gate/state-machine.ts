@@ -17,7 +17,6 @@ export const serverLost = {
     'The server is lost, and the call may not wait: too many calls wait already, or the server has been gone too long.',
 } as const satisfies PolicyReason
 
-/** How long a call waited for its server to return. */
 export const gateWait = new Fact<number>(0, {
   about: 'How long the call waited for its server to return, in milliseconds.',
   log: 'gateWaitMs',
@@ -33,7 +32,6 @@ interface GateSettings {
   readonly patience: Millis
   readonly maxPatience: Millis
   readonly giveUp: Millis
-  /** How many calls may wait. */
   readonly queue: number
   /** Maximum total size of the waiting requests, in bytes. */
   readonly maxWaiting: number
@@ -60,8 +58,8 @@ const SUSPICIOUS_ATTEMPT = 3
 const SUSPECT_PAUSE_MS: Millis = 1_000
 
 /**
- * A server lost again this soon after a successful probe, in milliseconds, without an answer in between, was lost all
- * the time.
+ * A server lost again within this many milliseconds of a successful probe, without an answer in between, was never
+ * back.
  */
 const SAME_LOSS_MS: Millis = 5_000
 

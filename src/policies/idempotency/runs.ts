@@ -24,7 +24,6 @@ interface Run extends Begun {
   readonly outcome: Promise<Outcome>
 }
 
-/** A finished call. */
 interface Ended extends Begun {
   /** May lose its answer to make room for later answers. */
   kept: StoredOutcome
@@ -45,7 +44,6 @@ interface Retention {
 /** The limit reached: of one tenant, of one client, or of all. */
 export type Full = 'tenant' | 'client' | 'all'
 
-/** Why there is no place for a new key. */
 interface NoPlace {
   readonly full: Full
   /** How many places the holder has. */

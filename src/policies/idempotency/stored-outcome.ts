@@ -25,7 +25,6 @@ export const idempotencyConflict = {
   about: 'The idempotency key stands for another call, or its answer was not kept or is for another agent.',
 } as const satisfies PolicyReason
 
-/** Whether the call got the answer of an earlier call with its key, either finished or still under way. */
 export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   about:
     'The answer of an earlier call with the same key, either finished (`stored`) or under way (`joined`).',
@@ -42,7 +41,6 @@ export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   },
 })
 
-/** The kept outcome of an ended call. */
 export type StoredOutcome =
   | {
       readonly kind: 'answered'
@@ -74,7 +72,6 @@ export interface Begun {
   readonly share: Share
 }
 
-/** The record of a call. */
 export interface Stored extends Begun {
   readonly kept: StoredOutcome
 }
@@ -191,9 +188,7 @@ function notRunAgain(words: string): Outcome {
   return { kind: 'rejected', error, by: 'idempotency' }
 }
 
-/**
- * Rejects a call first sent under another `Authorization`: it is not run again, and its answer is for the other caller.
- */
+/** Rejects a call first sent under another `Authorization`: no second run, and the answer is for the other caller. */
 export function ofAnother(): Outcome {
   return notRunAgain(
     'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer',

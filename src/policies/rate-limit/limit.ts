@@ -18,7 +18,6 @@ export interface LimitSettings {
 /** Most keys kept. A key forgotten earlier starts again with a full burst. */
 const MOST_KEYS = 10_000
 
-/** A single bucket for all calls. */
 export class SharedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock
@@ -101,7 +100,6 @@ export function rate() {
     .register(quantities, { type: 'rate, such as `10/s` or `600/m`' })
 }
 
-/** Converts a rate to calls per second. */
 export const perSecond = ({ calls, perMs }: Rate): number => (calls * 1_000) / perMs
 
 /** Formats a rate as in a config: `60/m`. */

@@ -12,9 +12,7 @@ import { numbered } from '../../units/numbered.ts'
 
 /** How calls wait for a server's quota. */
 interface LineSettings {
-  /** Most waiting calls. */
   readonly queue: number
-  /** Longest wait of a call, in milliseconds. */
   readonly maxWait: Millis
 }
 
@@ -219,7 +217,6 @@ export class Quota implements Observable {
 
 const CANCELLED = 'cancelled while it waited for its turn in the quota'
 
-/** Rejects a call because the queue is full. */
 function queueFull(quota: Quota, waitMs: Millis): Outcome {
   const { waiting, settings } = quota
   return reject(quota, `is used up (${waiting} of ${settings.queue} waiting)`, waitMs)
@@ -230,7 +227,6 @@ function tooLong(quota: Quota, waitMs: Millis): Outcome {
   return reject(quota, `is used up for ${waitDuration(waitMs)}`, waitMs)
 }
 
-/** Rejects a call whose turn did not come. */
 function waitedInVain(quota: Quota, waitMs: Millis): Outcome {
   return reject(quota, `is used up (waited ${formatDuration(quota.settings.maxWait)})`, waitMs)
 }
@@ -257,7 +253,6 @@ interface WindowSettings {
 export class SlidingWindow {
   readonly #settings: WindowSettings
   readonly #times: Float64Array
-  /** Index of the oldest time. */
   #oldest = 0
   /** Time of the latest release or sending. */
   #last: Millis = -Infinity

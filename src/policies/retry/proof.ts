@@ -56,7 +56,6 @@ export class Proof {
     this.#clock = clock
   }
 
-  /** Notes that a call begun at `begunAt` has succeeded. */
   good(begunAt: Millis): void {
     if (begunAt > this.#goodAt) this.#goodAt = begunAt
     this.#pauseMs = 0
@@ -64,7 +63,6 @@ export class Proof {
     if (this.#waiting.size > 0) this.#pump()
   }
 
-  /** Notes that a call begun at `begunAt` has failed. */
   bad(begunAt: Millis): void {
     if (begunAt < this.#goodAt) return
     const now = this.#clock.now()

@@ -9,7 +9,6 @@ import { duration } from '../../units/duration.ts'
 /** Longest window, in milliseconds. */
 export const LONGEST_WINDOW_MS = 60_000
 
-/** Why a failed call was not sent again. */
 export type RetryRefusal =
   /** The call may have run, and is not known to be repeatable. */
   | 'unsafe'
@@ -36,7 +35,6 @@ const retriesTotal = counter(
   'servers × 12 decisions × arms',
 )
 
-/** How often a call was sent again after a failure. */
 export const retries = new CountFact({
   about: 'How often the call was sent again after a failure.',
   log: 'retries',
@@ -46,7 +44,6 @@ export const retries = new CountFact({
   counting: { metric: retriesTotal, labels: () => ({ decision: 'sent' }), by: (count) => count },
 })
 
-/** How often a call was sent once more while the first try had not come back. */
 export const hedges = new CountFact({
   about: 'How often the call was sent once more while the first try had not come back.',
   log: 'hedges',
@@ -56,7 +53,6 @@ export const hedges = new CountFact({
   counting: { metric: retriesTotal, labels: () => ({ decision: 'hedged' }), by: (count) => count },
 })
 
-/** Why the last failure of a call was not followed by another try. */
 export const retryRefused = new Fact<RetryRefusal | undefined>(undefined, {
   about: 'Why the last failure was not followed by another try.',
   log: 'retryRefused',
@@ -73,10 +69,8 @@ export const dividedBudget = (budget: BudgetSettings, share: number): BudgetSett
 /** The name of the budget of the whole gateway, in place of a server's. */
 const GATEWAY = ''
 
-/** The kind of state of budgets. */
 const RETRY_BUDGET = 'retry-budget'
 
-/** The budgets shown to operators. */
 export const retryBudget: StateKind<RetryBudget> = {
   kind: RETRY_BUDGET,
   isBudget: true,
@@ -153,7 +147,6 @@ export class RetryBudgets {
     this.#gateway.start()
   }
 
-  /** Reserves and starts a retry. */
   claim(now: Millis, kind: RetryKind = HEDGE): RetryRefusal | undefined {
     const refusal = this.reserve(now, kind)
     if (refusal === undefined) this.start()
@@ -312,7 +305,6 @@ export class RetryBudget {
     this.#active++
   }
 
-  /** Notes that a call is over, with all its tries. */
   leave(): void {
     this.#active--
   }

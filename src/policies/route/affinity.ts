@@ -91,10 +91,7 @@ export class Affinity {
     return this.#scope.backAt(index) > load.failedAt
   }
 
-  /**
-   * Returns whether a caller was placed here only because other replicas were out of reach, and one of them is better
-   * now.
-   */
+  /** Returns whether a caller is here only because other replicas were out of reach, and another is better now. */
   #isDisplaced(caller: Caller, home: Replica, now: Millis): boolean {
     const since = this.#provisional.get(caller)
     if (since === undefined) return false

@@ -14,7 +14,6 @@ export const deadlineInfeasible = {
   about: 'By all estimates for the tool, its answer would arrive after the deadline.',
 } as const satisfies PolicyReason
 
-/** Whether an estimate said the deadline of a call could not be met. */
 export const infeasible = new Fact(false, {
   about: 'An estimate said that the deadline could not be met.',
   log: 'infeasible',
@@ -37,9 +36,7 @@ export interface FeasibilityRule {
   readonly explore: number
 }
 
-/** The part of a replica used here. */
 interface Estimated {
-  /** The estimate for the tool of the call. */
   readonly estimate: LatencyEstimate
 }
 

@@ -8,9 +8,7 @@ import type { Feasibility } from './feasibility.ts'
 /** How fast a replica's cost is forgotten, in milliseconds. */
 const TAU_MS = 10_000
 
-/**
- * The highest cost of a replica: from here, 46 seconds make it as cheap as a usual replica, and a call tries it again.
- */
+/** The highest cost: from here, 46 seconds make a replica as cheap as usual, and a call tries the replica again. */
 const MOST = 100
 
 /** The cost of a failure, however quick: without it, the fastest-failing replica would look best. */
@@ -41,11 +39,9 @@ interface LoadSnapshot {
  */
 export class ReplicaLoad {
   inFlight = 0
-  /** Failures in a row. */
   failures = 0
   /** When the latest failed call was sent, on the monotonic clock. */
   failedAt: Millis = -Infinity
-  /** Ejections since the last success. */
   ejections = 0
   /** Until when no call goes to the replica, on the monotonic clock. */
   ejectedUntil: Millis = -Infinity
@@ -70,7 +66,6 @@ export class ReplicaLoad {
     this.#cost.add(Math.min(MOST, slowness), now)
   }
 
-  /** Notes a failure after `slowness` times the usual time. */
   failed(slowness: number, now: Millis): void {
     this.#cost.add(Math.min(MOST, Math.max(slowness, FAILED, this.#cost.last ?? 0)), now)
   }
@@ -124,7 +119,6 @@ const NOISE_MS = 1
 export class UsualTime {
   #ms: Millis | undefined
 
-  /** Learns how long an answer took. */
   add(ms: Millis): void {
     if (this.#ms === undefined) this.#ms = ms
     else this.#ms += (ms < this.#ms ? DOWN : UP) * (ms - this.#ms)
@@ -136,7 +130,6 @@ export class UsualTime {
   }
 }
 
-/** An endpoint of a server, and the knowledge about it. */
 export interface Replica {
   readonly index: number
   /** Shared by all tools. */
@@ -145,7 +138,6 @@ export interface Replica {
   readonly estimate: LatencyEstimate
 }
 
-/** Returns all replicas of a scope's server. */
 export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
   return Array.from({ length: scope.replicas }, (_, index) => ({
     index,
@@ -154,7 +146,6 @@ export function replicasOf(context: PolicyContext, scope: Scope): Replica[] {
   }))
 }
 
-/** When a replica is taken out of use. */
 export interface EjectionRule {
   /** After this many failures in a row. */
   readonly consecutive: number
@@ -191,7 +182,6 @@ export class Ejection {
     this.#emit = (event) => context.emit(event)
   }
 
-  /** Notes an outage of a replica. */
   failed({ index, load }: Replica, now: Millis): void {
     if (load.isEjected(now)) return
     if (load.failures < this.#rule.consecutive || this.#out(now) >= this.#most) return
@@ -314,7 +304,6 @@ export class PeakEwma {
     return this.#value === undefined ? 0 : this.#value * Math.exp((this.#at - now) / this.#tauMs)
   }
 
-  /** Adds a value. */
   add(value: number, now: Millis): void {
     const kept = Math.exp((this.#at - now) / this.#tauMs)
     this.#value =

@@ -88,10 +88,7 @@ export class LatencyEstimate {
   }
 }
 
-/**
- * Returns the estimate for a tool on a replica, shared by all policies; requests other than tool calls share an
- * estimate.
- */
+/** Returns a tool's estimate on a replica, shared by all policies; all other requests share an estimate. */
 export function estimateOf({ state }: PolicyContext, scope: Scope, replica: number): LatencyEstimate {
   const { set, server, tool, endpoints } = scope
   const key = { kind: 'estimate', set, server, tool, endpoint: endpoints[replica], replica }
@@ -129,7 +126,6 @@ export class DecayingHistogram {
   #highest = -1
   #epoch: Millis = 0
 
-  /** Counts a duration. */
   add(ms: Millis, now: Millis): void {
     const weight = this.#weight(now)
     const bin = this.#reach(ms)
@@ -201,7 +197,6 @@ export class DecayingHistogram {
     return bin
   }
 
-  /** Returns the weight of a sample at `now`. */
   #weight(now: Millis): number {
     const halvings = (now - this.#epoch) / HALF_LIFE_MS
     if (halvings <= MOST_HALVINGS) return 2 ** halvings

@@ -37,7 +37,6 @@ export type Sharing = 'caller' | 'tenant' | 'server'
 /** The header with a request's tenant; without it, the client's name counts. */
 export const TENANT_HEADER = 'x-breakwater-tenant'
 
-/** Returns the tenant named in the header, or undefined. */
 export function namedTenant({ [TENANT_HEADER]: tenant }: InboundHeaders): string | undefined {
   return typeof tenant === 'string' && tenant !== '' ? tenant : undefined
 }

@@ -9,12 +9,10 @@ import { during } from '../../mesh/work.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { type Check, compileSchema } from './schemas/compile.ts'
 
-/** The kind of state of compiled schemas. */
 const SCHEMAS = 'schemas'
 
 const states = ['compiled', 'waiting', 'refused'] as const
 
-/** The schemas shown to operators. */
 export const schemaStates: StateKind<Schemas> = {
   kind: SCHEMAS,
   gauge: {
@@ -91,8 +89,7 @@ export class Schemas {
   }
 
   /**
-   * Resolves when a schema is compiled, or refused, or `signal` aborts before; undefined when this is known already, or
-   * without a schema.
+   * Resolves when a schema is compiled or refused, or `signal` aborts; undefined if known already, or without a schema.
    */
   settled(schema: unknown, use: Use, signal: Signal): Promise<void> | undefined {
     if (!isObject(schema)) return undefined
@@ -113,9 +110,7 @@ export class Schemas {
     return isObject(schema) ? this.#known[use].get(schema)?.reason : undefined
   }
 
-  /**
-   * Returns how many schemas there are, and why some are not compiled: the first 12 digits of their hash, and a reason.
-   */
+  /** Returns how many schemas there are, and why some are not compiled: 12 digits of their hash, and a reason. */
   snapshot(): {
     readonly compiled: number
     readonly waiting: number

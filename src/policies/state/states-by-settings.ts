@@ -14,7 +14,6 @@ export class StatesBySettings<State extends Observable> implements Observable {
     this.#states = new LRUCache({ max: most })
   }
 
-  /** Returns the state for these settings; creates the state on first use. */
   get(settings: unknown, create: () => State): State {
     const key = JSON.stringify(settings)
     const known = this.#states.get(key)

@@ -53,13 +53,10 @@ interface Place {
   readonly left: Readonly<Record<string, unknown>>
   readonly right: Readonly<Record<string, unknown>>
   readonly keys: readonly string[]
-  /** The index of the next key. */
   at: number
 }
 
-/**
- * Returns the JSON Pointer of the first difference between two JSON values; undefined when equal. Works at any depth.
- */
+/** Returns the JSON Pointer of the first difference between JSON values of any depth; undefined when equal. */
 export function difference(a: unknown, b: unknown): string | undefined {
   const open: Place[] = []
   const enter = (left: unknown, right: unknown): boolean => {
@@ -189,10 +186,7 @@ export function look(
   return partial === undefined ? drifted(value, memory, looks) : { verdict: 'partial_silent', partial }
 }
 
-/**
- * Returns the verdict on a text that begins like JSON and does not parse; undefined when the text is plain text after
- * all.
- */
+/** Returns the verdict on a text that begins like JSON and does not parse; undefined for plain text after all. */
 function noJson(text: string, memory: ToolMemory | undefined, looks: Looks): ReplyVerdict | undefined {
   const always = memory?.json.strong === true
   if (!always && !isSurelyJson(text)) return undefined
@@ -404,14 +398,12 @@ function firstText(content: unknown): Readonly<Record<string, unknown>> | undefi
   return isObject(block) && block.type === 'text' ? block : undefined
 }
 
-/** Returns the text of a block, if short enough to read as JSON. */
 function shortTextOf(block: Readonly<Record<string, unknown>> | undefined): string | undefined {
   if (block === undefined || isSurelyLonger(block, 'text', MAX_TEXT)) return undefined
   const { text } = block
   return typeof text === 'string' && text.length <= MAX_TEXT ? text : undefined
 }
 
-/** Returns whether a text begins like JSON objects and lists. */
 function beginsLikeJson(text: string): boolean {
   let at = 0
   let unit = text.charCodeAt(0)

@@ -1,7 +1,6 @@
 /** Shortest time between two reports of the same kind about a tool, in milliseconds. */
 const REPORT_GAP_MS = 10_000
 
-/** Most distinct drifts to remember. */
 const MAX_DRIFTS = 50
 
 /** Passes the first report, and then one per interval. */
@@ -33,7 +32,6 @@ class ToolMemory {
     this.fingerprint = fingerprint
   }
 
-  /** Returns whether to report a breach of the schema now. */
   reportsBreach(now: number): boolean {
     return this.#breaches.passes(now)
   }
@@ -132,7 +130,6 @@ export class Shape {
   replies = 0
   paths = 1
 
-  /** Learns from a reply. */
   learn(value: unknown): void {
     this.replies++
     this.#learn(this.root, value, 0)

@@ -31,8 +31,7 @@ const ALLOWANCE: Allowance = { steps: 3_000_000, texts: 3_000_000, cpuMs: 30 }
 const MAX_GIVEN_UP = 20
 
 /**
- * Only each hundredth value is checked against a costly schema, until a check completes: the values may have been
- * costly.
+ * Only each hundredth value is checked against a costly schema, until a check completes: the values may be to blame.
  */
 const ONE_OF = 100
 
@@ -175,7 +174,6 @@ function charged(test: (text: string) => boolean): Format {
   }
 }
 
-/** The supported JSON Schema dialects. */
 const dialects: readonly (readonly [RegExp, typeof Ajv | typeof Ajv2020])[] = [
   [/^https?:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/, Ajv2020],
   [/^https?:\/\/json-schema\.org\/draft-0[67]\/schema#?$/, Ajv],
@@ -191,7 +189,6 @@ function dialectOf({ $schema }: Readonly<Record<string, unknown>>): typeof Ajv |
   return found[1]
 }
 
-/** Throws unless the schema is valid in its dialect. */
 function assertValid(schema: Readonly<Record<string, unknown>>): void {
   const Dialect = dialectOf(schema)
   let judge = judges.get(Dialect)
@@ -205,9 +202,7 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
     throw new Error(`no valid schema: ${judge.errorsText()}`)
 }
 
-/**
- * Returns whether no two items are equal as JSON values; in a single pass, because comparing all pairs takes forever.
- */
+/** Returns whether no two items are equal as JSON; in a single pass, because comparing all pairs takes forever. */
 function areUnique(items: readonly unknown[]): boolean {
   const seen = new Set<unknown>()
   for (const item of items) {

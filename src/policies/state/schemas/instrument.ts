@@ -3,7 +3,6 @@ import { isObject } from '../../../protocol/jsonrpc.ts'
 /** The keyword with which a schema charges for itself. */
 export const STEPS = 'breakwater-steps'
 
-/** Deepest nesting of a schema. */
 const MAX_DEPTH = 64
 
 /** Most subschemas; generated code grows with them, and compiling it blocks the process. */
@@ -100,9 +99,7 @@ function withoutSiblings(node: Readonly<Record<string, unknown>>): Readonly<Reco
   return Object.fromEntries(Object.entries(node).filter(([key]) => key === '$ref' || silent.has(key)))
 }
 
-/**
- * Moves a member `__proto__` from `properties` to the patterns: Ajv ignores it in `properties`, but not in patterns.
- */
+/** Moves a member `__proto__` from `properties` to the patterns: Ajv ignores the name only in `properties`. */
 function readable(node: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   const { properties, patternProperties } = node
   if (!isObject(properties) || !Object.hasOwn(properties, '__proto__')) return node
@@ -137,9 +134,7 @@ const classes = (pattern: string): number => 2 * (pattern.split(/\\p/i).length -
 /** Fewer choices than this are compared singly, with code for each; see `loopEnum` of Ajv. */
 const LOOPED = 200
 
-/**
- * Below `LOOPED`, four choices cost as much as a keyword. Draft 07's validation compares each choice with each other.
- */
+/** Below `LOOPED`, four choices cost as much as a keyword. Draft 07's validation compares all pairs of choices. */
 function comparisons(choices: readonly unknown[]): number {
   const size = choices.some((choice) => typeof choice === 'object') ? JSON.stringify(choices).length / 8 : 1
   const code = choices.length < LOOPED ? choices.length / 4 : 0
@@ -159,9 +154,7 @@ export interface Steps {
 /** A function call; all other code is generated in place. */
 const REFERENCE = 20
 
-/**
- * The measured steps of Ajv's loops: counting a character, moving to the next element, reading a member and its name.
- */
+/** The measured steps of Ajv's loops: per character, per element, and per member with its name. */
 const CHARACTER = 0.5
 const ELEMENT = 8
 const MEMBER = 32

@@ -6,7 +6,6 @@ export interface Mismatch {
   readonly path: string
   /** For example `must be integer` or `is missing`. */
   readonly expected: string
-  /** The broken keyword of the schema. */
   readonly keyword: string
   /** The keyword's bound, when it is a number. */
   readonly limit: number | undefined

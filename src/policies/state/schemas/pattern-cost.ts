@@ -80,10 +80,7 @@ function settle(part: Part): void {
   part.body = ''
 }
 
-/**
- * Returns the cost of all alternatives of a part: each way takes a step at least, even with nothing to match. The part
- * then starts over.
- */
+/** Returns the cost of all alternatives, then starts the part over. Even a way with nothing to match takes a step. */
 function total(part: Part): PatternCost {
   settle(part)
   const { now, before = { ways: 0, steps: 0, degree: 0 } } = part

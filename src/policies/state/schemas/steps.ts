@@ -9,10 +9,7 @@ export interface Allowance {
   readonly steps: number
   /** For patterns and formats; a match that would exceed the rest is not tried, and assumed to fit. */
   readonly texts: number
-  /**
-   * CPU time of the process, in milliseconds; read from time to time, because V8 runs large functions without
-   * optimising them.
-   */
+  /** CPU time of the process, in milliseconds: V8 runs large functions without optimising them. */
   readonly cpuMs: Millis
 }
 
@@ -32,7 +29,6 @@ let cpuEnd: Millis | undefined
 let cpuAllowed: Millis = 0
 let cpuNow: CpuTime = processCpu
 
-/** Returns the CPU time spent so far, in milliseconds. */
 export type CpuTime = () => Millis
 
 /** Returns the CPU time of all threads of the process so far, in milliseconds. */
@@ -57,9 +53,7 @@ export function withSteps<Result>(
   return { result: check(), assumed: hasAssumed }
 }
 
-/**
- * Pays for reading a text, if affordable. If not, the text is assumed to fit: its author must not end the whole check.
- */
+/** Pays for reading a text; false: the text is assumed to fit, because its author must not end the whole check. */
 export function affords(steps: number): boolean {
   charge(1)
   // False for NaN too.
@@ -80,10 +74,7 @@ export function charge(steps: number): void {
   look()
 }
 
-/**
- * Gives up a check that has used too much CPU time. The time counts from the first reading, so small checks read no
- * clock.
- */
+/** Gives up a check over its CPU time. The time counts from the first reading, so small checks read no clock. */
 function look(): void {
   nextLook = left - LOOK
   const now = cpuNow()
