@@ -23,7 +23,6 @@ interface UpstreamParts {
   readonly log: Log
   /** The gateway's own `initialize` params, for shared upstream sessions. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** Limits the memory for incomplete replies of all servers. */
   readonly replies: UnfinishedReplies
   /** The owners of the server's tasks, which outlive its connection. */
   readonly tasks: TaskBinding
@@ -69,7 +68,6 @@ function replicasOf(server: string, config: ServerConfig, parts: UpstreamParts):
   }
 }
 
-/** Creates an endpoint over Streamable HTTP, of either era. */
 function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']): Upstream {
   return new EraUpstream({
     era,
@@ -83,7 +81,6 @@ function httpUpstream(options: ModernHttpOptions, era: HttpServerConfig['era']):
   })
 }
 
-/** An upstream over HTTP+SSE. */
 interface OldUpstream extends Upstream {
   /** Whether the address serves an event stream with an endpoint first. Never rejects. */
   namesEndpoint(caller: Caller, signal: Signal): Promise<boolean>
@@ -95,7 +92,6 @@ export interface TransportOptions {
   readonly fallsBack: boolean
   readonly clock: Clock
   readonly log: Log
-  /** The upstream over Streamable HTTP. */
   readonly http: Upstream
   /** Creates the upstream over HTTP+SSE on first use. */
   readonly sse: () => OldUpstream

@@ -19,7 +19,6 @@ export interface EraOptions {
   readonly clock: Clock
   /** The gateway's own `initialize` params, for questions no client may decide for all. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** Limit of a handshake. */
   readonly handshakeMs: Millis
   /** Creates both upstreams of the endpoint; each reports replies about a wrong version. */
   readonly make: (onVersionError: (era: Era) => () => void) => {
@@ -29,8 +28,7 @@ export interface EraOptions {
 }
 
 /**
- * How long a caller waits for an answer in its own era, in milliseconds, when the other era is available. A later
- * answer counts for later callers.
+ * How long a caller waits in its own era, in milliseconds, if the other is available. Late answers serve later callers.
  */
 const SILENCE_MS: Millis = 2_000
 

@@ -10,7 +10,6 @@ export function failure(call: Call, error: GatewayError): Outcome {
   return { kind: 'failed', error: error.sent === sent ? error : { ...error, sent } }
 }
 
-/** Returns the reason of an aborted signal. */
 export function abortError(signal: Signal): GatewayError {
   const reason: unknown = signal.reason
   return isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')

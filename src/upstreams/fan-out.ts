@@ -4,10 +4,7 @@ import { during } from '../mesh/work.ts'
 import { notificationText, paramsOf } from '../protocol/jsonrpc.ts'
 import { LargeMessage } from '../protocol/large-message.ts'
 
-/**
- * Largest total of all copies of a message, in UTF-16 code units: all copies are made in a single turn of the event
- * loop.
- */
+/** Largest total of a message's copies, in UTF-16 code units: all copies are made in one turn of the event loop. */
 const MOST_OF_ALL = 1024 ** 2
 
 /**

@@ -20,9 +20,7 @@ function chosenOf(
 
 const isOfAll = (name: string) => !isOfOneRequest(name)
 
-/**
- * Returns an agent's headers for all requests of a session, under their new names; `headers`: from the session's start.
- */
+/** Returns an agent's headers for a session's requests, under new names; `headers`: from the session's start. */
 export function forwarded(
   names: Readonly<Record<string, string>>,
   headers: Headers | undefined,

@@ -17,7 +17,6 @@ const nobody: Caller = {
 }
 const nowhere: Channel = { open: () => undefined, pause: () => undefined, send: () => undefined }
 
-/** Returns a request of the gateway itself. */
 export function ownCall(
   server: string,
   method: string,

@@ -33,11 +33,9 @@ const RESPITE_MS: Millis = 1_000
 /** An endpoint in doubt. */
 interface Watch {
   readonly since: Millis
-  /** Whether the endpoint is known to be unreachable. */
   lost: boolean
   /** Whether a probe, or a call without a fault, has shown this. */
   isProven: boolean
-  /** Number of failed probes. */
   failed: number
   cancel: Cancel
   /** Called after a successful probe, or when probing ends. */
@@ -68,7 +66,6 @@ export class Reachability {
     return this.#backAt[replica] ?? -Infinity
   }
 
-  /** Whether a replica is known to be unreachable now. */
   isLost(replica: number): boolean {
     return this.#watched.get(replica)?.lost === true
   }

@@ -13,13 +13,11 @@ import { PATIENCE_MS, SharedAttempts } from './shared-attempts.ts'
 import type { Starting, UpstreamSession, Upstream } from './upstream.ts'
 import { roundedDuration } from '../units/duration.ts'
 
-/** A caller's upstream session and its replica. */
 export interface BoundSession {
   readonly upstreamSession: UpstreamSession
   readonly replica: number
   /** Whether the replica kept state for the caller when the upstream session began. */
   readonly keepsState: boolean
-  /** Calls under way in this session. */
   calls: number
   /** A retired session takes no new calls and closes after its last call. */
   retired: boolean
@@ -130,9 +128,7 @@ export class UpstreamSessions {
     return this.#join(caller, at, (end) => this.#begin(caller, at, end))
   }
 
-  /**
-   * Like `of`, with little patience: after a failed start of a process, the next start may fail as well, and slowly.
-   */
+  /** Like `of`, with little patience: after a failed start of a process, the next may fail as well, and slowly. */
   soon(caller: Caller, replica?: number): Promise<BoundSession> {
     const opening = this.of(caller, replica)
     const failure = this.starting(caller, replica)?.failure
@@ -219,7 +215,6 @@ export class UpstreamSessions {
     await this.drop(caller)
   }
 
-  /** Retires a caller's upstream session with a replica. */
   leave(caller: Caller, replica: number): void {
     const bound = this.current(caller, replica)
     if (bound !== undefined) this.retire(caller, bound)
@@ -373,7 +368,6 @@ export class UpstreamSessions {
 interface SendingParts {
   readonly upstreamSessions: UpstreamSessions
   readonly clock: Clock
-  /** Number of replicas. */
   readonly replicas: number
   /** Whether a caller's session may be replaced without notice. */
   readonly mayMove: () => boolean

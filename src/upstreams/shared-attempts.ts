@@ -42,8 +42,7 @@ export class SharedAttempts<T> {
   #cancelNext: Cancel | undefined
 
   /**
-   * `begin` makes an attempt, which ends by itself, and soon after `end` aborts. `patienceMs`: Infinity for a single
-   * attempt.
+   * `begin` makes an attempt that ends by itself, or soon after `end` aborts. `patienceMs`: Infinity for one attempt.
    */
   constructor(clock: Clock, begin: (end: Signal) => Promise<T>, patienceMs = PATIENCE_MS) {
     this.#clock = clock

@@ -12,7 +12,6 @@ export const unfinishedCauses = ['total', 'per_server'] as const
 
 export type UnfinishedCause = (typeof unfinishedCauses)[number]
 
-/** A reply that is not complete. */
 export interface UnfinishedReply {
   /** Drops the reply; frees its buffers before returning. */
   abort(error: GatewayError): void
@@ -37,7 +36,6 @@ export class UnfinishedReplies {
     this.#refused = refused
   }
 
-  /** Total of buffered bytes. */
   get bytes(): number {
     return this.#bytes
   }
@@ -82,7 +80,6 @@ export class UnfinishedReplies {
   }
 }
 
-/** The incomplete replies of one server. */
 export class ServerReplies {
   readonly maxReply: number
   /** Buffered bytes, including complete but unread replies. */

@@ -6,9 +6,7 @@ import type { Millis } from '../mesh/clock.ts'
 import type { GatewayError } from '../mesh/errors.ts'
 import type { Era } from '../protocol/versions.ts'
 
-/**
- * An endpoint of a server, in any protocol. Every kind of upstream fulfils this contract; one test suite checks all.
- */
+/** An endpoint of a server, in any protocol. All kinds of upstream fulfil this contract; one test suite checks all. */
 export interface Upstream {
   /**
    * Opens an upstream session for a caller, handshake included. Rejects with a `GatewayError` (as a plain value); the
@@ -46,7 +44,6 @@ export interface Upstream {
   transport?(): KnownTransport | undefined
 }
 
-/** The transport found at a URL, and when. */
 export interface KnownTransport {
   readonly transport: 'streamable-http' | 'sse'
   readonly decidedBy: 'probe'
@@ -62,7 +59,6 @@ export interface StartLimits {
   readonly handshakeMs: Millis
 }
 
-/** A process start under way. */
 export interface Starting {
   /** Duration so far, in milliseconds. */
   readonly forMs: Millis

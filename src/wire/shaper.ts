@@ -425,7 +425,6 @@ export class WireShapers {
     )
   }
 
-  /** Bytes waiting to pass. */
   get waiting(): number {
     return this.#shapers.reduce((sum, { waiting }) => sum + waiting, 0)
   }

@@ -53,7 +53,6 @@ export interface ExchangeOptions extends ReplyLimits {
   readonly clock: Clock
   /** How long the server may take to acknowledge a message without a reply, in milliseconds. */
   readonly ackMs: Millis
-  /** The exchanges under way. */
   readonly underWay: UnderWay
   /** Posted, unacknowledged messages of the upstream session. */
   readonly unread: Unread
@@ -392,7 +391,6 @@ export class HttpExchange implements ReplySink {
     over.add(this)
   }
 
-  /** Tells the caller the outcome. */
   tell(): void {
     const end = this.#end
     // The rest of the stream or connection must not retain a large reply.

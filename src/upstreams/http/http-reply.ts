@@ -77,7 +77,6 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #abort: ((cause: Error) => void) | undefined
   #aborted: GatewayError | undefined
   #status = 0
-  /** Number of interim responses. */
   #interims = 0
   #headers = noHeaders
   #decoder: SseDecoder | undefined
@@ -103,9 +102,7 @@ export class HttpReply implements Dispatcher.DispatchHandler, UnfinishedReply {
   #skipped = 0
   /** Decompresses the reply; undefined for an uncompressed reply. */
   #inflation: Inflation | undefined
-  /** Resumes the socket. */
   #goOnReading: () => void = () => undefined
-  /** Compressed bytes received. */
   #compressed = 0
   /** Whether all compressed bytes have come, but some are unread. */
   #isFinishing = false

@@ -40,7 +40,6 @@ export interface HttpSessionOwner extends ExchangeOptions, Channel {
   readonly ended: Signal
   /** Whether a call was answered in the session of `wire`. */
   hasAnswered(wire: HttpWire): boolean
-  /** Called after a lost session was reopened. */
   reopened(): void
 }
 
@@ -130,7 +129,6 @@ export class HttpSession {
     return this.#initializeResult
   }
 
-  /** The wire of the current session. */
   get wire(): HttpWire {
     return this.#wire
   }

@@ -39,7 +39,6 @@ export type Reading = Outcome | SuspectedLoss
 
 const sent = true
 
-/** Facts about a request needed to read its reply. */
 interface ReadingContext {
   /** Whether the request named a session: only then may the reply mean its loss. */
   readonly hasSession: boolean

@@ -284,10 +284,7 @@ class HttpUpstreamSession implements UpstreamSession, ListenerOptions, HttpSessi
     return outcome
   }
 
-  /**
-   * Resends a call in a newly opened session; `before`: the lost session of the first attempt, if any, and the proof of
-   * the loss.
-   */
+  /** Resends a call in a newly opened session. `before`: the first attempt's lost session, if any, with its proof. */
   async #sendAgain(
     call: Call,
     recoveries: number,

@@ -57,7 +57,6 @@ export class Inflation {
     return false
   }
 
-  /** Continues after a pause. */
   resume(): void {
     this.#stream?.resume()
   }
@@ -71,7 +70,6 @@ export class Inflation {
     this.#stream.end()
   }
 
-  /** Stops all output. */
   stop(): void {
     this.#isOver = true
     this.#stream?.destroy()

@@ -24,7 +24,6 @@ export class StreamConnections {
     client.dispatch(request, reply)
   }
 
-  /** Drops all connections and their streams. */
   async destroy(): Promise<void> {
     this.#isClosed = true
     await Promise.all([...this.#clients].map((client) => client.destroy()))

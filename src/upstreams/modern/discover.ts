@@ -22,7 +22,6 @@ export type AskDiscover = (signal: Signal) => Promise<Message>
 
 export interface DiscoverOptions {
   readonly clock: Clock
-  /** Removes secrets from the server's words. */
   readonly conceal: Conceal
   /** How long the server may take to answer, whoever waits, in milliseconds. */
   readonly answerMs: Millis

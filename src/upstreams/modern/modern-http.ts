@@ -103,11 +103,9 @@ export class ModernHttpUpstream implements ModernUpstream {
   }
 }
 
-/** How to reach a modern server over HTTP. */
 export interface ModernHttpOptions extends HttpOptions {
   /** The gateway's own `initialize` params, for asking the server about itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** The known facts about the server's tools. */
   readonly tools: ToolCallRules
 }
 
@@ -168,7 +166,6 @@ function httpSubscribe(wire: HttpWire, limits: ReplyLimits, past: StandingStream
 
 const unwanted = () => gatewayError('cancelled', 'nobody listens any more')
 
-/** The HTTP reply of a subscription. */
 class SubscriptionReply implements ReplySink {
   readonly #subscription: Subscription
 

@@ -56,7 +56,6 @@ export class Subscription {
     this.#takeBack = undefined
   }
 
-  /** Takes a message of the server. */
   message(message: Message): void {
     if (this.#over) return
     const kind = kindOf(message.value)
@@ -295,7 +294,6 @@ export class KeptSession {
     this.#meta = metaOf(initializeParams, state.level)
   }
 
-  /** The `_meta` members for each request, as JSON text. */
   get meta(): string {
     return this.#meta
   }

@@ -135,7 +135,6 @@ export class ModernSession implements UpstreamSession {
     return Promise.resolve()
   }
 
-  /** Ends the upstream session with a reason. */
   end(error: GatewayError): void {
     if (this.ended.aborted) return
     // The requested subscriptions may have killed the server, which other callers need.
@@ -187,7 +186,6 @@ interface RoundsParts {
   readonly clock: Clock
   /** Returns an id unique in this upstream session. */
   readonly newId: () => string
-  /** Sends a round of the call. */
   readonly send: (text: string, id: RequestId) => Promise<Outcome>
 }
 
@@ -375,9 +373,7 @@ function withLegacySchemas(outcome: Answered): Outcome {
   return rewritten(outcome, splice(text, edits))
 }
 
-/**
- * Makes structured content an object, as the legacy era requires. `wraps`: from the tool's schema; undefined without.
- */
+/** Makes structured content an object for the legacy era. `wraps`: from the tool's schema; undefined without. */
 function withLegacyContent(outcome: Answered, wraps: boolean | undefined): Outcome {
   const { result } = outcome.result.value
   const { structuredContent } = isObject(result) ? result : {}

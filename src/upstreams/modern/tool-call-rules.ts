@@ -27,9 +27,7 @@ const MAX_MIRRORED = 100
 /** The characters allowed in a header name. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 
-/**
- * Facts about a server's tools for calls of legacy clients. Learned from passing tool lists, for all replicas together.
- */
+/** Facts about a server's tools for legacy clients, learned from passing tool lists, for all replicas together. */
 export class ToolCallRules {
   readonly #tools = new Map<string, Rules>()
 

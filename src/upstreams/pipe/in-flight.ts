@@ -169,13 +169,11 @@ export class InFlight {
     return number === undefined ? undefined : this.abandoned.answered(number)
   }
 
-  /** Notes a message about a call not in flight. */
   goesOn(id: unknown): void {
     const number = ourNumber(id)
     if (number !== undefined) this.abandoned.goesOn(number)
   }
 
-  /** Forgets a departed caller. */
   left(caller: Caller): void {
     this.abandoned.left(caller)
     this.#taskProgress.left(caller)
@@ -229,10 +227,7 @@ export class InFlight {
     }
   }
 
-  /**
-   * Sends through a call's channel. Waits for a slow channel only in an unshared upstream session, and only while the
-   * call is in flight.
-   */
+  /** Sends through a call's channel. Waits for a slow channel only if unshared, and while the call is in flight. */
   through(entry: InFlightCall, message: Message, answer?: Answer): Promise<void> | undefined {
     const { call, backlog } = entry
     if (backlog?.isFull === true) return void backlog.add(message, answer)

@@ -118,7 +118,6 @@ export class MessageSession implements UpstreamSession {
     return this.#initialized.discover
   }
 
-  /** Whether the server has answered a tool call. */
   get hasWorked(): boolean {
     return this.#calls.hasWorked
   }

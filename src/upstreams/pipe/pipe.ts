@@ -58,7 +58,6 @@ export interface Terms {
   readonly era?: Era | 'auto'
   readonly clock: Clock
   readonly log: Log
-  /** Removes secrets from the server's words. */
   readonly conceal: Conceal
   /** Faults of the handshakes and pings of the upstream session; optional. */
   readonly faults?: Layer | undefined

@@ -45,12 +45,10 @@ export class TaskProgress {
     this.#ids.set(task, id)
   }
 
-  /** Returns the task under this call id. */
   get(id: number): Begun | undefined {
     return this.#begun.get(id)
   }
 
-  /** Forgets a departed caller. */
   left(caller: Caller): void {
     for (const id of this.#shares.get(caller) ?? []) this.#over(id)
   }

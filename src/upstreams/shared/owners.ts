@@ -226,7 +226,6 @@ export class Owners<Owner> {
     if (sizeOf(share) === 0 && share.forgottenUntil <= this.#clock.now()) this.#shares.delete(owner)
   }
 
-  /** Forgets expired entries. */
   #sweep(): void {
     const now = this.#clock.now()
     if (now < this.#nextExpiry || now < this.#sweptAt + SWEEP_MS) return

@@ -34,7 +34,6 @@ export class SessionState {
     this.#subscriptions = undefined
   }
 
-  /** Updates the state from a call. */
   note(call: Call): void {
     if (!SessionState.isAbout(call)) return
     const { level, uri } = paramsOf(call.message.value)

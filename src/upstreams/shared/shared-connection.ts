@@ -32,9 +32,7 @@ import type { Audience, Refusal, Respondent } from './audience.ts'
 import { Owners, type Work } from './owners.ts'
 import { Tasks } from './tasks.ts'
 
-/**
- * Client capabilities announced to a shared process. No roots: every client could see the folders of any other client.
- */
+/** Client capabilities announced to a shared process. Without roots: clients could see each other's folders. */
 const capabilities = { sampling: {}, elicitation: { form: {}, url: {} } }
 
 type SharedTerms = Omit<Terms, 'audience' | 'shared'> &
@@ -400,7 +398,6 @@ const UNASKED = levels.indexOf('info')
 /** Each caller's log level, for a server with a single level. */
 class LogLevels {
   readonly #asked = new Map<Caller, number>()
-  /** Number of callers per level. */
   readonly #counts = levels.map(() => 0)
 
   /** The most verbose level of all callers; undefined without any. */

@@ -47,7 +47,7 @@ export class Tasks {
     return reply
   }
 
-  /** Returns the owner of the task that a message names: undefined when no owner is known, `none` when the message names no task. */
+  /** Returns the owner of a message's task; undefined without a known owner, `none` when the message names no task. */
   ownerFor({ value }: Message): Caller | undefined | 'none' {
     const params = paramsOf(value)
     const related = isObject(params._meta) ? params._meta[RELATED_TASK] : undefined

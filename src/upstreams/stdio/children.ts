@@ -117,7 +117,6 @@ export class Children {
     return this.#starting.size > 0
   }
 
-  /** Ends all processes, and each new process while the loop lasts. Repeating the call changes nothing. */
   crash(loop: CrashLoop): void {
     if (this.#crashLoop === loop) return
     this.#crashLoop = loop
@@ -171,13 +170,10 @@ interface ChildParts {
   readonly events: PipeEvents
   readonly clock: Clock
   readonly log: Log
-  /** Removes configured values from the output. */
   readonly conceal: Conceal
 }
 
-/**
- * A running program as a pipe: texts are lines of its standard input and output. Its end always ends its process group.
- */
+/** A running program as a pipe: texts are lines of its standard input and output. Its end ends its process group. */
 class Child implements SpeakingPipe {
   /** Resolves when the process, its group and its pipes are gone. */
   readonly gone: Promise<void>

@@ -35,7 +35,6 @@ interface Status extends Member {
   readonly session: number
 }
 
-/** Processes by their numbers. */
 type Running = ReadonlyMap<number, Status>
 
 /** Returns a running process's status on Linux; undefined when the process is gone or a zombie. */

@@ -6,7 +6,6 @@ import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import type { Log } from '../../telemetry/log.ts'
 import { placeUnderUs } from './groups.ts'
 
-/** The program to start, with its environment and its folder. */
 export type Program = Pick<StdioServerConfig, 'command' | 'args' | 'env' | 'cwd'>
 
 /** Starts a program as the leader of its own process group. Rejects with a `GatewayError`. */

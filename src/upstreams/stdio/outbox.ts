@@ -53,7 +53,6 @@ export class Outbox {
     })
   }
 
-  /** Ends all writing. */
   end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
     if (this.#over !== undefined) return
     this.#over = error

@@ -13,7 +13,6 @@ export interface SpeakingPipe extends Pipe {
   readonly lastWords: string | undefined
 }
 
-/** Starts a process. */
 export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
 
 /**
@@ -66,12 +65,10 @@ export class Start {
     if (signal !== undefined) whenAborted(signal, (error) => this.#isOver || this.signal.abort(error))
   }
 
-  /** Duration so far, in milliseconds. */
   get forMs(): Millis {
     return this.#parts.clock.now() - this.#begunAt
   }
 
-  /** The message for a waiting caller. */
   get told(): string {
     const { key } = this.#parts
     return `the server is still starting, for ${roundedDuration(this.forMs)} so far (${key}.start)`
@@ -86,7 +83,6 @@ export class Start {
     }
   }
 
-  /** Notes the end of the start. */
   end(cameUp: boolean): void {
     this.#isOver = true
     this.#cancelLimit()

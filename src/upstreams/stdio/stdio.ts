@@ -226,7 +226,6 @@ interface Owned {
   failure: GatewayError | undefined
   /** How the last process ended by itself. */
   ended: GatewayError | undefined
-  /** The start under way. */
   start: Start | undefined
 }
 

@@ -47,7 +47,9 @@ const ending = new Set<Server>()
 let isWatching = false
 let isLast = false
 
-/** Holds the process only when its input has ended: until then that does, and after it nothing older counts. */
+/**
+ * Keeps the process alive only after the end of its input: until then the input does, and earlier pauses do not matter.
+ */
 const pause = (ms: number) => wait(ms, undefined, { ref: isLast })
 
 // The gateway still needs this process to end its servers when a signal to all of its processes ends the gateway.
