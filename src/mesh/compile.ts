@@ -76,7 +76,7 @@ export function compileMesh(parts: MeshParts): Mesh {
   const ofCalls = inOrder.filter(([, { perAttempt }]) => perAttempt !== true)
   const ofAttempts = inOrder.filter(([, { perAttempt }]) => perAttempt === true)
   if (inOrder.slice(ofCalls.length).some(([, { perAttempt }]) => perAttempt !== true))
-    throw new Error('policies about attempts stand last')
+    throw new Error('per-attempt policies must be last in the registry')
   const sets = [DEFAULT_SET, ...Object.keys(config.sets ?? {}), ...settings.arms]
   const known = new Map(sets.map((set) => [set, new Chains<Chain>()]))
 

@@ -27,7 +27,7 @@ export const invalidArguments = new Fact(false, {
   counting: {
     metric: counter(
       'invalid_arguments_total',
-      "Calls whose arguments break the tool's schema, whether they were stopped for it or not.",
+      "Calls with arguments that break the tool's schema, rejected or not.",
       ['server', 'tool', 'arm'],
       'tools × arms',
     ),

@@ -35,7 +35,7 @@ export const attemptTimeout: Policy<z.output<typeof schema>> & { schema: typeof 
     const longest = onProgress === 'extend' ? Math.max(timeout, maxTotalTimeout) : timeout
     const words = {
       silence: `no answer, and no progress for ${formatDuration(timeout)}`,
-      longest: `no answer within ${formatDuration(longest)}, for all its progress`,
+      longest: `no answer within ${formatDuration(longest)}, despite progress`,
     }
     return (next) => (call) => {
       // The deadline ends the call no later: a second timer would be pointless.

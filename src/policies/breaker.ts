@@ -70,7 +70,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
       about: 'A breaker has changed its state.',
       counter: counter(
         'breaker_transitions_total',
-        'Changes of state of breakers, by what brought them about and the state that was entered.',
+        'State changes of breakers, by cause and new state.',
         ['server', 'tool', 'dimension', 'state', 'arm'],
         'tools × 4 dimensions × 3 states × arms',
       ),
@@ -84,7 +84,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
       gauge: {
         metric: gauge(
           'breaker_state',
-          '1 for the state that a breaker of the default policies or of an arm is in; of a tool with several replicas, how many are.',
+          '1 for the present state of a breaker, of the default policies or of an arm; for several replicas, the number of breakers.',
           ['server', 'tool', 'state', 'arm'],
           'tools × 3 states × arms',
         ),

@@ -100,7 +100,7 @@ export const deadline: Policy<z.output<typeof schema>> & { schema: typeof schema
 function exceeded(ms: Millis, sent: boolean, extension?: Extension, longestMs: Millis = ms) {
   const words =
     extension === 'silence'
-      ? `no answer, and no progress for the ${formatDuration(ms)} by which it extends the deadline`
+      ? `no answer, and no progress for ${formatDuration(ms)} (progress extends the deadline)`
       : `no answer within the deadline of ${formatDuration(extension === 'longest' ? longestMs : ms)}`
   return gatewayError('deadline_exceeded', words, { sent })
 }

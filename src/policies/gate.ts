@@ -57,7 +57,7 @@ export const gate: Policy<GateConfig> & { schema: typeof schema } = {
       about: 'A server was lost, or is back.',
       counter: counter(
         'gate_transitions_total',
-        'Changes of state of the gates of servers, by the state that was entered.',
+        "State changes of servers' gates, by new state.",
         ['server', 'state', 'arm'],
         'servers × 3 states × arms',
       ),
@@ -73,7 +73,7 @@ export const gate: Policy<GateConfig> & { schema: typeof schema } = {
       gauge: {
         metric: gauge(
           'gate_state',
-          '1 for the state of the gate of a server: closed (calls pass), open (the server is lost, and calls wait) or half_open (it is back, and calls are released one by one).',
+          "1 for the state of a server's gate: closed (calls pass), open (server lost, calls wait) or half_open (server back, calls released one by one).",
           ['server', 'state', 'arm'],
           'servers × 3 states × arms',
         ),

@@ -163,7 +163,7 @@ class Race {
     const runner: Runner = { signal, outcome: undefined, muted: false }
     const channel = this.#channel.for(runner, () => {
       runner.muted = true
-      signal.abort(gatewayError('cancelled', 'the other try has begun to speak to the agent'))
+      signal.abort(gatewayError('cancelled', 'another try already sends messages to the agent'))
     })
     const before = this.#runners.push(runner) - 1
     const call = nextTry(this.#call, this.#call.attempt + before, { signal, channel })

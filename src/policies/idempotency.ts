@@ -78,7 +78,7 @@ const placesTaken = new Fact<Full | undefined>(undefined, {
   counting: {
     metric: counter(
       'idempotency_refused_total',
-      'Calls with a new idempotency key that were refused and not run, by whose places were taken: those of their tenant, of their client, or all.',
+      'Calls refused and not run, without a place for a new idempotency key, by the limit met: of the tenant, of the client, or of all.',
       ['server', 'full', 'arm'],
       'servers × 3 × arms',
     ),
@@ -116,7 +116,7 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
         if (known.fingerprint !== key.fingerprint)
           return rejected(
             idempotencyConflict,
-            'this idempotency key was used with other arguments, as a task or not, or in another version of the protocol',
+            'this idempotency key was used for another call (other arguments, task or not, or other protocol version); use a new key',
           )
         if (known.reader !== key.reader) return Promise.resolve(ofAnother())
         if (!('kept' in known)) return joined(call, known)

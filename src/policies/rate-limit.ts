@@ -20,16 +20,16 @@ const quota = z
   .strictObject({
     calls: z.int().min(1).max(100_000).describe('How many calls the server grants.'),
     per: duration({ min: 1 }).describe(
-      'In which time; the quota holds for every span of that length, as the server sees it: a call counts from when it is sent.',
+      'The span of the quota. The quota holds for every span of this length at the server: a call counts from its sending.',
     ),
     minTime: duration().default(0).describe('Shortest time between the starts of two calls.'),
     queue: z.int().min(0).max(10_000).describe('How many calls may wait for their turn; 0: none.'),
     maxWait: duration({ min: 1 })
       .default(10_000)
-      .describe('How long a call waits at most. One that would have to wait longer is rejected at once.'),
+      .describe('How long a call waits at most. A call that would wait longer is rejected at once.'),
   })
   .describe(
-    'A quota that the server is contracted to: calls beyond it wait for their turn. Over a reload it knows of the calls before it, whatever has changed.',
+    'A quota granted by contract: calls beyond the quota wait for their turn. A reload keeps the count of earlier calls, whatever has changed.',
   )
 
 export const schema = z
@@ -51,7 +51,7 @@ export const schema = z
       .enum(['server', 'tool', 'tenant'])
       .default('server')
       .describe(
-        'Whether all calls of a server share the rate, or each of its tools or each tenant has its own; all names of tenants that are new count as one.',
+        'The calls that share the rate: all calls of a server, of a tool, or of a tenant. All new tenant names count as one tenant.',
       ),
     quota: quota.optional(),
   })
@@ -106,7 +106,7 @@ function quotaFor(settings: QuotaSettings, { clock, state }: PolicyContext, serv
 /** Rejects calls beyond a token bucket's rate, or queues calls when an upstream grants a quota. */
 export const rateLimit: Policy<Config> & { schema: typeof schema } = {
   schema,
-  use: 'Use `rate` to protect a server from agents that call too fast, and `quota` for a contract with a limit, where calls should wait instead of failing. It does not help against calls that are few and slow: that is what `bulkhead` is for.',
+  use: 'Use `rate` to protect a server from agents that call too fast, and `quota` for a contract with a limit, where calls should wait instead of failing. Against few but slow calls use `bulkhead`.',
   optIn: true,
   states: [
     { kind: RATE_LIMIT, isBudget: true },

@@ -52,7 +52,7 @@ const schema = z
       .boolean()
       .default(false)
       .describe(
-        'Whether wrong answers (see `verdict`) are asked for again. Wrong answers that `verdict` turns into errors always are. Either way twice at most, and without a proof: a tool that answers needs none.',
+        'Whether wrong answers (see `verdict`) are retried. Wrong answers that `verdict` turns into errors are always retried. Either way at most twice, and without a proof: the tool answers.',
       ),
   })
   .refine(({ base, cap }) => base <= cap, {

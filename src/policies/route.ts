@@ -21,7 +21,7 @@ const ejection = z
       .describe('Failures in a row after which a replica is taken out of use.'),
     base: duration({ min: 1 })
       .default(30_000)
-      .describe('How long the first time; each further time takes that much longer, up to 5m.'),
+      .describe('How long a replica is out of use the first time; each further time adds as much, up to 5m.'),
     maxShare: rate()
       .default(0.1)
       .describe('Largest share of the replicas out of use at once; one always may be, the last one never.'),

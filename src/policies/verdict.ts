@@ -56,9 +56,9 @@ export const verdict: Policy<Config> & { schema: typeof schema } = {
   use: 'Keep it in force: correctness metrics and the breaker for wrong answers depend on it. Use `output: enforce` where a wrong reply does more harm than an error, and `shapes: false` for tools whose replies have another shape each time.',
   perAttempt: true,
   events: {
-    drift: { about: 'Results of a tool have another shape than all before.' },
+    drift: { about: 'Results of a tool have another shape than all earlier results.' },
     schema_invalid: { about: "Results of a tool break the tool's outputSchema, or the protocol." },
-    json_invalid: { about: 'Results of a tool claim to be JSON and are none.' },
+    json_invalid: { about: 'Results of a tool claim to be JSON and are not.' },
   },
   build(config, context, scope): Layer {
     if (config.output === 'off' && !config.shapes && !config.partials) return (next) => next

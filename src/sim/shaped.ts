@@ -52,7 +52,7 @@ const WAS_RESET = ended('ECONNRESET')
 const WAS_CLOSED = ended('UND_ERR_SOCKET')
 const NO_RESPONSE: Outcome = {
   kind: 'failed',
-  error: gatewayError('bad_reply', 'the reply is no JSON-RPC response (HTTP 200, application/json)', {
+  error: gatewayError('bad_reply', 'the reply is not a JSON-RPC response (HTTP 200, application/json)', {
     sent: true,
   }),
 }

@@ -171,7 +171,7 @@ export class TransportUpstream implements Upstream {
       if (!isRefusal(refusal) || !(await this.#isOld(caller, signal))) throw refusal
       const { fallsBack } = this.#options
       if (!fallsBack) {
-        const hint = 'what is there speaks HTTP+SSE: its entry needs "type: sse", or no type at all'
+        const hint = 'the server speaks HTTP+SSE: write "type: sse" in its entry, or leave "type" out'
         throw { ...refusal, message: `${refusal.message}; ${hint}` }
       }
     }

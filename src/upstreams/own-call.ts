@@ -55,7 +55,7 @@ const EXCERPT = 200
 export function initializeResultOf(text: string, value: Message['value']): Message {
   const bytes = Buffer.from(text)
   if (bytes.length > MAX_INITIALIZE_RESULT) {
-    const message = `what the server says of itself is larger than ${MAX_INITIALIZE_RESULT} bytes`
+    const message = `the server's initialize result is larger than ${MAX_INITIALIZE_RESULT} bytes`
     throw gatewayError('bad_reply', message, { sent: true })
   }
   // Copied via bytes: a slice would retain the whole reply.
@@ -67,7 +67,7 @@ export function assertLegacy(result: Message['value'], conceal: Conceal): void {
   const { protocolVersion: version } = result
   if (isLegacyVersion(version)) return
   const named = typeof version === 'string' ? printable(conceal(version), EXCERPT) : '(none is named)'
-  const message = `the server speaks version ${named} of the protocol, which we do not`
+  const message = `the server speaks version ${named} of the protocol, unknown to Breakwater`
   throw about(result, gatewayError('upstream_refused', message))
 }
 

@@ -296,7 +296,7 @@ export class UpstreamSessions {
       if (limit.aborted) throw abortError(limit)
       if (isDeeperThan(MAX_INITIALIZE_RESULT_DEPTH, upstreamSession.initializeResult.text)) {
         void upstreamSession.close()
-        const what = `what the server says of itself is nested deeper than ${MAX_INITIALIZE_RESULT_DEPTH}`
+        const what = `the server's initialize result is nested deeper than ${MAX_INITIALIZE_RESULT_DEPTH}`
         throw gatewayError('bad_reply', what)
       }
       const { keepsState } = upstreamSession

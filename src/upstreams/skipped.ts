@@ -20,7 +20,7 @@ export class Skipped {
   add(text: string, conceal: Conceal): void {
     this.#throttle.admit((dropped) => {
       const excerpt = beginningOf(text, conceal, EXCERPT)
-      this.#log.warn({ excerpt, dropped }, 'skipped what is no JSON-RPC message')
+      this.#log.warn({ excerpt, dropped }, 'skipped output that is not JSON-RPC')
     })
   }
 }

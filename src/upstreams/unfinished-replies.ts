@@ -114,12 +114,12 @@ export class ServerReplies {
 
 /** A server's limit was met. This says nothing about the server: too many simultaneous calls may be the cause. */
 function overShare(bytes: number, limit: number): GatewayError {
-  const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
+  const message = `the server's unfinished replies hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this reply has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }
 
 /** The total limit was met, not a server's limit. */
 function overTotal(bytes: number, limit: number): GatewayError {
-  const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this one has waited the longest for more`
+  const message = `unfinished replies of all servers hold ${bytes} bytes (at most ${limit}; gateway.limits.memory), and this reply has waited the longest for more`
   return gatewayError('overloaded', message, { sent: true })
 }

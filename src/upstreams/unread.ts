@@ -44,7 +44,7 @@ export class Unread {
     const bytes = Buffer.byteLength(text)
     if (this.#messages >= messages || (this.#messages > 0 && this.#bytes + bytes > most)) {
       const waiting = `${this.#messages} of ${messages} messages, ${this.#bytes} of ${most} bytes`
-      throw gatewayError('overloaded', `the server reads too slowly what it is sent (${waiting} wait for it)`)
+      throw gatewayError('overloaded', `the server reads too slowly (${waiting} wait)`)
     }
     this.#messages++
     this.#bytes += bytes

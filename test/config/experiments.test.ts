@@ -84,7 +84,7 @@ test('a server that there is not is refused, and one with too few slots to divid
   ])
   const few = `${servers}\npolicies: { defaults: { bulkhead: { concurrent: 2 } }, sets: { cautious: {} } }\nexperiments:\n  - { name: a, ${arms} }`
   assert.deepEqual(await errorsOf(t, few), [
-    '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
+    '4:16  experiments[0].arms  a limit of 2 calls at once cannot be divided into 3 parts: with at least one each, the sum would be 3',
   ])
 })
 

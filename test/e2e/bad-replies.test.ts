@@ -128,7 +128,7 @@ test('events that are no message and no answer cost a call nothing, and the log 
   assert.equal(await client.say('bad__chatter'), 'done')
   assert.equal(bad.of('tools/call').filter(({ text }) => text.includes('chatter')).length, 1)
   await until('the log tells', () =>
-    gateway.log.some(({ msg }) => msg === 'skipped what is no JSON-RPC message'),
+    gateway.log.some(({ msg }) => msg === 'skipped output that is not JSON-RPC'),
   )
 })
 

@@ -94,7 +94,7 @@ test('a call that was given up and is never answered keeps questions from others
     async () => (await overheard(bystander, [question(`q${++tries}`)])).length > 0,
   )
   assert.equal(await gateway.metric('breakwater_server_requests_withheld_total', 'server="box"'), tries - 1)
-  const line = gateway.log.find(({ msg }) => String(msg).startsWith('nobody gets what the server asks'))
+  const line = gateway.log.find(({ msg }) => String(msg).startsWith("no client gets the server's requests"))
   assert.match(String(line?.msg), /while a call that .+ gave up may go on/)
 })
 
@@ -106,9 +106,9 @@ test('the log and a metric tell that an open task holds back what the process as
     const count = await gateway.metric('breakwater_server_requests_withheld_total', 'server="box"')
     return count === 1
   })
-  const line = gateway.log.find(({ msg }) => String(msg).startsWith('nobody gets what the server asks'))
+  const line = gateway.log.find(({ msg }) => String(msg).startsWith("no client gets the server's requests"))
   assert.equal(line?.server, 'box')
-  assert.match(String(line.msg), /while a task of raw at 127\.0\.0\.1 is open: until that ends/)
+  assert.match(String(line.msg), /while a task of raw at 127\.0\.0\.1 is open: until the task ends/)
 })
 
 test('an agent without a session keeps its task, however many other kinds of clients come', async () => {

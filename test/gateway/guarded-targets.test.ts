@@ -57,7 +57,7 @@ test('a run whose arms would give a server more calls at once than it may get is
   const stages = [{ share: 0.1, duration: '1m' }]
   assert.deepEqual(await refusalsFor(specFor('roomy', { stages })), [])
   assert.deepEqual(await refusalsFor(specFor('flaky', { stages })), [
-    'stages[0]: a limit of 2 calls at once cannot be divided in 3: with one for each part at least, it would be 3',
+    'stages[0]: a limit of 2 calls at once cannot be divided into 3 parts: with at least one each, the sum would be 3',
   ])
 })
 

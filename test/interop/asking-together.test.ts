@@ -49,9 +49,9 @@ const heard = (call: Promise<ToolResult>): Promise<unknown> =>
   )
 
 /** Why a server over standard input and output cannot ask: its questions do not say to which call they belong. */
-const unclear = /it cannot be told which client this is for/
+const unclear = /cannot tell which client this request is for/
 
-const refused = /no roots in a shared process|it cannot be told which client this is for/
+const refused = /no roots in a shared process|cannot tell which client this request is for/
 
 for (const transport of transports) {
   for (const kind of agents) {
@@ -77,7 +77,7 @@ for (const transport of transports) {
         return [name, await heard(agent.call('aside'))] as const
       })
       for (const [name, answer] of await Promise.all(calls))
-        if (typeof answer === 'string') assert.match(answer, /nobody waits for requests|it cannot be told/)
+        if (typeof answer === 'string') assert.match(answer, /nobody waits for requests|cannot tell/)
         else assert.deepEqual(answer, { name })
     })
 

@@ -171,7 +171,7 @@ test('progress gives an attempt its whole time anew, up to the longest time', as
   await clock.advance(1)
   assert.equal(clock.now(), 30_000)
   assert.equal(reasonOf(outcomes[0])?.reason, 'attempt_timeout')
-  assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 30s, for all its progress')
+  assert.equal(reasonOf(outcomes[0])?.message, 'no answer within 30s, despite progress')
   assert.equal(clock.pending, 0)
 })
 

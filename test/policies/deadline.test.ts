@@ -252,7 +252,7 @@ test('a call whose progress has stopped ends, and is told for how long there was
   await clock.advance(4_000)
   assert.equal(
     errorOf(outcomes[0])?.message,
-    'no answer, and no progress for the 4s by which it extends the deadline',
+    'no answer, and no progress for 4s (progress extends the deadline)',
   )
 })
 

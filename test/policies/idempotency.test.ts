@@ -85,7 +85,7 @@ test('a key that was used with other arguments is refused, while the call runs a
     assert.ok(outcome?.kind === 'rejected')
     assert.equal(outcome.by, 'idempotency')
     assert.equal(outcome.error.reason, 'idempotency_conflict')
-    assert.match(outcome.error.message, /^this idempotency key was used with other arguments, /)
+    assert.match(outcome.error.message, /^this idempotency key was used for another call \(other arguments, /)
   }
   assert.ok(read(sameAgain))
   assert.equal(server.calls.length, 1)

@@ -244,7 +244,7 @@ test('who gives up a handshake leaves no session behind', async (t) => {
 test('what a server names that no header can hold, or that is too large to keep, ends the handshake', async (t) => {
   for (const [more, message] of [
     [{ protocolVersion: '2025-06-18\r\nx: y' }, /speaks version 2025-06-18/],
-    [{ protocolVersion: '\u0000é' }, /which we do not/],
+    [{ protocolVersion: '\u0000é' }, /unknown to Breakwater/],
     [{ protocolVersion: { toString: 1 } }, /\(none is named\)/],
     [{ instructions: 'x'.repeat(300 * 1024) }, /larger than 262144 bytes/],
   ] as const) {

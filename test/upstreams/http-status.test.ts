@@ -154,15 +154,15 @@ test('credentials and limits are told even when the reply is JSON-RPC', () => {
 
 test('the error names the type that came instead of an answer', () => {
   const page = read(200, '<html>', { named: { 'content-type': 'Text/HTML' } })
-  assert.equal(page.error?.message, 'the reply is no JSON-RPC response (HTTP 200, text/html)')
+  assert.equal(page.error?.message, 'the reply is not a JSON-RPC response (HTTP 200, text/html)')
   assert.equal(
     read(200, '').error?.message,
-    'the reply is no JSON-RPC response (HTTP 200, something without a content type)',
+    'the reply is not a JSON-RPC response (HTTP 200, something without a content type)',
   )
   const named = { 'content-type': 'application/json', 'content-encoding': 'gzip' }
   assert.equal(
     read(200, '\u001f\ufffd', { named }).error?.message,
-    'the reply is no JSON-RPC response (HTTP 200, application/json, compressed with gzip)',
+    'the reply is not a JSON-RPC response (HTTP 200, application/json, compressed with gzip)',
   )
 })
 

@@ -20,7 +20,7 @@ test('an answer that nobody waits for is discarded', async () => {
   void pipe.say({ id, result: { first: false } })
   const answered = await outcome
   assert.deepEqual(answered.kind === 'answered' && answered.result.value.result, { first: true })
-  assert.equal(lines.filter(({ msg }) => msg === 'discarded an answer that nobody waits for').length, 5)
+  assert.equal(lines.filter(({ msg }) => msg === 'discarded an answer without a waiting call').length, 5)
 })
 
 test('an id and a progress token that come back as text are ours all the same', async () => {
@@ -181,13 +181,13 @@ test('noise is skipped, and logged once a minute with a count of what was not lo
   for (const noise of ['', ' ', '7', 'null', '"text"', '{"jsonrpc":"1.0"}', '{}']) void pipe.say(noise)
   void pipe.say({ id: lastId(pipe), result: {} })
   assert.equal((await outcome).kind, 'answered')
-  const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
+  const skipped = lines.filter(({ msg }) => msg === 'skipped output that is not JSON-RPC')
   assert.equal(skipped.length, 1)
   assert.ok(String(skipped[0]?.excerpt).length <= 200)
   await clock.advance(60_000)
   void pipe.say('not JSON either')
   assert.deepEqual(
-    lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message').map(({ dropped }) => dropped),
+    lines.filter(({ msg }) => msg === 'skipped output that is not JSON-RPC').map(({ dropped }) => dropped),
     [0, 104],
   )
 })

@@ -117,6 +117,6 @@ test('a file that cannot be executed is told apart from one that is not there', 
   })
   await chmod(file, 0o755)
   await assert.rejects(open(stdioUpstream(t, { command: file, args: [] })), {
-    message: /what its first line names to run it does not exist$/,
+    message: /the interpreter in its first line \(#!\) does not exist$/,
   })
 })

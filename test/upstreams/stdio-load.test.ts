@@ -55,7 +55,7 @@ test('binary noise is skipped', async (t) => {
   const upstreamSession = await open(stdioUpstream(t, { log, maxReply: MIB }))
   for (const bytes of [1, 10_000, MIB]) await result(ask(upstreamSession, 'raw/noise', { bytes }))
   assert.deepEqual(await result(ask(upstreamSession, 'ping')), {})
-  const skipped = lines.filter(({ msg }) => msg === 'skipped what is no JSON-RPC message')
+  const skipped = lines.filter(({ msg }) => msg === 'skipped output that is not JSON-RPC')
   // One line a minute, out of thousands.
   assert.equal(skipped.length, 1)
 })

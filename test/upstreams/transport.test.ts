@@ -208,7 +208,7 @@ test('an entry that says http at an address of HTTP+SSE is told what to say', as
   const { upstream } = upstreamOf(t, { type: 'http', url })
   assert.equal(
     (await refusalOf(upstream)).message,
-    'the server refused the request (HTTP 405: "no"); what is there speaks HTTP+SSE: its entry needs "type: sse", or no type at all',
+    'the server refused the request (HTTP 405: "no"); the server speaks HTTP+SSE: write "type: sse" in its entry, or leave "type" out',
   )
   assert.equal(found(upstream), undefined)
 })

@@ -25,12 +25,12 @@ const good: Readonly<Record<string, (id: unknown) => string>> = {
 
 /** Replies that are none, and words of what an agent is told of them. */
 const bad: Readonly<Record<string, readonly [(id: unknown) => string, string]>> = {
-  control: [(id) => good.text!(id).replace('Zürich', 'Zü\u0001rich'), 'no JSON-RPC response'],
-  escape: [(id) => good.text!(id).replace('\\n', '\\x'), 'no JSON-RPC response'],
-  unfinished: [(id) => good.text!(id).slice(0, -1), 'no JSON-RPC response'],
+  control: [(id) => good.text!(id).replace('Zürich', 'Zü\u0001rich'), 'not a JSON-RPC response'],
+  escape: [(id) => good.text!(id).replace('\\n', '\\x'), 'not a JSON-RPC response'],
+  unfinished: [(id) => good.text!(id).slice(0, -1), 'not a JSON-RPC response'],
   other: [() => good.text!('another'), 'another request'],
-  plain: [() => `{"text":"${long}"}`, 'no JSON-RPC response'],
-  list: [() => `["${long}"]`, 'no JSON-RPC response'],
+  plain: [() => `{"text":"${long}"}`, 'not a JSON-RPC response'],
+  list: [() => `["${long}"]`, 'not a JSON-RPC response'],
   many: [
     (id) => good.structured!(id).replace(rows, `[${'1,'.repeat(100_001)}1]`),
     'the reply has more than 100000 values',

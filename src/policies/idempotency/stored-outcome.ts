@@ -33,7 +33,7 @@ export const replayed = new Fact<'no' | 'stored' | 'joined'>('no', {
   counting: {
     metric: counter(
       'idempotent_replays_total',
-      'Calls answered with the answer of an earlier one, by whether that was over or still under way.',
+      'Calls answered with the answer of an earlier call, by whether the earlier call was over or still under way.',
       ['server', 'how', 'arm'],
       'servers × 2 × arms',
     ),
@@ -174,7 +174,7 @@ function replayOf(kept: StoredOutcome, call: Call): Outcome {
     case 'too_large':
       return withoutAnswer(kept.bytes, `was too large to keep (limit ${kept.limit})`)
     case 'made_room':
-      return withoutAnswer(kept.bytes, 'had to make room for later ones (`maxSize`)')
+      return withoutAnswer(kept.bytes, 'was dropped to make room for later answers (`maxSize`)')
   }
 }
 
@@ -191,7 +191,7 @@ function notRunAgain(words: string): Outcome {
 /** Rejects a call first sent under another `Authorization`: no second run, and the answer is for the other caller. */
 export function ofAnother(): Outcome {
   return notRunAgain(
-    'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; only a caller with the same Authorization, or a tenant that is named, gets its answer',
+    'a call with this idempotency key was sent with another Authorization: it may have run, and is not run again; its answer is only for the same Authorization, or for a named tenant',
   )
 }
 

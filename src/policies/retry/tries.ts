@@ -77,7 +77,7 @@ export const retryBudget: StateKind<RetryBudget> = {
   gauge: {
     metric: gauge(
       'retry_budget_balance',
-      'Retries that the budget of a server would allow now, by the default policies or in an arm; without a server, that of the gateway.',
+      "Retries that a server's budget allows now, for the default policies or for an arm; without a server, the gateway's budget.",
       ['server', 'arm'],
       '(servers + 1) × arms',
     ),

@@ -21,7 +21,7 @@ export const infeasible = new Fact(false, {
   counting: {
     metric: counter(
       'deadlines_infeasible_total',
-      'Calls whose deadline could not be met by estimate, whether they were stopped for it or not.',
+      'Calls estimated to miss their deadline, rejected or not.',
       ['server', 'arm'],
       'servers × arms',
     ),

@@ -18,7 +18,7 @@ export const schemaStates: StateKind<Schemas> = {
   gauge: {
     metric: gauge(
       'schemas',
-      'Distinct schemas of tools by whether they are compiled, wait for it, or are refused: then nothing is checked with them.',
+      'Distinct tool schemas, by whether they are compiled, waiting, or refused (a refused schema checks nothing).',
       ['state'],
       '3 states',
     ),

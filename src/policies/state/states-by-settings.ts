@@ -43,5 +43,5 @@ export const partOf = (count: number, share: number): number => Math.max(1, Math
 export function indivisible(what: string, count: number, shares: readonly number[]): string | undefined {
   const together = shares.reduce((sum, share) => sum + partOf(count, share), 0)
   if (together <= count) return undefined
-  return `a limit of ${count} ${what} cannot be divided in ${shares.length}: with one for each part at least, it would be ${together}`
+  return `a limit of ${count} ${what} cannot be divided into ${shares.length} parts: with at least one each, the sum would be ${together}`
 }

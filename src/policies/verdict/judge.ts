@@ -120,7 +120,7 @@ export interface Looks {
 
 const jsonInvalid: ReplyVerdict = {
   verdict: 'json_invalid',
-  breach: 'the reply claims to be JSON and is none',
+  breach: 'the reply claims to be JSON and is not',
 }
 const cut: ReplyVerdict = { verdict: 'partial_silent', partial: cutText }
 
@@ -282,14 +282,14 @@ function missingItems(
   const { whole, cursor } = habits ?? {}
   const lost = cursor?.strong === true
   cursor?.break()
-  if (lost) return found(`${length} of ${total} items, without the cursor to the next ones`)
+  if (lost) return found(`${length} of ${total} items, without a cursor to the rest`)
   for (const other in value)
     if (other !== key && other !== name && (paging.test(other) || money.test(other))) return undefined
   const expected = whole?.strong === true
   const suspicious =
     (whole?.possible ?? true) && !looksLikePage(length) && (length > 0 || plainTotals.has(name))
   whole?.break()
-  return expected || suspicious ? found(`${length} items, where the reply itself says ${total}`) : undefined
+  return expected || suspicious ? found(`${length} items, but the reply itself says ${total}`) : undefined
 }
 
 const MOST_MISSING = 20
@@ -304,7 +304,7 @@ export function declaredPartial({ _meta }: Readonly<Record<string, unknown>>): P
   const named = Array.isArray(missing) ? missing.filter((item) => typeof item === 'string') : []
   return {
     source: 'declared',
-    reason: typeof reason === 'string' ? clean(reason, LONGEST_REASON) : 'the server says that it is partial',
+    reason: typeof reason === 'string' ? clean(reason, LONGEST_REASON) : 'declared partial by the server',
     ...(named.length > 0
       ? { missing: named.slice(0, MOST_MISSING).map((item) => clean(item, LONGEST_MISSING)) }
       : {}),

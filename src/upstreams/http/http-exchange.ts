@@ -403,7 +403,7 @@ export class HttpExchange implements ReplySink {
   }
 }
 
-const NO_MESSAGE = 'an event of the stream is no JSON-RPC message'
+const NO_MESSAGE = 'an event of the stream is not a JSON-RPC message'
 
 /** Whether a value without a message may be meant as the answer: by its id, or by an outcome without a request id. */
 function mayAnswer(value: unknown, id: RequestId): boolean {

@@ -17,7 +17,7 @@ function statusOnly(done: (status: number) => void, failed: (error: GatewayError
     {
       opened() {
         done(200)
-        reply.abort(gatewayError('cancelled', 'the status was all that was wanted'))
+        reply.abort(gatewayError('cancelled', 'only the status was wanted'))
       },
       event: () => undefined,
       body: done,

@@ -487,14 +487,14 @@ const neverConnected: ReadonlyMap<string, FailureCause> = new Map([
   ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls'],
 ])
 
-const UNTRUSTED = ': nobody who is trusted has signed its certificate; tls.ca may name who has'
+const UNTRUSTED = ': no trusted authority has signed its certificate; tls.ca can name another authority'
 
 const hints: ReadonlyMap<string, string> = new Map([
   ['DEPTH_ZERO_SELF_SIGNED_CERT', UNTRUSTED],
   ['SELF_SIGNED_CERT_IN_CHAIN', UNTRUSTED],
   ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', UNTRUSTED],
   ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', UNTRUSTED],
-  ['ERR_SSL_WRONG_VERSION_NUMBER', ': it does not speak TLS; http:// may be right'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', ': the server does not speak TLS; try http://'],
   ['ENOTFOUND', ': there is no host of this name'],
 ])
 

@@ -409,7 +409,7 @@ const MAX_SESSION_ID = 4_096
 function sessionIn(headers: ReplyHeaders | undefined): string | undefined {
   const id = headers?.get('mcp-session-id')
   if (id === undefined || (id.length <= MAX_SESSION_ID && /^[\x21-\x7e]+$/.test(id))) return id
-  const message = `the server names its session by something else than 1 to ${MAX_SESSION_ID} visible characters of ASCII`
+  const message = `the server's session id is not 1 to ${MAX_SESSION_ID} visible ASCII characters`
   throw gatewayError('bad_reply', message, { sent: true })
 }
 

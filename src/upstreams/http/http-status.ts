@@ -166,7 +166,7 @@ const PATHLESS = ': the url of its entry has no path, and most servers have /mcp
 const addressIn = (location: string) =>
   printable(location.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'), 512)
 
-const ANOTHER = 'the server answered another request than ours'
+const ANOTHER = 'the server answered a different request'
 
 function noResponse(status: number, headers: ReplyHeaders, conceal: Conceal): GatewayError {
   const shown = (header: string) => printable(conceal(header), 64)
@@ -174,7 +174,7 @@ function noResponse(status: number, headers: ReplyHeaders, conceal: Conceal): Ga
   // Requests name no accepted codings, so any coding may come.
   const coding = headers.get('content-encoding')
   const how = coding === undefined ? what : `${what}, compressed with ${shown(coding)}`
-  return gatewayError('bad_reply', `the reply is no JSON-RPC response (HTTP ${status}, ${how})`, { sent })
+  return gatewayError('bad_reply', `the reply is not a JSON-RPC response (HTTP ${status}, ${how})`, { sent })
 }
 
 /** Converts an answer of the server; a missing id, or a number sent as text, becomes the caller's id. */

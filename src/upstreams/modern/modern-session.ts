@@ -290,7 +290,7 @@ type NoAnswer =
 
 /** Returns the questions of a response, or why they are invalid. */
 function questionsOf(text: string, newId: () => string): Question[] | string {
-  const garbled = 'the server asked for input in words that are no request'
+  const garbled = 'the server asked for input without a valid request'
   const asked = locate(text, ['result', 'inputRequests'])
   if (asked === undefined) return []
   if (text[asked.start] !== '{') return garbled

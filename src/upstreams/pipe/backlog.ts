@@ -86,5 +86,5 @@ export class Backlog {
 
 function refuse(answer: Answer | undefined): void {
   // The asking server is gone.
-  answer?.(errorText(null, INTERNAL_ERROR, 'the client does not read what it is sent')).catch(ignore)
+  answer?.(errorText(null, INTERNAL_ERROR, 'the client does not read its messages')).catch(ignore)
 }

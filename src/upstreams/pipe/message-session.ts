@@ -54,7 +54,7 @@ const handshakeMethods: ReadonlySet<string> = new Set(['initialize', 'server/dis
 /** Ends a call whose client does not read, when other callers must not wait. */
 const readsTooSlowly = gatewayError(
   'overloaded',
-  `the client reads too slowly what the server sends before the answer (more than ${MAX_BACKLOG_BYTES} bytes or ${MAX_BACKLOG_MESSAGES} messages wait for it)`,
+  `the client reads too slowly: more than ${MAX_BACKLOG_BYTES} bytes or ${MAX_BACKLOG_MESSAGES} messages of the server wait ahead of the answer`,
   { sent: true },
 )
 
@@ -307,7 +307,7 @@ class Inbox implements PipeEvents {
     this.#calls.finished(id)
     if (entry !== undefined) return void this.#calls.settle(entry, failure(entry.call, error))
     this.#tooLarge.admit((dropped) =>
-      this.#terms.log.warn({ why: error.message, dropped }, 'threw away a message that is too large'),
+      this.#terms.log.warn({ why: error.message, dropped }, 'dropped a message over the size limit'),
     )
   }
 
@@ -327,7 +327,7 @@ class Inbox implements PipeEvents {
     const late = this.#calls.finished(message.value.id)
     // A task created by a late answer still belongs to the caller.
     if (late?.caller !== undefined) this.#terms.audience.answered?.(late.method, late.caller, message)
-    return this.#discard('an answer that nobody waits for', message)
+    return this.#discard('an answer without a waiting call', message)
   }
 
   #answered(entry: InFlightCall, message: Message): void {
@@ -382,7 +382,7 @@ class Inbox implements PipeEvents {
   #malformed(message: Message): Promise<void> | undefined {
     const entry = 'method' in message.value ? undefined : this.#calls.get(message.value.id)
     if (entry === undefined) return this.#unreadable(message.text)
-    const error = gatewayError('bad_reply', 'the reply is no JSON-RPC response', { sent: true })
+    const error = gatewayError('bad_reply', 'the reply is not a JSON-RPC response', { sent: true })
     return void this.#calls.settle(entry, failure(entry.call, error))
   }
 
@@ -393,7 +393,7 @@ class Inbox implements PipeEvents {
     if (first !== undefined) return this.#response(first)
     const entry = this.#meantFor(endsOf(text))
     if (entry !== undefined) {
-      const error = gatewayError('bad_reply', sizeFault(text) ?? 'the reply is no JSON', { sent: true })
+      const error = gatewayError('bad_reply', sizeFault(text) ?? 'the reply is not JSON', { sent: true })
       this.#calls.settle(entry, failure(entry.call, error))
     }
     this.#skipped.add(text, this.#terms.conceal)

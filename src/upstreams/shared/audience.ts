@@ -26,7 +26,7 @@ export interface Audience {
   left?(caller: Caller): void
 }
 
-const unclear: Refusal = { code: INTERNAL_ERROR, message: 'it cannot be told which client this is for' }
+const unclear: Refusal = { code: INTERNAL_ERROR, message: 'cannot tell which client this request is for' }
 
 /**
  * Returns the audience of an upstream session for a single caller: every message is for this caller. A modern caller

@@ -49,7 +49,7 @@ export class RememberedSession implements UpstreamSession {
     } catch (error) {
       const { message } = error as GatewayError
       if (!signal.aborted)
-        log.warn({ why: message }, 'the server does not take again what an agent had asked it to remember')
+        log.warn({ why: message }, 'the server refused subscriptions or the log level of an earlier session')
       // The restored state may have killed the server, which other callers need.
       if (session.ended.aborted) state.forget()
       if (signal.aborted || session.ended.aborted) {

@@ -282,7 +282,7 @@ class SharedAudience implements Audience {
     const caller = this.#concerned(request, calls)
     if (caller === undefined) {
       this.#withhold(request, calls)
-      return { code: INTERNAL_ERROR, message: `it cannot be told which client this is for; ${remedy}` }
+      return { code: INTERNAL_ERROR, message: `cannot tell which client this request is for; ${remedy}` }
     }
     const capability = needed.get(request.value.method)
     if (capability !== undefined && !can(caller, capability)) {
@@ -351,11 +351,11 @@ class SharedAudience implements Audience {
     const names = owners.slice(0, MOST_NAMED).map(nameOf)
     const whose = owners.length === 0 ? 'a client that has left' : names.join(', ')
     const why = isTask
-      ? `asks without a task's name while a task of ${whose} is open: until that ends, or its client has left,`
-      : `asks while a call that ${whose} gave up may go on: until the server answers that call, or has had time to stop,`
+      ? `without a task's name while a task of ${whose} is open: until the task ends, or its client has left,`
+      : `while a call that ${whose} gave up may go on: until the server answers the call, or has had time to stop,`
     this.#log.warn(
       { method, owners: names, leftMs: Math.round(leftMs) },
-      `nobody gets what the server ${why} for ${roundedDuration(leftMs)} at most; ${remedy}`,
+      `no client gets the server's requests ${why} for ${roundedDuration(leftMs)} at most; ${remedy}`,
     )
   }
 

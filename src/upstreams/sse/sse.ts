@@ -278,7 +278,7 @@ class SsePipe implements Pipe, ReplySink {
       this.#posts = this.#parts.wireTo(endpoint)
       this.#opened()
     } catch (error) {
-      const why = 'the server names an endpoint whose user or password cannot be read'
+      const why = 'the server names an endpoint with an unreadable user or password'
       this.abort(isGatewayError(error) ? error : gatewayError('upstream_refused', why))
     }
   }

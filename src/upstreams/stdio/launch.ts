@@ -48,12 +48,12 @@ function whyNotLaunched(command: string, cwd: string | undefined, code: string):
   switch (code) {
     case 'ENOENT':
       return command.includes('/') && existsSync(resolve(cwd ?? '', command))
-        ? `cannot start ${command}: what its first line names to run it does not exist`
+        ? `cannot start ${command}: the interpreter in its first line (#!) does not exist`
         : `command not found: ${command}${/\s/.test(command) ? '; its arguments go into "args"' : ''}`
     case 'EACCES':
       return `permission denied: ${command} is not an executable file (EACCES)`
     case 'ENOEXEC':
-      return `cannot execute ${command}: it is no program of this machine, or a script without a #! line (ENOEXEC)`
+      return `cannot execute ${command}: not a program for this machine, or a script without a #! line (ENOEXEC)`
     default:
       return `cannot start ${command}${cwd === undefined ? '' : ` in ${cwd}`} (${code})`
   }

@@ -53,7 +53,7 @@ export class Outbox {
     })
   }
 
-  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server reads no more')): void {
+  end(error: GatewayError = gatewayError('upstream_disconnected', 'the server no longer reads')): void {
     if (this.#over !== undefined) return
     this.#over = error
     this.#resume?.()

@@ -114,7 +114,7 @@ before(async () => {
 after(cleanUp)
 
 /** Logged once a minute: that is no matter of real or injected. */
-const NOISE = 'skipped what is no JSON-RPC message'
+const NOISE = 'skipped output that is not JSON-RPC'
 
 /** What the log says of a server beyond calls; what has no meaning beyond a run is written alike. */
 function saidOf(server: string): string[] {

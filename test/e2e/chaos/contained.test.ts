@@ -353,10 +353,10 @@ const flags =
     isRight(got, steps, lane)
     flagged(got, source, reason)
   }
-const isShort = flags(both(half), 'detected', /^2 items, where the reply itself says 4$/)
+const isShort = flags(both(half), 'detected', /^2 items, but the reply itself says 4$/)
 const saysShort = flags(both(half), undefined, /^some of the data could not be fetched$/)
 const isHalf = ({ text }: Got) => assert.deepEqual(JSON.parse(text), half)
-const tellsShort = flags(isHalf, 'detected', /^2 items, where the reply itself says 4$/)
+const tellsShort = flags(isHalf, 'detected', /^2 items, but the reply itself says 4$/)
 const begins = ({ text }: Got) => assert.ok(JSON.stringify(order).startsWith(text))
 const breaksOff = flags(begins, 'detected', /ends in the middle/)
 const isPrepared = flags(

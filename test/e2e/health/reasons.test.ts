@@ -142,7 +142,7 @@ describe('reasons', { concurrency: 2 }, () => {
       frozen: ['timeout', /took longer than 1s/],
       unauthorized: ['auth', /401/],
       limited: ['rate_limited', /429/],
-      garbage: ['protocol', /no JSON-RPC response/],
+      garbage: ['protocol', /not a JSON-RPC response/],
       wrong: ['wrong_answer', /did not answer with "42"/],
       hung: ['timeout', /tool check: .*within 1s/],
       slow: ['slow', /ping took .* is usual/],

@@ -307,7 +307,7 @@ for (const effect of ['write', 'idempotent'] as const)
     assert.deepEqual([again.outcome.error.reason, again.outcome.error.sent], ['idempotency_conflict', true])
     assert.match(
       again.outcome.error.message,
-      /has run; its answer of \d+ bytes had to make room for later ones/,
+      /has run; its answer of \d+ bytes was dropped to make room for later answers/,
     )
     assert.match(lost.outcome.error.message, /may have run, and is not run again/)
   })

@@ -29,7 +29,7 @@ test('a declaration that says nothing still is one, and one that is no object is
   const { partialOf, verdictOn } = setUp()
   assert.deepEqual(await partialOf({ content: [], _meta: { 'dev.breakwater/partial': {} } }), {
     source: 'declared',
-    reason: 'the server says that it is partial',
+    reason: 'declared partial by the server',
     notice: false,
   })
   assert.equal(await verdictOn({ content: [], _meta: { 'dev.breakwater/partial': true } }), 'unchecked')
@@ -117,7 +117,7 @@ test('a list shorter than the total beside it is partial', async () => {
     const { partialOf } = setUp()
     assert.deepEqual(await partialOf(wrap({ total: 12, items: rows(3) })), {
       source: 'detected',
-      reason: '3 items, where the reply itself says 12',
+      reason: '3 items, but the reply itself says 12',
       missing: ['/items'],
       completeness: 0.25,
       notice: false,
@@ -179,7 +179,7 @@ test('a first page that has lost its cursor is partial, a last page is not', asy
   const { repeat, partialOf, verdictOn } = setUp()
   await repeat(3, structured({ total: 30, items: rows(10), nextCursor: 'x' }))
   const lost = await partialOf(structured({ total: 30, items: rows(10), nextCursor: null }))
-  assert.equal(lost?.reason, '10 of 30 items, without the cursor to the next ones')
+  assert.equal(lost?.reason, '10 of 30 items, without a cursor to the rest')
   assert.equal(await verdictOn(structured({ total: 30, items: rows(10) }), { cursor: 'y' }), 'unchecked')
   assert.equal(await verdictOn(structured({ total: 4, items: rows(4) })), 'unchecked')
 })

@@ -199,7 +199,7 @@ function assertValid(schema: Readonly<Record<string, unknown>>): void {
   }
   const meta = Dialect === Ajv2020 ? judge.defaultMeta() : 'http://json-schema.org/draft-07/schema'
   if (judge.validate(meta as string, schema) !== true)
-    throw new Error(`no valid schema: ${judge.errorsText()}`)
+    throw new Error(`invalid schema: ${judge.errorsText()}`)
 }
 
 /** Returns whether no two items are equal as JSON; in a single pass, because comparing all pairs takes forever. */

@@ -27,7 +27,7 @@ for (const side of ['upstream', 'client'] as const) {
 
 test('the reply counts once, and its double is read as what no call waits for', async () => {
   const bodies: string[] = []
-  const error = gatewayError('bad_reply', 'the server answered another request than ours', { sent: true })
+  const error = gatewayError('bad_reply', 'the server answered a different request', { sent: true })
   const read = (_: Call, { body }: RawReply): Outcome => {
     bodies.push(body)
     return { kind: 'failed', error }
