@@ -8,7 +8,7 @@ export type { Message } from './outcome.ts'
 export type { CallResult, Outcome, Partial, PolicyName, Verdict, WireReply } from './outcome.ts'
 export { newRecord, type CallRecord, type HasAlternative, type Holding } from './record.ts'
 
-/** A JSON-RPC request id, as its sender chose it. */
+/** A JSON-RPC request id in its sender's form. */
 export type RequestId = string | number
 
 /** Headers of an agent's HTTP request, lower case. */
@@ -20,10 +20,7 @@ export interface Deadline {
   at: Millis
   /** The latest point that `at` may move to; absent when nothing moves it. */
   readonly latest?: Millis
-  /**
-   * Time kept back for the return path when the server is told its remaining time, in ms; undefined when it is not
-   * told.
-   */
+  /** Time kept back for the way back if the server is told its remaining time, in milliseconds; otherwise undefined. */
   readonly reserveMs: Millis | undefined
   /** Whether the caller asked for this deadline, earlier than the operator's own. */
   readonly askedFor: boolean
@@ -53,10 +50,7 @@ export interface Channel {
   readonly wire?: ChannelWire
 }
 
-/**
- * A sender of calls; each caller has its own upstream sessions. A downstream session is a caller, and so is the gateway
- * during tool discovery.
- */
+/** A sender of calls with its own upstream sessions: a downstream session, or the gateway during tool discovery. */
 export interface Caller {
   /** Unique in this process, never sent to a server. */
   readonly id: string
@@ -66,7 +60,7 @@ export interface Caller {
   readonly headers?: InboundHeaders
   /** The client that the caller counts as where clients share something; undefined for the gateway itself. */
   readonly client?: string
-  /** Whether the caller waits for messages that servers send outside of calls. */
+  /** Whether the caller waits for servers' messages outside of calls. */
   readonly listening: boolean
   /**
    * The protocol era of the caller. A modern caller answers an `input_required` with another call, and may stand for
@@ -74,7 +68,7 @@ export interface Caller {
    * call itself.
    */
   readonly era: 'legacy' | 'modern'
-  /** Takes a message that `server` sends outside of any call. */
+  /** Takes a message of `server` from outside of any call. */
   receive(server: string, message: Message, answer?: Answer): void
 }
 
@@ -111,7 +105,7 @@ export interface Call {
   readonly record: CallRecord
 }
 
-/** Returns the id that the agent gave to its request. */
+/** Returns the agent's own id of its request. */
 export const requestIdOf = ({ id, record }: Pick<Call, 'id' | 'record'>): RequestId => record.requestId ?? id
 
 /** Everything between the agent and a server. Always resolves: an upstream's failure is a value. */
@@ -120,7 +114,7 @@ export type Service = (call: Call) => Promise<Outcome>
 /** A policy's compiled form. `next` may be called never, once or many times. */
 export type Layer = (next: Service) => Service
 
-/** The fields of a call that a layer may change before it passes the call on. */
+/** The fields of a call that a layer may change before passing the call on. */
 export type CallChanges = {
   -readonly [
     Key in Exclude<keyof Call, 'caller' | 'record' | 'inbound' | 'tenant' | 'countsAs' | 'method'>

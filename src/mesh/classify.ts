@@ -18,10 +18,7 @@ export function verdictOf(response: Readonly<Record<string, unknown>>): Verdict 
   return result?.isError === true ? 'tool_error' : 'unchecked'
 }
 
-/**
- * Returns the verdict on a call's reply, even if the agent got an error instead of the reply; undefined when no reply
- * came.
- */
+/** Returns the verdict on a call's reply, even when held back from the agent; undefined when no reply came. */
 export function verdictIn(outcome: Outcome): Verdict | undefined {
   return outcome.kind === 'rejected' ? undefined : outcome.verdict
 }
@@ -105,8 +102,7 @@ function blamesCaller({ value }: CallResult): boolean {
 }
 
 /**
- * Whether the caller is to blame for an error. A server with a failure status (500 or above) is to blame, whatever the
- * code.
+ * Whether the caller is to blame for an error. A failure status (500 or above) blames the server, whatever the code.
  */
 const isCallersFault = (result: CallResult) =>
   result.status < 500 && (blamesCaller(result) || isRefusal(result.status))
@@ -116,10 +112,7 @@ function isRefusal(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429
 }
 
-/**
- * Returns the result of a single attempt. A breaker's rejection is no attempt, and layers below the breaker never
- * reject.
- */
+/** Returns an attempt's result. A breaker's rejection is no attempt, and layers below the breaker never reject. */
 export function attemptOutcomeOf(outcome: Outcome, known: Known): Exclude<Result, 'rejected'> {
   const result = resultOfCall(outcome, known)
   return result === 'rejected' ? 'transport_error' : result
@@ -144,10 +137,7 @@ const incorrect: ReadonlySet<Verdict> = new Set(['partial_silent', 'schema_inval
  */
 export const wrongVerdicts: ReadonlySet<Verdict> = new Set(['rpc_error', 'tool_error', ...incorrect])
 
-/**
- * Whether a reply came and was wrong, held back or not. A fast server with wrong answers is no better than a failing
- * server.
- */
+/** Whether a reply was wrong, held back or not. A fast server with wrong answers is no better than a failing server. */
 export function isIncorrect(outcome: Outcome): boolean {
   const verdict = verdictIn(outcome)
   return verdict !== undefined && incorrect.has(verdict)
@@ -169,8 +159,7 @@ export type Attribution =
   'good' | 'failure' | 'wrong' | 'refused' | 'caller_error' | 'caller_timeout' | 'nothing'
 
 /**
- * An attempt that had less time than this before its deadline, in milliseconds, says nothing about the server: the call
- * may have waited elsewhere.
+ * Least time before the deadline, in milliseconds, to blame the server: with less, the call may have waited elsewhere.
  */
 const LEAST_BLAMED_MS = 1_000
 

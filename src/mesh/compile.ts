@@ -51,10 +51,7 @@ interface MeshParts {
   readonly observe: Layer
   /** Sees the outcome of every attempt. */
   readonly attempt: Layer
-  /**
-   * Where faults act: `client` above all policies, so faults hit the agent; `upstream` below all, so policies contain
-   * faults.
-   */
+  /** Faults: `client` above all policies, to hit the agent; `upstream` below all, for policies to contain. */
   readonly faults: { readonly client: Layer; readonly upstream: Layer }
   /** The innermost service; talks to an upstream. */
   readonly transport: Service

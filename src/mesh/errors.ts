@@ -1,11 +1,8 @@
 import type { Millis } from './clock.ts'
 
-/** A reason for which the gateway itself ends a call. */
+/** A reason for the gateway to end a call. */
 export interface ReasonFacts {
-  /**
-   * JSON-RPC code: 1000 plus the HTTP status that an engineer would expect, outside of the protocol's reserved range
-   * (-32768 … -32000).
-   */
+  /** JSON-RPC code: 1000 plus the expected HTTP status, outside of the protocol's reserved range (-32768 … -32000). */
   readonly code: number
   /** Whether the same call may succeed later, all else unchanged. */
   readonly retryable: boolean
@@ -68,16 +65,13 @@ export interface GatewayError {
   readonly sent: boolean
   /** Earliest useful retry, in milliseconds from now. */
   readonly retryAfterMs: Millis | undefined
-  /** The HTTP status by which the server refused the request; absent for other failures. */
+  /** The HTTP status of the server's refusal; absent for other failures. */
   readonly status?: number
   /** The exact failure, for code that tells outages apart; never sent to agents. */
   readonly cause?: FailureCause
-  /** The names of the faults that made the error, only for the gateway's own requests; never sent to agents. */
+  /** Names of the faults behind the error, only for the gateway's own requests; never sent to agents. */
   readonly injected?: readonly string[]
-  /**
-   * The server's process is down and will not be up soon. The call is not retried, and does not count against the
-   * server, which never got the call.
-   */
+  /** The process is down for a while: no retry, and no blame, because the server never got the call. */
   readonly notStarted?: true
 }
 

@@ -43,20 +43,14 @@ export interface FaultFate {
   readonly fate: Fate
   /** How long the agent waited because of the fault, in milliseconds; only with the fate `delayed`. */
   readonly delayedMs?: Millis
-  /**
-   * Whether the fault hit an earlier call whose stored reply answers this call. The earlier call accounted for the
-   * fault.
-   */
+  /** Whether the fault hit, and was counted for, an earlier call whose stored reply answers this call. */
   readonly isKept?: true
 }
 
 /** Faults aimed at a call; undefined for none. */
 export const injectedFaults = new Slot<InjectedFault[] | undefined>(undefined)
 
-/**
- * The fates of the applied faults, and of earlier calls' faults that the answer still shows. Known when the call is
- * over; undefined for none.
- */
+/** Fates of applied faults, and of earlier calls' faults in the answer. Set at the call's end; undefined for none. */
 export const faultFates = new Slot<readonly FaultFate[] | undefined>(undefined)
 
 /** Names of the faults that had hit the server when a breaker rejected the call; undefined for none. */
@@ -68,7 +62,7 @@ export const debugHeader = new Slot<string | undefined>(undefined)
 /** Names of faults by the error or result that the faults made. Kept by identity, so nothing shows on the wire. */
 const makers = new WeakMap<object, readonly string[]>()
 
-/** Marks an outcome with the names of the faults that made the outcome. */
+/** Marks an outcome with the names of the faults behind the outcome. */
 export function withInjected(outcome: Outcome, names: readonly string[]): Outcome {
   if (names.length === 0) return outcome
   if (outcome.kind !== 'answered') return { ...outcome, error: { ...outcome.error, injected: names } }
@@ -77,7 +71,7 @@ export function withInjected(outcome: Outcome, names: readonly string[]): Outcom
   return outcome
 }
 
-/** Returns the names of the faults that made an answer's error or result; empty for a server's own. */
+/** Returns the names of the faults behind an answer's error or result; empty for a server's own. */
 export function makersOf(part: object): readonly string[] {
   return makers.get(part) ?? []
 }
@@ -87,7 +81,7 @@ export function injectedBy(names: readonly string[]): string {
   return names.length === 0 ? '' : ` (injected: ${names.join(', ')})`
 }
 
-/** Returns a gateway error about an answer's error or result, with the names of the faults that made the part. */
+/** Returns a gateway error about an answer's error or result, with the names of the faults behind the part. */
 export function about(part: object, error: GatewayError): GatewayError {
   const injected = makers.get(part)
   return injected === undefined ? error : { ...error, injected }

@@ -1,13 +1,7 @@
-/**
- * Chance as a keyed hash: the same key gives the same draw, whatever was drawn before.
- * Returns a number in [0, 1).
- */
+/** A keyed hash as chance: equal keys give equal draws, whatever was drawn before. Returns a number in [0, 1). */
 export type KeyedRandom = (callKey: string, purpose: string) => number
 
-/**
- * The base of all draws: a whole number from 0 to 2^64 − 1. From 2^53 on, where a number is not exact, the seed is a text
- * of decimal digits.
- */
+/** A whole number from 0 to 2^64 − 1; from 2^53 on, where numbers are inexact, a text of decimal digits. */
 export type Seed = number | string
 
 const DRAWS = 2 ** 53

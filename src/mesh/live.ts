@@ -3,10 +3,7 @@ import type { Cancel, Clock, Millis } from './clock.ts'
 
 /** Everything built from one config. Immutable. */
 export interface Generation {
-  /**
-   * How long calls may continue after a newer generation took over, in milliseconds: longer than any of their
-   * deadlines, up to 24 days.
-   */
+  /** How long calls may outlast their generation, in milliseconds: longer than their deadlines, up to 24 days. */
   readonly patienceMs: Millis
   /** Frees the generation's own resources. Called once: after its last call, or when `patienceMs` is over. */
   close(): void

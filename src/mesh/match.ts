@@ -3,20 +3,14 @@ export type Glob = (name: string) => boolean
 /** Whether a pattern may match more than its own text. */
 export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern)
 
-/**
- * Compiles a glob over names: `*` is any run of characters, `?` is one character, everything else is itself. Names have
- * no folders, so `*` crosses `/` too.
- */
+/** Compiles a glob: `*` is any run of characters (even `/`: names have no folders), `?` is any single character. */
 export function glob(pattern: string): Glob {
   if (pattern === '*') return () => true
   if (!isGlob(pattern)) return (name) => name === pattern
   return (name) => holds(pattern, name)
 }
 
-/**
- * Backtracks to the last `*` only, so any name takes at most pattern × name steps. A regular expression would try every
- * combination of stars.
- */
+/** Backtracks to the last `*` only: at most pattern × name steps. A regular expression would try all combinations. */
 function holds(pattern: string, name: string): boolean {
   let at = 0
   let star = -1

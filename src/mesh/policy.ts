@@ -32,7 +32,7 @@ export interface StateStore {
   list<State extends object>(kind: string): readonly (readonly [StateKey, State])[]
 }
 
-/** Everything that a policy may use besides its own config and scope. */
+/** Everything a policy may use besides its own config and scope. */
 export interface PolicyContext {
   readonly clock: Clock
   readonly random: KeyedRandom
@@ -59,7 +59,7 @@ export interface FallbackCall {
   readonly service: Service
 }
 
-/** The target of one chain of layers: a tool of a server, or all other requests of the server. */
+/** The target of a chain of layers: a tool of a server, or all other requests of the server. */
 export interface Scope {
   /** Name of the policy set; `default` is the unnamed set of the config. */
   readonly set: string
@@ -93,10 +93,7 @@ export interface Scope {
   mayMove(): boolean
   /** Gives up a caller's state at a replica: the caller's next call opens a new session, at a replica chosen then. */
   leave(caller: Caller, replica: number): void
-  /**
-   * When an unreachable replica was last found reachable again, on the monotonic clock; negative infinity when its
-   * reachability was never in doubt.
-   */
+  /** When a lost replica was last found back, on the monotonic clock; negative infinity when never in doubt. */
   readonly backAt: (replica: number) => Millis
   /** Whether a replica is known to be unreachable now. */
   readonly isLost: (replica: number) => boolean
@@ -118,7 +115,7 @@ export interface Scope {
 
 /** A type of `MeshEvent`. Events are always counted by type; an event type may declare a further counter here. */
 export interface EventType {
-  /** A description of the event in one line, for the documentation. */
+  /** Describes the event in one line, for the documentation. */
   readonly about: string
   /** The labels `server`, `tool` and `arm` come from the event. */
   readonly counter?: MetricSpec<'counter'>
@@ -166,7 +163,7 @@ export interface OperatorTarget {
   readonly tool: string | undefined
 }
 
-/** An operator's order still in force, as the admin API shows it. */
+/** An operator's order still in force, for the admin API. */
 export interface Held {
   /** Undefined for a server's other requests. */
   readonly tool: string | undefined
@@ -184,7 +181,7 @@ export interface Operator<State extends Observable = Observable> {
   readonly kind: string
   readonly noun: string
   readonly actions: readonly string[]
-  /** `states`: the states that the target has now; a held target may have none. */
+  /** `states`: the target's present states; a held target may have none. */
   act(
     action: string,
     target: OperatorTarget,
@@ -220,10 +217,7 @@ export interface Policy<Config> {
    * Whether the policy works on single attempts. These policies come last, and attempt observers see their outcomes.
    */
   readonly perAttempt?: true
-  /**
-   * Whether `tasks/result` gets the settings of a call of the tool that made the task, because the agent waits there
-   * for the same work.
-   */
+  /** Whether `tasks/result` gets the settings of the tool that made the task: the agent waits for the same work. */
   readonly followsTask?: true
   /** Reasons for which the policy ends calls, besides the reasons known everywhere. */
   readonly reasons?: readonly PolicyReason[]
@@ -242,10 +236,7 @@ export interface Policy<Config> {
    * 1). Together, the arms of an experiment never get more than the server had before.
    */
   divided?(config: Config, share: number): unknown
-  /**
-   * Returns why the limit cannot be divided by these shares, which add up to 1. Each part is at least one call, so the
-   * parts could exceed the limit.
-   */
+  /** Returns why these shares (sum 1) cannot divide the limit: parts of at least one call may exceed the limit. */
   indivisible?(config: Config, shares: readonly number[]): string | undefined
   build(config: Config, context: PolicyContext, scope: Scope): Layer
 }

@@ -55,10 +55,7 @@ export interface CallRecord {
    * Whether a policy has another answer now, so that nothing waits long. Undefined where no policy gives other answers.
    */
   hasAlternative: HasAlternative | undefined
-  /**
-   * Whether the call waited outside of `waitedMs` and `upstreamMs`, for example for the outcome of an equal call. The
-   * overhead of such a call is unknown.
-   */
+  /** Whether the call waited outside of `waitedMs` and `upstreamMs`, as for an equal call: its overhead is unknown. */
   hasWaitedElsewhere: boolean
   /** Notes of parts that the kernel does not know: see `Slot`. */
   readonly slots: unknown[]

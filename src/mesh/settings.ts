@@ -81,10 +81,7 @@ export class Settings {
     return cases.some((applied) => Boolean(this.of(name, set, applied)[0]))
   }
 
-  /**
-   * Returns the overrides for all requests of a server; also, for each override of some requests, the same plus the
-   * override.
-   */
+  /** Returns overrides of all requests of a server, and, per override of some requests, the same plus the override. */
   #othersOf(server: string): readonly Applied[] {
     const numbers = [...this.#overrides.keys()]
     const matchOf = (index: number) => this.#overrides[index]?.match ?? {}

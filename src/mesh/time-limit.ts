@@ -46,10 +46,7 @@ function watched(channel: Channel, token: unknown, progressed: () => void): Chan
   }
 }
 
-/**
- * Ends calls that take too long. Time spent asking the agent does not count, because a person's answering time says
- * nothing about the server.
- */
+/** Ends calls that take too long. Time for asking the agent does not count: it says nothing about the server. */
 export class TimeLimit {
   readonly #clock: Clock
   readonly #usualMs: Millis

@@ -10,10 +10,7 @@ export interface WireIncident {
    * message is not JSON. `stall`: nothing comes for `stallMs`, then everything.
    */
   readonly kind: 'reset' | 'close' | 'garble' | 'stall'
-  /**
-   * `messages` counts events with data in an event stream. The incident comes before the response at the latest, and
-   * before any other body.
-   */
+  /** `messages` counts events with data. The incident comes before the response, or any other body, at the latest. */
   readonly at: WirePlace
   /** Latest time of the incident, in milliseconds after connecting to a server, or after an agent's call came. */
   readonly latestMs?: Millis | undefined

@@ -18,7 +18,7 @@ export const works = [
 
 export type Work = (typeof works)[number]
 
-/** Length from which reading a text counts as work, in characters: such a read takes a fraction of a millisecond. */
+/** Length from which reading a text counts as work, in characters: the read takes a fraction of a millisecond. */
 export const LARGE_TEXT = 64 * 1024
 
 /** Gets the duration of each piece of work. */
@@ -27,10 +27,10 @@ export interface WorkWatch {
   worked(work: Work, ms: Millis): void
 }
 
-/** One watcher per process, because a process has one event loop; undefined when nobody watches. */
+/** The only watcher, because a process has a single event loop; undefined when nobody watches. */
 let watch: WorkWatch | undefined
 
-/** Reports all work to `watching` from now on; returns a function that ends the reports. */
+/** Reports all work to `watching` from now on; the returned function ends the reports. */
 export function watchWork(watching: WorkWatch): () => void {
   watch = watching
   return () => {

@@ -31,8 +31,7 @@ export interface WriteQueueParts<Entry> {
 }
 
 /**
- * Queues entries to write to disk. Never delays or fails its callers: if the disk is too slow, entries are dropped and
- * counted.
+ * Queues entries for the disk without delaying or failing callers: if the disk is too slow, drops and counts entries.
  */
 export class WriteQueue<Entry> {
   readonly #parts: WriteQueueParts<Entry>

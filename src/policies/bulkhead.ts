@@ -95,10 +95,7 @@ export const bulkhead: Policy<z.output<typeof schema>> & { schema: typeof schema
 const OVERDUE_MS: Millis = 5_000
 const OVERDUE_TIMES = 5
 
-/**
- * Share of the slots a tenant with hanging calls leaves to others. Otherwise each freed slot would go to its next
- * hanging call.
- */
+/** Share of slots that a tenant with hanging calls leaves to others: its next calls would take each freed slot. */
 const LEFT_BY_HANGING = 1 / 8
 
 /** The most overdue slots, as a multiple of the counted slots. */

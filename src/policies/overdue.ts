@@ -64,10 +64,7 @@ interface Asked {
   copies: number
   /** Whether a copy was sent while the server was known to answer: a call hanging on is heavy, not lost. */
   isHeavy: boolean
-  /**
-   * Sends a copy, unless the budget is empty (`broke`) or a copy is pointless (`useless`). `isProven`: the server is
-   * known to answer again.
-   */
+  /** Sends a copy, unless out of budget (`broke`) or pointless (`useless`). `isProven`: the server answers again. */
   again(isProven: boolean): 'sent' | 'broke' | 'useless'
 }
 

@@ -230,10 +230,7 @@ const nothing = () => undefined
 /** How long an answer is believed, in milliseconds. */
 const TTL_MS: Millis = 600_000
 
-/**
- * How long to believe a silence, or an answer against a valid earlier answer, in milliseconds: a server in trouble may
- * seem not to speak an era.
- */
+/** How long to believe silence or contradiction, in milliseconds: a troubled server may seem not to speak an era. */
 const DOUBTFUL_MS: Millis = 60_000
 
 interface Entry {

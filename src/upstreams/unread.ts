@@ -13,10 +13,7 @@ const PAUSE_FROM = 4
 /** Limits for a server without posts except calls. */
 export const NOTHING_POSTED: UnreadLimits = { messages: 0, bytes: 0 }
 
-/**
- * Counts texts not yet accepted by the server. A server that never reads costs no further memory: excess texts are
- * refused.
- */
+/** Counts texts not yet accepted by the server. Refuses excess texts, so a deaf server costs no further memory. */
 export class Unread {
   readonly #limits: UnreadLimits
   #messages = 0

@@ -357,10 +357,7 @@ function bodyOf(pieces: readonly Piece[], most = Infinity): Buffer {
   return Buffer.concat(parts).subarray(0, most)
 }
 
-/**
- * Returns the kind of a long event from its beginning; undefined without data. An answer names its result before
- * anything inside the result.
- */
+/** Returns a long event's kind from its beginning; undefined without data. Answers name the result first. */
 function messageBegunBy(beginning: Buffer): 'response' | 'other' | undefined {
   const data = /(?:^|[\r\n])data:(.*)/s.exec(beginning.toString('latin1'))?.[1]
   if (data === undefined) return undefined

@@ -26,10 +26,7 @@ interface Lane {
   lateTurns: number
 }
 
-/**
- * Once the oldest call of a lane has waited this long, in milliseconds, the pool is overloaded, and the newest call
- * goes first.
- */
+/** Longest wait in a lane, in milliseconds, before the pool counts as overloaded: then the newest call goes first. */
 const LATE_MS: Millis = 300
 
 /**

@@ -17,10 +17,7 @@ interface Share {
   bytes: number
 }
 
-/**
- * Calls in order of arrival, the tenants in turn. The line is bounded in number and size: when full, the tenant with
- * the largest share gives way.
- */
+/** Calls in order of arrival, tenants in turn. Bounded in number and size: when full, the largest share gives way. */
 export class Line {
   readonly #most: number
   readonly #mostBytes: number
@@ -101,10 +98,7 @@ export class Line {
     return undefined
   }
 
-  /**
-   * Returns the calls that give way to `waiter`; undefined when `waiter` finds no place even then, and no call gives
-   * way.
-   */
+  /** Returns the calls to evict for `waiter`; undefined, evicting none, when even then there is no place. */
   #victims(waiter: Waiter): ReadonlySet<Waiter> | undefined {
     const victims = new Set<Waiter>()
     let [size, bytes] = [this.size, this.bytes + waiter.bytes]
@@ -119,8 +113,7 @@ export class Line {
   }
 
   /**
-   * Returns the latest call of the tenant with the largest share, if larger than the new tenant's share would be.
-   * `gone`: calls giving way already.
+   * Returns the latest call of the largest share, if larger than the new tenant's would be. `gone`: evicted already.
    */
   #victim({ tenant, bytes }: Waiter, gone: ReadonlySet<Waiter>): Waiter | undefined {
     const weigh = (count: number, size: number) => Math.max(count / this.#most, size / this.#mostBytes)

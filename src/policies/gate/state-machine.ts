@@ -48,19 +48,13 @@ const LONGEST_PAUSE_MS: Millis = 500
 /** A released call without a failure for this long, in milliseconds, has got through, however long its answer takes. */
 const PROVEN_MS: Millis = 200
 
-/**
- * A call lost this often may be the cause of its server's end: it goes last, and alone until it has not failed for
- * `PROVEN_MS`.
- */
+/** A call lost this often may be killing its server: it goes last, and alone until without failure for `PROVEN_MS`. */
 const SUSPICIOUS_ATTEMPT = 3
 
 /** Other calls go first for this long while a suspect waits, in milliseconds: then they wait for the suspect. */
 const SUSPECT_PAUSE_MS: Millis = 1_000
 
-/**
- * A server lost again within this many milliseconds of a successful probe, without an answer in between, was never
- * back.
- */
+/** A server lost again this soon after a good probe, in milliseconds, without an answer between, was never back. */
 const SAME_LOSS_MS: Millis = 5_000
 
 /** Replaces the tool in a breaker's snapshot. */
@@ -177,10 +171,7 @@ export class Gate {
     })
   }
 
-  /**
-   * Tries once. A refusal costs a millisecond, and the call may find the server back; sending it again would only add
-   * cost.
-   */
+  /** Tries once: the server may be back, and a refusal costs a millisecond. A second try would only add cost. */
   #tryOnce(call: Call, next: Service, endpoints: Endpoints): Promise<Outcome> {
     if (call.attempt === 1) return this.#send(call, next, endpoints)
     return Promise.resolve(

@@ -66,10 +66,7 @@ const inOrder = () =>
 export class Runs {
   readonly #clock: Clock
   readonly #underWay = new Map<string, Run>()
-  /**
-   * By window: each call brings its own, as reloads may change it. Calls with the same window expire in the order of
-   * their ends.
-   */
+  /** By window, because reloads may change windows. Calls with equal windows expire in the order of their ends. */
   readonly #over = new Map<Millis, LRUCache<string, Ended>>()
   #overCount = 0
   /** The ended calls with kept answers. */
@@ -159,10 +156,7 @@ export class Runs {
     this.#records = undefined
   }
 
-  /**
-   * Returns how many calls run, how many are over, the size of their answers in bytes, and how many answers were
-   * dropped early.
-   */
+  /** Returns how many calls run and are over, the bytes of their answers, and the number of answers dropped early. */
   snapshot() {
     return {
       underWay: this.#underWay.size,

@@ -24,10 +24,7 @@ export type Ended = (isGood: boolean) => void
 interface Waiting {
   /** When the failed try began. */
   readonly failedAt: Millis
-  /**
-   * When the retry may test the tool by itself, and how often its call was sent again before: the call with the fewest
-   * tries goes first.
-   */
+  /** When the retry may test the tool itself, and its call's earlier resends: the call with the fewest goes first. */
   readonly turnAt: Millis
   readonly retries: number
   go(): void

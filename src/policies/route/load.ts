@@ -158,10 +158,7 @@ export interface EjectionRule {
 /** Longest time a replica is out of use, in milliseconds. */
 const LONGEST_MS = 300_000
 
-/**
- * Takes replicas that only fail out of use for a while. The first call afterwards decides: if it fails, the replica is
- * out again, for longer.
- */
+/** Takes replicas that only fail out of use for a while; for longer when the first call afterwards fails. */
 export class Ejection {
   readonly #rule: EjectionRule
   readonly #replicas: readonly Replica[]

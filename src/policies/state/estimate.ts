@@ -212,10 +212,7 @@ export class DecayingHistogram {
   }
 }
 
-/**
- * Returns the bin of a duration. The bin `i` holds durations longer than `FIRST_MS * GAMMA ** (i - 1)`, up to `GAMMA`
- * times as long.
- */
+/** Returns the bin: bin `i` holds durations above `FIRST_MS * GAMMA ** (i - 1)`, up to `GAMMA` times as long. */
 function binOf(ms: Millis): number {
   if (ms <= FIRST_MS) return 0
   return Math.min(BINS - 1, Math.ceil(Math.log(ms / FIRST_MS) / LOG_GAMMA))

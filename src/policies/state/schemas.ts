@@ -181,10 +181,7 @@ const newCompiled = (): Compiled => ({
   settled: [],
 })
 
-/**
- * Returns the schemas of this process: they belong to no server, so no reload drops them. The first caller decides how
- * they are compiled.
- */
+/** Returns the process's schemas. They belong to no server, so reloads keep them; the first `compile` counts. */
 export function sharedSchemas({ state, clock }: PolicyContext, compile = compileSchema): Schemas {
   return state.get({ kind: SCHEMAS, set: DEFAULT_SET, server: '' }, () => new Schemas(clock, compile))
 }

@@ -72,10 +72,7 @@ export interface ExchangeOptions extends ReplyLimits {
 /** Default pause before resuming a broken stream, in milliseconds. */
 const RESUME_MS = 1_000
 
-/**
- * Limits of the pause before resuming, whatever time the server names. The pause doubles while nothing new arrives. In
- * milliseconds.
- */
+/** Limits of the pause before resuming, in milliseconds, whatever the server names; doubles while nothing arrives. */
 const LEAST_RESUME_MS = 100
 const MOST_RESUME_MS = 30_000
 

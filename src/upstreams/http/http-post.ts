@@ -42,10 +42,7 @@ export interface PostOptions {
   readonly sender?: object | undefined
 }
 
-/**
- * Posts a message without a reply. Resolves once the server accepts; rejects with a `GatewayError`, also after
- * `limitMs`.
- */
+/** Posts a message without a reply. Resolves on acceptance; rejects with a `GatewayError`, also after `limitMs`. */
 export function postAway(
   wire: HttpWire,
   text: string,

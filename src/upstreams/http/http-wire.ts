@@ -33,10 +33,7 @@ interface Target extends Pools {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
-/**
- * The HTTP requests of one session with their headers. Immutable, so the sender of a request can later tell its
- * session, whatever sessions opened since.
- */
+/** The HTTP requests of a session. Immutable, so a sender can later tell its session, whatever has opened since. */
 export class HttpWire {
   /** Undefined before `initialize`, and for servers without sessions. */
   readonly sessionId: string | undefined

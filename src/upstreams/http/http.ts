@@ -105,10 +105,7 @@ const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
  */
 const MOST_RECOVERIES = 1
 
-/**
- * Servers refuse unknown sessions at once. A slower refusal, in milliseconds, may come after the call has run: the
- * session may have ended meanwhile.
- */
+/** A refusal slower than this, in milliseconds, may follow a run of the call; unknown sessions are refused at once. */
 const SLOW_REFUSAL_MS: Millis = 1_000
 
 /** How long a server may work on an abandoned call, in milliseconds: questions meanwhile may belong to the call. */

@@ -470,10 +470,7 @@ class ServerRequests {
     this.answer(request, errorText(null, refusal.code, refusal.message))
   }
 
-  /**
-   * Answers a request for the gateway without delaying further messages: the server may be unable to read before
-   * writing. Drops answers above the limit.
-   */
+  /** Answers for the gateway without delay: a server may have to write before it can read. Drops excess answers. */
   answer(request: Message, text: string): void {
     const id = answerableId(request)
     if (id !== undefined) this.#answer(id, text)

@@ -18,10 +18,7 @@ interface RememberedTerms {
 /** How long a server may take to accept the restored state, in milliseconds; calls wait this long. */
 const TELLING_MS: Millis = 5_000
 
-/**
- * An upstream session that ends with its process or stream. Its successor restores the caller's subscriptions and log
- * level.
- */
+/** A session that ends with its process or stream. Its successor restores the subscriptions and the log level. */
 export class RememberedSession implements UpstreamSession {
   readonly #session: UpstreamSession
   readonly #state: SessionState

@@ -101,10 +101,7 @@ function startSupervisor(log: Log): void {
   for (const [leader, number] of leaders) tell(`+ ${number} ${leader.pid}`)
 }
 
-/**
- * Ends the supervisor once unneeded, and all processes left by servers outside of their groups. Resolves when both are
- * gone, or after `LONGEST_END_MS`.
- */
+/** Ends the unneeded supervisor and servers' stray processes. Resolves when gone, or after `LONGEST_END_MS`. */
 export function endSupervisor(clock: Clock): Promise<void> {
   const ending = supervisor
   if (ending === undefined || leaders.size > 0) return Promise.resolve()

@@ -15,10 +15,7 @@ export interface SpeakingPipe extends Pipe {
 
 export type StartProcess = (...given: Parameters<Connect>) => Promise<SpeakingPipe>
 
-/**
- * Experience with a program, from successful starts. A slow program loads slowly each time; a program downloaded the
- * first time does not.
- */
+/** Experience from successful starts: a slow program is slow each time; a first download happens once. */
 export class Experience {
   #longestMs: Millis | undefined
 

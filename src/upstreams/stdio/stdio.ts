@@ -253,8 +253,7 @@ export class Restarts {
   }
 
   /**
-   * Opens an upstream session with a process for `owner`. Rejects with a `GatewayError`, with a `retryAfterMs` during a
-   * pause.
+   * Opens a session with a process for `owner`. Rejects with a `GatewayError`; during a pause with a `retryAfterMs`.
    */
   async open<Held extends { readonly ended: AbortSignal; readonly hasWorked: boolean }>(
     owner: object,

@@ -215,10 +215,7 @@ function areUnique(items: readonly unknown[]): boolean {
   return true
 }
 
-/**
- * Texts up to this length are compared directly, in characters; above 16,383, V8 would at first treat all texts of
- * equal length as alike.
- */
+/** Longest text compared directly, in characters; above 16,383, V8 at first treats equally long texts as alike. */
 const COMPARED = 1_024
 
 function comparable(text: string): string {

@@ -21,8 +21,7 @@ let left = 0
 let leftForTexts = 0
 let hasAssumed = false
 /**
- * `nextLook`: the steps left at the next reading of the CPU time. `cpuEnd`: the CPU time at which the check is given
- * up, set at the first reading.
+ * The steps left at the next reading of the CPU time, and the CPU time that ends the check, set at the first reading.
  */
 let nextLook = 0
 let cpuEnd: Millis | undefined
