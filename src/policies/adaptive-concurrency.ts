@@ -159,7 +159,6 @@ export class Limiter {
   }
 }
 
-/** A call in flight. */
 class Place implements Holding {
   outer: Holding | undefined
   readonly #limiter: Limiter
@@ -267,7 +266,6 @@ class LongMean {
     return this.#value
   }
 
-  /** Adds a sample; returns the new mean. */
   add(sample: number): number {
     if (this.#samples < WARM_UP) this.#value += (sample - this.#value) / ++this.#samples
     else this.#value += (sample - this.#value) * this.#weight

@@ -220,7 +220,6 @@ export class Breaker {
     }
   }
 
-  /** Handles a call while the breaker is open or half-open. */
   #guard(call: Call, next: Service, backAt: BackAt): Promise<Outcome> {
     const machine = this.#machine
     const waitMs = machine.waitMs(this.#clock.now())

@@ -128,7 +128,6 @@ class Slot implements Holding {
   since: Millis = 0
   /** When to check whether the slot is held too long. */
   expiry: Expiry | undefined
-  /** Ends the wait. */
   settle: (() => void) | undefined
   readonly #lending: Lending
 
@@ -191,7 +190,6 @@ export class Pool {
     return this.#tools.get(tool, perTool, forLists)
   }
 
-  /** Returns how many slots a tool may hold now. */
   limitOf({ perTool, holds }: ToolSlots): number {
     return perTool ?? threshold(this.settings.concurrent, this.running, holds.running)
   }

@@ -97,7 +97,6 @@ interface RaceParts {
   readonly maxHedges: number
 }
 
-/** A try of a call. */
 interface Runner {
   readonly signal: Cancellation
   outcome: Outcome | undefined

@@ -161,7 +161,6 @@ export const idempotency: Policy<z.output<typeof schema>> & { schema: typeof sch
   },
 }
 
-/** Names for the holders of the places. */
 const holders = {
   tenant: 'this tenant has',
   client: 'the tenants of this client have',

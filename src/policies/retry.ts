@@ -253,7 +253,6 @@ class Retries {
     return none && this.#wrong !== undefined ? this.#wrong : withSent(outcome, this.#sent)
   }
 
-  /** Returns the outcome of a call ended between two tries. */
   #abandoned(reason: unknown): Outcome {
     const error = isGatewayError(reason) ? reason : gatewayError('cancelled', 'the caller gave up')
     return { kind: 'failed', error: { ...error, sent: this.#call.record.sent } }

@@ -195,7 +195,6 @@ function isUnreached(outcome: Outcome): boolean {
   )
 }
 
-/** Learns from the outcomes of a tool's calls. */
 class Scores {
   readonly #usual = new UsualTime()
   readonly #ejection: Ejection | undefined

@@ -7,7 +7,6 @@ import { formatDuration } from '../units/duration.ts'
 import { orAborted, within } from './failure.ts'
 import type { Eras, UpstreamSession, Upstream, KnownEra } from './upstream.ts'
 
-/** An upstream of the modern era. */
 export interface ModernUpstream extends Upstream {
   /** Asks the server about itself again when the next upstream session opens. */
   forget(): void

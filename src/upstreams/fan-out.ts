@@ -7,10 +7,7 @@ import { LargeMessage } from '../protocol/large-message.ts'
 /** Largest total of a message's copies, in UTF-16 code units: all copies are made in one turn of the event loop. */
 const MOST_OF_ALL = 1024 ** 2
 
-/**
- * Sends a server's notification (a changed resource or list) to all listeners. If all copies exceed 1 MiB, they contain
- * only the method and the `uri`.
- */
+/** Sends a server's notification to all listeners: only the method and the `uri` if all copies exceed 1 MiB. */
 export function fanOut<Receiver>(
   receivers: ReadonlySet<Receiver>,
   message: Message,

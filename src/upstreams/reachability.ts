@@ -83,10 +83,7 @@ export class Reachability {
     watch.isProven ||= lost && !byFault
   }
 
-  /**
-   * Resolves to true when a current or later probe finds the replica accepting requests; to false when the watch ends.
-   * Undefined for a replica without probes.
-   */
+  /** Resolves to true once a probe finds the replica, to false when the watch ends. Undefined without probes. */
   reached(replica: number): Promise<boolean> | undefined {
     const watch = this.#watched.get(replica) ?? this.#watch(replica, false)
     return watch && new Promise((resolve) => watch.waiting.push(resolve))

@@ -175,10 +175,7 @@ export class UpstreamSessions {
     await Promise.all(ending.map(({ upstreamSession }) => upstreamSession.close()))
   }
 
-  /**
-   * Returns the replica for all calls of a caller, because the replica may keep state for the caller now or after the
-   * pending handshake. Undefined when any replica will do.
-   */
+  /** Returns the replica for all calls of a caller with state there, now or after a handshake; undefined for any. */
   home(caller: Caller): number | undefined {
     const bound = this.#open.get(caller)
     // Replicas of the same server may speak different eras.

@@ -23,7 +23,6 @@ export interface UnfinishedReply {
  * reply of the server above its share, or else of the server with the most bytes. So no server can take all the memory.
  */
 export class UnfinishedReplies {
-  /** The servers with buffered replies. */
   readonly #servers = new Set<ServerReplies>()
   readonly #refused: (cause: UnfinishedCause) => void
   /** The current limits; a reload sets new limits. */
@@ -45,7 +44,6 @@ export class UnfinishedReplies {
     return new ServerReplies(this, maxReply)
   }
 
-  /** Notes a change of a server's bytes. */
   changed(server: ServerReplies, bytes: number): void {
     this.#bytes += bytes
     if (server.bytes === 0) this.#servers.delete(server)

@@ -17,10 +17,7 @@ export interface Upstream {
   follow?(config: ServerConfig): void
   /** Ends all upstream sessions and their resources. Resolves when nothing is left. */
   close(): Promise<void>
-  /**
-   * Returns the process start on which a caller waits; undefined without a start. Only upstreams with processes have
-   * this method; they limit the time of `open` themselves.
-   */
+  /** Returns the start on which a caller waits, if any. Processes only: their `open` has its own time limits. */
   starting?(caller: Caller): Starting | undefined
   /** Number of processes, starting processes included; undefined without any ever. */
   processes?(): number
@@ -33,10 +30,7 @@ export interface Upstream {
    * aborted, after which no more are read. Undefined without a process.
    */
   write?(bytes: Buffer, over: Signal): Promise<void> | undefined
-  /**
-   * Whether the endpoint takes requests, whatever it answers to a meaningless request; undefined when it cannot be
-   * asked. Leaves nothing behind at the server. Never rejects.
-   */
+  /** Whether the endpoint takes requests; undefined when it cannot be asked. Leaves nothing behind. Never rejects. */
   probe?(signal: Signal): Promise<boolean>
   /** The protocol eras of the endpoint, as far as known. */
   eras?(): Eras

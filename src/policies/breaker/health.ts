@@ -90,7 +90,6 @@ export interface Trip {
   readonly why: string
 }
 
-/** The number of good and bad calls in a window. */
 export interface Counts {
   readonly good: number
   readonly bad: number
@@ -104,7 +103,6 @@ export class HealthWindow {
   readonly #availability: RingWindow
   readonly #correctness: RingWindow | undefined
   readonly #slow: RingWindow | undefined
-  /** Failures in a row. */
   consecutive = 0
 
   constructor(config: BreakerConfig) {

@@ -41,7 +41,6 @@ export interface BreakerSnapshot {
   readonly manual: boolean
   readonly availability: Counts
   readonly correctness: Counts
-  /** Undefined when slow calls do not count. */
   readonly slow: Counts | undefined
   readonly consecutive: number
   /** How long the breaker stays open this time, in milliseconds; undefined unless open and not held open. */

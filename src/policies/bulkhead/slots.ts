@@ -50,7 +50,6 @@ export class Holds {
   }
 }
 
-/** The slots of a tool, and the number of its waiting calls. */
 export interface ToolSlots {
   /** Undefined: all requests for no listed tool, or all lists. */
   readonly tool: string | undefined

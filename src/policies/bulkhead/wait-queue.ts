@@ -11,7 +11,6 @@ interface Waiter {
   /** When the call arrived, on the monotonic clock. */
   readonly since: Millis
   start(): void
-  /** Called when the place goes to another call. */
   displace(): void
 }
 
@@ -148,7 +147,6 @@ function comesBefore(one: Lane, other: Lane, share: number): boolean {
   return one.servedAt < other.servedAt
 }
 
-/** The calls and lanes of one tenant in a pool. */
 export interface Tenant {
   readonly name: string
   /** Whether many agents count as this tenant. */
@@ -168,7 +166,6 @@ export class Tenants {
   #active = 0
   #sweepAt = 1024
 
-  /** How many tenants have running or waiting calls. */
   get active(): number {
     return this.#active
   }

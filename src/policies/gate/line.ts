@@ -89,7 +89,6 @@ export class Line {
     return undefined
   }
 
-  /** Removes and returns the longest-waiting suspect. */
   nextSuspect(): Waiter | undefined {
     for (const waiter of this.#suspects) {
       this.remove(waiter)

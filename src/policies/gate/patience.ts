@@ -1,7 +1,6 @@
 import type { Millis } from '../../mesh/clock.ts'
 import { formatDuration, roundedDuration } from '../../units/duration.ts'
 
-/** How many outages to remember. */
 const REMEMBERED = 5
 
 /** Patience with a server, as a multiple of its longest recent outage. */
@@ -28,7 +27,6 @@ export class Patience {
     this.#most = most
   }
 
-  /** Records the end of an outage of `ms`. */
   note(ms: Millis): void {
     this.#outages.push(ms)
     if (this.#outages.length > REMEMBERED) this.#outages.shift()

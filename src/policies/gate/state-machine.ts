@@ -75,7 +75,6 @@ export interface GateSnapshot {
   readonly patience: PatienceSnapshot
 }
 
-/** The gate of one server. */
 export class Gate {
   state: GateState = 'closed'
   readonly #clock: Clock
@@ -421,7 +420,6 @@ const signsOfLife: ReadonlySet<string> = new Set<Reason>([
   'upstream_unauthorized',
 ])
 
-/** Returns whether a call has proved its server is up. */
 function isProof(outcome: Outcome): boolean {
   return outcome.kind === 'answered' || (outcome.kind === 'failed' && signsOfLife.has(outcome.error.reason))
 }

@@ -33,9 +33,7 @@ interface Ended extends Begun {
   readonly ms: Millis
 }
 
-/** How long and how much to remember. */
 interface Retention {
-  /** How long to remember this call, in milliseconds. */
   readonly ms: Millis
   /** How many bytes of answers, over all calls. */
   readonly maxSize: number
@@ -46,7 +44,6 @@ export type Full = 'tenant' | 'client' | 'all'
 
 interface NoPlace {
   readonly full: Full
-  /** How many places the holder has. */
   readonly held: number
   /** When a place is free at the earliest, in milliseconds from now. */
   readonly retryAfterMs: Millis
@@ -71,7 +68,6 @@ export class Runs {
   #overCount = 0
   /** The ended calls with kept answers. */
   readonly #answered = inOrder()
-  /** How many places each tenant and each client has. */
   readonly #tenants = new Map<string, number>()
   readonly #clients = new Map<string, number>()
   #bytes = 0

@@ -146,7 +146,6 @@ export class TokenBucket {
     return now >= this.#fullAt
   }
 
-  /** Returns the whole tokens available at `now`. */
   available(now: Millis): number {
     const lacking = Math.max(0, this.#fullAt - now - NOTHING_MS) / this.#perTokenMs
     return Math.max(0, Math.floor(this.#burst - lacking))

@@ -10,7 +10,6 @@ import { StatesBySettings } from '../state/states-by-settings.ts'
 import { type Pacer, pacerOn } from './pacer.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** How calls wait for a server's quota. */
 interface LineSettings {
   readonly queue: number
   readonly maxWait: Millis

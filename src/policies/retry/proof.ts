@@ -22,7 +22,6 @@ const BROKEN_MS: Millis = 30_000
 export type Ended = (isGood: boolean) => void
 
 interface Waiting {
-  /** When the failed try began. */
   readonly failedAt: Millis
   /** When the retry may test the tool itself, and its call's earlier resends: the call with the fewest goes first. */
   readonly turnAt: Millis

@@ -6,7 +6,6 @@ import { counter, gauge } from '../../mesh/metric-spec.ts'
 import type { PolicyContext, Scope, StateKind } from '../../mesh/policy.ts'
 import { duration } from '../../units/duration.ts'
 
-/** Longest window, in milliseconds. */
 export const LONGEST_WINDOW_MS = 60_000
 
 export type RetryRefusal =
@@ -16,7 +15,6 @@ export type RetryRefusal =
   | 'streaming'
   /** The call is already a caller's retry. */
   | 'inbound_attempt'
-  /** The configured retries are used up. */
   | 'max_retries'
   /** The next try would begin after the deadline, or without a deadline after the longest wait. */
   | 'deadline'

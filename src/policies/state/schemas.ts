@@ -39,7 +39,6 @@ interface Compiled {
   reason: string | undefined
   /** Finds equal schemas; empty while waiting. */
   hash: string
-  /** Called when the wait is over. */
   readonly settled: (() => void)[]
 }
 
@@ -123,7 +122,6 @@ export class Schemas {
     }
   }
 
-  /** Returns how many schemas are in each state. */
   counts(): Readonly<Record<'compiled' | 'waiting' | 'refused', number>> {
     const { refused, ...counts } = this.#states()
     return { ...counts, refused: refused.length }

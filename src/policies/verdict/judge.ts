@@ -48,7 +48,6 @@ const MOST_VALUES = 100_000
 /** Longest path to report, in steps. */
 const MOST_STEPS = 64
 
-/** Two objects at the same place, under comparison. */
 interface Place {
   readonly left: Readonly<Record<string, unknown>>
   readonly right: Readonly<Record<string, unknown>>
@@ -101,7 +100,6 @@ function haveSameKeys(a: object, b: object): boolean {
   return keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key))
 }
 
-/** How good a reply was, and its faults. */
 export interface ReplyVerdict {
   readonly verdict: Verdict
   readonly partial?: Partial

@@ -141,7 +141,6 @@ export class HttpExchange implements ReplySink {
   #end: (() => Reading) | undefined
   #reply: HttpReply
   #streaming = false
-  /** Whether an event without a message came. */
   #hasSkipped = false
   #lastEventId: string | undefined
   #retryMs: Millis = RESUME_MS
@@ -270,7 +269,6 @@ export class HttpExchange implements ReplySink {
     throw error
   }
 
-  /** Posts in the session of the request. */
   #post(text: string): Promise<void> {
     const { clock, ackMs: limitMs, unread } = this.#options
     return unread.send(text, () => postAway(this.#wire, text, { clock, limitMs }))
@@ -322,7 +320,6 @@ export class HttpExchange implements ReplySink {
     })
   }
 
-  /** Whether a broken stream can be resumed. */
   get #resumes(): boolean {
     return this.#lastEventId !== undefined && this.#options.stateless !== true
   }

@@ -42,7 +42,6 @@ function contentsOf(key: string, file: string): Buffer {
   }
 }
 
-/** How to reach a server over Streamable HTTP. */
 export interface HttpOptions extends ReplyLimits {
   readonly server: string
   /** The endpoint, path included. */
@@ -98,7 +97,6 @@ export function openPools({ url, connections, timeouts, tls }: HttpOptions): Poo
   }
 }
 
-/** Drops all sockets and their requests. */
 export async function closePools(pools: Pools): Promise<void> {
   const { calls, oneWay, streams, shaped, shapedStreams } = pools
   const all = [calls, oneWay, streams, shaped, shapedStreams]

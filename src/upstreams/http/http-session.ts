@@ -91,10 +91,7 @@ const IN_VAIN_EVERY_MS: Millis = 1_000
 /** How long to wait for an abandoned answer to `initialize`, in order to end its session. */
 const LATE_MS: Millis = 1_000
 
-/**
- * A session at a server, opened by the handshake and reopened once the server has forgotten the session. Each session
- * has its own wire, so calls know their session.
- */
+/** A session at a server, reopened when forgotten. Each session has its own wire, so calls know their session. */
 export class HttpSession {
   readonly #terms: HttpSessionTerms
   readonly #owner: HttpSessionOwner
@@ -176,10 +173,7 @@ export class HttpSession {
     return { initializeResult, wire }
   }
 
-  /**
-   * Returns whether the server still knows the session of `used`, after a reply to the contrary. Sends one ping for all
-   * simultaneous callers. Never rejects.
-   */
+  /** Returns whether the server knows the session of `used`: one ping for all simultaneous callers. Never rejects. */
   fateOf(used: HttpWire): Promise<SessionFate> {
     if (used !== this.#wire)
       return Promise.resolve(this.#unclear?.has(used) === true ? 'unclear' : 'forgotten')
@@ -229,7 +223,6 @@ export class HttpSession {
     this.#terms.onFarewell(leave(opened.wire, this.#owner.clock, LATE_MS))
   }
 
-  /** Ends all work for the session. */
   close(reason: GatewayError): void {
     this.#reopening?.abort(reason)
     this.#asking?.abort(reason)

@@ -23,10 +23,7 @@ import { type Conceal, excerptOfBody } from '../server-words.ts'
  */
 export type LossProof = 'says' | 'implies' | 'none'
 
-/**
- * A reply the server would also give after forgetting the session. Tools and proxies give such replies too, after the
- * call has run, so a single reply proves nothing.
- */
+/** A reply that may mean a lost session, or come from a tool or proxy after the call has run: proves nothing alone. */
 export interface SuspectedLoss {
   readonly kind: 'suspected_loss'
   readonly proof: LossProof

@@ -17,7 +17,6 @@ export interface WireOptions {
   readonly agent: Readonly<Record<string, string>> | undefined
 }
 
-/** The first headers of every POST. */
 const ofPost: readonly string[] = [
   'content-type',
   'application/json',

@@ -100,8 +100,7 @@ const GOODBYE_MS = 1_000
 const UNREAD_LIMITS = { messages: 256, bytes: 16 * 1024 ** 2 }
 
 /**
- * How often a call may be resent after a lost session. Once: when the newly opened session is lost as well, the call
- * itself may be the cause, and then the call has run.
+ * Most resends of a call after lost sessions. If the new session is lost too, the call may be the cause, and has run.
  */
 const MOST_RECOVERIES = 1
 

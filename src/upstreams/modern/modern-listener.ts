@@ -21,7 +21,6 @@ import { MAX_SUBSCRIPTIONS, type SessionState } from '../shared/session-state.ts
 import { metaOf, withMeta } from './modern-request.ts'
 
 export interface SubscriptionEvents {
-  /** The server has acknowledged the subscription. */
   acknowledged(): void
   /** A notification without its subscription id. */
   message(message: Message): void
@@ -145,7 +144,6 @@ export class ModernListener {
     return this.#waiting?.settled
   }
 
-  /** Starts once. */
   start(): void {
     if (this.#started) return
     this.#started = true

@@ -32,7 +32,6 @@ export interface ModernWay {
   /** Sends a call as `text` with the id `id`, and follows the call to its answer. Never rejects. */
   send(call: Call, text: string, id: RequestId): Promise<Outcome>
   readonly subscribe: Subscribe
-  /** Ends all open requests. */
   abandon(error: GatewayError): void
 }
 
@@ -48,10 +47,7 @@ interface ModernTerms {
   readonly tasks?: TaskBinding
 }
 
-/**
- * A caller's upstream session with a modern server, which knows no sessions: each request carries all session facts,
- * and Breakwater keeps the caller's state.
- */
+/** A caller's session with a modern server: requests carry all session facts, and Breakwater keeps the state. */
 export class ModernSession implements UpstreamSession {
   readonly keepsState = false
   readonly initializeResult: Message
@@ -189,7 +185,6 @@ interface RoundsParts {
   readonly send: (text: string, id: RequestId) => Promise<Outcome>
 }
 
-/** Whether a result asks for input. */
 function asksForInput(outcome: Outcome): outcome is Extract<Outcome, { kind: 'answered' }> {
   if (outcome.kind !== 'answered') return false
   const { result } = outcome.result.value
@@ -272,7 +267,6 @@ function broken(message: string): Outcome {
   return { kind: 'failed', error: gatewayError('bad_reply', message, { sent: true }) }
 }
 
-/** A question of a server, as a request. */
 interface Question {
   /** Its name in the asking result. */
   readonly key: string

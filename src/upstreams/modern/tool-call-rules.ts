@@ -15,7 +15,6 @@ interface Rules {
   readonly wraps: boolean | undefined
 }
 
-/** Most remembered tools of a server. */
 const MAX_TOOLS = 20_000
 
 const HEADER_KEY = 'x-mcp-header'
@@ -48,7 +47,6 @@ export class ToolCallRules {
     return this.#tools.get(tool)?.wraps
   }
 
-  /** Returns the headers with repeated arguments of a call. */
   headers(tool: string, args: unknown): Record<string, string> | undefined {
     const mirrored = this.#tools.get(tool)?.mirrored
     if (mirrored === undefined || mirrored.length === 0) return undefined

@@ -2,8 +2,7 @@ import type { Caller } from '../../mesh/call.ts'
 import type { Clock, Millis } from '../../mesh/clock.ts'
 
 /**
- * Most remembered abandoned calls per upstream session. Beyond the limit, messages without a call id belong to nobody
- * as long as a forgotten call may count.
+ * Most abandoned calls to remember. Beyond, messages without call id belong to nobody while a forgotten call counts.
  */
 export const MAX_ABANDONED = 1_000
 

@@ -83,7 +83,6 @@ async function findOut(probe: Probe, send: Service, terms: Terms, signal: Signal
 
 /** The question whether a server is modern. */
 class Probe {
-  /** The answer of a modern server. */
   readonly initialized: Promise<Initialized>
   readonly #terms: Terms
   readonly #signal: Signal
@@ -116,7 +115,6 @@ class Probe {
     })
   }
 
-  /** Stops waiting for the answer. */
   end(): void {
     this.#signal.removeEventListener('abort', this.#aborted)
     const over = gatewayError('cancelled', 'the question is not needed any more')

@@ -158,7 +158,6 @@ export class InFlight {
     return true
   }
 
-  /** Notes the cancellation of an abandoned call. */
   cancellationSent({ id }: InFlightCall): void {
     this.abandoned.sent(id, this.#lastId)
   }

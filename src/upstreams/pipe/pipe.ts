@@ -8,7 +8,6 @@ import type { Log } from '../../telemetry/log.ts'
 import type { Conceal } from '../server-words.ts'
 import type { Audience } from '../shared/audience.ts'
 
-/** Options for sending a text. */
 export interface Posting {
   /** Cancels the text while waiting for its turn. */
   readonly signal?: Signal | undefined
@@ -33,7 +32,6 @@ export interface Pipe {
   close(): Promise<void>
 }
 
-/** Takes the output of a pipe. */
 export interface PipeEvents {
   /** Takes a text. A promise means: wait before the next text (backpressure). */
   message(text: string): Promise<void> | undefined
@@ -49,7 +47,6 @@ export type Connect = (events: PipeEvents, signal: Signal) => Promise<Pipe>
 /** The parts and settings of an upstream session. */
 export interface Terms {
   readonly server: string
-  /** The `initialize` params for the server. */
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly audience: Audience
   /** Whether callers share the upstream session; default false. */

@@ -135,7 +135,6 @@ export class Owners<Owner> {
     this.#nextExpiry = Math.min(this.#nextExpiry, latest)
   }
 
-  /** Whether the server may be working for an owner. */
   isWorkingFor(owner: Owner): boolean {
     this.#sweep()
     const share = this.#shares.get(owner)

@@ -23,10 +23,7 @@ export class RememberedSession implements UpstreamSession {
   readonly #session: UpstreamSession
   readonly #state: SessionState
 
-  /**
-   * Restores the state in a new session. A server that refuses goes on without. Rejects with a `GatewayError` when
-   * nobody waits any more, or the session is over.
-   */
+  /** Restores the state in a new session; ignores refusals. Rejects with a `GatewayError` when unwanted or over. */
   static async tell(
     session: UpstreamSession,
     state: SessionState,

@@ -11,7 +11,6 @@ export class SessionState {
   #subscriptions: Set<string> | undefined
   #level: string | undefined
 
-  /** The caller's latest log level. */
   get level(): string | undefined {
     return this.#level
   }

@@ -238,10 +238,7 @@ const needed: ReadonlyMap<unknown, string> = new Map([
 /** Error code of a call whose user must visit some pages first; the error names the pages. */
 const ELICITATION_REQUIRED = -32042
 
-/**
- * The audience of a process shared by many callers. The protocol does not say for which caller the process speaks. A
- * message with an unclear recipient is not delivered.
- */
+/** The audience of a shared process. Messages do not name their caller; unclear messages are not delivered. */
 class SharedAudience implements Audience {
   readonly callers = new Set<Caller>()
   readonly subscriptions = new Subscriptions()
@@ -428,7 +425,6 @@ class LogLevels {
     }
   }
 
-  /** Whether a caller gets messages of this level. */
   admits(caller: Caller, level: unknown): boolean {
     if (this.#asked.size === 0) return true
     const rank = levels.indexOf(level as string)

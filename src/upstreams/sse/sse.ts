@@ -293,10 +293,7 @@ class SsePipe implements Pipe, ReplySink {
     }
   }
 
-  /**
-   * Returns the error for a refused message. The upstream session lives as long as its event stream: an apparent loss
-   * ends the stream only if a ping gets the same reply.
-   */
+  /** Returns the error for a refused message. An apparent loss ends the stream only if a ping gets the same reply. */
   readonly #refused = async (status: number, headers: ReplyHeaders, text: string): Promise<GatewayError> => {
     const context = {
       hasSession: this.#posts !== undefined,

@@ -31,7 +31,6 @@ export interface ChildrenLimits {
   readonly max: number
   /** Most processes per client; default half of `max`. */
   readonly perClient?: number | undefined
-  /** Called for each refusal. */
   readonly refused: (limit: ProcessLimit) => void
 }
 

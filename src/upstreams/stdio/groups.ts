@@ -27,16 +27,12 @@ let count = 0
 
 /** A place for a program about to start. */
 export interface Place {
-  /** Variables needed by the program. */
   readonly env: Readonly<Record<string, string>>
   /** Call once the program runs and leads its own group. */
   readonly taken: (leader: ChildProcess) => void
 }
 
-/**
- * Ensures that a process group does not outlive the gateway. Call before the start: if the gateway is killed in
- * between, the mark still identifies the program.
- */
+/** Ensures that a group does not outlive the gateway. Call before the start: the mark covers a kill in between. */
 export function placeUnderUs(log: Log): Place {
   if (supervisor === undefined) startSupervisor(log)
   const number = ++count

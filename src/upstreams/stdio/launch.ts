@@ -30,7 +30,6 @@ export function launch(program: Program, log: Log): Promise<ChildProcessWithoutN
   })
 }
 
-/** Returns the error for a program with a failed start. */
 export function launchError(
   { command, cwd }: Pick<Program, 'command' | 'cwd'>,
   error: Pick<Error, 'message'> & { readonly code?: string },

@@ -17,10 +17,7 @@ interface Waiting {
   readonly reject: (error: GatewayError) => void
 }
 
-/**
- * Writes texts to a stream, a line each. Texts wait here while the stream is full, up to a limit, and can be cancelled:
- * a server that does not read costs no further memory.
- */
+/** Writes texts to a stream, a line each. While the stream is full, texts wait, up to a limit, and can be cancelled. */
 export class Outbox {
   readonly #stream: Writable
   readonly #waiting = new Set<Waiting>()

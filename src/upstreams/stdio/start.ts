@@ -71,7 +71,6 @@ export class Start {
     return `the server is still starting, for ${roundedDuration(this.forMs)} so far (${key}.start)`
   }
 
-  /** Watches the process started by `start`. */
   watch(start: StartProcess): Connect {
     return async (events, signal) => {
       this.#begin()

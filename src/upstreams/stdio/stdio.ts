@@ -362,10 +362,7 @@ interface SpokenEra extends Held {
   readonly at: number
 }
 
-/**
- * The era of a program for as long as the gateway runs it. Determined with the first process and remembered. A process
- * has one upstream session, and the session has one era.
- */
+/** The era of a program while the gateway runs it, found with the first process. A process has a single era. */
 class ProgramEra {
   readonly #era: Era | 'auto'
   readonly #clock: Clock
@@ -384,10 +381,7 @@ class ProgramEra {
     return { [era]: { speaks: true, decidedBy, at } }
   }
 
-  /**
-   * Opens an upstream session in the program's era. A process that ends at the first question is restarted once in the
-   * legacy era. Rejects as `open` does.
-   */
+  /** Like `open`, in the program's era. A process that ends at the first question is restarted once, as legacy. */
   async open<Opened extends Held>(
     connect: Connect,
     open: (connect: Connect, era: Era | 'auto') => Promise<Opened>,

@@ -284,7 +284,6 @@ function tolerant(pattern: string, flags: string): RegExp {
   }
 }
 
-/** The regular expressions for checking schemas. */
 const boundedRegExp = Object.assign(
   (pattern: string, flags: string): BoundedRegExp => new BoundedRegExp(pattern, flags),
   { code: 'boundedRegExp' },

@@ -1,9 +1,7 @@
 import type { Millis } from '../../../mesh/clock.ts'
 
-/** Thrown during a check that exceeds its limits. */
 class TooCostly extends Error {}
 
-/** Limits of a check. */
 export interface Allowance {
   /** For the work on the value; a check that needs more is given up. */
   readonly steps: number
