@@ -56,10 +56,7 @@ export const operator: Operator<Breaker> = {
 
 const states = ['closed', 'open', 'half_open'] as const
 
-/**
- * Stops calling a tool that fails or answers wrongly, and tries again later. Each endpoint of a tool has a breaker; a
- * call without a replica goes to the first.
- */
+/** Stops calling a tool that fails or answers wrongly, per endpoint; calls without a replica use the first. */
 export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof breakerSchema } = {
   schema: breakerSchema,
   optIn: true,
@@ -120,10 +117,7 @@ export const breaker: Policy<z.output<typeof breakerSchema>> & { schema: typeof 
 
 type BreakerOrder = 'open' | 'close' | 'reset'
 
-/**
- * How often in a row a breaker believes its server is back before a call has succeeded. A server that accepts
- * connections and fails every call would otherwise never get a rest.
- */
+/** Most early returns to believe before a success: a server that accepts and fails every call needs a rest. */
 const MOST_EARLY = 3
 
 /** Returns when a replica was last found reachable again, on the monotonic clock. */

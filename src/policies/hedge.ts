@@ -78,10 +78,7 @@ export const hedge: Policy<z.output<typeof schema>> & { schema: typeof schema } 
   },
 }
 
-/**
- * Returns the quantile of the fastest known replica, in whole milliseconds: hedges are meant for calls on a slow
- * replica, and the budget limits their number.
- */
+/** Returns the fastest known replica's quantile, in whole milliseconds: hedges are for calls on a slow replica. */
 function shortest(estimates: readonly LatencyEstimate[], q: number, now: Millis): Millis | undefined {
   let least: Millis | undefined
   for (const estimate of estimates) {
@@ -239,10 +236,7 @@ class SharedChannel {
     this.#speaker = speaker
   }
 
-  /**
-   * Returns the channel of the try `speaker`. Drops late messages. A late request of the server can have no answer, so
-   * the channel calls `mute`: the try cannot go on.
-   */
+  /** Returns the channel of `speaker`. Drops late messages; a late request has no answer, so `mute` ends the try. */
   for(speaker: object, mute: () => void): Channel {
     const channel = this.#channel
     return {

@@ -189,10 +189,7 @@ class Late {
     }
   }
 
-  /**
-   * Tests whether the server answers with a copy of an overdue call, then of the next, with growing pauses: a single
-   * call may hang while the server answers others.
-   */
+  /** Tests the server with copies of overdue calls in turn, with growing pauses: a single call may hang by itself. */
   #probe(): void {
     if (this.#isProbing) return
     const inTurn = [...this.#late].sort((a, b) => a.copies - b.copies)

@@ -2,10 +2,7 @@ import type { Millis } from '../../mesh/clock.ts'
 import type { OperatorTarget, StateStore } from '../../mesh/policy.ts'
 import { DEFAULT_SET } from '../../mesh/settings.ts'
 
-/**
- * When an operator opened tools of a server, in milliseconds of the Unix epoch; `false`: closed by hand. The key
- * undefined means the server's other requests.
- */
+/** Opening times by tool, in milliseconds of the Unix epoch; `false`: closed by hand. Key undefined: other requests. */
 type Orders = Map<string | undefined, Millis | false>
 
 /** The kinds of state of orders for all policy sets, and of orders for one. */

@@ -346,10 +346,7 @@ type Options = CircuitBreaker.Options<[Promise<void>]> & {
 
 const rotation = new EventEmitter().setMaxListeners(0)
 
-/**
- * Statistics shared by all circuits and read by nobody: our windows decide. Its own Status would cost every circuit 2.5
- * KB, and a listener that only `shutdown` removes.
- */
+/** Shared by all circuits, read by nobody. Own statistics would cost 2.5 KB each, and a listener until `shutdown`. */
 const status = CircuitBreaker.newStatus({
   rollingCountBuckets: 1,
   rollingPercentilesEnabled: false,

@@ -282,8 +282,7 @@ export class Gate {
   }
 
   /**
-   * Notes that a call sent at `sentAt` found no server. Calls that overlap each other, or a later success, are one
-   * event.
+   * Notes that a call sent at `sentAt` found no server; not after a later success. Overlapping losses are one event.
    */
   #lost(
     sentAt: Millis,

@@ -325,10 +325,7 @@ export function joined(call: Call, { outcome }: Run): Promise<Outcome> {
   )
 }
 
-/**
- * Returns the outcome, or the reason if the caller gives up first. A call waiting for its turn also goes on without its
- * caller, and may run: the caller has to know.
- */
+/** Returns the outcome, or the reason if the caller gives up first: the call itself goes on, and may run. */
 export function whileThere({ signal }: Call, outcome: Promise<Outcome>, left?: () => void): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const leave = () => {

@@ -42,10 +42,7 @@ export class SharedLimit implements Limit {
 /** How long a bucket stays full before its removal, in milliseconds: slow callers' buckets refill soon. */
 const IDLE_MS: Millis = 60_000
 
-/**
- * A bucket for each key. A new key removes buckets full for a minute, because a new bucket would be the same. Past
- * `MOST_KEYS`, removes the least recently used bucket.
- */
+/** A bucket per key. Removes buckets full for a minute, as good as new; past `MOST_KEYS`, the least recently used. */
 export class KeyedLimit implements Limit {
   readonly #settings: LimitSettings
   readonly #clock: Clock

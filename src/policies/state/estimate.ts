@@ -170,10 +170,7 @@ export class DecayingHistogram {
     return 1 - left
   }
 
-  /**
-   * Returns the duration within which a share `q` of calls ends, in milliseconds. If too many calls were given up,
-   * returns the longest known duration; 0 without any.
-   */
+  /** Returns the time in which a share `q` of calls ends, in milliseconds; at most the longest known; 0 without any. */
   quantile(q: number): Millis {
     let atRisk = this.#doneTotal + this.#censoredTotal
     let left = 1

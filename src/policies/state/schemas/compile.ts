@@ -35,10 +35,7 @@ const MAX_GIVEN_UP = 20
  */
 const ONE_OF = 100
 
-/**
- * Compiles a server's schema. Throws when it is no schema, or cannot be compiled by itself. `all`: the check goes on
- * after the first mismatch, to name up to three.
- */
+/** Compiles a schema; throws when invalid or not self-contained. `all`: names up to three mismatches, not only one. */
 export function compileSchema(
   schema: Readonly<Record<string, unknown>>,
   all: boolean,
@@ -121,10 +118,7 @@ function prepare(ajv: Ajv): void {
   first(ajv.RULES, STEPS)
 }
 
-/**
- * Makes a keyword run before all others. A subschema has to pay before its other keywords run: generated code returns
- * at the first mismatch, and skips later keywords.
- */
+/** Makes a keyword run first: generated code returns at the first mismatch, and every subschema has to pay before. */
 function first({ rules }: Ajv['RULES'], keyword: string): void {
   const group = rules.find(({ type }) => type === undefined)!
   const at = group.rules.findIndex((rule) => rule.keyword === keyword)
