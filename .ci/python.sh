@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Python SDK of MCP, with which the programs of docs/connect.md are run, into the folder outside the project that
-# tools.sh uses too, and keeps it for the next run. Prints the path of the interpreter.
+# Installs the Python SDK of MCP for the programs of docs/connect.md, into the folder of tools.sh outside the project, and keeps
+# the SDK for the next run. Prints the path of the interpreter.
 #
 #   BREAKWATER_TOOLS   the folder (default: breakwater-tools under TMPDIR or /tmp)
 set -euo pipefail
@@ -9,7 +9,7 @@ package='mcp>=2,<3'
 
 tools="${BREAKWATER_TOOLS:-${TMPDIR:-/tmp}/breakwater-tools}"
 mkdir -p "$tools"
-# Another user of a shared temporary folder must not decide what runs here.
+# Another user of a shared temporary folder must not choose the programs run here.
 if [ ! -O "$tools" ]; then
   echo "python.sh: $tools belongs to somebody else; set BREAKWATER_TOOLS" >&2
   exit 1

