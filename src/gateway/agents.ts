@@ -8,24 +8,24 @@ import type { Live } from '../mesh/live.ts'
 import type { GatewayGeneration } from '../registry/generation.ts'
 import type { ListKind } from '../protocol/lists.ts'
 
-/** The agents of both eras, as the rest of the gateway knows them. */
+/** The handlers and sessions of agents of both eras. */
 export interface Agents {
   readonly sessions: Sessions
   readonly legacy: LegacyHandler
   readonly modern: ModernHandler
-  /** Tells agents at one address apart before the body of a request is read: by an open session, or else by a header with a settled tenant. */
+  /** Names an agent behind a shared address, before the body is read: by open session, else by a header's tenant. */
   nameOf(headers: IncomingHttpHeaders): string
-  /** Discards the kept lists of `server`, or of all servers when undefined, because the server's offers may have changed. */
+  /** Discards cached lists of `server`, or of all servers when undefined. */
   forgetLists(server?: string): void
-  /** Tells those that look onto all servers that lists changed. */
+  /** Tells agents of the aggregated endpoint about changed lists. */
   tellChanged(lists: readonly ListKind[]): void
-  /** Ends what looks onto a server that is no more. */
+  /** Ends sessions and streams of removed servers. */
   endOrphans(): void
   /** Ends all sessions and streams. */
   close(): Promise<void>
 }
 
-/** Ties the ways in which agents speak to the gateway. */
+/** Creates the handlers of both eras. */
 export function createAgents(
   live: Live<GatewayGeneration>,
   clock: Clock,

@@ -27,24 +27,24 @@ import { transportError } from '../upstreams/http/http-reply.ts'
 import { concealing } from '../upstreams/server-words.ts'
 import { launchError } from '../upstreams/stdio/launch.ts'
 
-/** The chaos mesh, as the rest of the gateway knows it. */
+/** The chaos mesh's interface to the rest of the gateway. */
 export interface Chaos {
   readonly controller: Controller
   readonly layers: {
     readonly client: Layer
     readonly upstream: Layer
-    /** As `upstream`, for what the gateway asks servers by itself: nobody else counts the faults of that. */
+    /** Like `upstream`, for the gateway's own requests to servers. Counts their faults itself, as no observer does. */
     readonly discovery: Layer
   }
   /**
-   * The faults that shake agents with answers which the gateway gives by itself, such as lists over all servers;
-   * undefined while none is armed for such requests. They say themselves what became of them.
+   * Returns client-side faults for the gateway's own answers, such as lists over all servers. The layer records the
+   * fates of its faults. Undefined while no fault is armed for the request.
    */
   readonly clientFaults: (server: string, method: string) => Layer | undefined
-  /** The names of the faults that hold a handshake with a server now. */
+  /** Returns the names of faults now holding a handshake with a server. */
   readonly heldBy: (server: string) => readonly string[]
   readonly faults: FaultAccount
-  /** Goes by the config that is in force now, at boot and after each reload: its plan, and the servers that are protected. */
+  /** Applies the config's plan and protected servers, at boot and after each reload. */
   readonly follow: (config: Config) => void
 }
 
@@ -52,20 +52,20 @@ export interface ChaosParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  /** The generation in force; not asked for before there is one. */
+  /** Read only after the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
-  /** As they were at boot. */
+  /** This setting and the next two: as at boot. */
   readonly environment: string | undefined
   readonly chaosEnvironments: readonly string[]
   readonly variables: Readonly<Record<string, string | undefined>>
-  /** The file in which a kill outlives the process; undefined: it does not. */
+  /** The file keeping a kill across restarts; undefined: a kill ends with the process. */
   readonly killRecord: string | undefined
   /** `gateway.stateDir`. */
   readonly stateDir: string | undefined
   readonly events: Pick<GatewayEvents, 'emit'>
 }
 
-/** Ties the chaos mesh to the gateway. It starts disarmed. */
+/** Connects the chaos mesh to the gateway. The mesh starts disarmed. */
 export function createChaos(parts: ChaosParts): Chaos {
   const {
     clock,
@@ -102,21 +102,21 @@ export function createChaos(parts: ChaosParts): Chaos {
     onTurned(turned) {
       for (const server of live.current.servers.values()) {
         if (isHitBy(turned.filter(atServers), server.name, LISTEN))
-          // One that was refused for good is asked for again, and one that is open when a fault is armed is hit from now on.
+          // Requests a refused stream again. With a fault armed, also replaces an open stream, so the fault hits it.
           server.upstreamSessions.relisten(controller.engine.aims('upstream', server.name, LISTEN))
-        // One that has just become so may show what faults have made of its lists.
+        // A server protected just now may still show lists changed by faults.
         if (server.protected && spared.has(server.name)) continue
         if (!discovering.some((method) => isHitBy(turned, server.name, method))) continue
         const isOfLists = ({ type }: Fault) => faults[type]?.family === 'registry'
-        // Also where a pause after failures, which a fault had made, has a while to go.
+        // Cuts short a pause after failures too, because a fault may have caused the failures.
         if (turned.some((fault) => atServers(fault) || isOfLists(fault))) {
-          // A session goes by its handshake, and outlives the fault.
+          // A session keeps the result of its handshake longer than the fault lasts.
           const isOfHandshakes = [...opening].some((method) =>
             isHitBy(turned.filter(atServers), server.name, method),
           )
           server.refresh({ greetsAnew: isOfHandshakes && misled.delete(server.name) })
         }
-        // An agent that is told of a change asks again. A fault on a connection changes no list.
+        // Agents fetch a list again when told of a change. A connection fault changes no list.
         const changed = listsHitBy(turned.filter(isOfLists), server.name)
         events.emit('listsChanged', server, changed)
         if (changed.length > 0) server.announce(changed)
@@ -162,12 +162,12 @@ export function createChaos(parts: ChaosParts): Chaos {
   }
 }
 
-/** The lists of a server that such faults can do something to. */
+/** Returns the lists of a server that these faults can change. */
 function listsHitBy(turned: readonly Fault[], server: string): ListKind[] {
   return listKinds.filter((kind) => isHitBy(turned, server, kinds[kind].method))
 }
 
-/** By which the streams for what belongs to no call are asked for, as faults know it. */
+/** The name in fault plans for requests of listening streams (messages outside of calls). */
 const LISTEN = 'subscriptions/listen'
 
 const atServers = ({ side }: Fault): boolean => side === 'upstream'
@@ -182,7 +182,7 @@ function isHitBy(turned: readonly Fault[], server: string, method: string): bool
 /** The requests that begin a session with a server. */
 const opening: ReadonlySet<string> = new Set(['initialize', 'server/discover'])
 
-/** The methods that the gateway calls by itself, to learn what a server is and what the server offers. */
+/** The methods of discovery: the gateway's own requests to learn about a server and its lists. */
 const discovering: readonly string[] = [...opening, 'ping', ...listKinds.map((kind) => kinds[kind].method)]
 
 interface Counting {
@@ -190,11 +190,11 @@ interface Counting {
   readonly metrics: Metrics
   /** Handshakes under way. */
   readonly handshakes: Set<Call>
-  /** The servers whose handshake with the gateway was changed by a fault: the session may still go by the changed answer. */
+  /** Servers whose handshake was changed by a fault; their session may still use the changed answer. */
   readonly misled: Set<string>
 }
 
-/** Accounts for the faults of questions that are no agent's, apart from those of agents. Their errors name the faults that made them. */
+/** Counts faults of discovery separately from faults of agents' calls, and names the faults in errors. */
 function counted(ask: Service, { controller: { engine }, metrics, handshakes, misled }: Counting): Service {
   return (call) => {
     if (opening.has(call.method)) handshakes.add(call)
@@ -212,7 +212,7 @@ function counted(ask: Service, { controller: { engine }, metrics, handshakes, mi
   }
 }
 
-/** A clock whose tasks cannot end the process: what a fault does later has no call to fail. */
+/** A clock whose tasks cannot crash the process: a fault's later effects have no call to fail. */
 function harmless(clock: Clock, log: Log): Clock {
   const after: Clock['after'] = (ms, task) =>
     clock.after(ms, () => {
@@ -226,7 +226,7 @@ function harmless(clock: Clock, log: Log): Clock {
   return { isReal, now, wall, after, sleep: (ms, signal) => sleepOn({ after }, ms, signal) }
 }
 
-/** The effects that faults may have outside of the call they hit, on the servers of the generation in force. */
+/** The effects of faults outside of the call, on the servers of the generation in force. */
 function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnvironment {
   const find = (server: string) => live.current.servers.get(server)
   return {
@@ -251,7 +251,7 @@ function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnviro
         .includes(true)
     },
     tell(server, message) {
-      // An answer belongs to a call: outside of one there is nobody to give it to.
+      // An answer without a call has no receiver.
       if (!('method' in message.value)) return
       for (const caller of find(server)?.upstreamSessions.callers() ?? []) caller.receive(server, message)
     },
@@ -287,7 +287,7 @@ function faultEnvironmentOf(live: ChaosParts['live'], clock: Clock): FaultEnviro
   }
 }
 
-/** The URLs that a call may go to: that of its replica, where it has one. */
+/** The possible URLs of a call: all, or only its replica's if `replica` is set. */
 function urlsOf({ config }: Server, replica: number | undefined): readonly string[] {
   if (config.type === 'stdio') return []
   return replica === undefined ? config.urls : config.urls.slice(replica, replica + 1)
@@ -300,7 +300,7 @@ function read(
   config: ServerConfig | undefined,
 ): Outcome {
   const raw = Object.entries(headers).flatMap(([name, value]) => [Buffer.from(name), Buffer.from(value)])
-  // As much is taken out of it as of words of the server itself.
+  // Removes secrets as from a real reply.
   const conceal = config === undefined ? {} : { conceal: concealing(config) }
   const context = { hasSession: false, wallMs, ...conceal }
   const reading = readReply(call.id, status, new ReplyHeaders(raw), body, context)
@@ -312,12 +312,12 @@ const failed = (reason: Reason, message: string): Outcome => ({
   error: gatewayError(reason, message, { sent: true }),
 })
 
-/** The servers that faults may aim at, as the checks of plans know them. */
+/** Returns possible targets of faults, for the checks of plans. */
 export const serverTargets = (servers: GatewayGeneration['servers']): PlanTargets['servers'] =>
   [...servers.values()].map((server) => ({
     name: server.name,
     protected: server.protected,
-    // The gateway itself calls the tool of a health check, whether agents see it or not.
+    // Includes excluded tools: a health check may call a tool hidden from agents.
     tools: [...server.entries('tools').map(({ key }) => key), ...server.excluded],
     kind: {
       transport: server.transportAt(),

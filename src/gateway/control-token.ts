@@ -8,14 +8,14 @@ import { isLoopback } from '../units/address.ts'
 import { makeFolder } from '../units/folder.ts'
 
 /**
- * The control token of a gateway whose config has none: made at start, and kept in a file that only the user who runs
- * the gateway can read, where the commands of the same user find it by the address of the control plane.
+ * The control token of a gateway without a token in its config. The gateway makes the token at start and writes a file
+ * readable only by its own user. Commands of the same user find the file by the address of the control plane.
  */
 
-/** Bytes of chance in a token. */
+/** Random bytes in a token. */
 const TOKEN_BYTES = 32
 
-/** Tells people and scanners for secrets what it is, and no token begins with a dash, as an option of a command does. */
+/** Identifies the token to people and secret scanners. Also keeps a dash, as in options, off the beginning. */
 const PREFIX = 'bw_'
 
 /** Content of a token file: the prefix, then `TOKEN_BYTES` bytes in base64url. */
@@ -25,29 +25,29 @@ export const newControlToken = (): string => `${PREFIX}${randomBytes(TOKEN_BYTES
 
 export interface KeepOptions {
   readonly token: string
-  /** Base URL of the control plane that listens. */
+  /** Base URL of the listening control plane. */
   readonly control: string
-  /** Where state outlives the process, if anywhere. */
+  /** `gateway.stateDir`. */
   readonly stateDir: string | undefined
   readonly env: Env
 }
 
 export interface KeptToken {
-  /** Paths of the files that hold it. */
+  /** Paths of the token files. */
   readonly files: readonly string[]
-  /** Why it is not where it should be, a sentence each. */
+  /** Why the token is missing in a folder, one sentence each. */
   readonly problems: readonly string[]
-  /** Removes the files. Called while the address is still ours, so that they are no other gateway's. Never rejects. */
+  /** Removes the files. Call before giving up the address, or a new gateway's files are removed. Never rejects. */
   remove(): Promise<void>
 }
 
-/** Writes the token into the state folder, if there is one, and into the first run folder that can be trusted. Never rejects. */
+/** Writes the token into the state folder, if set, and into the first trusted run folder. Never rejects. */
 export async function keepToken({ token, control, stateDir, env }: KeepOptions): Promise<KeptToken> {
   const { hostname, port } = new URL(control)
   const name = nameOf(hostname, port)
   const files: string[] = []
   const problems: string[] = []
-  /** Whether the token is in the folder now. */
+  /** Resolves to whether the token is in the folder now. */
   const put = async (folder: string, prepare: (folder: string) => Promise<string | undefined>) => {
     try {
       const problem = await prepare(folder)
@@ -68,18 +68,17 @@ export async function keepToken({ token, control, stateDir, env }: KeepOptions):
   }
 }
 
-/** A token for a gateway, or why there is none. */
 export type FoundToken =
   | {
       readonly ok: true
       readonly token: string
       readonly file: string
-      /** The URL that was asked for, with the address that the token is for in place of a name. */
+      /** The requested URL, with the token's address in place of a host name. */
       readonly base: string
     }
   | { readonly ok: false; readonly why: string }
 
-/** Finds the token of the gateway whose control plane is at `base`, of this machine and this user. Never rejects. */
+/** Finds the token of this user's gateway on this machine with its control plane at `base`. Never rejects. */
 export async function findToken(base: string, env: Env): Promise<FoundToken> {
   const url = new URL(base)
   const named = bare(url.hostname)
@@ -87,7 +86,7 @@ export async function findToken(base: string, env: Env): Promise<FoundToken> {
   const port = url.port || (url.protocol === 'https:' ? '443' : '80')
   const folders = runFolders(env)
   const problems: string[] = []
-  // A name may lead to two addresses with a listener each: the token goes to the one that it is of.
+  // A name may have two addresses with different listeners. Each token may go only to its own address.
   for (const host of named === 'localhost' ? ['127.0.0.1', '::1'] : [named]) {
     for (const folder of folders) {
       const file = join(folder, nameOf(host, port))
@@ -105,13 +104,13 @@ export async function findToken(base: string, env: Env): Promise<FoundToken> {
   return { ok: false, why: `there is no file with it for port ${port} in ${folders.join(' or ')}` }
 }
 
-/** Where the files of this user's gateways are: the best place first. */
+/** Folders for token files of this user's gateways, best first. */
 function runFolders({ XDG_RUNTIME_DIR: runtime }: Env): string[] {
   const own = join(tmpdir(), `breakwater-${process.getuid?.() ?? 'user'}`)
   return runtime !== undefined && isAbsolute(runtime) ? [join(runtime, 'breakwater'), own] : [own]
 }
 
-/** The first of these folders that can be trusted; it is made, unless it is there. Undefined when there is none. Never rejects. */
+/** Returns the first trusted run folder, created if missing. Undefined when no folder is trusted. Never rejects. */
 export async function openRunFolder(env: Env): Promise<string | undefined> {
   for (const folder of runFolders(env)) {
     const problem = await prepareRunFolder(folder).catch((error: Error) => error.message)
@@ -120,12 +119,12 @@ export async function openRunFolder(env: Env): Promise<string | undefined> {
   return undefined
 }
 
-/** A file's name says which control plane it is for; hosts are addresses. */
+/** The name of a control plane's token file. `host` is an address, no host name. */
 const nameOf = (host: string, port: string) => `control-${bare(host).replaceAll(':', '_')}-${port}.token`
 
 const bare = (host: string) => host.replace(/^\[|\]$/g, '')
 
-/** Makes the folder, unless it is there; why it cannot be trusted, if so. */
+/** Makes the folder if missing. Resolves to why the folder cannot be trusted; undefined when trusted. */
 async function prepareRunFolder(folder: string): Promise<string | undefined> {
   await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EEXIST') throw error
@@ -133,7 +132,7 @@ async function prepareRunFolder(folder: string): Promise<string | undefined> {
   return distrust(folder)
 }
 
-/** Everybody may make a folder of this name under /tmp first: it has to be ours, no link, and closed to all others. */
+/** Any user may have made this folder under /tmp first, so it must be ours, no link, and closed to others. */
 async function distrust(folder: string): Promise<string | undefined> {
   const found = await lstat(folder)
   if (!found.isDirectory()) return `${folder} is no folder`
@@ -143,7 +142,7 @@ async function distrust(folder: string): Promise<string | undefined> {
     : `${folder} is open to other users (mode ${(found.mode & 0o777).toString(8)}, expected 700)`
 }
 
-/** The operator has chosen the state folder, and may let others read in it, but not write. */
+/** Other users may read the state folder, as the operator chose it, but not write there. */
 async function prepareStateFolder(folder: string): Promise<string | undefined> {
   makeFolder(folder, 0o700)
   const found = await stat(folder)
@@ -156,11 +155,11 @@ async function prepareStateFolder(folder: string): Promise<string | undefined> {
 const isAnothers = ({ uid }: { readonly uid: number }) =>
   process.getuid !== undefined && uid !== process.getuid()
 
-/** Puts a file in place as a whole, whatever is there under its name; resolves to its path. */
+/** Writes the file atomically, replacing any file of the name; resolves to its path. */
 async function write(folder: string, name: string, token: string): Promise<string> {
   const path = join(folder, name)
   const draft = join(folder, `.${name}.${randomBytes(6).toString('hex')}`)
-  // Exclusive: a file that somebody has put there, or a link, is never written through.
+  // Exclusive, so never writes through a file or link planted by another user.
   const file = await open(draft, 'wx', 0o600)
   try {
     await file.writeFile(`${token}\n`)
@@ -174,7 +173,7 @@ async function write(folder: string, name: string, token: string): Promise<strin
   return path
 }
 
-/** Undefined when there is no such file. */
+/** Undefined when the file does not exist. */
 async function readToken(
   folder: string,
   path: string,
@@ -182,7 +181,7 @@ async function readToken(
   try {
     const problem = await distrust(folder)
     if (problem !== undefined) return { problem }
-    // Not waiting for the other end of a pipe either.
+    // O_NONBLOCK: does not wait for the other end of a pipe.
     const file = await open(
       path,
       constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0),

@@ -5,11 +5,11 @@ import type { ProbeResult } from '../registry/health/server-health.ts'
 import type { KnownServer } from '../registry/known-server.ts'
 import type { Server } from '../registry/server.ts'
 
-/** Events by which parts of the gateway reach parts that are made later, each with its arguments. */
+/** Events from parts of the gateway to parts created later, each with its arguments. */
 interface GatewayEventMap {
   /** A server offers other entries in the lists of `changed`. */
   catalogChanged: [server: KnownServer, changed: readonly ListKind[]]
-  /** The gateway's copies of a server's lists are void. Agents see other entries in the lists of `changed`, which may be empty. */
+  /** The gateway's copies of a server's lists are void. Agents see new entries in `changed`, which may be empty. */
   listsChanged: [server: KnownServer, changed: readonly ListKind[]]
   /** A server came up, or went down. */
   serverState: [server: KnownServer]
@@ -17,11 +17,11 @@ interface GatewayEventMap {
   probed: [server: Server, probe: Probe, result: ProbeResult]
   /** A policy acted, such as `breaker memory/read_graph open`. */
   sign: [server: string, sign: string]
-  /** Arms, or servers outside the config file, changed: compile the config again. The listener throws when the config does not compile. */
+  /** Arms or dynamic servers changed: recompiles the config. The listener throws when the config does not compile. */
   refreshWanted: []
 }
 
 export type GatewayEvents = EventEmitter<GatewayEventMap>
 
-/** Returns the event bus of one gateway. `emit` calls all listeners before it returns, and throws what a listener throws. */
+/** Returns the event bus of a gateway. `emit` is synchronous, and rethrows a listener's error. */
 export const createEvents = (): GatewayEvents => new EventEmitter()

@@ -50,36 +50,35 @@ import { shutDown } from './shutdown.ts'
 import { createGatewayMetrics, createSpans, exportMetrics } from './spans.ts'
 
 export interface GatewayOptions {
-  /** The config, read already; `path` is read again at a reload. */
+  /** The parsed config. A reload reads `path` again. */
   readonly config: Config
   readonly path: string
-  /** The files that the config was read from, to be watched for changes; undefined: no file is watched. */
+  /** The config's files, watched for changes; undefined: no file is watched. */
   readonly files?: FilesRead
   readonly env: Readonly<Record<string, string | undefined>>
   readonly log: Log
-  /** Whether a kill of faults outlives the process; unless it is false, it does. */
+  /** Whether a kill of faults outlives the process; default true. */
   readonly keepsKill?: boolean
 }
 
-/** A gateway that listens. */
 export interface Gateway {
   /** Base URL of the data plane. */
   readonly data: string
   /** Base URL of the control plane. */
   readonly control: string
-  /** The file with the control token; undefined when the config has one, or no file could be written. */
+  /** The file with the control token; undefined when the config sets a token, or no file could be written. */
   readonly tokenFile: string | undefined
   readonly live: Live<GatewayGeneration>
   readonly chaos: Controller
   reload(trigger: string): Promise<ReloadReport>
-  /** Stops accepting, lets calls in flight finish, ends all sessions and children. Idempotent. */
+  /** Stops accepting, drains calls in flight, ends all sessions and child processes. Idempotent. */
   close(): Promise<void>
 }
 
-/** The environment of a gateway whose config names none. */
+/** Default of `gateway.environment`. */
 const PRODUCTION = 'production'
 
-/** Puts all parts together, and listens. Rejects when an address cannot be bound, with nothing left behind. */
+/** Starts a gateway. Rejects, after a full cleanup, when an address cannot be bound. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { config: file, path, files = new Map<string, string>(), env, log } = options
   const clock = systemClock
@@ -91,7 +90,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const events = createEvents()
   const refresh = () => void events.emit('refreshWanted')
 
-  // State: the generation in force, and what outlives all generations.
+  // The generation in force, and state shared by all generations.
   const live = new Live<GatewayGeneration>(clock, (calls) =>
     log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
   )
@@ -113,7 +112,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { store: durable, problem: stateProblem } = await openDurable({ stateDir, clock, log })
   const policyContext = createPolicyContext(clock, log, metrics, durable)
   const context = hearing(policyContext, (server, sign) => void events.emit('sign', server, sign))
-  // Its draws are the lengths of pauses, which gateways before the same receiver should not share.
+  // Draws pause lengths. Gateways with the same webhook receiver must not retry in step, so the seed is random.
   const random = createKeyedRandom(randomInt(2 ** 32))
   const health = new HealthWatch({ clock, random, log, metrics, stateDir, environment })
   await health.load()
@@ -225,10 +224,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     bounds.bodies,
     (cause) => metrics.bodiesRefused.inc({ cause }),
   )
-  // Operators are not kept out by what agents send.
+  // A separate limit, so agents' bodies cannot lock out operators.
   const ownBodies = new Bodies(clock, { maxBody }, bounds.bodies, () => undefined)
 
-  // Reloads. Arms and guarded runs follow each config, as both change while the config stays.
+  // Reloads. Arms and guarded runs can change without a config change, so both follow at each reload.
   const follow = (config: Config, changed: ReadonlySet<keyof Config>) => {
     experiments.follow(config)
     followArms(config)
@@ -346,7 +345,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     removeToken,
   }
   try {
-    // Agents come last: none of them is to meet a gateway that ends because the other address is taken.
+    // The data plane listens last, so agents never connect to a gateway stopped by a taken control address.
     const operators = await listenAt(control, controlPlane, 'gateway.control')
     if (access.openToRead)
       kept = await keepToken({ token: access.token, control: operators, stateDir: gateway.stateDir, env })
@@ -356,7 +355,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     throw error
   }
 
-  // From here on, it runs.
   experiments.follow(live.current.config)
   chaos.follow(live.current.config)
   health.follow(live.current.config)
@@ -384,18 +382,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   }
 }
 
-/** Where a kill outlives the process: in the state folder, or where this user's gateways are, under the config's path. */
+/** Returns the file keeping a kill across restarts: in the state folder, else in the run folder per config path. */
 async function killRecordOf({ config, path, env }: GatewayOptions): Promise<string | undefined> {
   const { stateDir, environment, chaosEnvironments } = config.gateway
   if (stateDir !== undefined) return join(stateDir, 'chaos-kill.json')
-  // Where nothing can be armed there is nothing to keep.
+  // An environment without chaos needs no kill record.
   if (environmentLock({ environment, chaosEnvironments, variables: env }) !== undefined) return undefined
   const folder = await openRunFolder(env)
   const name = createHash('sha256').update(resolve(path)).digest('hex').slice(0, 16)
   return folder && join(folder, `chaos-kill-${name}.json`)
 }
 
-/** Without its token nobody changes anything over the control plane, which reading and stopping faults do not need. */
+/** Warns about missing token files. Without a token, the control plane only allows reading and stopping faults. */
 function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   if (problems.length === 0) return
   if (files.length > 0)
@@ -406,7 +404,7 @@ function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   )
 }
 
-/** The effect of running a tool again, for every known tool. */
+/** Returns the effect of every known tool. */
 function effectsOf({ servers, mesh }: GatewayGeneration): Effects {
   const ofServer = (server: Server) =>
     server

@@ -38,28 +38,28 @@ export interface GenerationParts {
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
-  /** Outlives all generations. */
+  /** Shared by all generations. */
   readonly context: GatewayPolicyContext
   readonly intents: Intents
   readonly taskCalls: TaskCalls
-  /** Undefined: tracing is off. */
+  /** Undefined when tracing is off. */
   readonly tracing: Tracing | undefined
   readonly recorder: Pick<Recorder, 'open' | 'begin' | 'attempt' | 'end'>
   readonly chaos: Pick<Chaos, 'layers' | 'heldBy' | 'faults' | 'clientFaults'>
   readonly experiments: Pick<Experiments, 'armsIn' | 'assignIn' | 'end' | 'unit'>
-  /** Bounds the memory for incomplete replies. Outlives all generations. */
+  /** Bounds the memory for incomplete replies. Shared by all generations. */
   readonly replies: UnfinishedReplies
   readonly events: Pick<GatewayEvents, 'emit'>
-  /** Counts what goes on although no agent waits for it. */
+  /** Counts calls in progress whose agents have left. */
   readonly load: { detached: number }
-  /** Makes the ways to a server: over processes and sockets unless given. */
+  /** Creates the upstreams of a server; default: over processes and sockets. */
   readonly upstreams?: typeof createUpstreams
 }
 
 /**
- * Compiles a config, and changes nothing. Servers whose connections are the same are taken over from `previous`, with
- * their processes, sessions and all that is known of them; they follow their new entry once it is in force. Those in
- * `renew` are made anew all the same.
+ * Compiles a config without side effects. Servers with unchanged connections are kept from `previous`, with their
+ * processes, sessions and catalogs. Their new settings apply once the generation is in force. Servers in `renew` are
+ * always created anew. Throws when the config does not compile.
  */
 export function compileGeneration(
   config: Config,
@@ -73,23 +73,23 @@ export function compileGeneration(
   return generation
 }
 
-/** How much is done in one turn, of each kind: together it takes about a millisecond. */
+/** Connections and chains per turn of the event loop: about a millisecond together. */
 const CONNECTIONS_A_TURN = 32
 const CHAINS_A_TURN = 16
 
-/** The same over several turns of the event loop. Rejects when the config does not compile. */
+/** Like `compileGeneration`, over several turns of the event loop. Rejects when the config does not compile. */
 export async function compileInTurns(
   config: Config,
   previous: GatewayGeneration,
   parts: GenerationParts,
 ): Promise<GatewayGeneration> {
-  // They are remembered: of entries that are new they are most of what assembling takes.
+  // Warms the cache of connection hashes, the slowest part of `assemble` for new entries.
   await inTurns(Object.values(config.mcpServers), connectionOf, CONNECTIONS_A_TURN)
   const generation = assemble(config, previous, parts, new Set())
-  // From now on, as what it shares with `previous` may be let go of by that meanwhile.
+  // Retains servers now, because `previous` may end and release shared servers during the next turns.
   for (const server of generation.servers.values()) server.retain()
   try {
-    // Afterwards the caller puts the generation into force in one go: a turn by itself.
+    // Starts a fresh turn: the caller then puts the generation into force without a pause.
     await nextTurn()
     await inTurns(chainsOf(generation, previous), (build) => build(), CHAINS_A_TURN)
   } catch (error) {
@@ -99,7 +99,7 @@ export async function compileInTurns(
   return generation
 }
 
-/** All of a generation but the chains of calls, which are built when they are needed first. */
+/** Creates a generation without its chains, each built at the first call. */
 function assemble(
   config: Config,
   previous: GatewayGeneration | undefined,
@@ -114,7 +114,7 @@ function assemble(
     const connection = connectionOf(entry)
     const old = previous?.servers.get(name)
     const isKept = old?.connection === connection && !renew.has(name)
-    // The names that a kept server was made with still hold: the separator is fixed at boot.
+    // A kept server's names stay valid, because the separator is fixed at boot.
     const server = isKept ? old : createServer({ name, entry, connection, names, tasks: old?.tasks }, parts)
     servers.set(name, server)
   }
@@ -174,18 +174,18 @@ function assemble(
   }
 }
 
-/** Most tools whose chains are built before a config is in force; those of others are when they are called first. */
+/** Most chains built before a config is in force; further chains are built at the first call. */
 const MOST_CHAINS = 5_000
 
 /**
- * Yields the builders of chains: an error in a chain keeps a config from being put into force, instead of failing calls later.
- * Policies equal to the policies of `previous` are known to be right, so their chains are built on demand.
+ * Yields the builders of chains. Building early makes a broken config fail here, instead of failing calls later.
+ * Yields nothing when the policies equal the checked policies of `previous`.
  */
 function* chainsOf(
   { servers, mesh, policies }: GatewayGeneration,
   previous: GatewayGeneration | undefined,
 ): Generator<() => void> {
-  // Never so where there are arms: it is functions that say of which servers they take calls.
+  // Never equal with arms, because arms contain functions (`takes`).
   if (isDeepStrictEqual(policies, previous?.policies)) return
   const { arms = {} } = policies
   let count = 0
@@ -204,7 +204,7 @@ interface NewServer {
   readonly entry: ServerConfig
   readonly connection: string
   readonly names: Names
-  /** The owners of its tasks, if it takes the place of another server of the name. */
+  /** The task owners of a replaced server of the same name. */
   readonly tasks: TaskBinding | undefined
 }
 
@@ -243,24 +243,24 @@ function createServer(
       const version = upstreamSession.initializeResult.value.protocolVersion
       if (typeof version !== 'string' || version === MODERN_VERSION) return
       const peer = { ...peerAddressOf(config, replica), version }
-      // Upstream sessions that nobody needs any more are cancelled.
+      // `cancelled` is the normal end of an unused session, no error.
       const error = reason === 'cancelled' ? '' : reason
       parts.metrics.operations?.clientSessionOver(name, peer, lastedMs / 1_000, error)
     },
   })
 }
 
-/** Least time that calls of an older config are given to end, in milliseconds. */
+/** Least time for calls of an older config to end, in milliseconds. */
 const LEAST_PATIENCE_MS = 15 * 60_000
 
-/** How long a call may take by the deadlines of a config, with the time for which its agent may be asked, in milliseconds. */
+/** Returns the longest possible call of a config in milliseconds: longest deadline plus longest pause for input. */
 function patienceOf({ defaults, overrides, sets }: Config['policies']): Millis {
   const deadlines = [defaults, ...overrides, ...Object.values(sets)].map(({ deadline }) => deadline)
   const longest = deadlines.map((deadline) => (deadline ? longestOf(deadline) : 0))
   return Math.min(LONGEST_TIMER_MS, Math.max(LEAST_PATIENCE_MS, Math.max(...longest) + MOST_ASKED_MS))
 }
 
-/** The innermost service: a call goes to its server. */
+/** The innermost service: sends a call to its server. */
 function transportTo(servers: ReadonlyMap<string, Server>): Service {
   return (call: Call): Promise<Outcome> => {
     const server = servers.get(call.server)

@@ -20,7 +20,7 @@ interface GuardsParts {
   readonly log: Log
 }
 
-/** Creates the limits that keep an agent from using up shared resources. They outlive generations. */
+/** Creates the per-agent limits on shared resources. All generations share the limits. */
 export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: GuardsParts): Guards {
   const { limits } = gateway
   const { shares, unread, replay } = limitsOf(gateway)

@@ -62,23 +62,23 @@ import type { Reloader } from './reload.ts'
 
 export interface PlaneParts {
   readonly clock: Clock
-  /** Host that the plane binds, without its port. */
+  /** The bound host, without port. */
   readonly host: string
   readonly log: Log
   /** The limits on the plane's connections. */
   readonly guards: ServerGuards
 }
 
-/** Above the idle time of clients' pools, so that they and not we close a connection; in milliseconds. */
+/** Keep-alive in milliseconds: longer than clients' pools stay idle, so clients close connections first. */
 const KEEP_ALIVE_MS = 75_000
 
-/** How long the head of a request may take, also of one that has not begun, in milliseconds. */
+/** Timeout of a request's head in milliseconds, also before its first byte. */
 const HEADERS_MS = 60_000
 
-/** How long a request may take to come that is read elsewhere than by `Bodies`, in milliseconds. */
+/** Timeout in milliseconds of a whole request not read by `Bodies`. */
 const REQUEST_MS = 300_000
 
-/** The body of an error: by its HTTP status and message, and what those who read bodies say of it in JSON-RPC. */
+/** Returns the body of an error reply; `inJsonRpc` is the error's own JSON-RPC text, if given. */
 type ErrorBody = (status: number, message: string, inJsonRpc?: string) => string
 
 /** For agents. */
@@ -88,7 +88,7 @@ const jsonRpcError: ErrorBody = (status, message, inJsonRpc) =>
 /** For operators. */
 const plainError: ErrorBody = (_, message) => JSON.stringify({ error: message })
 
-/** `errorBody`: what is told of a request that was refused before a route answered it; `direct`: what needs no route. */
+/** `errorBody`: the reply to requests refused before any route; `direct`: answers requests without Fastify. */
 function createPlane(
   { clock, log, guards }: PlaneParts,
   errorBody: ErrorBody,
@@ -107,7 +107,7 @@ function createPlane(
       return server
     },
     forceCloseConnections: true,
-    // A target that cannot be read comes to no route, and to no hook.
+    // An unreadable request target reaches no route and no hook.
     frameworkErrors(error, _, reply: FastifyReply) {
       const { statusCode: status = 400 } = error
       void reply
@@ -117,7 +117,7 @@ function createPlane(
     },
     routerOptions: { maxParamLength: 128, ignoreTrailingSlash: true },
   })
-  // Each part reads bodies in its own way; those for which there is no route are not read at all.
+  // Routes read bodies in their own way. Bodies of unknown routes are not read.
   app.removeAllContentTypeParsers()
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => {
     if (error instanceof BodyRefusal) {
@@ -138,14 +138,14 @@ function createPlane(
   return app
 }
 
-/** The plane that agents reach. A reload may change whom it lets in. */
+/** Creates the plane for agents. A reload may change its allowed hosts and origins. */
 export async function createDataPlane(parts: PlaneParts & DataParts): Promise<FastifyInstance> {
   const { live } = parts
   let direct: DirectRoute = () => false
   let names: readonly string[] | undefined
   let isAllowed = hostGuard(parts.host, [])
 
-  /** Why a request is not let in; undefined when it is. */
+  /** Returns why a request is forbidden; undefined when allowed. */
   function refusalOf(headers: IncomingHttpHeaders): string | undefined {
     const { allowedHosts, allowedOrigins } = live.current.config.gateway
     if (allowedHosts !== names) isAllowed = hostGuard(parts.host, (names = allowedHosts))
@@ -166,7 +166,7 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
     const { origin } = request.headers
     const refused = refusalOf(request.headers)
     if (refused === undefined) {
-      // A server behind `/proxy` decides for itself with which origins to share.
+      // A server behind `/proxy` handles CORS itself.
       const isShared = origin !== undefined && !request.url.startsWith('/proxy/')
       if (isShared && shareWith(origin, request.raw, reply.raw)) return void reply.hijack()
       return done()
@@ -180,24 +180,23 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
   return app
 }
 
-/** The plane that operators reach: no browser page of another origin, and a token for whatever changes something, but for stopping faults. */
+/** Creates the plane for operators. Refuses cross-origin pages. Changes need a token, but not stopping faults. */
 export function createControlPlane(
   parts: PlaneParts & {
     readonly access: ControlAccess
-    /** Reads request bodies. */
     readonly bodies: Bodies
-  },
+    },
 ): FastifyInstance {
   const app = createPlane(parts, plainError)
-  // Operators read it on terminals, and much of it are the words of servers and agents.
+  // Replies quote servers and agents, and operators read replies on terminals: escapes control characters.
   app.setReplySerializer((payload) => printableJson(JSON.stringify(payload)))
   const json = app.getDefaultJsonParser('error', 'error')
   app.addContentTypeParser('application/json', (request, payload, done) => {
     parts.bodies.read(payload, (error, text = '') => {
       if (error !== null) return done(error, undefined)
-      // Many clients say what kind of body they send also where they send none.
+      // Many clients send a content type even without a body.
       if (text === '') return done(null, undefined)
-      // Code that walks a body read here may recurse, so deeply nested bodies are refused.
+      // Refuses deep nesting, because code walking the body may recurse.
       if (isDeeperThan(MAX_DEPTH, text))
         return done(
           new BodyRefusal(400, `Bad Request: objects and arrays are nested more than ${MAX_DEPTH} deep`),
@@ -219,15 +218,14 @@ interface DataParts {
   readonly guards: Guards
   readonly clock: Clock
   readonly log: Log
-  /** Reads request bodies. */
   readonly bodies: Bodies
-  /** Calls that are under way; the drain waits for it to fall to 0. */
+  /** Calls in flight; the drain waits for 0. */
   readonly load: { inFlight: number }
-  /** True from the first sign of the end on. */
+  /** True once the shutdown has begun. */
   readonly isStopping: () => boolean
 }
 
-/** Everything that the data plane answers; each part reads bodies in its own way. Resolves to what is taken without Fastify. */
+/** Registers the routes of the data plane. Resolves to the route for requests handled without Fastify. */
 async function registerData(app: FastifyInstance, parts: DataParts): Promise<DirectRoute> {
   const { live, agents, guards, clock, log, bodies, load, isStopping } = parts
   const { legacy, modern } = agents
@@ -251,7 +249,7 @@ export interface ControlParts {
   readonly intents: Intents
   readonly sessions: Sessions
   readonly guards: Guards
-  /** Reads the bodies of requests to the data plane. */
+  /** The limits on request bodies of the data plane, for metrics. */
   readonly bodies: Bodies
   readonly replies: UnfinishedReplies
   readonly state: StateStore
@@ -263,7 +261,7 @@ export interface ControlParts {
   readonly reloader: Reloader
 }
 
-/** Everything that the control plane answers. */
+/** Registers the routes of the control plane. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
   const {
     live,
@@ -309,7 +307,7 @@ export function registerControl(app: FastifyInstance, parts: ControlParts): void
   registerChaos(app, { chaos, targets })
 }
 
-/** The servers and arms that a plan may aim at. */
+/** Returns the possible servers and arms of a plan. */
 function targetsOf({ servers, config, mesh }: GatewayGeneration): PlanTargets {
   const isReadOnly = (server: string) => (tool: string) =>
     mesh.effectOf({ server, method: 'tools/call', tool }) === 'read_only'
@@ -319,14 +317,14 @@ function targetsOf({ servers, config, mesh }: GatewayGeneration): PlanTargets {
   }
 }
 
-/** Reads an address that the config's schema has let through. */
+/** Parses an address already checked by the config's schema. Throws for any other text. */
 export function addressOf(text: string): Address {
   const address = parseAddress(text)
   if (address === undefined) throw new Error(`not an address: ${text}`)
   return address
 }
 
-/** Why an address cannot be bound, in words. */
+/** Bind errors by code, in words. */
 const causes: Readonly<Record<string, string>> = {
   EADDRINUSE: 'something else listens there already',
   EACCES: 'this user may not bind that port',
@@ -334,7 +332,7 @@ const causes: Readonly<Record<string, string>> = {
   ENOTFOUND: 'there is no such host',
 }
 
-/** Resolves to the base URL of a plane that listens; rejects, naming the `key` that sets the address, when it cannot be bound. */
+/** Listens; resolves to the base URL. Rejects when the address cannot be bound; the error names the config `key`. */
 export async function listenAt({ host, port }: Address, app: FastifyInstance, key: string): Promise<string> {
   try {
     await app.listen({ host, port })
@@ -351,12 +349,12 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
 }
 
 /**
- * `localhost` has an address of each family: what comes to another one than that which the server has is taken by the same
- * server, whose limits hold for both. An address that cannot be bound is left out.
+ * Listens on the other addresses of `localhost` (IPv4 and IPv6), and hands their connections to the same server, so its
+ * limits cover both. Skips an address if it cannot be bound.
  */
 async function listenOnOtherAddresses(server: Server): Promise<void> {
   const { address, port } = server.address() as AddressInfo
-  // It is bound already: a name that cannot be looked up again has no other address.
+  // A failed lookup means no other address: the first address is bound already.
   for (const other of await lookup('localhost', { all: true }).catch(() => [])) {
     if (other.address === address) continue
     const beside = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {

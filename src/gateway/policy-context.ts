@@ -12,18 +12,18 @@ import type { Metrics } from '../telemetry/metrics.ts'
 import { makeFolder } from '../units/folder.ts'
 import { type Level, LevelProcess } from './records-level.ts'
 
-/** The parts that the policies of a gateway may use, and the state that policies remember. */
+/** The policy context of a gateway, with the state of all policies. */
 export interface GatewayPolicyContext extends PolicyContext {
   readonly state: States
 }
 
-/** How many seeds there are. */
+/** Number of seeds. */
 const SEEDS = 2 ** 32
 
 /**
- * Makes the parts that policies may use, for as long as the process lives. `seed`: of the draws, a whole number from 0 to 2^32 − 1.
- * Each process has its own seed: otherwise gateways before the same servers would wait, and come back, in step. Faults on
- * purpose draw by the seed of their plan.
+ * Creates the policy context of the process. `seed`: a whole number from 0 to 2^32 − 1, by default a random seed per
+ * process. With equal seeds, gateways before the same servers would back off and retry in step. Faults draw by the
+ * seed of their plan instead.
  */
 export function createPolicyContext(
   clock: Clock,
@@ -36,63 +36,63 @@ export function createPolicyContext(
   return { clock, random: createKeyedRandom(seed), state: new States(clock), durable, emit }
 }
 
-/** The result of opening the store: empty where nothing is to outlive the process. */
+/** The result of opening the store: empty without `stateDir`, `problem` when the store cannot be opened. */
 interface OpenedStore {
   readonly store?: ClosableStore
   readonly problem?: string
 }
 
 export interface DurableParts {
-  /** `gateway.stateDir`; undefined: nothing outlives the process. */
+  /** `gateway.stateDir`; undefined: no record outlives the process. */
   readonly stateDir: string | undefined
   readonly clock: Clock
   readonly log: Log
-  /** Makes the LevelDB in a folder; one in a process of its own unless given. */
+  /** Creates the LevelDB of a folder; default: in a child process. */
   readonly level?: (folder: string) => Level
 }
 
 export interface ClosableStore extends DurableStore {
-  /** Writes what is left to write, for 2 seconds at most; nothing is kept afterwards. Idempotent, never rejects. */
+  /** Writes pending changes, for 2 seconds at most. Later records are not kept. Idempotent, never rejects. */
   close(): Promise<void>
 }
 
-/** Most records, and most bytes of them and their keys; past either, new ones are not kept: one that counts makes no room. */
+/** Most records, and most bytes of records and keys. Past either limit new records are not kept; none is evicted. */
 const MAX_RECORDS = 100_000
 const MAX_BYTES = 128 * 1024 ** 2
 
-/** Most changes, and bytes of them, that wait for a disk which takes none; past either, new ones are not kept. */
+/** Most changes waiting for the disk, and most bytes of the changes. Past either limit new records are not kept. */
 const MAX_UNWRITTEN = 10_000
 const MAX_UNWRITTEN_BYTES = 16 * 1024 ** 2
 
-/** How long anybody waits until a record is written, in milliseconds. */
+/** Longest wait of a caller for the write of a record, in milliseconds. */
 const PATIENCE_MS: Millis = 1_000
 
-/** How long a store that failed is left alone, in milliseconds. */
+/** Pause after a failed write, in milliseconds. */
 const RETRY_MS: Millis = 5_000
 
-/** How long the last writing may take, in milliseconds. */
+/** Timeout of the last write at close, in milliseconds. */
 const CLOSE_MS: Millis = 2_000
 
-/** How often what nobody has taken is looked through for what has expired, in milliseconds. */
+/** Interval for deleting expired records not taken by any policy, in milliseconds. */
 const SWEEP_MS: Millis = 60_000
 
-/** Beside the store, the process of the gateway that has it open, or had it last: for messages. */
+/** File beside the store with the process id of its current or last gateway, for messages. */
 const HOLDER = 'gateway.pid'
 
-/** How often the log may say that the store is full, in milliseconds. */
+/** Least time between warnings about a full store, in milliseconds. */
 const WARN_MS: Millis = 60_000
 
-/** How often a full store is looked through for what has expired, in milliseconds. */
+/** Least time between searches of a full store for expired records, in milliseconds. */
 const RECLAIM_MS: Millis = 1_000
 
-/** A record that counts towards the limits. */
+/** A record's share of the limits. */
 interface Size {
   /** Size of the record and its key. */
   readonly bytes: number
   readonly expiresAt: Millis
 }
 
-/** A record on disk: there, the wall time at which it expires stands before its JSON. */
+/** A record left on disk. Its text on disk is the wall time of expiry, a space, then the JSON. */
 interface Left {
   readonly key: string
   /** Size of the record and its key. */
@@ -102,15 +102,15 @@ interface Left {
 }
 
 /**
- * Opens the store in `{stateDir}/records`, a LevelDB in a folder that nobody but its owner may enter: what it keeps
- * are answers of other agents. One that cannot be opened is no reason not to start: the log says so, and until the
- * next start nothing outlives the process. One that is damaged is repaired, as far as that goes.
+ * Opens the store in `{stateDir}/records`, a LevelDB. Only the owner may enter the folder, because records hold answers
+ * to agents. A store that cannot be opened does not stop the start: the gateway logs a warning, and no record outlives
+ * the process. A damaged store is repaired as far as possible.
  *
- * Rejects when another gateway has it open: two of them would overwrite what each keeps in `stateDir`. The lock is the
- * operating system's, which ends it with the process that holds it.
+ * Rejects when another gateway has the store open, because two gateways would overwrite each other's files in
+ * `stateDir`. The operating system holds the lock, and releases the lock when the process ends.
  *
- * A write is in the hands of the operating system before it counts as written, and not on the disk: it outlives the
- * process, however that ends, and not the loss of power.
+ * A write counts as written once the operating system has the data, before the data is on the disk. Records survive
+ * any end of the process, but not a power loss.
  */
 export async function openDurable({
   stateDir,
@@ -159,7 +159,7 @@ async function openLevel(level: Level, folder: string, log: Log): Promise<Level>
   return level
 }
 
-/** Why it went wrong, as LevelDB says: code and words of its own, which hold no record. */
+/** Returns LevelDB's own code and message, free of record content. */
 function causeOf(error: unknown): { code: string | undefined; message: string } {
   const { code, message, cause } = error as NodeJS.ErrnoException & { cause?: unknown }
   return cause instanceof Error ? causeOf(cause) : { code, message }
@@ -169,23 +169,23 @@ class LevelStore implements ClosableStore {
   readonly #level: Level
   readonly #clock: Clock
   readonly #log: Log
-  /** The records that an earlier process left and nobody has taken yet, by owner. */
+  /** Records of an earlier process not taken yet, by owner. */
   readonly #left = new Map<string, Left[]>()
-  /** All records; `#fits` keeps their limits. */
+  /** The sizes of all records; `#fits` enforces the limits. */
   readonly #sizes = new Map<string, Size>()
   #bytes = 0
   /** No record expires before this, in wall time. */
   #nextExpiry: Millis = Infinity
   #reclaimedAt: Millis = -Infinity
   #warnedAt: Millis = -Infinity
-  /** The changes that the next batch writes, by key; undefined deletes the record. */
+  /** Changes for the next batch, by key; undefined deletes the record. */
   #changes = new Map<string, string | undefined>()
   #changedBytes = 0
   #waiting: (() => void)[] = []
   readonly #patience: ExpiryQueue
-  /** Whether a batch is being written: one at a time, because two might overtake one another. */
+  /** True during a batch. Batches run one at a time to keep their order. */
   #isWriting = false
-  /** Until the last batch was written. */
+  /** Resolves when the current run of batches has ended. */
   #written: Promise<void> | undefined
   #failed = false
   #retryAt: Millis = -Infinity
@@ -199,7 +199,7 @@ class LevelStore implements ClosableStore {
     this.#patience = new ExpiryQueue(clock, PATIENCE_MS)
   }
 
-  /** Reads what is there, and deletes what has expired. Rejects when it cannot. */
+  /** Reads all records, and deletes expired and excess records. Rejects when LevelDB fails. */
   async load(): Promise<void> {
     const now = this.#clock.wall()
     const found: Left[] = []
@@ -245,7 +245,7 @@ class LevelStore implements ClosableStore {
   }
 
   async #close(): Promise<void> {
-    // Once more, also if it has just failed: there is no other time.
+    // Ignores the pause after a failure, because this is the last chance to write.
     this.#retryAt = -Infinity
     this.#write()
     this.#closed = true
@@ -254,7 +254,7 @@ class LevelStore implements ClosableStore {
 
   async #end(): Promise<void> {
     await this.#written
-    // Writes the changes that the batch under way could not write.
+    // Retries changes of a failed batch.
     await this.#writeAll()
     await this.#level
       .close()
@@ -302,7 +302,7 @@ class LevelStore implements ClosableStore {
     this.#nextExpiry = Math.min(this.#nextExpiry, size.expiresAt)
   }
 
-  /** Whether there is room for a record, in place of what its key has. The log says at most once a minute that there is none. */
+  /** Returns whether a record fits, replacing its key's old record. Warns about a full store at most once a minute. */
   #fits(key: string, bytes: number): boolean {
     if (this.#hasRoom(key, bytes) || (this.#reclaim() && this.#hasRoom(key, bytes))) return true
     const now = this.#clock.now()
@@ -319,7 +319,7 @@ class LevelStore implements ClosableStore {
     return count <= MAX_RECORDS && this.#bytes + bytes - (own?.bytes ?? 0) <= MAX_BYTES
   }
 
-  /** Deletes what has expired, at most once a second: all records are looked at. False when nothing has. */
+  /** Deletes expired records, at most once a second because the search reads all. False when no search took place. */
   #reclaim(): boolean {
     const now = this.#clock.now()
     const wall = this.#clock.wall()
@@ -333,9 +333,9 @@ class LevelStore implements ClosableStore {
     return true
   }
 
-  /** Notes what the next batch has to write; false when too much waits for that already. */
+  /** Adds a change to the next batch; false when too many changes wait. */
   #change(key: string, text: string | undefined, bytes: number): boolean {
-    // To delete what is there takes no more room than it had.
+    // Deletes have no limit: a delete needs no more room than its record.
     const isTooMany = text !== undefined && this.#changes.size >= MAX_UNWRITTEN && !this.#changes.has(key)
     const isTooLarge = text !== undefined && this.#changedBytes + bytes > MAX_UNWRITTEN_BYTES
     if (isTooMany || isTooLarge) return false
@@ -344,7 +344,7 @@ class LevelStore implements ClosableStore {
     return true
   }
 
-  /** Begins to write what waits for it, unless somebody does: then the next batch takes it along. */
+  /** Starts writing the pending changes, unless a batch is running: the next batch then includes the changes. */
   #write(): void {
     if (this.#isWriting) return
     if (this.#closed || this.#clock.now() < this.#retryAt) return this.#release()
@@ -369,7 +369,7 @@ class LevelStore implements ClosableStore {
     this.#isWriting = false
   }
 
-  /** Whether it was written. */
+  /** Resolves to whether the batch was written. */
   async #batch(changes: ReadonlyMap<string, string | undefined>): Promise<boolean> {
     try {
       if (this.#failed) await this.#reopen()
@@ -394,15 +394,15 @@ class LevelStore implements ClosableStore {
   }
 
   /**
-   * A log that could not be written to the end is not to be appended to: LevelDB would take what follows, and not find
-   * it again after a crash. Opened once more, it begins another one.
+   * Reopens LevelDB after a failed write, to start a new log file. LevelDB would accept appends to a truncated log file
+   * but lose the appends at recovery after a crash.
    */
   async #reopen(): Promise<void> {
     await this.#level.close()
     await this.#level.open()
   }
 
-  /** Puts changes that could not be written into the next batch, except where the batch has a newer change of the same key. */
+  /** Puts changes of a failed batch into the next batch; a newer change of the same key wins. */
   #putBack(changes: ReadonlyMap<string, string | undefined>): void {
     for (const [key, text] of changes) {
       if (this.#changes.has(key)) continue
@@ -417,7 +417,7 @@ class LevelStore implements ClosableStore {
     for (const done of waiting) done()
   }
 
-  /** Servers that are gone take nothing: what is theirs goes when its time is up. */
+  /** Deletes expired records nobody took, such as records of removed servers. */
   #sweep(): void {
     const now = this.#clock.wall()
     for (const [owner, left] of this.#left) {
@@ -430,7 +430,7 @@ class LevelStore implements ClosableStore {
   }
 }
 
-/** No JSON text holds a bare line feed, and no owner is anything else. */
+/** Unambiguous, because owners are JSON texts without line feeds. */
 const keyOf = (owner: string, id: string) => `${owner}\n${id}`
 const ownerOf = (key: string) => key.slice(0, key.indexOf('\n'))
 

@@ -1,10 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
-/** As much of a LevelDB as the store needs. Whatever fails rejects with an error that has LevelDB's `code`. */
+/** The LevelDB functions used by the store. All reject with an error with LevelDB's `code`. */
 export interface Level {
   open(): Promise<void>
-  /** Makes the best of a damaged one, which is not open. */
+  /** Repairs a damaged, closed database as far as possible. */
   repair(): Promise<void>
   batch(changes: readonly Change[]): Promise<void>
   /** All entries, in batches. */
@@ -18,7 +18,7 @@ export type Change =
   | { readonly type: 'put'; readonly key: string; readonly value: string }
   | { readonly type: 'del'; readonly key: string }
 
-/** Requests to the process of a LevelDB; `next` returns the entries behind the last `next`. */
+/** Requests to the LevelDB process; `next` returns the entries after the last `next`. */
 export type Asked =
   | { readonly what: 'open' | 'repair' | 'next' | 'close' }
   | { readonly what: 'batch'; readonly changes: readonly Change[] }
@@ -36,14 +36,14 @@ interface Waiting {
 }
 
 /**
- * A LevelDB in a process of its own. LevelDB opens its files so that every program which is started from its process
- * inherits them, whatever user that program runs as; the gateway starts servers, and this process nothing. It outlives a
- * gateway that is killed for as long as it takes to write what it has got.
+ * A LevelDB in a child process. Every program started from LevelDB's process inherits its file descriptors, even under
+ * another user. The gateway starts servers, so the descriptors must not be in the gateway's process. The child outlives
+ * a killed gateway until pending writes are done.
  */
 export class LevelProcess implements Level {
   readonly #folder: string
   #child: ChildProcess | undefined
-  /** In the order in which they were asked: they are answered in it. */
+  /** In request order, the same as the order of answers. */
   readonly #waiting: Waiting[] = []
 
   constructor(folder: string) {
@@ -55,7 +55,7 @@ export class LevelProcess implements Level {
     try {
       await this.#ask({ what: 'open' })
     } catch (error) {
-      // Damaged ones are repaired, and opened once more.
+      // Keeps the process for a repair if the database is corrupt.
       if ((error as NodeJS.ErrnoException).code !== 'LEVEL_CORRUPTION') this.#end()
       throw error
     }
@@ -87,7 +87,7 @@ export class LevelProcess implements Level {
   }
 
   #start(): ChildProcess {
-    // A session of its own, out of reach of Ctrl-C; and nothing of our environment, which may hold secrets.
+    // Detached: Ctrl-C must not end the child. Empty env: our environment may hold secrets.
     const child = fork(program, [this.#folder], {
       cwd: '/',
       env: {},
@@ -128,11 +128,11 @@ export class LevelProcess implements Level {
   #ask(asked: Asked): Promise<Answer> {
     const child = this.#child
     if (child === undefined) return Promise.reject(new Error('the process of the store has ended'))
-    // It holds the gateway only while somebody waits for it.
+    // Keeps the gateway's event loop alive only during a request.
     child.channel?.ref()
     return new Promise((resolve, reject) => {
       this.#waiting.push({ resolve, reject })
-      // A process that is lost answers nothing, and says so by its end.
+      // Ignores send errors: the `exit` or `disconnect` event rejects all requests.
       child.send(asked, () => undefined)
     })
   }

@@ -2,13 +2,13 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { ClassicLevel } from 'classic-level'
 import type { Answer, Asked, Entry } from './records-level.ts'
 
-// A program of its own, which holds the LevelDB of a gateway: what it is asked for it answers in turn, until the gateway ends.
+// The child program with the gateway's LevelDB. Answers requests in order until the gateway ends.
 
-/** How long a lock is waited for, in milliseconds: the process of a gateway that was killed may still write. */
+/** Longest wait for the lock, in milliseconds: the child of a killed gateway may still be writing. */
 const LOCKED_MS = 3_000
 const LOOK_MS = 100
 
-/** Most entries, and about as many bytes of them, that are sent at once. */
+/** Most entries per answer, and their approximate bytes. */
 const MOST_ENTRIES = 1_000
 const MOST_BYTES = 1024 ** 2
 
@@ -18,7 +18,7 @@ const iterate = () => level.iterator({ highWaterMarkBytes: MOST_BYTES })
 let iterator: ReturnType<typeof iterate> | undefined
 let answering = Promise.resolve()
 
-// The gateway still needs this process for its last writes when a signal to all of its processes ends the gateway.
+// A signal to the whole process group must not end this process: the gateway still needs its last writes.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined)
 
 process.on('message', (asked: Asked) => {
@@ -28,7 +28,7 @@ process.on('message', (asked: Asked) => {
     .then((answer) => void (process.connected && process.send?.(answer)))
 })
 
-// Nothing holds the process any more then.
+// Closing LevelDB lets this process exit.
 process.once('disconnect', () => {
   void answering.then(() => level.close()).catch(() => undefined)
 })
@@ -63,7 +63,7 @@ async function open(): Promise<void> {
   }
 }
 
-/** The entries that follow; none at their end, after which they begin anew. */
+/** Resolves to the next entries; empty at the end, then starts over. */
 async function nextEntries(): Promise<readonly Entry[]> {
   iterator ??= iterate()
   const entries = await iterator.nextv(MOST_ENTRIES)
@@ -73,7 +73,7 @@ async function nextEntries(): Promise<readonly Entry[]> {
   return entries
 }
 
-/** Why it went wrong, as LevelDB says: code and words of its own, which hold no record. */
+/** Returns LevelDB's own code and message, free of record content. */
 function causeOf(error: unknown): { code: string | undefined; message: string } {
   const { code, message, cause } = error as NodeJS.ErrnoException & { cause?: unknown }
   return cause instanceof Error ? causeOf(cause) : { code, message }

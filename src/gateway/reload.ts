@@ -18,41 +18,41 @@ import type { Agents } from './agents.ts'
 import { compileGeneration, compileInTurns, type GenerationParts } from './generation.ts'
 
 export interface ReloaderParts {
-  /** Reads the files. Entries of servers that say what they said `before` have to be the same objects: nobody looks at them again. */
+  /** Reads the files. Unchanged server entries must be the same objects as in `before`, so checks can skip them. */
   readonly load: (before: Config) => Promise<Loaded>
-  /** Compiles the config and puts it into force; throws when it does not compile. */
+  /** Compiles the config and puts it into force. Throws when the config does not compile. */
   readonly apply: (config: Config, renew: ReadonlySet<string>) => void
   /**
-   * Compiles the config without holding up calls; rejects when it does not compile. What it resolves to puts it into force, and says
-   * no when something else has come into force meanwhile: then that is what it has to be compiled for.
+   * Compiles the config over several turns of the event loop. Rejects when the config does not compile. The resulting
+   * function puts the config into force. The function returns false, and does nothing, when another config came into
+   * force meanwhile: then compile again.
    */
   readonly prepare: (config: Config) => Promise<() => boolean>
-  /** Names all that is in force: also servers that were added, and keys that a reload does not change. */
+  /** Returns the hash of the effective config, including dynamic servers and keys fixed at boot. */
   readonly inForce: () => string
-  /** Why faults of the plan in force do nothing although the config enables them; undefined when they are armed, or there are none. */
+  /** Returns why the plan's faults are enabled but not armed; undefined when armed, or without faults. */
   readonly unarmed: () => string | undefined
-  /** Servers that are not in the file. */
+  /** Returns the dynamic servers. */
   readonly added: () => Readonly<Record<string, ServerConfig>>
   readonly clock: Clock
   readonly log: Log
   readonly metrics: Metrics
 }
 
-/** Why a config that comes too late is refused. */
 const STOPPING = 'the gateway is being stopped'
 
-/** Brings configs into force, one after the other. A bad one changes nothing. */
+/** Puts configs into force, one after the other. A bad config changes nothing. */
 export class Reloader {
   readonly #parts: ReloaderParts
   readonly #boot: Config
   #file: Config
   #watched: FilesRead
   #last: Promise<unknown> = Promise.resolve()
-  /** The attempt that has not begun. */
+  /** The queued attempt. */
   #next: Promise<ReloadReport> | undefined
   #isClosed = false
 
-  /** `first` is in force already, with `files` behind it. */
+  /** `first` is in force already, read from `files`. */
   constructor(first: Config, files: FilesRead, parts: ReloaderParts) {
     this.#parts = parts
     this.#boot = first
@@ -61,12 +61,12 @@ export class Reloader {
     this.#succeeded()
   }
 
-  /** The files to watch, as they were read last: also those of a config that is not in force. */
+  /** The files to watch, as read last, even if their config was refused. */
   get files(): FilesRead {
     return this.#watched
   }
 
-  /** Reads the files again. An attempt waits for the one before, and whoever asks meanwhile joins it; never rejects. */
+  /** Reads the files again, after the attempt in progress. Requests join a queued attempt. Never rejects. */
   reload(trigger: string): Promise<ReloadReport> {
     this.#next ??= this.#last.then(() => {
       this.#next = undefined
@@ -76,14 +76,14 @@ export class Reloader {
     return this.#next
   }
 
-  /** Puts the config that was read last into force again, with what was added since; `renew` names servers to make anew. */
+  /** Puts the last config into force with the current dynamic servers; `renew` names servers to create anew. */
   refresh(renew: ReadonlySet<string> = new Set()): void {
     if (this.#isClosed) return
     this.#parts.apply(withServers(this.#file, this.#parts.added()), renew)
     this.#succeeded()
   }
 
-  /** From here on nothing comes into force, also what is being read by now: nobody would end the servers that it starts. */
+  /** Refuses further configs, even one being read: servers started after the shutdown would never end. */
   close(): void {
     this.#isClosed = true
   }
@@ -109,7 +109,7 @@ export class Reloader {
       return this.#failed(trigger, [(error as Error).message])
     }
     const hash = this.#parts.inForce()
-    // Also where this reload changed no plan: the watcher of files may have read the plan before somebody asks.
+    // Repeats the warning even for an unchanged plan: a file watcher may have loaded the plan before this request.
     const unarmed = this.#parts.unarmed()
     const warnings = [
       ...loaded.warnings.map((issue: ConfigIssue) => formatIssue(issue)),
@@ -123,7 +123,7 @@ export class Reloader {
     return { ok: true, hash, needsRestart, warnings }
   }
 
-  /** Returns the result of reading the files, or an error message when reading throws: the next reading takes place all the same. */
+  /** Reads the files. Resolves to an error message when reading throws, so later reloads still run. */
   async #load(before: Config): Promise<Loaded | string> {
     try {
       const loaded = await this.#parts.load(before)
@@ -149,7 +149,7 @@ export class Reloader {
   }
 }
 
-/** The config with servers of the admin API behind its own, which win. */
+/** Returns the config with servers of the admin API added after its own; its own entries win. */
 export function withServers(config: Config, added: Readonly<Record<string, ServerConfig>>): Config {
   if (Object.keys(added).length === 0) return config
   return { ...config, mcpServers: { ...config.mcpServers, ...without(added, config.mcpServers) } }
@@ -161,20 +161,19 @@ function without<T>(record: Readonly<Record<string, T>>, taken: object): Record<
 
 interface ApplyConfigParts {
   readonly live: Live<GatewayGeneration>
-  /** The parts that generations are made of. */
   readonly parts: GenerationParts
   readonly state: States
   readonly agents: Agents
-  /** Tells parts that outlive generations of the config in force, and of the blocks in which it differs from the one before. */
+  /** Applies the config to parts shared by all generations. `changed`: the top-level keys with changes. */
   readonly follow: (config: Config, changed: ReadonlySet<keyof Config>) => void
 }
 
-/** Puts a config into force, with the servers in `renew` made anew. Throws, and changes nothing, when it does not compile. */
+/** Puts a config into force, creating servers in `renew` anew. Throws, without changes, when it does not compile. */
 export function applyConfig(config: Config, renew: ReadonlySet<string>, parts: ApplyConfigParts): void {
   putIntoForce(compileGeneration(config, parts.live.current, parts.parts, renew), renew, parts)
 }
 
-/** The same in two steps, of which the first takes its time and holds up nobody; see `ReloaderParts.prepare`. */
+/** Like `applyConfig` in two steps, the first over several turns of the event loop; see `ReloaderParts.prepare`. */
 export async function prepareConfig(config: Config, parts: ApplyConfigParts): Promise<() => boolean> {
   const before = parts.live.current
   const after = await compileInTurns(config, before, parts.parts)
@@ -216,14 +215,14 @@ function putIntoForce(
     agents.endOrphans()
     agents.tellChanged(listKinds)
   }
-  // Last: what stands above asks for the servers as they were.
+  // Last, because the steps above need older generations' own servers.
   for (const open of live.open) if (open !== after) open.follow(after.servers)
 }
 
-/** A key of state with the replica that its endpoint is now; undefined when what it belongs to is there no more. */
+/** Returns a state key with its endpoint's current replica index; undefined when set, server or endpoint is gone. */
 function placed({ servers, policies, mesh }: GatewayGeneration, key: StateKey): StateKey | undefined {
   if (!mesh.hasSet(key.set)) return undefined
-  // The gateway's own state has no server, and a server's no endpoint.
+  // State of the gateway has no server. State of a server may have no endpoint.
   if (key.server === '') return key
   const server = servers.get(key.server)
   if (key.overrides !== undefined && !mayApply(policies, key.server, key.overrides)) return undefined
@@ -240,7 +239,7 @@ function sameServers(a: GatewayGeneration, b: GatewayGeneration): boolean {
   )
 }
 
-/** Returns the top-level keys in which two configs differ. The order of servers counts, because lists show it. */
+/** Returns the differing top-level keys. A new order of servers counts, because lists show the order. */
 function changedBlocks({ config: before, servers }: GatewayGeneration, after: GatewayGeneration) {
   const { config } = after
   const blocks = Object.keys(config) as (keyof Config)[]

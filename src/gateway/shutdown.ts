@@ -6,15 +6,15 @@ import { endSupervisor } from '../upstreams/stdio/groups.ts'
 import type { Agents } from './agents.ts'
 import type { Reloader } from './reload.ts'
 
-/** As much of a plane as its end needs. */
+/** The parts of a plane used by the shutdown. */
 interface EndingPlane {
-  /** Takes no new connections, and says when the last one has ended. */
+  /** Refuses new connections; calls `ended` after the last connection has ended. */
   stopListening(ended: () => void): void
   closeIdleConnections(): void
   close(): PromiseLike<unknown>
 }
 
-/** As much of a generation as its end needs. */
+/** The parts of a generation used by the shutdown. */
 interface EndingGeneration {
   readonly config: { readonly gateway: Pick<Config['gateway'], 'drain'> }
   readonly servers: ReadonlyMap<string, Pick<Server, 'name' | 'processes' | 'close'>>
@@ -25,61 +25,62 @@ export interface ShutdownParts {
   readonly controlPlane: Pick<EndingPlane, 'close'>
   readonly live: { readonly current: EndingGeneration; readonly open: readonly EndingGeneration[] }
   readonly agents: Pick<Agents, 'close'>
-  /** Faults end first: what they hold back has to be let go. */
+  /** Faults end first, to release delayed calls and replies. */
   readonly chaos: { stop(): Promise<void>; close(): Promise<void> }
-  /** Rejections that are held back end as well; replies that are on their way have the time of the drain. */
+  /** Held rejections end as well. Replies in progress have the time of the drain. */
   readonly guards: { readonly tarpit: { close(): void }; readonly unread: { readonly isAny: boolean } }
-  /** Once servers are ended none begins. */
+  /** Closed before the servers, so a reload starts no server afterwards. */
   readonly reloader: Pick<Reloader, 'close'>
-  /** Spans that are left are sent, as far as the collector takes them. */
+  /** Sends the last spans, if the collector accepts. */
   readonly tracing: { close(): Promise<void> } | undefined
-  /** The last metrics are sent, as far as the collector takes them. */
+  /** Sends the last metrics, if the collector accepts. */
   readonly metricsExport: { close(): Promise<void> }
-  /** The notes on recorded calls are written down. */
+  /** Writes the remaining records of calls. */
   readonly recorder: { close(): Promise<void> }
-  /** Told last of the ends of calls; undefined where nothing outlives the process. */
+  /** Closed last, because ends of calls still write records; undefined without a store. */
   readonly durable: { close(): Promise<void> } | undefined
-  /** All incidents are written down, and nobody is told any more. */
+  /** Writes all incidents, and ends webhook notices. */
   readonly health: { close(): Promise<void> }
-  /** Calls that became MCP tasks count by what is known of them. */
+  /** Counts calls with an MCP task by their state so far. */
   readonly taskCalls: { closeAll(): void }
-  /** Tasks of agents end with the process, and so do experiments. */
+  /** Intents and experiments end with the process. */
   readonly intents: { closeAll(): void }
   readonly experiments: { close(): void }
   readonly endStallWatch: () => void
-  /** While the control plane's address is still ours. */
+  /** Runs before the control plane closes, while the address is still ours. */
   readonly removeToken: () => Promise<void>
-  /** Requests of agents that are under way, and calls that go on though their agents have left. */
+  /** Agents' requests in flight, and calls in progress whose agents have left. */
   readonly load: { readonly inFlight: number; readonly detached: number }
   readonly clock: Clock
   readonly log: Log
 }
 
-/** How often the drain looks whether calls are still under way, in milliseconds. */
+/** Poll interval of the drain, in milliseconds. */
 const LOOK_MS: Millis = 50
 
 /**
- * Longest end after the drain, in milliseconds: servers that ignore the end of their input and SIGTERM take 2.5 s, what they have
- * left outside of their process groups half a second more, spans whose collector is silent 3 s. What takes longer is left to
- * the end of the process, which ends its children.
+ * Timeout after the drain, in milliseconds. Servers ignoring EOF and SIGTERM take 2.5 s, their stray processes outside
+ * of the process group 0.5 s more, and a silent collector of spans 3 s. Past the timeout, the end of the process ends
+ * its children.
  */
 const LONGEST_END_MS: Millis = 5_000
 
-/** How long calls that were ended may take to answer their agents, in milliseconds; and how many looks are taken at least, as a busy loop looks late. */
+/** Time for ended calls to answer agents, in milliseconds, and least number of polls, as a busy loop polls late. */
 const ANSWER_GRACE_MS: Millis = 500
 const ANSWER_LOOKS = 10
 
-/** How often the end says what it waits for, in milliseconds. */
+/** Interval of log lines about the pending steps, in milliseconds. */
 const SAY_MS: Millis = 1_000
 
 /**
- * Ends a gateway in the order that hurts least: no new connections, calls in flight, sessions, children, the rest. After the
- * drain all that does not need one another ends at the same time: nobody's time of grace begins when another's is over.
+ * Shuts down in order: new connections, calls in flight, sessions, child processes, the rest. After the drain,
+ * independent parts end in parallel, so their grace periods do not add up. Resolves after the drain plus
+ * `LONGEST_END_MS` at the latest.
  */
 export async function shutDown(parts: ShutdownParts): Promise<void> {
   const { dataPlane, live, load, log, clock } = parts
   const { drain } = live.current.config.gateway
-  // First, because connections whose replies faults hold back would be taken for idle ones.
+  // Before `stopListening`, because connections with a reply delayed by a fault would look idle.
   const faultsOver = parts.chaos.stop()
   parts.guards.tarpit.close()
   const stopped = new Promise<void>((resolve) => dataPlane.stopListening(resolve))
@@ -113,14 +114,14 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
 async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits): Promise<void> {
   const { dataPlane, controlPlane, live, agents, tracing, durable, clock } = parts
   parts.reloader.close()
-  // Calls end here and now, with an error that says why; their sessions are told to the servers while those still run.
+  // Ends calls at once with an error. Sessions end before their servers, so servers hear of the end.
   const sessions = waits.note('the sessions of agents', agents.close())
-  // Includes the servers of older configs, whose last calls have not ended.
+  // Includes servers of older configs with calls in flight.
   const servers = new Set(live.open.flatMap((generation) => [...generation.servers.values()]))
   const upstreamSessions = [...servers].map((server) =>
     waits.note(() => nameOf(server.name, server.processes), server.close()),
   )
-  // Spans and answers of the calls that were ended come first.
+  // Waits for spans and answers of the ended calls.
   const answered = drained(parts, ANSWER_GRACE_MS, ANSWER_LOOKS).then(nextTurn)
   const spans = answered.then(() => {
     parts.taskCalls.closeAll()
@@ -137,7 +138,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
       waits.note('what servers have left behind', endSupervisor(clock)),
     ]),
   )
-  // Nothing of it is waited for alone: what fails meanwhile fails the end, and is no rejection that nobody handles.
+  // Awaits both together: a rejection of either would be unhandled during an await of the other.
   await Promise.all([spans, rest])
   parts.endStallWatch()
   await waits.note('the journal of faults', parts.chaos.close())
@@ -146,7 +147,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   if (durable !== undefined) await waits.note('the store on disk', durable.close())
 }
 
-/** The tasks that the shutdown waits for, by name. */
+/** The pending steps of the shutdown, by name. */
 class Waits {
   readonly #open = new Set<() => string>()
 
@@ -173,7 +174,7 @@ function repeatedly(clock: Clock, say: () => void): Cancel {
   return () => cancel()
 }
 
-/** Waits until nothing is under way, for `limitMs` at most, or for as long as so many looks take. */
+/** Waits until no call is in flight, for `limitMs` or `leastLooks` polls at most, whichever is longer. */
 async function drained(parts: ShutdownParts, limitMs: Millis, leastLooks = 0): Promise<void> {
   const { clock } = parts
   const never = new AbortController().signal
@@ -182,7 +183,7 @@ async function drained(parts: ShutdownParts, limitMs: Millis, leastLooks = 0): P
     await clock.sleep(LOOK_MS, never)
 }
 
-/** Whether a call is under way, or its reply. */
+/** Whether a call is in flight, or its reply. */
 function isBusy({ load: { inFlight, detached }, guards }: ShutdownParts): boolean {
   return inFlight + detached > 0 || guards.unread.isAny
 }

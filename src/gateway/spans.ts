@@ -18,13 +18,13 @@ interface SpansParts {
   readonly log: Log
   readonly metrics: Metrics
   readonly env: Readonly<Record<string, string | undefined>>
-  /** As it was at boot. */
+  /** As at boot. */
   readonly config: TraceSettings
-  /** The generation in force; not asked for before there is one. */
+  /** Read only after the first generation is in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
 
-/** Ties tracing to the gateway: what spans say of servers, and what becomes of spans. */
+/** Creates the tracing of the gateway; undefined when tracing is off. */
 export function createSpans({
   clock,
   log,
@@ -51,12 +51,12 @@ export function createSpans({
 
 interface DurationsParts {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** As it was at boot. */
+  /** As at boot. */
   readonly config: MetricsConfig
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
 }
 
-/** Makes the metrics of a gateway; those of OpenTelemetry's conventions are counted where they are told to anybody. */
+/** Creates the metrics of a gateway. Counts metrics of OpenTelemetry's conventions only when exported or configured. */
 export function createGatewayMetrics({ env, config, live }: DurationsParts): Metrics {
   const { semanticConventions } = config
   if (!semanticConventions && readMetricsSettings(env, config) === undefined) return createMetrics()
@@ -70,7 +70,7 @@ export function createGatewayMetrics({ env, config, live }: DurationsParts): Met
   })
 }
 
-/** Has metrics sent to a collector, if that is asked for. Settings that the exporter does not take are told in the log. */
+/** Starts the export of metrics to a collector, if configured. Logs settings refused by the exporter. */
 export async function exportMetrics({
   config,
   ...parts
@@ -86,7 +86,7 @@ export async function exportMetrics({
   try {
     return await startMetricsExport(settings, { ...parts, version })
   } catch (error) {
-    // Its message may hold what is wrong, such as a header with a token in it.
+    // Logs no error message, which may quote a bad setting, such as a header with a token.
     const { name } = error as Error
     const { protocol } = settings
     const variables = exporterVariables(env, 'METRICS')
@@ -98,7 +98,7 @@ export async function exportMetrics({
   }
 }
 
-/** How a replica is reached, and in which version its caller's upstream session with it goes on. */
+/** Returns transport and address of a replica, and the protocol version of the caller's upstream session. */
 export function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica = 0): Peer | undefined {
   const server = servers.get(call.server)
   if (server === undefined) return undefined
@@ -112,7 +112,7 @@ export function peerOf(servers: ReadonlyMap<string, Server>, call: Call, replica
   return { transport, address, port, version }
 }
 
-/** By config: to read a URL costs as much as all else that a span says. */
+/** Cache: parsing a URL costs as much as all other attributes of a span. */
 const addresses = new WeakMap<ServerConfig, Map<number, Peer>>()
 
 export function peerAddressOf(config: ServerConfig, replica: number): Peer {
@@ -131,10 +131,10 @@ function readAddress(config: ServerConfig, replica: number): Peer {
   return { transport: 'tcp', address: hostname.replace(/^\[(.*)\]$/, '$1'), port: known }
 }
 
-/** By config: to find the spellings of its secrets costs more than a span. */
+/** Cache: finding all spellings of a config's secrets costs more than a span. */
 const concealings = new WeakMap<ServerConfig, Conceal>()
 
-/** The beginning of a text of a call's server, without the secrets of its config and those that came with the call. */
+/** Returns the beginning of a server's text, without secrets of the config and of the call's headers. */
 function conceal(servers: ReadonlyMap<string, Server>, { server, headers }: Call, text: string): string {
   const config = servers.get(server)?.config
   if (config === undefined) return ''

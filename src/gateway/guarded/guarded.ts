@@ -24,18 +24,17 @@ export interface GuardedGatewayParts {
   readonly experiments: Experiments
   readonly arms: GuardedArms
   readonly state: StateStore
-  /** The generation in force. */
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly refresh: () => void
   readonly data: () => string | undefined
-  /** `gateway.stateDir` and `gateway.environment`, as they were at boot. */
+  /** `gateway.stateDir` and `gateway.environment`, as at boot. */
   readonly stateDir: string | undefined
   readonly environment: string
-  /** Why the state folder is not this process's own: there is a lock on what else is kept there. Undefined: it is. */
+  /** Why this process does not hold the lock on the state folder; undefined when it does. */
   readonly stateProblem: string | undefined
 }
 
-/** Ties guarded experiments to the gateway. Those that an earlier process has left unfinished are recorded as failed. */
+/** Creates the guarded experiments of the gateway. Records an earlier process's unfinished runs as failed. */
 export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedExperiments> {
   const { clock, log, stateDir } = parts
   const opened = await openJournal(parts)
@@ -78,7 +77,7 @@ async function openJournal({
   stateProblem,
 }: GuardedGatewayParts): Promise<OpenedJournal | { readonly problem: string }> {
   if (stateDir === undefined) return { problem: 'gateway.stateDir is not set' }
-  // Runs that another process goes on with would be taken for those of one that has ended.
+  // Without the lock, another process's active runs would look like unfinished runs of an ended process.
   if (stateProblem !== undefined)
     return {
       problem: `the store in ${stateDir} could not be opened when the gateway started: ${stateProblem}`,
@@ -95,7 +94,7 @@ function noteGuarded(log: Log): (event: GuardedEvent) => void {
     log.warn({ experiment: name, state, reason }, `guarded experiment: ${type}`)
 }
 
-/** Returns `context`, extended to tell a guarded run of each sign in an event that the gateway has noticed something. */
+/** Returns `context` with an `emit` also calling `noticed` for signs of trouble, such as an open breaker. */
 export function hearing<Context extends PolicyContext>(
   context: Context,
   noticed: (server: string, sign: string) => void,
@@ -119,6 +118,6 @@ function signIn({ type, set, server, tool, detail = {} }: MeshEvent): string | u
   return type === 'ejection' ? `replica ${server}#${String(detail.replica)} ejected` : undefined
 }
 
-/** The sign in a change of a server's state; undefined where it is none. */
+/** Returns the sign of a down server; undefined in other states. */
 export const signOf = ({ name, state, error }: KnownServer): string | undefined =>
   state === 'down' ? `server ${name} down${error === undefined ? '' : ` (${error.reason})`}` : undefined

@@ -28,14 +28,14 @@ export interface SurveyParts {
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
   readonly controller: Controller
   readonly experiments: Pick<Experiments, 'runs'>
-  /** As it was at boot. */
+  /** As at boot. */
   readonly environment: string
 }
 
-/** A fault of a run has this before the name that the file gives it: a plan may have a fault of the same name. */
+/** Prefix of names of a run's faults, because a plan may have a fault of the same name. */
 const PREFIX = 'runtime-'
 
-/** The faults of a run as they are armed: at the treatment of its targets, for `ttl` milliseconds. */
+/** Returns the faults of a run, aimed at the treatment arm of its targets, for `ttl` milliseconds. */
 export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
   return faults.map((fault) => {
     const match = { ...fault.match, server: targets.server, arm: armName(name, 'treatment') }
@@ -43,7 +43,7 @@ export function aimed({ name, targets, faults }: Spec, ttl: number): Fault[] {
   })
 }
 
-/** Returns the gateway's view of a spec as of now: the targets that a run would hit, and the reasons not to run the spec. */
+/** Returns the gateway's current view of a spec: the targets of a run, and reasons against running. */
 export function survey(spec: Spec, parts: SurveyParts): Survey {
   const { live, controller, environment } = parts
   const { config, hash, servers } = live.current
@@ -64,7 +64,7 @@ export function survey(spec: Spec, parts: SurveyParts): Survey {
   }
 }
 
-/** A hash of all that a run rests upon while it goes on. */
+/** Returns a hash of the config that must stay the same during a run. */
 export function groundOf({ targets, faults, name }: Spec, { live }: Pick<SurveyParts, 'live'>): string {
   const { config } = live.current
   const isTarget = glob(targets.server)
@@ -125,7 +125,7 @@ function targetRefusals(
   return refusals
 }
 
-/** Faults that could hit nothing. */
+/** Refuses faults without any possible hit. */
 function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
   const hasTools = servers.some(({ tools }) => tools.length > 0)
   if (faults.length === 0 || !hasTools) return []
@@ -171,7 +171,7 @@ function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[
   return refusals
 }
 
-/** Stages whose arms would have the gateway send a server more than it may get. */
+/** Refuses stages whose arms cannot share a server's limits without exceeding a limit. */
 function indivisibleStages(spec: Spec, config: Config): string[] {
   return spec.stages.flatMap(({ share }, index) => {
     const entry = experimentOf(spec, share)
@@ -179,7 +179,7 @@ function indivisibleStages(spec: Spec, config: Config): string[] {
   })
 }
 
-/** Rules about durations that no call can break, as each ends at its deadline. */
+/** Refuses rules about durations above the deadline, because no call can break such a rule. */
 function idleRules({ gate, arms }: Spec, targets: Targets, policies: MeshConfig): string[] {
   return gate.rollbackOn.flatMap(({ metric, above, of }, index) => {
     if (subjects[metric].unit !== 'ms') return []
@@ -189,7 +189,7 @@ function idleRules({ gate, arms }: Spec, targets: Targets, policies: MeshConfig)
   })
 }
 
-/** Longest that calls of a policy set to some target may take, in milliseconds; Infinity where one has no deadline. */
+/** Returns the longest deadline of a policy set at the targets, in milliseconds; Infinity without a deadline. */
 export function longestMs(set: string, { servers }: Targets, policies: MeshConfig): Millis {
   const settings = new Settings(policies)
   const deadlines = servers.flatMap(({ name, tools }) =>
@@ -201,7 +201,7 @@ export function longestMs(set: string, { servers }: Targets, policies: MeshConfi
   return deadlines.length === 0 ? Infinity : Math.max(...deadlines)
 }
 
-/** Names the experiments and faults that already run at the targets. */
+/** Returns sentences about experiments and faults already active at the targets. */
 function occupiedBy(spec: Spec, targets: Targets, { live, controller, experiments }: SurveyParts): string[] {
   const names = targets.servers.map(({ name }) => name)
   const own = experimentSchema.parse({
@@ -218,7 +218,7 @@ function occupiedBy(spec: Spec, targets: Targets, { live, controller, experiment
   return [...comparisons, ...armed]
 }
 
-/** The faults that are armed at some of these servers. */
+/** Returns the names of faults armed at any of these servers. */
 export function armedAt(servers: readonly string[], controller: Pick<Controller, 'status'>): string[] {
   return controller
     .status()

@@ -21,9 +21,9 @@ export interface WorldParts {
   readonly controller: Controller
   readonly state: StateStore
   readonly arms: GuardedArms
-  /** Puts the config that is in force into force again, with the arms that are to be there. Throws when it does not compile. */
+  /** Recompiles the config in force with the current arms. Throws when the config does not compile. */
   readonly refresh: () => void
-  /** Plays a load until what it returns is called. `onReady` hears that its agents have had their first answers, `onEnd` why it cannot go on. */
+  /** Plays a load until the returned function is called; see `playLoad`. */
   readonly play: (
     load: NonNullable<Spec['load']>,
     onEnd: (why: string) => void,
@@ -31,25 +31,25 @@ export interface WorldParts {
   ) => () => void
 }
 
-/** A fault that a run has injected. */
+/** An armed fault of a run; `armed` is its name in the controller. */
 interface OwnFault extends Pick<FaultRecord, 'name' | 'type'> {
   readonly armed: string
   readonly counts: Pick<FaultRecord, 'decided' | 'injected'>
 }
 
-/** How long the faults of a run outlive it if it dies of a defect, in milliseconds: many ticks, as the machine may be busy. */
+/** Lease of a run's faults if a bug ends the run, in milliseconds: many ticks long, as the machine may be busy. */
 const LEASE_MS: Millis = 5_000
 
-/** How much longer than its stages the faults of a run may be armed, in milliseconds. */
+/** Margin of the faults' `ttl` beyond the stages, in milliseconds. */
 const MARGIN_MS: Millis = 30_000
 
-/** The actions of a run on this gateway, and the run's view of the gateway. */
+/** Returns the actions of a run on this gateway, and its view of the gateway. */
 export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts: WorldParts): World {
   const { clock, log, live, controller, state, arms, refresh, play } = parts
   const by = `experiment ${name}`
   const servers = targets.servers.map((server) => server.name)
   const sets = new Set([DEFAULT_SET, ...ARMS.map((arm) => armName(name, arm))])
-  /** Faults of the run by the id of the runtime API: as they are armed, as the spec calls them, and what they count. */
+  /** Faults of the run by their id in the runtime API. */
   const ids = new Map<string, OwnFault>()
   let stopLoad: (() => void) | undefined
   let loadProblem: string | undefined
@@ -92,7 +92,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
     },
     rollback() {
       for (const id of ids.keys()) controller.runtime.clear(id, by, 'the run was rolled back')
-      // From here on no call is assigned to an arm, whichever generation it enters.
+      // Assigns no further call to an arm, in any generation.
       arms.join()
       try {
         refresh()
@@ -130,7 +130,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
   }
 }
 
-/** Returns which faults of a run are armed now, and which arms of the run exist. */
+/** Returns the run's armed faults and existing arms. */
 export function proofOf(
   name: string,
   { controller, live, arms }: Pick<WorldParts, 'controller' | 'live' | 'arms'>,
@@ -148,7 +148,7 @@ export function proofOf(
   }
 }
 
-/** Breakers and replicas as policies keep them: what they say of themselves. */
+/** The parts of policies' state read here. */
 interface BreakerState {
   snapshot(): { readonly state: string }
 }
@@ -156,7 +156,7 @@ interface LoadState {
   isEjected(now: Millis): boolean
 }
 
-/** The layers at some servers that recover by themselves. */
+/** Returns the state of all self-recovering layers at these servers: registry, gates, breakers, replicas. */
 function layersOf(
   servers: readonly string[],
   sets: ReadonlySet<string>,
