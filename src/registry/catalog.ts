@@ -13,29 +13,29 @@ import { wellFormed } from './entry-shape.ts'
 import { kinds, type ListKind, listKinds, uiPaths } from '../protocol/lists.ts'
 import type { Era } from '../protocol/versions.ts'
 
-/** One tool, prompt, resource or template: its exact JSON text, under its server's own name. */
+/** A tool, prompt, resource or template: its exact JSON text, under its server's own name. */
 export interface CatalogEntry {
   /** Name, URI or URI template. */
   readonly key: string
   readonly text: string
-  /** Read from the text each time: kept, it takes many times the memory of it, and of most entries nobody asks for it. */
+  /** Parsed at each access, because a kept value takes many times the memory of the text and is rarely read. */
   readonly value: Readonly<Record<string, unknown>>
-  /** SHA-256 of the text, first 16 hex digits: changes when anything in the entry does. */
+  /** SHA-256 of the text, first 16 hex digits. */
   readonly fingerprint: string
-  /** Whether it names a user interface by its URI. */
+  /** Whether the entry names a user interface by URI. */
   readonly hasUi: boolean
-  /** Whether it is a tool whose results may be more than objects. */
+  /** Whether the entry is a tool with results other than objects. */
   readonly isWider: boolean
-  /** Whether its list has another entry of this key, which differs: nobody knows which of the two a call means. */
+  /** Whether its list has a different entry of the same key, so a call is ambiguous. */
   readonly isAmbiguous: boolean
 }
 
-/** The lists of a server, as the server offered them when it was asked last. */
+/** The lists of a server, as fetched last. */
 export interface Catalog {
-  /** Milliseconds since the Unix epoch; undefined when it was never asked with success. */
+  /** Milliseconds since the Unix epoch; undefined before the first success. */
   readonly fetchedAt: number | undefined
   readonly lists: Readonly<Record<ListKind, readonly CatalogEntry[]>>
-  /** Why a list is not all that the server offers; of those that are, nothing. */
+  /** Why a list is incomplete; complete lists have no member. */
   readonly cut?: Readonly<Partial<Record<ListKind, string>>>
 }
 
@@ -44,17 +44,17 @@ export const emptyCatalog: Catalog = {
   lists: { tools: [], prompts: [], resources: [], resourceTemplates: [] },
 }
 
-/** Most pages of a list that are fetched, and most entries kept of it. */
+/** Most pages fetched and entries kept per list. */
 const MAX_PAGES = 1_000
 const MAX_ENTRIES = 10_000
 
-/** Longest cursor that is followed, in characters. */
+/** Longest cursor followed, in characters. */
 const MAX_CURSOR = 8_192
 
-/** Deepest nesting of an entry: what walks through it later may go down by one call a level. */
+/** Deepest nesting of an entry: code walking an entry later may recurse once per level. */
 const MAX_DEPTH = 256
 
-/** Sends one list request and gives the text of its whole response. Rejects with a `GatewayError`. */
+/** Sends a list request and resolves to its whole response. Rejects with a `GatewayError`. */
 export type Ask = (
   method: string,
   params: { cursor?: string },
@@ -63,23 +63,22 @@ export type Ask = (
   value: Readonly<Record<string, unknown>>
 }>
 
-/** The result of fetching a list. */
 export interface Fetched {
   readonly entries: readonly CatalogEntry[]
-  /** Why these are not all of them. */
+  /** Why entries are missing. */
   readonly cut: string | undefined
 }
 
 /**
- * Fetches the pages of one list, up to `limit` bytes of text: what is beyond it, or any other limit, is left out, and the
- * rest serves. `era`: in which the server is asked. Rejects with a `GatewayError`.
+ * Fetches the pages of a list, up to `limit` bytes of text. Stops at any limit and returns the entries so far. `era`:
+ * the era of the request. Rejects with a `GatewayError`.
  */
 export async function fetchList(kind: ListKind, ask: Ask, limit: number, era: Era): Promise<Fetched> {
   const kept = new CollectedPages(kind, limit, era)
   const followed = new Set<string>()
   let cursor: string | undefined
   for (;;) {
-    // Not the response itself: it would stay for as long as the next page takes.
+    // Holds no reference to the response, so it is not kept in memory during the next request.
     cursor = await kept.take(await ask(kinds[kind].method, cursor === undefined ? {} : { cursor }))
     if (cursor === undefined) break
     if (followed.has(cursor)) kept.stop(`the pages go in circles${kept.blame}`)
@@ -91,23 +90,23 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number, era: Er
   return { entries: [...kept.entries.values()], cut: kept.cut }
 }
 
-/** The part of a list that is kept while its pages come. */
+/** The collected part of a list. */
 class CollectedPages {
   readonly entries = new Map<string, CatalogEntry>()
-  /** Why no more is kept. */
+  /** Why collecting stopped. */
   end: string | undefined
   readonly #kind: ListKind
   readonly #limit: number
   readonly #era: Era
   readonly #schemas = new ClientSchemas()
-  /** Names the faults that made the latest page, in the words of messages; empty for none. */
+  /** Names the faults behind the latest page, as text for messages; empty without faults. */
   blame = ''
   #tooDeep = false
   readonly #leftOut = new Told('left out')
   readonly #mended = new Told('mended')
-  /** The first key that two entries have that differ. */
+  /** The first key of two different entries. */
   #twice: string | undefined
-  /** The size of the pages as they came, in bytes: white space and everything that is no entry count as well. */
+  /** Size of the received pages in bytes, including white space and text outside of entries. */
   #bytes = 0
 
   constructor(kind: ListKind, limit: number, era: Era) {
@@ -116,7 +115,7 @@ class CollectedPages {
     this.#era = era
   }
 
-  /** Why the list is not all that the server offers. */
+  /** Why the list is incomplete. */
   get cut(): string | undefined {
     const reasons = [
       ...(this.end === undefined ? [] : [this.end]),
@@ -131,8 +130,8 @@ class CollectedPages {
   }
 
   /**
-   * Takes one page, over several turns of the event loop when it is a long one; gives the cursor of the next one. Rejects with a
-   * `GatewayError` for an answer that is no list.
+   * Takes a page, over several turns of the event loop if long. Resolves to the cursor of the next page. Rejects with a
+   * `GatewayError` for an answer without a list.
    */
   async take({ text, value }: Awaited<ReturnType<Ask>>): Promise<string | undefined> {
     const next = isObject(value.result) ? value.result.nextCursor : undefined
@@ -140,7 +139,7 @@ class CollectedPages {
     const list = during('catalog', () => locate(text, ['result', this.#kind]))
     let others = text.length
     const isList = list !== undefined && text[list.start] === '['
-    // A server may offer what it has no method for.
+    // An error answer is fine: a server may declare a capability without the method.
     if (!isList && value.error === undefined) {
       const error = gatewayError('bad_reply', `${kinds[this.#kind].method} brought no list`, { sent: true })
       throw isObject(value.result) ? about(value.result, error) : error
@@ -166,7 +165,7 @@ class CollectedPages {
   }
 
   #add(slice: string): void {
-    // By way of bytes, as a slice would hold on to the whole page.
+    // Copies by way of bytes, because a slice would keep the whole page in memory.
     const bytes = Buffer.from(slice)
     this.#bytes += bytes.length
     if (this.#bytes > this.#limit) return this.stop(`more than ${this.#limit} bytes`)
@@ -187,7 +186,7 @@ class CollectedPages {
   }
 }
 
-/** Malformed entries to which the same was done: how many, and what is wrong with the first one. */
+/** Counts malformed entries with the same treatment, and keeps the problem of the first entry. */
 class Told {
   readonly #done: string
   #count = 0
@@ -207,10 +206,10 @@ class Told {
   }
 }
 
-/** A server's own words, as they are quoted. */
+/** Quotes a server's own words, cut to 100 characters. */
 const shown = (key: string): string => JSON.stringify(key.slice(0, 100))
 
-/** The entry of a list that a JSON text is; undefined when it has no name. */
+/** Parses an entry of a list; undefined without a name or URI. */
 export function entryOf(kind: ListKind, text: string): CatalogEntry | undefined {
   const value: unknown = parseExactly(text)
   const key = isObject(value) ? value[kinds[kind].key] : undefined
@@ -249,7 +248,7 @@ function fingerprint(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
 }
 
-/** The lists that differ between two catalogs, order included. */
+/** Returns the lists with different entries or order. */
 export function changedKinds(before: Catalog, after: Catalog): ListKind[] {
   const print = (catalog: Catalog, kind: ListKind) =>
     catalog.lists[kind].map((entry) => entry.key + entry.fingerprint).join()

@@ -4,30 +4,30 @@ import { LRUCache } from 'lru-cache'
 import { hash } from 'node:crypto'
 import { inLegacyWords, isWider } from '../protocol/output-schema.ts'
 
-/** Longest schema that is compiled, in characters: compiling blocks the event loop. */
+/** Longest schema to compile, in characters: compiling blocks the event loop. */
 const MAX_SCHEMA = 16_384
 
 /** Longest pattern, in characters: compiling a longer pattern may take seconds. */
 const MAX_PATTERN = 1_000
 
-/** Most characters of schemas that one list may have compiled for the first time. */
+/** Most characters of new schemas compiled per list. */
 const MAX_NEW = 1_048_576
 
-/** Schemas per compiler: a compiler keeps some memory for each schema. */
+/** Schemas per compiler, because a compiler keeps some memory for each schema. */
 const USES = 100
 
-/** Whether schemas compile, by the hash of their text: lists are fetched again and again. */
+/** Whether schemas compile, by the hash of their text. A cache, because lists are fetched repeatedly. */
 const known = new LRUCache<string, boolean>({ max: 10_000 })
 
 let compiler: Ajv | undefined
 let used = 0
 
-/** Compiles the output schemas of one list as official SDKs do. An SDK refuses the whole list when one schema does not compile. */
+/** Compiles the output schemas of a list like official SDKs. SDKs refuse the whole list if any schema fails. */
 export class ClientSchemas {
   /** Characters that may still be compiled. */
   left = MAX_NEW
 
-  /** Returns the path that has to go before clients accept the schema: `['$id']`, or `[]` for the whole schema. Undefined for a good schema. */
+  /** Returns the path to remove before clients accept the schema; `[]` removes all. Undefined for a good schema. */
   faultOf(schema: Readonly<Record<string, unknown>>): readonly string[] | undefined {
     const { $id: id, ...rest } = schema
     if (!this.#compiles(JSON.stringify(rest), rest)) return []
@@ -47,7 +47,7 @@ export class ClientSchemas {
   }
 }
 
-/** Whether a subschema has an `$id`. A client keeps one set of ids for all servers, so the ids of two servers may collide. */
+/** Whether a subschema has an `$id`. Clients share ids between all servers, so ids of two servers may collide. */
 function hasId(node: unknown): boolean {
   if (typeof node !== 'object' || node === null) return false
   return ('$id' in node && typeof node.$id === 'string') || Object.values(node).some(hasId)
@@ -57,9 +57,9 @@ function compiles(schema: Readonly<Record<string, unknown>>): boolean {
   if (compiler === undefined || used++ % USES === 0) compiler = newCompiler()
   try {
     const validate = compiler.compile(schema)
-    // Clients take the promise of an asynchronous schema for a yes, and die of its rejection.
+    // Clients take an asynchronous schema's promise for a yes, and crash at its rejection.
     if ('$async' in validate) return false
-    // A schema may refer to itself without end: then the first object exhausts the stack.
+    // A schema may refer to itself without end: the first object then exhausts the stack.
     validate({})
     return true
   } catch {
@@ -69,7 +69,7 @@ function compiles(schema: Readonly<Record<string, unknown>>): boolean {
   }
 }
 
-/** Returns a compiler with the options of official SDKs that decide which schemas compile. */
+/** Returns a compiler with the options of official SDKs, as far as options decide whether a schema compiles. */
 function newCompiler(): Ajv {
   const ajv = new Ajv({
     strict: false,

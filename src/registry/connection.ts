@@ -3,8 +3,8 @@ import type { ServerConfig } from '../config/schema/schema.ts'
 import type { HttpServerConfig, StdioServerConfig } from '../config/schema/server-schema.ts'
 
 /**
- * The settings of a server that say what agents get of it and how the gateway looks after it. All others, those to come
- * included, are taken to be about its connections, which begin anew when one of them changes.
+ * Settings of a server not affecting its connections, such as filters, timeouts and health checks. A change of any
+ * other setting, including future settings, makes the connections begin anew.
  */
 const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenName'>([
   'writtenName',
@@ -23,13 +23,13 @@ const detached: ReadonlySet<string> = new Set<keyof HttpServerConfig | 'writtenN
   'timeouts',
 ])
 
-/** More of them where there is a process, which has no sockets, and of which what is read is bounded here. */
+/** Further such settings of a stdio server: a process has no sockets, and the gateway itself bounds its output. */
 const detachedOfProcess: ReadonlySet<string> = new Set<keyof StdioServerConfig>(['maxReply', 'processes'])
 
-/** Entries that did not change are the same objects after a reload. */
+/** A cache: unchanged entries are the same objects after a reload. */
 const known = new WeakMap<ServerConfig, string>()
 
-/** A name for the connections of a server, 16 hex digits: entries for which it is the same can share them. */
+/** Returns the identity of a server's connections, 16 hex digits. Entries of equal identity can share connections. */
 export function connectionOf(entry: ServerConfig): string {
   let connection = known.get(entry)
   if (connection === undefined) known.set(entry, (connection = hashOf(entry)))
@@ -45,8 +45,8 @@ function hashOf(entry: ServerConfig): string {
 }
 
 /**
- * The identity of each replica's endpoint: 16 hex digits, the same for as long as the same thing is reached in the same
- * way with the same credentials, wherever it stands in the config. Secrets go into it, and cannot be got out of it.
+ * Returns the identity of each replica's endpoint, 16 hex digits. The identity depends on address, transport and
+ * credentials, not on the position in the config. The identity is a hash, so secrets cannot be recovered.
  */
 export function endpointsOf(entry: ServerConfig): readonly string[] {
   if (entry.type === 'stdio') {
@@ -59,7 +59,7 @@ export function endpointsOf(entry: ServerConfig): readonly string[] {
     const endpoint = configHash({ type, url, headers, tls, era })
     const times = (met.get(endpoint) ?? 0) + 1
     met.set(endpoint, times)
-    // An address that is there twice is two replicas: what one of them does must not count for both.
+    // The same address twice means two replicas with separate state.
     return times === 1 ? endpoint : `${endpoint}-${times}`
   })
 }

@@ -34,76 +34,75 @@ import type { UpstreamSessions } from '../upstreams/sessions.ts'
 export interface DiscoveryOptions {
   readonly server: string
   readonly upstreamSessions: UpstreamSessions
-  /** The era in which it asks where the server speaks both; modern unless given. */
+  /** The era of requests to servers of both eras; default: modern. */
   readonly era?: Era
-  /** Takes secrets out of the server's words. */
+  /** Removes secrets from the server's words. */
   readonly conceal: Conceal
   /** The `initialize` params of the gateway itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** Faults stand in the way of what it asks, too. */
+  /** Faults hit requests of discovery, too. */
   readonly faults: Layer
-  /** The names of the faults that hold a handshake with the server now. */
+  /** Returns the names of faults now holding a handshake with the server. */
   readonly heldBy: () => readonly string[]
   readonly clock: Clock
-  /** For one whole round: handshake and lists, but for the start of a process. Read at each, as the times below: they may change. */
+  /** Timeout of a round: handshake and lists, without the start of a process. Getters, as settings may change. */
   readonly timeoutMs: Millis
-  /** Between two rounds while the server is up. */
+  /** Interval between full rounds while the server is up. */
   readonly refreshMs: Millis
-  /** How much of each list is kept, in bytes. */
+  /** Most bytes kept of each list. */
   readonly maxList: number
-  /** Until the next probe while the server is up. */
+  /** Pause until the next probe while the server is up. */
   readonly probeMs: Millis
-  /** How long a ping may take, and a call of the tool; at most `timeoutMs`. */
+  /** Timeout of a ping and of the tool call; at most `timeoutMs`. */
   readonly pingMs: Millis
-  /** Called in each round, once the server is up; undefined: none. */
+  /** The tool to call in each round, after the server is up. */
   readonly tool?: ProbeTool | undefined
   /** A round succeeded. */
   readonly onUp: (catalog: Catalog, initializeResult: Message) => void
-  /** The server says that a list has changed; what it is now is found out by the next round. */
+  /** The server announced a changed list; the next round fetches the list. */
   readonly onStale: () => void
-  /** The catalog had come by way of faults which are over: this is the last one without. */
+  /** Ended faults had changed the catalog: passes the last catalog without faults. */
   readonly onReverted: (catalog: Catalog) => void
   /** A round failed. */
   readonly onDown: (error: GatewayError) => void
-  /** Told of a round's findings about the server's health, after all else about the round was told; nobody is told unless given. */
+  /** Called last in a round, with its findings about the server's health. */
   readonly onProbe?: (probe: Probe) => void
-  /** The session has ended by itself: the server may be in trouble. */
+  /** The session ended by itself, maybe because of trouble at the server. */
   readonly onSign?: () => void
 }
 
-/** Ends of a ping or a list by which a server may say no more than that it has none: the rest of what it offers tells how it is. */
+/** Failures of a ping or list that may only mean a missing method. Other requests then show the server's health. */
 const refusals: ReadonlySet<string> = new Set<Reason>(['upstream_refused', 'upstream_status', 'bad_reply'])
 
-/** A server that has left so many pings in a row without an answer, and listed what it offers after each, is not pinged any more. */
+/** Stops pinging after so many unanswered pings in a row, each followed by a successful list. */
 const MOST_SILENT_PINGS = 2
 
-/** The pause after a round that failed, in milliseconds: it doubles from the first of these to the last. */
+/** Pause after a failed round, in milliseconds, doubling from first to last. */
 const FIRST_RETRY_MS = 1_000
 const LAST_RETRY_MS = 30_000
 
-/** Longest pause that a server can ask for, in milliseconds: one reply must not keep it out of sight for a day. */
+/** Longest pause a server can ask for, in milliseconds: a single reply must not hide the server for a day. */
 const LONGEST_ASKED_MS = 300_000
 
-/** Several `list_changed` within this time cause one round, in milliseconds. */
+/** Several `list_changed` within this time, in milliseconds, cause a single round. */
 const COALESCE_MS = 250
 
-/** So many rounds for lists that changed may follow each other; with each further one the time above doubles. */
+/** After so many rounds for changed lists, each further round doubles the time above. */
 const MOST_CHANGES = 10
 
-/** In this time one of them is forgotten, in milliseconds: lists that change without end are fetched about so often. */
+/** A round is forgotten after this time, in milliseconds: about the interval for lists changing without end. */
 const FORGOTTEN_MS = 5_000
 
 /**
- * Keeps one server's catalog true: asks at the start, when the server says that a list changed, and now and
- * then; pings in between, and calls a tool if it is told to; and comes back with a doubling pause while the server is down.
- * Each round is a probe of its health. Runs on its own,
- * so that no other server and no agent ever waits for it.
+ * Keeps a server's catalog current: fetches the lists at the start, at each `list_changed`, and at intervals. Pings in
+ * between, and calls a health-check tool if configured. Retries a down server with a doubling pause. Each round is a
+ * health probe. Runs in the background, so no agent and no other server waits.
  */
 export class Discovery implements Caller {
   readonly id: string
   readonly initializeParams: Readonly<Record<string, unknown>>
   readonly listening = true
-  /** In the modern era the catalog holds what servers wrote, whoever will read it. */
+  /** The modern era keeps the catalog as the servers wrote their lists. */
   readonly era: Era
   readonly #options: DiscoveryOptions
   readonly #questions: Questions
@@ -112,14 +111,14 @@ export class Discovery implements Caller {
   readonly #probing: Probing
   readonly #watched = new WeakSet<UpstreamSession>()
   #retryMs: Millis = FIRST_RETRY_MS
-  /** While it is down: when the next round would begin if the server had not asked for a longer pause, on the monotonic clock. */
+  /** While down: start of the next round by our own pause, not the server's longer pause, on the monotonic clock. */
   #dueAt: Millis | undefined
   #refresh: Refresh | undefined
-  /** Faults may have changed the handshake of the session: the next round sees to it. */
+  /** Faults may have changed the session's handshake: the next round handles the session. */
   #greetsAnew = false
-  /** Pings in a row that got no answer, each from a server that was up again by its lists. */
+  /** Unanswered pings in a row, each followed by a successful list. */
   #silentPings = 0
-  /** How the latest of them ended. */
+  /** The error of the latest unanswered ping. */
   #silence: GatewayError | undefined
 
   constructor(options: DiscoveryOptions) {
@@ -140,14 +139,14 @@ export class Discovery implements Caller {
     this.#rounds = new Rounds(clock, () => this.#round())
   }
 
-  /** Begins, or begins anew at once: a restart, or a suspicion that a call raised. */
+  /** Starts a round at once: at the start, after a restart, or on suspicion. */
   run(): void {
     this.#rounds.within(0)
   }
 
   /**
-   * Fetches all lists again, now: what is known of them may be wrong. `greetsAnew`: over a new session, where faults have changed
-   * the handshake of the one that is open.
+   * Fetches all lists again now, because the catalog may be wrong. `greetsAnew`: over a new session, if faults changed
+   * the handshake of the open session.
    */
   refresh({ greetsAnew = false } = {}): void {
     if (this.#rounds.stopped) return
@@ -159,19 +158,19 @@ export class Discovery implements Caller {
     this.#rounds.within(0)
   }
 
-  /** Resolves when the round that `refresh` asked for last is over, whatever came of it; at once while there is none. */
+  /** Resolves when the round of the last `refresh` has ended, successful or not; at once without such a round. */
   get refreshed(): Promise<void> {
     return this.#refresh?.over ?? Promise.resolve()
   }
 
-  /** A call could not reach the server: look now, not at the next ping. Does nothing while that is under way. */
+  /** Starts a round now, after a call could not reach the server. Does nothing during a round. */
   suspect(): void {
     if (!this.#rounds.running && this.#retryMs === FIRST_RETRY_MS) this.#rounds.within(0)
   }
 
   /**
-   * The server has answered a call: if it is taken for down, that may be over, and the pause that it asked for is not waited
-   * out. Our own pause is: a server that answers agents and refuses probes is not asked in a frenzy.
+   * Called when the server has answered a call. A down server may be up again, so the next round skips the pause the
+   * server asked for. The round still waits for our own pause, because some servers answer agents but refuse probes.
    */
   answered(): void {
     if (this.#dueAt === undefined || this.#rounds.running) return
@@ -189,27 +188,27 @@ export class Discovery implements Caller {
   }
 
   receive(_: string, message: Message, answer?: Answer): void {
-    // The server may be in trouble, or gone: its next round will tell.
+    // Ignores failures to answer: the next round finds trouble of the server.
     if (answer !== undefined) return void answer(defaultReply(message)).catch(ignore)
     if (!this.#lists.hear(message)) return
     this.#options.onStale()
     this.#rounds.within(this.#lists.patienceMs)
   }
 
-  /** One round; resolves to the time until the next one. */
+  /** Runs a round; resolves to the pause before the next. */
   async #round(): Promise<Millis> {
     if (this.#refresh !== undefined) this.#refresh.begun = true
     if (this.#greetsAnew) await this.#greetAnew()
     if (this.#rounds.stopped) return 0
     const delayMs = await this.#look()
     if (this.#refresh === undefined) return delayMs
-    // One that was asked for meanwhile is that of the next round, which waits for no pause.
+    // A refresh requested during the round needs another round at once.
     if (!this.#refresh.begun) return 0
     this.#endRefresh()
     return delayMs
   }
 
-  /** Ends the session if faults may have changed its handshake; while there is none, that is left to the round after the next one. */
+  /** Ends the session if faults may have changed its handshake. Without a session, a later round checks again. */
   async #greetAnew(): Promise<void> {
     const { upstreamSessions, clock, timeoutMs } = this.#options
     const upstreamSession = upstreamSessions.current(this)?.upstreamSession
@@ -221,7 +220,7 @@ export class Discovery implements Caller {
     this.#lists.doubt()
     const never = new AbortController().signal
     const ping = (limit: Signal) => this.#questions.ping(upstreamSession, limit)
-    // In the modern era one answer serves all sessions for a while: a ping has the server asked for another one.
+    // In the modern era all sessions share a cached answer for a while: a ping asks the server for a new answer.
     if (isModern) await within(timeoutMs, clock, never, ping).catch(ignore)
     await upstreamSessions.drop(this)
   }
@@ -259,14 +258,14 @@ export class Discovery implements Caller {
     }
   }
 
-  /** Why no session could be opened. A handshake that took too long goes on, and so do the faults that hold it. */
+  /** Adds the faults to the error of a timed-out handshake: handshake and faults still continue. */
   #notOpened(cause: unknown): unknown {
     if (!isGatewayError(cause) || cause.reason !== 'attempt_timeout' || cause.injected !== undefined)
       return cause
     return { ...cause, injected: this.#options.heldBy() } satisfies GatewayError
   }
 
-  /** How long a round may take, and which setting says so. */
+  /** Returns the timeout of a round, and the config key of the timeout. */
   #limit(): { readonly limit: Millis; readonly key: string } {
     const { server, timeoutMs, pingMs, upstreamSessions } = this.#options
     const isPing = this.#lists.fresh && upstreamSessions.current(this) !== undefined
@@ -282,7 +281,7 @@ export class Discovery implements Caller {
     return round.step('list', fetching)
   }
 
-  /** Whether the server is there: by a ping, or by a list that it offers where it answers none. Rejects with a `GatewayError`. */
+  /** Checks a server by a ping, or by a list if pings fail. Rejects with a `GatewayError`. */
   async #ping(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
     const questions = this.#questions
     if (this.#silentPings < MOST_SILENT_PINGS) {
@@ -301,7 +300,7 @@ export class Discovery implements Caller {
     await questions.look(upstreamSession, signal)
   }
 
-  /** Calls the tool that the config names. A server whose tool fails is up all the same: nobody but its health is told. */
+  /** Calls the configured tool. A failure counts for the server's health only; the server stays up. */
   async #askTool(upstreamSession: UpstreamSession, round: ProbeRound): Promise<ProbeFailure | undefined> {
     const { tool, clock, timeoutMs, pingMs } = this.#options
     if (tool === undefined) return undefined
@@ -325,18 +324,18 @@ export class Discovery implements Caller {
     this.#lists.doubt()
     if (!this.#rounds.stopped) this.#options.onDown(error)
     const delayMs = Math.max(Math.min(error.retryAfterMs ?? 0, LONGEST_ASKED_MS), this.#retryMs)
-    // Where the server wants to be left alone for longer than a probe's interval, there is no second one in time.
+    // With a pause longer than the probe interval, a second probe would come too late to confirm.
     const isCertain = delayMs > this.#options.pingMs && delayMs > LAST_RETRY_MS
     round.end({ reason: failureReasonOf(error), message: error.message, isCertain })
     await this.#options.upstreamSessions.drop(this)
-    // The pause comes first, whatever happened meanwhile, such as the end of the upstream session.
+    // The pause overrides rounds requested meanwhile, such as by the end of the upstream session.
     this.#rounds.forget()
     this.#dueAt = this.#options.clock.now() + this.#retryMs
     this.#retryMs = Math.min(this.#retryMs * 2, LAST_RETRY_MS)
     return delayMs
   }
 
-  /** Looks at once when the upstream session ends by itself, but not ever more often when no upstream session lasts. */
+  /** Starts a round when the upstream session ends by itself, at most once per `FIRST_RETRY_MS`. */
   #watch(upstreamSession: UpstreamSession): void {
     if (this.#watched.has(upstreamSession)) return
     this.#watched.add(upstreamSession)
@@ -355,17 +354,17 @@ export class Discovery implements Caller {
 const errorOf = (cause: unknown): GatewayError =>
   isGatewayError(cause) ? cause : gatewayError('internal', 'discovery failed')
 
-/** Only operators read these errors. Without the names of its faults an error would make the server look broken. */
+/** Adds names of faults to an error for operators, so the server does not look broken. */
 function named(error: GatewayError): GatewayError {
   const { message, injected = [] } = error
   return injected.length === 0 ? error : { ...error, message: message + injectedBy(injected) }
 }
 
-/** A round that somebody waits for. */
+/** A requested round with waiting callers. */
 interface Refresh {
   readonly over: Promise<void>
   readonly end: () => void
-  /** Whether the round is under way: one that began before may have seen what is no more. */
+  /** Whether the round has begun. A round begun before the request may have seen old lists. */
   begun: boolean
 }
 
@@ -375,32 +374,29 @@ function newRefresh(): Refresh {
   return { over, end: () => end(), begun: false }
 }
 
-/** Whether a server with this `initialize` result has such a list. */
+/** Whether a server with this `initialize` result offers a list. */
 function isOffered(kind: ListKind, { value: { capabilities } }: Message): boolean {
   return isObject(capabilities) && kinds[kind].capability in capabilities
 }
 
 const nothing: Fetched = { entries: [], cut: undefined }
 
-/** The lists of one server as they were fetched last, and which of them have to be fetched anew. */
+/** The lists of a server as fetched last, and the stale lists to fetch. */
 class Lists {
   readonly #clock: Clock
   readonly #refreshMs: () => Millis
   readonly #limit: () => number
   readonly #stale = new Set<ListKind>()
-  /** When all of them were fetched last, on the monotonic clock; or when that was begun. */
+  /** Start of the last fetch of all lists, on the monotonic clock. */
   #fetchedAt: Millis = -Infinity
   #catalog = emptyCatalog
-  /** The last one that no fault has touched. */
+  /** The last catalog without faults. */
   #untouched = emptyCatalog
-  /** Fetches because something had changed, less what is forgotten, as of `#changesAt`. */
+  /** Fetches for changed lists, minus forgotten fetches, as of `#changesAt`. */
   #changes = 0
   #changesAt: Millis = 0
 
-  /**
-   * `refreshMs`: how long they are believed to be true when nobody says otherwise; `limit`: how much is kept of each, in
-   * bytes.
-   */
+  /** `refreshMs`: lifetime of lists without a change notification; `limit`: most bytes kept of each list. */
   constructor(clock: Clock, refreshMs: () => Millis, limit: () => number) {
     this.#clock = clock
     this.#limit = limit
@@ -415,14 +411,14 @@ class Lists {
     return this.#stale.size === 0 && !this.#isOld(this.#clock.now())
   }
 
-  /** Goes back to the last catalog that no fault has touched; false when that is the one there is. */
+  /** Restores the last catalog without faults; false when unchanged. */
   revert(): boolean {
     const differs = this.#catalog !== this.#untouched
     this.#catalog = this.#untouched
     return differs
   }
 
-  /** How long a change may wait to be fetched: a large list that changes without end would keep everybody else waiting. */
+  /** Pause before fetching a changed list: a large list changing without end must not delay all else. */
   get patienceMs(): Millis {
     const excess = this.#recentChanges(this.#clock.now()) - MOST_CHANGES
     return COALESCE_MS * 2 ** Math.max(0, excess)
@@ -432,12 +428,12 @@ class Lists {
     return Math.max(0, this.#changes - (now - this.#changesAt) / FORGOTTEN_MS)
   }
 
-  /** All of them may have changed. */
+  /** Marks all lists as stale. */
   doubt(): void {
     this.#fetchedAt = -Infinity
   }
 
-  /** Takes notice of what the server tells; whether it was that a list changed. */
+  /** Marks announced lists as stale; false for a message other than `list_changed`. */
   hear({ value: { method } }: Message): boolean {
     const changed = listKinds.filter((kind) => kinds[kind].changed === method)
     for (const kind of changed) this.#stale.add(kind)
@@ -445,8 +441,8 @@ class Lists {
   }
 
   /**
-   * Fetches the stale ones that a server with this `initialize` result offers. Rejects with a `GatewayError`. `faults`
-   * counts the answers that faults have touched.
+   * Fetches the stale lists offered by a server with this `initialize` result. `faults` counts answers changed by
+   * faults. Rejects with a `GatewayError`.
    */
   async fetch(initializeResult: Message, ask: Ask, faults: { readonly touched: number }): Promise<void> {
     const before = { touched: faults.touched, isUntouched: this.#catalog === this.#untouched }
@@ -488,7 +484,7 @@ class Lists {
     return now >= this.#fetchedAt + this.#refreshMs()
   }
 
-  /** A server whose tools work is up, whatever it says about its other lists: of those it keeps the last-known, and says so. */
+  /** Keeps the last-known entries of a failed list, marked as cut: a server with working tools is up. */
   #lastKnown(kind: ListKind, hasTools: boolean): (cause: unknown) => Fetched {
     return (cause) => {
       if (
@@ -502,7 +498,7 @@ class Lists {
   }
 }
 
-/** The gateway's own questions to a server, under ids of their own. */
+/** The gateway's own requests to a server, with separate ids. */
 class Questions {
   readonly #server: string
   readonly #caller: Caller
@@ -510,10 +506,10 @@ class Questions {
   readonly #faults: Layer
   readonly #conceal: Conceal
   #count = 0
-  /** How many answers faults have done something to. */
+  /** Number of answers changed by faults. */
   touched = 0
 
-  /** `caller` hears what the server says in the course of an answer. */
+  /** `caller` receives the server's messages during a request. */
   constructor(server: string, caller: Caller, clock: Clock, faults: Layer, conceal: Conceal) {
     this.#faults = faults
     this.#conceal = conceal
@@ -522,7 +518,7 @@ class Questions {
     this.#clock = clock
   }
 
-  /** Asks over one upstream session. A method that the server does not know is an answer; its other errors are not. */
+  /** Sends requests over an upstream session. An unknown method counts as an answer; other errors reject. */
   over(upstreamSession: UpstreamSession, signal: Signal): Ask {
     return async (method, params) => {
       const { text, value } = await this.#exchange(upstreamSession, method, params, signal)
@@ -533,18 +529,18 @@ class Questions {
     }
   }
 
-  /** Whether anybody is there: any answer says yes, an error too. Rejects with a `GatewayError`. */
+  /** Pings the server. Any answer is a success, even an error. Rejects with a `GatewayError`. */
   async ping(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
     await this.#exchange(upstreamSession, 'ping', {}, signal)
   }
 
-  /** Asks for the first list that the server offers; without one there is nothing more to ask. Rejects with a `GatewayError`. */
+  /** Fetches the first offered list; does nothing without a list. Rejects with a `GatewayError`. */
   async look(upstreamSession: UpstreamSession, signal: Signal): Promise<void> {
     const kind = listKinds.find((kind) => isOffered(kind, upstreamSession.initializeResult))
     if (kind !== undefined) await this.over(upstreamSession, signal)(kinds[kind].method, {})
   }
 
-  /** Calls a tool; an error of its own is an answer. Rejects with a `GatewayError`. */
+  /** Calls a tool; a tool's own error counts as an answer. Rejects with a `GatewayError`. */
   async tool(
     upstreamSession: UpstreamSession,
     { name, arguments: given }: ProbeTool,
@@ -602,7 +598,7 @@ class Questions {
   }
 }
 
-/** Rounds of one task, never two at once: each begins as soon as anybody wants one, the soonest wish counts. */
+/** Runs rounds of a task, never two at once. The earliest requested time counts. */
 export class Rounds {
   readonly #clock: Clock
   readonly #round: () => Promise<Millis>
@@ -611,7 +607,7 @@ export class Rounds {
   #again = false
   #stopped = false
 
-  /** `round` never rejects, and resolves to the time until the next one, in milliseconds. */
+  /** `round` must not reject, and resolves to the pause before the next round, in milliseconds. */
   constructor(clock: Clock, round: () => Promise<Millis>) {
     this.#clock = clock
     this.#round = round
@@ -625,7 +621,7 @@ export class Rounds {
     return this.#stopped
   }
 
-  /** A round begins `delayMs` from now, unless one begins sooner anyway; if one is under way by then, right after it. */
+  /** Starts a round in `delayMs`, unless one starts sooner; after the running round, if any is running by then. */
   within(delayMs: Millis): void {
     const at = this.#clock.now() + delayMs
     if (this.#stopped || (this.#next !== undefined && this.#next.at <= at)) return
@@ -633,13 +629,13 @@ export class Rounds {
     this.#next = { at, cancel: this.#clock.after(delayMs, () => void this.#begin()) }
   }
 
-  /** Drops all rounds that anybody has asked for by now; a round that is under way goes on. */
+  /** Drops all requested rounds; a running round continues. */
   forget(): void {
     this.#unschedule()
     this.#again = false
   }
 
-  /** No round begins any more; one that is under way comes to its end. */
+  /** Starts no further round; a running round continues. */
   stop(): void {
     this.#stopped = true
     this.#unschedule()
@@ -664,7 +660,7 @@ export class Rounds {
   }
 }
 
-/** The answer to a server that asks something where there is no agent to ask, under any id. */
+/** Returns the answer to a server's request without an agent behind the session, with a placeholder id. */
 function defaultReply({ value: { method } }: Message): string {
   switch (method) {
     case 'ping':

@@ -7,36 +7,36 @@ import { serverName } from '../config/schema/schema.ts'
 import { server as serverSchema, type ServerConfig } from '../config/schema/server-schema.ts'
 import { makeFolder } from '../units/folder.ts'
 
-/** The result of a change through the API: an HTTP status, and details to tell. */
+/** The result of a change through the API: HTTP status and details. */
 export interface Change {
   readonly status: number
   readonly [detail: string]: unknown
 }
 
 export interface DynamicServersParts {
-  /** Where they outlive the process; undefined: nowhere. */
+  /** `gateway.stateDir`; undefined: added servers end with the process. */
   readonly stateDir: string | undefined
-  /** The entries in force, with those of the config file, which the API may not touch. */
+  /** All entries in force, including entries of the config file, which the API may not change. */
   readonly inForce: () => Readonly<Record<string, ServerConfig>>
   readonly separator: string
-  /** Whether a server may be a program that this machine runs. */
+  /** Whether a server may have a `command`, a program run on this machine. */
   readonly allowCommands: boolean
-  /** Puts the servers into force; throws, and changes nothing, when that cannot be done. */
+  /** Puts the servers into force. Throws, without changes, on failure. */
   readonly apply: () => void
 }
 
 const MAX_SERVERS = 1_000
 
-/** A server as it was given, and what that means. */
+/** A server's entry as given, and parsed. */
 interface Given {
   readonly input: unknown
   readonly config: ServerConfig
 }
 
-/** The body of a request for an added server: an entry of `mcpServers`, and the name of the entry. */
+/** The body of a request to add a server: a name, and an entry of `mcpServers`. */
 export const addedServer = z.strictObject({ name: serverName, server: serverSchema })
 
-/** The servers that were added through the admin API, kept in `{stateDir}/servers.json` as they were given. */
+/** The servers added through the admin API, kept in `{stateDir}/servers.json` as given. */
 export class DynamicServers {
   readonly #parts: DynamicServersParts
   readonly #given = new Map<string, Given>()
@@ -46,7 +46,7 @@ export class DynamicServers {
     this.#parts = parts
   }
 
-  /** Reads what an earlier process kept. Rejects when the file is there and cannot be used. */
+  /** Reads the servers kept by an earlier process. Rejects when the file exists but cannot be used. */
   async load(): Promise<void> {
     const file = this.#file
     if (file === undefined) return
@@ -54,7 +54,7 @@ export class DynamicServers {
       if (error.code === 'ENOENT') return '{"mcpServers":{}}'
       throw new Error(`${file} cannot be read: ${whyUnreadable(error)}`)
     })
-    // Without its words: they quote what may be a secret.
+    // Quotes no message of the schema, which may contain a secret.
     const kept = keptServers.safeParse(parseJson(text))
     if (!kept.success) {
       const where = kept.error.issues[0]?.path.join('.') ?? ''
@@ -70,22 +70,19 @@ export class DynamicServers {
     return this.#given.has(name)
   }
 
-  /** The entries, to stand beside those of the config file, which win. */
+  /** The allowed entries, to merge with the config file's entries, which win. */
   get entries(): Readonly<Record<string, ServerConfig>> {
     return Object.fromEntries(
       [...this.#given].flatMap(([name, { config }]) => (this.#isAllowed(config) ? [[name, config]] : [])),
     )
   }
 
-  /** Names of servers that an earlier process kept and this one may not run; they stay kept. */
+  /** Names of kept servers that this process may not run. The servers stay in the file. */
   get withheld(): readonly string[] {
     return [...this.#given].flatMap(([name, { config }]) => (this.#isAllowed(config) ? [] : [name]))
   }
 
-  /**
-   * Adds a server, or puts it in the place of the one that has its name. `input`: its entry, as it stands in `mcpServers`;
-   * rejects where `addedServer` does not let it through.
-   */
+  /** Adds or replaces a server. `input`: an entry of `mcpServers`. Rejects when the entry's schema refuses `input`. */
   async add(name: string, input: unknown): Promise<Change> {
     const config = serverSchema.parse(input)
     const { separator } = this.#parts
@@ -147,14 +144,14 @@ export class DynamicServers {
     try {
       await this.#save(this.#file)
     } catch (error) {
-      // It is in force all the same; what is changed next is written with it.
+      // The server is in force anyway. The next change writes this change as well.
       const note = `in force, but not written to ${this.#file}: ${whyUnreadable(error)}`
       return { status, ...answer, kept: false, note }
     }
     return { status, ...answer, kept: true }
   }
 
-  /** One after the other: what is written last is what was changed last. */
+  /** Writes one after the other, so the last change is written last. */
   #save(file: string): Promise<void> {
     return (this.#saving = this.#saving.then(
       () => this.#write(file),
@@ -162,7 +159,7 @@ export class DynamicServers {
     ))
   }
 
-  /** Headers and environments may hold secrets: nobody but the owner may read the file. */
+  /** Headers and environments may hold secrets, so only the owner may read the file. */
   async #write(file: string): Promise<void> {
     const mcpServers = Object.fromEntries([...this.#given].map(([name, { input }]) => [name, input]))
     makeFolder(this.#parts.stateDir as string, 0o700)
@@ -171,7 +168,6 @@ export class DynamicServers {
   }
 }
 
-/** The content of the file. */
 const keptServers = z.object({
   mcpServers: z.record(
     serverName,

@@ -68,7 +68,7 @@ const toolShape = (outputSchema: z.ZodType) =>
       .optional(),
   })
 
-/** The shapes that the clients of official SDKs accept. One entry of another shape, and they refuse the whole list. */
+/** The shapes accepted by clients of official SDKs. A client refuses the whole list for a single other entry. */
 const shapes: Readonly<Record<ListKind, z.ZodType>> = {
   tools: toolShape(z.looseObject(members)),
   prompts: z.looseObject({
@@ -82,27 +82,27 @@ const shapes: Readonly<Record<ListKind, z.ZodType>> = {
   resourceTemplates: z.looseObject({ ...content, uriTemplate: text }),
 }
 
-/** The shape of tools of the legacy era, in which every result is an object. */
+/** The shape of tools of the legacy era: every result is an object. */
 const legacyTools = toolShape(objectSchema)
 
-/** Members without which an entry is none. */
+/** Required members: an entry without these is dropped. */
 const needed: ReadonlySet<unknown> = new Set(['name', 'uri', 'uriTemplate', 'inputSchema'])
 
-/** Members that may go without what they stand in. */
+/** Members of a schema removed alone, without their schema. */
 const dispensable: ReadonlySet<unknown> = new Set(['$schema', '$id'])
 
-/** An entry of a list: its JSON text and what it says. */
+/** An entry of a list: its JSON text and parsed value. */
 export interface Shaped {
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>
-  /** The first fault that was mended; undefined for an entry that was well-formed. */
+  /** The first mended problem; undefined for a well-formed entry. */
   readonly mended?: string
 }
 
 /**
- * An entry that the clients of official SDKs accept; or in words why there is none. Members that are null or malformed and need not be
- * there go, and a member that is missing comes where there is but one thing to say. `value`: the value of `text`; `schemas`: those of its list;
- * `era`: in which the server was asked.
+ * Returns an entry acceptable to clients of official SDKs, or the problem in words. Removes optional members when null
+ * or malformed, and adds a missing member with only one possible value. `value`: the parsed `text`; `schemas`: the
+ * schemas of its list; `era`: the era of the request.
  */
 export function wellFormed(
   kind: ListKind,
@@ -124,7 +124,7 @@ export function wellFormed(
   mended = completed(kind, mended, era)
   let now = parseExactly(mended) as Shaped['value']
   let [left] = faultsOf(kind, now, schemas, era)
-  // Without its nulls a member may show another fault.
+  // Removing a null may reveal another problem of the member.
   if (left !== undefined && !needed.has(left[0])) {
     mended = withoutMember(mended, left.slice(0, 1))
     now = parseExactly(mended) as Shaped['value']
@@ -133,7 +133,7 @@ export function wellFormed(
   return left === undefined ? { text: mended, value: now, mended: inWords(value, first) } : inWords(now, left)
 }
 
-/** The paths of what is not as it should be. */
+/** Returns the paths of malformed members. */
 function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas, era: Era): JsonPath[] {
   const shape = kind === 'tools' && era === 'legacy' ? legacyTools : shapes[kind]
   const { error } = shape.safeParse(value)
@@ -145,14 +145,14 @@ function faultsOf(kind: ListKind, value: Shaped['value'], schemas: ClientSchemas
   return fault === undefined ? wrong : [...wrong, ['outputSchema', ...fault]]
 }
 
-/** Whether a schema of a tool does not say its type, which can be but one. */
+/** Whether `path` is a missing type of a tool's schema; only `object` is possible. */
 function isMissingType(value: unknown, path: JsonPath): boolean {
   return path.length === 2 && path[1] === 'type' && at(value, path) === undefined
 }
 
 /**
- * An entry without a name is named by its key, and a tool that says nothing of its arguments takes any. Arguments are objects, and so
- * are results in the legacy era: a schema without a type gets this one.
+ * Adds missing members: the key as name, and `inputSchema: {}` to a tool, accepting any arguments. Adds type `object`
+ * to schemas of arguments, and of results in the legacy era.
  */
 function completed(kind: ListKind, text: string, era: Era): string {
   const entry = parseExactly(text) as Shaped['value']
@@ -186,7 +186,7 @@ function at(value: unknown, path: JsonPath): unknown {
   return found
 }
 
-/** The effect of a tool by its annotations, the protocol's hints. Without hints a tool may do anything; so may a tool with contradicting hints. */
+/** Returns the effect of a tool by the protocol's hints; `unknown` without hints or with contradicting hints. */
 export function annotatedEffect(annotations: unknown): Effect {
   if (!isObject(annotations)) return 'unknown'
   if (annotations.readOnlyHint === true) return annotations.destructiveHint === true ? 'unknown' : 'read_only'

@@ -7,7 +7,7 @@ import type { MeshConfig } from '../mesh/settings.ts'
 import type { Names } from './names.ts'
 import type { Server } from './server.ts'
 
-/** Everything that one config decides: immutable, and in force until the next one is. */
+/** Everything compiled from a config, in force until the next generation. Immutable. */
 export interface GatewayGeneration extends Generation {
   readonly config: Config
   /** Hash of the effective config. */
@@ -16,17 +16,17 @@ export interface GatewayGeneration extends Generation {
   readonly servers: ReadonlyMap<string, Server>
   readonly names: Names
   readonly mesh: Mesh
-  /** The config that the mesh is compiled from. */
+  /** The mesh's config. */
   readonly policies: MeshConfig
-  /** The state that its policies remember. */
+  /** The state of its policies. */
   readonly state: StateStore
-  /** The chain for a call, which is in an arm of an experiment from now on if it is in any. To be asked once for each call. */
+  /** Returns the chain for a call, and assigns the call to an arm of an experiment, if any. Use once per call. */
   serviceFor(call: Call): Service
   /**
-   * The faults towards agents that answers of the gateway's own have to pass, such as lists over all servers; undefined
-   * while none is armed for such requests.
+   * Returns client-side faults for the gateway's own answers, such as lists over all servers. Undefined while no fault
+   * is armed for the request.
    */
   readonly clientFaults: (server: string, method: string) => Layer | undefined
-  /** Calls of this generation that are not sent yet, or sent again, go to these servers where they have come in the place of its own. */
+  /** Replaces servers by newer servers of the same name, for this generation's unsent calls and retries. */
   follow(servers: ReadonlyMap<string, Server>): void
 }

@@ -12,38 +12,38 @@ import { failureReasonOf } from './health/probe.ts'
 import { type ListKind, listKinds } from '../protocol/lists.ts'
 import { faultOfName, type Names } from './names.ts'
 
-/** `starting` until the first round of discovery has ended, one way or the other, however long a process takes to come up. */
+/** `starting` until the first round of discovery has succeeded or failed, however long a process takes to start. */
 export type ServerState = 'starting' | 'up' | 'down'
 
-/** Something that a server offers and agents are not shown. */
+/** An entry hidden from agents. */
 interface Unlisted {
   readonly kind: ListKind
-  /** As the server wrote it: any characters, any length. */
+  /** As the server wrote the name: any characters, any length. */
   readonly name: string
   readonly why: string
-  /** Where it is not shown: nowhere else than on the aggregated endpoint, or on no endpoint at all. */
+  /** Where the entry is hidden: on the aggregated endpoint only, or on all endpoints. */
   readonly where: 'aggregate' | 'everywhere'
 }
 
 export interface KnownServerParts {
   readonly name: string
   readonly config: ServerConfig
-  /** The names of its tools and other entries on the aggregated endpoint. */
+  /** Maps names to the aggregated endpoint. */
   readonly names: Names
   readonly clock: Clock
   readonly onChanged: (server: KnownServer, changed: readonly ListKind[]) => void
-  /** It says that a list has changed, and nobody knows yet what it is now. */
+  /** The server announced a changed list, not fetched yet. */
   readonly onStale: (server: KnownServer) => void
   readonly onState: (server: KnownServer) => void
 }
 
-/** The gateway's knowledge of a server: whether the server is up, and what it offers. */
+/** The gateway's knowledge of a server: state and catalog. */
 export class KnownServer {
   readonly name: string
   readonly #parts: KnownServerParts
   #config: ServerConfig
   #allows: Glob
-  /** The tools of its list that agents may see: those that are called need not be matched again. */
+  /** Listed tools visible to agents, so calls need no glob matching. */
   #shownTools: ReadonlySet<string> = new Set()
   #state: ServerState = 'starting'
   #since: number
@@ -51,29 +51,29 @@ export class KnownServer {
   #catalog: Catalog = emptyCatalog
   #listed = emptyCatalog.lists
   #unlisted: readonly Unlisted[] = []
-  /** Tools by the names under which they are shown where models would not take their own. */
+  /** Tools by shortened name. */
   #shortened: ReadonlyMap<string, string> = new Map()
-  /** The other way round, in full: digests of thousands of names take their time. */
+  /** Full exposed names by tool, a cache: digests of thousands of names take long. */
   #exposedNames: ReadonlyMap<string, string> = new Map()
-  /** Tools whose shortened name another one has: by accident, or because the server wants a list that no model takes. */
+  /** Tools whose shortened name is taken: by accident, or by a server aiming for a list refused by all models. */
   #shadowed: ReadonlySet<string> = new Set()
   #tools: ReadonlyMap<string, KnownTool> = new Map()
   #initializeResult: Message | undefined
-  /** The server's offers in the legacy era; undefined unless they are known to be something of their own. */
+  /** The lists of the legacy era; undefined unless known to be separate lists. */
   #legacy:
     | {
         readonly catalog: Catalog
-        /** Without what is not shown to agents because of its name. */
+        /** Without entries hidden because of their names. */
         readonly listed: Catalog['lists']
         readonly initializeResult: Message | undefined
       }
     | undefined
   #legacyTools: ReadonlyMap<string, KnownTool> = new Map()
-  /** When the time of grace began, on the monotonic clock. */
+  /** Start of the grace period, on the monotonic clock. */
   #graceSince: Millis = 0
   #cancelGrace: Cancel | undefined
   #settle: () => void = () => undefined
-  /** Resolves when the first round of discovery has ended, or takes so long that nobody should wait for it. */
+  /** Resolves after the first round of discovery, or once the round takes too long to wait for. */
   readonly settled = new Promise<void>((resolve) => (this.#settle = resolve))
 
   constructor(parts: KnownServerParts) {
@@ -84,12 +84,12 @@ export class KnownServer {
     this.#since = parts.clock.wall()
   }
 
-  /** Its entry in the config that is in force. */
+  /** Its entry in the config in force. */
   get config(): ServerConfig {
     return this.#config
   }
 
-  /** Whether faults leave it alone, whatever they aim at. */
+  /** Whether faults never hit the server. */
   get protected(): boolean {
     return this.#config.protected
   }
@@ -99,7 +99,7 @@ export class KnownServer {
     return this.#shownTools.has(tool) || this.#allows(tool)
   }
 
-  /** Whether agents are shown a tool. */
+  /** Whether the list for agents has a tool. */
   offers(tool: string): boolean {
     return this.#shownTools.has(tool)
   }
@@ -108,7 +108,7 @@ export class KnownServer {
     return this.#state
   }
 
-  /** When the state began, in milliseconds since the Unix epoch. */
+  /** Start of the state, in milliseconds since the Unix epoch. */
   get since(): number {
     return this.#since
   }
@@ -122,17 +122,17 @@ export class KnownServer {
     return this.#catalog
   }
 
-  /** The server's `initialize` result, as the gateway got it last. */
+  /** The server's latest `initialize` result. */
   get initializeResult(): Message | undefined {
     return this.#initializeResult
   }
 
-  /** The `initialize` result that tells what agents of an era are offered. */
+  /** Returns the `initialize` result for agents of an era. */
   initializeResultFor(era: Era): Message | undefined {
     return (era === 'legacy' ? this.#legacy?.initializeResult : undefined) ?? this.#initializeResult
   }
 
-  /** Resolves when it is known what agents of an era are offered, or why it is not. */
+  /** Resolves when the lists for agents of an era are known, or failed. */
   settledFor(_era: Era): Promise<void> {
     return this.settled
   }
@@ -144,47 +144,47 @@ export class KnownServer {
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
   }
 
-  /** The tools that its config leaves out. */
+  /** Tools excluded by its config. */
   get excluded(): readonly string[] {
     return this.#listed.tools.flatMap(({ key }) => (this.#allows(key) ? [] : [key]))
   }
 
-  /** The entries that agents do not see in any list, or not on every endpoint, because of their names. */
+  /** Entries hidden because of their names, on some or all endpoints. */
   get unlisted(): readonly Unlisted[] {
     return this.#unlisted
   }
 
-  /** The name of a tool on the endpoint of all servers. */
+  /** Returns the name of a tool on the aggregated endpoint. */
   exposedName(tool: string): string {
     return this.#exposedNames.get(tool) ?? this.#parts.names.exposeTool(this.name, tool)
   }
 
-  /** The tool that is shown under such a name, without its server's before it; undefined unless that is a shortened one. */
+  /** Returns the tool of a shortened name, given without server prefix; undefined for other names. */
   toolShownAs(shown: string): string | undefined {
     return this.#shortened.get(shown)
   }
 
-  /** Whether another tool of it has the name that a tool would be shown under on the endpoint of all servers. */
+  /** Whether another tool of the server has the exposed name of this tool. */
   isShadowed(tool: string): boolean {
     return this.#shadowed.has(tool)
   }
 
-  /** Returns the catalog's description of a tool; undefined when the catalogs of both eras have none. */
+  /** Returns the catalog's description of a tool; undefined when unknown in both eras. */
   facts(tool: string): ToolDefinition | undefined {
     return this.#known(tool)
   }
 
-  /** Returns a tool's effect by the server's own word, which is believed only if the server is trusted. */
+  /** Returns a tool's effect by the server's annotations; `unknown` unless the server is trusted. */
   effectOf(tool: string): Effect {
     return this.config.trusted ? (this.#known(tool)?.annotated ?? 'unknown') : 'unknown'
   }
 
-  /** Nobody is to wait any longer for the end of the first round. */
+  /** Ends the wait for the first round. */
   protected settle(): void {
     this.#settle()
   }
 
-  /** It answered, with this catalog. */
+  /** The server answered with this catalog. */
   protected cameUp(catalog: Catalog, initializeResult: Message): void {
     this.endGrace()
     this.#initializeResult = initializeResult
@@ -193,34 +193,34 @@ export class KnownServer {
     during('catalog', () => this.#replace(catalog))
   }
 
-  /** Puts back an earlier catalog: faults had made the lists that were known since. */
+  /** Restores an earlier catalog, because faults had changed the later lists. */
   protected wasRestored(catalog: Catalog): void {
     during('catalog', () => this.#replace(catalog))
   }
 
-  /** Takes the server's offers in the legacy era; undefined: the same offers as in the modern era. */
+  /** Takes the lists of the legacy era; undefined: the same as in the modern era. */
   protected offersLegacy(catalog: Catalog | undefined, initializeResult: Message | undefined): void {
     const before = this.#legacy?.catalog
     this.#legacy = catalog && { catalog, listed: withoutFaults(catalog), initializeResult }
     this.#legacyTools = catalog === undefined ? new Map() : knownTools(catalog, this.#legacyTools)
     this.#shortenNames()
-    // Nobody was shown another one before the first.
+    // No agent has seen a legacy list before the first.
     const changed = before === undefined ? [] : changedKinds(before, catalog ?? this.#catalog)
     if (changed.length > 0) this.tellChanged(changed)
   }
 
-  /** The server did not answer. Its offers stay known for the time of grace; for longer if all it says is that we ask too often. */
+  /** The server did not answer. Its lists stay known for the grace period; if rate limited, without a limit. */
   protected wentDown(error: GatewayError): void {
     this.#error = error
     this.#enter('down')
-    // It is there, and may have asked for a pause that is longer than any grace.
+    // A rate-limited server is alive, and may have asked for a pause longer than any grace period.
     if (failureReasonOf(error) === 'rate_limited') return this.endGrace()
     if (this.#cancelGrace !== undefined) return
     this.#graceSince = this.#parts.clock.now()
     this.#waitForGrace()
   }
 
-  /** Goes by another entry from now on. */
+  /** Applies another entry. */
   protected follow(config: ServerConfig): void {
     this.#config = config
     this.#allows = filter(config.tools)
@@ -230,12 +230,11 @@ export class KnownServer {
     this.#waitForGrace()
   }
 
-  /** Tells that lists have changed. */
   protected tellChanged(changed: readonly ListKind[]): void {
     this.#parts.onChanged(this, changed)
   }
 
-  /** Ends the time of grace: the known catalog stays for as long as nobody says otherwise. */
+  /** Ends the grace period; the catalog stays until the next change. */
   protected endGrace(): void {
     this.#cancelGrace?.()
     this.#cancelGrace = undefined
@@ -322,13 +321,13 @@ function withoutFaults({ lists }: Catalog): Catalog['lists'] {
   }
 }
 
-/** A tool of the catalog, with its server's own word on its effect. */
+/** A tool of the catalog, with the effect by its annotations. */
 interface KnownTool extends ToolDefinition {
   readonly annotated: Effect
   readonly isAmbiguous: boolean
 }
 
-/** The tools of a catalog by name; what has not changed since `before` is the same object. */
+/** Returns the tools of a catalog by name. Unchanged tools are the same objects as in `before`. */
 export function knownTools(
   { lists }: Catalog,
   before: ReadonlyMap<string, KnownTool>,
@@ -342,7 +341,7 @@ export function knownTools(
   )
 }
 
-/** Schemas are read when the first call asks for them: of most tools nobody ever does. */
+/** Parses schemas at the first use: most tools are never called. */
 class Known implements KnownTool {
   readonly fingerprint: string
   readonly annotated: Effect

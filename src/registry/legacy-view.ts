@@ -6,9 +6,9 @@ import type { Discovery, DiscoveryOptions } from './discovery.ts'
 type Hooks = Pick<DiscoveryOptions, 'onUp' | 'onDown' | 'onStale' | 'onReverted'>
 
 export interface LegacyViewOptions {
-  /** Makes the discovery that asks in the legacy era. */
+  /** Creates the discovery for the legacy era. */
   readonly discovery: (hooks: Hooks) => Discovery
-  /** It was fetched, or found to be no other than that of the modern era: then undefined. */
+  /** A catalog was fetched; undefined: the server does not speak the legacy era. */
   readonly onCatalog: (catalog: Catalog | undefined, initializeResult: Message | undefined) => void
   readonly onStale: () => void
   /** Ends the discovery's upstream sessions. */
@@ -16,10 +16,9 @@ export interface LegacyViewOptions {
 }
 
 /**
- * The offers of a server of both eras in the legacy era, where the gateway itself speaks the modern era to the server.
- * A server is free to offer other things in each era, and lists of all servers have to be true of the calls that
- * follow. The first client that needs the view has it fetched; a server that turns out not to speak the legacy era has
- * none.
+ * The catalog of a server in the legacy era, while the gateway itself speaks the modern era to the server. A server may
+ * offer different entries per era, and the lists of a legacy client must match its later calls. Fetched at the first
+ * need. A server without the legacy era has no legacy view.
  */
 export class LegacyView {
   readonly #options: LegacyViewOptions
@@ -30,7 +29,7 @@ export class LegacyView {
     this.#options = options
   }
 
-  /** Begins, unless it has. Resolves once the first round is over, and no `look` for all of it is under way. */
+  /** Starts the discovery if needed. Resolves after the first round, and after any pending `look` for all lists. */
   begin(): Promise<void> {
     const settled = (this.#settled ??= new Promise((settle) => {
       const { discovery, onCatalog, onStale } = this.#options
@@ -52,20 +51,20 @@ export class LegacyView {
     return settled.then(() => this.#discovery?.refreshed)
   }
 
-  /** Looks again now; `all`: fetches all lists; `greetsAnew`: see `Discovery.refresh`. */
+  /** Starts a round now; `all`: fetches all lists; `greetsAnew`: see `Discovery.refresh`. */
   look({ all = false, greetsAnew = false } = {}): void {
     if (all) this.#discovery?.refresh({ greetsAnew })
     else this.#discovery?.run()
   }
 
-  /** Nobody looks any more. */
+  /** Ends the discovery and its upstream sessions. */
   stop(): void {
     if (this.#discovery === undefined) return
     this.#discovery.stop()
     this.#options.onEnd(this.#discovery)
   }
 
-  /** There is none, until somebody asks for it again. */
+  /** Drops the view until the next `begin`. */
   #forget(): void {
     this.stop()
     this.#discovery = undefined

@@ -14,13 +14,13 @@ import type { Names } from './names.ts'
 /** Entries on one page of an aggregated list. */
 const PAGE = 500
 
-/** Where the next page begins: an entry of a server's list, from 0. */
+/** The first entry of a page: index in a server's list, from 0. */
 interface Position {
   readonly server: string
   readonly index: number
 }
 
-/** Waits until every server has been asked once in an era, but no longer than `limitMs`, nor for who has given up. */
+/** Waits until every server has been asked once in an era, for `limitMs` at most, or until `signal` aborts. */
 export function settled(
   servers: Iterable<KnownServer>,
   clock: Clock,
@@ -40,17 +40,17 @@ export function settled(
   })
 }
 
-/** Has lists wait for servers, for each of them once: a server that hangs delays the list that comes first, and not those that follow. */
+/** Makes lists wait for servers, once per server: a hanging server delays the first list, but not later lists. */
 export class ListWaits {
   readonly #clock: Clock
-  /** Since when lists have waited for a server that has not been asked yet in an era, on the monotonic clock. */
+  /** Start of the wait for a server not yet asked in an era, on the monotonic clock. */
   readonly #since = { legacy: new WeakMap<KnownServer, Millis>(), modern: new WeakMap<KnownServer, Millis>() }
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  /** Waits as `settled` does, but for no server of which lists have waited for `perServerMs` in all. */
+  /** Waits like `settled`, but skips servers after `perServerMs` of waiting, counted over all lists. */
   settled(
     servers: Iterable<KnownServer>,
     limitMs: Millis,
@@ -73,27 +73,27 @@ export class ListWaits {
   }
 }
 
-/** An entry as readers get to see it, but for its name. */
+/** An entry as shown to readers, before its name is exposed. */
 export type ShownEntry = Pick<CatalogEntry, 'key' | 'text' | 'value' | 'hasUi'>
 
-/** The part of one page of a list over all servers that comes from one server. */
+/** The entries of a single server on a page of an aggregated list. */
 export interface ListSlice {
   readonly server: string
-  /** Under its server's own names. */
+  /** With the server's own names. */
   readonly entries: readonly ShownEntry[]
-  /** Where it begins. */
+  /** Cursor of the slice's first entry. */
   readonly cursor: string
-  /** Where the next page begins, if that is within the list of this server. */
+  /** Cursor of the next page, if within this server's list. */
   readonly nextCursor: string | undefined
-  /** How long the list holds, in milliseconds, where anybody says so. */
+  /** How long the list stays valid, in milliseconds, if known. */
   readonly ttlMs?: number
 }
 
 /**
- * One page of a list over all servers, in slices, before names tell their servers: servers in the order of the config, entries in the order of
- * their server, every byte but names and URIs as the server wrote it.
- * `cursor` undefined begins; a cursor that is none of ours, or whose server is gone, gives undefined.
- * `legacy`: the reader knows only the legacy era, so what modern servers say beyond it is put into its words.
+ * Returns a page of an aggregated list in slices, still with the servers' own names. Servers are in the order of the
+ * config, entries in the order of their server, every byte as the server wrote it. `cursor` undefined: the first page.
+ * Undefined for a foreign cursor, or a cursor of a removed server. `legacy`: translates entries of modern servers for
+ * legacy readers.
  */
 export function listSlices(
   kind: ListKind,
@@ -136,7 +136,7 @@ function inLegacyWords(entry: CatalogEntry): ShownEntry {
   return { key, text: legacyTool(text, value), value, hasUi }
 }
 
-/** The page that slices make, as the JSON text of a result. */
+/** Returns the page of these slices as the JSON text of a result, with exposed names. */
 export function pageOf(
   kind: ListKind,
   slices: readonly ListSlice[],
@@ -156,7 +156,7 @@ export function pageOf(
   return `{${members.join()}}`
 }
 
-/** The text of an entry under its name on the aggregated endpoint. */
+/** Returns an entry's text with its name on the aggregated endpoint. */
 function expose(kind: ListKind, server: string, entry: ShownEntry, names: Names): string {
   if (kind === 'tools') return exposeTool(server, entry, names)
   const { key, text } = entry
@@ -165,7 +165,7 @@ function expose(kind: ListKind, server: string, entry: ShownEntry, names: Names)
   return splice(text, [edit(text, [kinds[kind].key], exposed)])
 }
 
-/** Returns the text of a tool under its exposed name. The text is enough for most tools: reading their value would take a parse. */
+/** Returns a tool's text with its exposed name. Reads `value` only for tools with a UI, because reading parses. */
 function exposeTool(server: string, entry: ShownEntry, names: Names): string {
   const { key, text: own, hasUi } = entry
   const exposed = names.exposeTool(server, key)
@@ -189,7 +189,7 @@ function edit(text: string, path: readonly string[], value: string): Edit {
   return { start, end, with: JSON.stringify(value) }
 }
 
-/** Says which servers a list lacks, or of which it shows the last-known entries, or not all. */
+/** Returns which servers are missing from a list, stale or incomplete; undefined for a complete list. */
 function missing(kind: ListKind, servers: readonly KnownServer[]): Omit<Partial, 'notice'> | undefined {
   const down = servers.filter((server) => server.state !== 'up')
   const cut = servers.flatMap(({ name, catalog }) =>

@@ -8,14 +8,14 @@ import type { GatewayGeneration } from './generation.ts'
 import type { KnownServer } from './known-server.ts'
 import type { Names } from './names.ts'
 
-/** Most names of one server that are told, over its whole life, and how much of each, in characters. */
+/** Most names logged per server over its life, and most characters of each name. */
 const MAX_TOLD = 100
 const LONGEST = 160
 
-/** The warnings that were told of each server already: a server can change its lists as often as it likes. */
+/** Warnings already logged, by server. Bounds the log, as a server may change its lists at any rate. */
 const told = new WeakMap<KnownServer, Set<string>>()
 
-/** Tells operators, once each, of tools that have another name on /mcp, and of all that agents are not shown. */
+/** Logs once each tool with another name on /mcp, and each entry hidden from agents. */
 export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   const known = told.get(server) ?? new Set()
   told.set(server, known)
@@ -47,7 +47,7 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   }
 }
 
-/** Tells operators that a server came or went. */
+/** Logs a server's change to up or down. */
 export function logState(log: Log, { name, state, error }: KnownServer): void {
   if (state === 'up') log.info({ server: name }, 'server is up')
   else
@@ -57,19 +57,19 @@ export function logState(log: Log, { name, state, error }: KnownServer): void {
     )
 }
 
-/** Tells operators about lists of which only a part is offered. */
+/** Logs lists offered only in part. */
 export function warnOfCuts(log: Log, { name, catalog }: KnownServer): void {
   for (const [list, why] of Object.entries(catalog.cut ?? {}))
     log.warn({ server: name, list, why }, 'a list is offered in part only')
 }
 
-/** The parts of a generation that are read here. */
+/** The parts of a generation read here. */
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
   readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>
 }
 
-/** Warns of them once every server of the generation in force has been asked, if it is in force still. */
+/** Calls `warnOfIdleGlobs` after every server has been asked, if the generation is still in force. */
 export function lookForIdleGlobs(log: Log, live: Live<GatewayGeneration>): void {
   const generation = live.current
   const settled = [...generation.servers.values()].map((server) => server.settled)
@@ -79,8 +79,8 @@ export function lookForIdleGlobs(log: Log, live: Live<GatewayGeneration>): void 
 }
 
 /**
- * Tells operators of overrides whose `tool` matches none that there is: a typing error, most likely. To be called when
- * every server has been asked; an override for a server that is down is left alone, for that may have such a tool.
+ * Logs overrides whose `tool` matches no tool, most likely a typing error. Call after every server has been asked.
+ * Skips overrides of down servers, because a down server may have the tool.
  */
 export function warnOfIdleGlobs(log: Log, { config, servers }: Listed): void {
   for (const [index, { match }] of config.policies.overrides.entries()) {

@@ -4,13 +4,13 @@ import type { ListKind } from '../protocol/lists.ts'
 
 const SCHEME = 'breakwater://'
 
-/** A server, and a name or URI as that server knows it. */
+/** A server, and its own name or URI of an entry. */
 export interface Resolved {
   readonly server: string
   readonly name: string
 }
 
-/** Longest names that are shown to agents at all, in characters: the protocol's own limit for tools, and what URIs may come to. */
+/** Longest names shown to agents, in characters: the protocol's limit for tools, and a usual limit for URIs. */
 const LONGEST: Readonly<Record<ListKind, number>> = {
   tools: 128,
   prompts: 128,
@@ -19,8 +19,8 @@ const LONGEST: Readonly<Record<ListKind, number>> = {
 }
 
 /**
- * Why no agent may see or use something by its name; undefined when they may. Control characters in names are for the
- * terminals of those who read them, or for filters that do not; what has no name cannot be told from others.
+ * Returns why no agent may see or use an entry of this name; undefined for a good name. Control characters in names can
+ * attack readers' terminals, or slip past filters. Entries with empty names cannot be told apart.
  */
 export function faultOfName(kind: ListKind, name: string): string | undefined {
   if (name === '') return 'is empty'
@@ -28,23 +28,23 @@ export function faultOfName(kind: ListKind, name: string): string | undefined {
   return hasUnprintable(name) ? 'holds control characters' : undefined
 }
 
-/** Names of tools that the APIs of all models take; the protocol itself allows 128 characters, and dots. */
+/** Tool names accepted by the APIs of all models. The protocol itself allows 128 characters, and dots. */
 const LONGEST_TAKEN = 64
 const TAKEN = /^[A-Za-z0-9_-]+$/
 
-/** Whether agents can hand a tool of this name to any model. */
+/** Whether the APIs of all models accept a tool of this name. */
 export function isTakenByModels(name: string): boolean {
   return name.length <= LONGEST_TAKEN && TAKEN.test(name)
 }
 
-/** How much of a SHA-256 stands behind a name that was shortened, in hexadecimal digits. */
+/** Hexadecimal digits of the SHA-256 at the end of a shortened name. */
 const DIGEST = 8
 
 /**
- * Names on the aggregated endpoint, both ways. Tools, prompts and task ids are `{server}{separator}{name}`, tools only as far
- * as models take such a name; resource URIs are `breakwater://{server}/{uri}`, except that `ui://` URIs keep their scheme, which hosts
- * look at, and become `ui://{server}{separator}{rest}`. Templates are mapped like URIs, so that whatever
- * is put into one maps back.
+ * Maps names to the aggregated endpoint and back. Tools, prompts and task ids become `{server}{separator}{name}`; tool
+ * names refused by models are shortened. Resource URIs become `breakwater://{server}/{uri}`. `ui://` URIs keep their
+ * scheme, because hosts check the scheme, and become `ui://{server}{separator}{rest}`. URI templates map like URIs, so
+ * expanded templates map back.
  */
 export class Names {
   readonly separator: string
@@ -58,8 +58,9 @@ export class Names {
   }
 
   /**
-   * The name of a tool: as `expose` has it where all models take that, or else its beginning, other characters as `_`, and behind
-   * it a digest of the tool's own name, which keeps it the same over restarts and apart from others.
+   * Returns a tool's name on the aggregated endpoint: `expose`, if all models accept the name. Otherwise its beginning,
+   * with `_` for refused characters, then a digest of the tool's own name. The digest keeps the name unique, and stable
+   * over restarts.
    */
   exposeTool(server: string, tool: string): string {
     const name = this.expose(server, tool)
@@ -76,8 +77,8 @@ export class Names {
   }
 
   /**
-   * Why agents of the aggregated endpoint may not see or use something that those of its own server's may, by its name there;
-   * undefined when they may: the limits are for what an agent sees.
+   * Returns why an entry's exposed name is too long for the aggregated endpoint, even if its own name is short enough.
+   * Undefined for a good name.
    */
   faultOf(kind: ListKind, server: string, name: string): string | undefined {
     if (kind === 'tools') return undefined

@@ -21,10 +21,10 @@ import { forwardedWith } from '../upstreams/forwarded.ts'
 /** How a reference is written: as `{server}{separator}{name}`, or as a URI. */
 type Form = 'name' | 'uri'
 
-/** A place of a message that holds a reference. */
+/** The path of a reference in a message. */
 type Place = readonly [JsonPath, Form]
 
-/** Where each request names what it is about; the first path that holds a string counts. */
+/** Paths of the reference in each request; the first path with a string counts. */
 const requests = placesByMethod({
   'tools/call': [[['params', 'name'], 'name']],
   'prompts/get': [[['params', 'name'], 'name']],
@@ -41,30 +41,30 @@ const requests = placesByMethod({
   'tasks/cancel': [[['params', 'taskId'], 'name']],
 })
 
-/** The notifications of a server that name something of its own. */
+/** Paths of references in a server's notifications. */
 const notifications = placesByMethod({
   'notifications/resources/updated': [[['params', 'uri'], 'uri']],
   'notifications/tasks/status': [[['params', 'taskId'], 'name']],
 })
 
-/** A map, for methods come from outside: an object would have some that nobody put there. */
+/** Returns a map instead of an object: methods come from outside, and an object has inherited members. */
 function placesByMethod(
   places: Readonly<Record<string, readonly Place[]>>,
 ): ReadonlyMap<unknown, readonly Place[]> {
   return new Map(Object.entries(places))
 }
 
-/** A request as its server shall read it. */
+/** A request in its server's own terms. */
 export interface Routed extends Resolved {
   readonly message: Message
 }
 
-/** Whether requests of this method say by themselves which server they are for. */
+/** Whether requests of this method name their server. */
 export function namesServer(method: string): boolean {
   return requests.has(method)
 }
 
-/** The kinds of the things that requests ask for by name, by method. Tools are left out: `allows` knows them. */
+/** The list kind of each request's reference, by method. Without tools: `allows` checks tools. */
 const kindsByMethod: ReadonlyMap<unknown, ListKind> = new Map([
   ['prompts/get', 'prompts'],
   ['resources/read', 'resources'],
@@ -73,7 +73,7 @@ const kindsByMethod: ReadonlyMap<unknown, ListKind> = new Map([
   ['completion/complete', 'resourceTemplates'],
 ])
 
-/** Whether a request, in its server's own terms, is about something that no agent may use because of its name. */
+/** Whether a request, in its server's own terms, refers to an entry hidden because of its name. */
 export function isAboutUnlisted(method: string, { value }: Message): boolean {
   const kind = kindsByMethod.get(method)
   if (kind === undefined) return false
@@ -83,7 +83,7 @@ export function isAboutUnlisted(method: string, { value }: Message): boolean {
   })
 }
 
-/** The server that a request is for, and the request in that server's own terms. */
+/** Returns the server of a request, and the request in the server's own terms. Undefined without a valid reference. */
 export function routeRequest(
   method: string,
   message: Message,
@@ -111,7 +111,7 @@ export function routeRequest(
   return undefined
 }
 
-/** A notification or a request of a server in the terms of the aggregated endpoint. */
+/** Returns a server's notification or request in the terms of the aggregated endpoint. */
 export function exposeMessage(server: string, message: Message, names: Names): Message {
   const named = notifications.get(message.value.method)
   if (!isOfTask(message.value.params))
@@ -119,7 +119,7 @@ export function exposeMessage(server: string, message: Message, names: Names): M
   return expose(server, message, [...(named ?? []), relatedTaskIn('params')], names)
 }
 
-/** Returns an agent's message to a server that asked the agent something, in the terms of the server: the reverse of `exposeMessage`. */
+/** Returns an agent's reply to a server's request in the server's own terms: the reverse of `exposeMessage`. */
 export function restoreMessage(server: string, message: Message, names: Names): Message {
   const { result, params } = message.value
   const member = isOfTask(result) ? 'result' : isOfTask(params) ? 'params' : undefined
@@ -134,14 +134,14 @@ export function restoreMessage(server: string, message: Message, names: Names): 
   })
 }
 
-/** A response of a server in the terms of the aggregated endpoint. */
+/** Returns a server's response in the terms of the aggregated endpoint. */
 export function exposeResponse<M extends Message>(server: string, message: M, names: Names): M {
   const { result } = message.value
   if (!isObject(result) || !mayRefer(result)) return message
   return expose(server, message, [...placesIn(result, ['result'])], names)
 }
 
-/** A first look that spares most results the second: plain text refers to nothing. */
+/** A quick check to skip most results: plain text contains no references. */
 function mayRefer(result: Readonly<Record<string, unknown>>): boolean {
   if (['taskId', 'task', '_meta', 'contents', 'messages'].some((key) => key in result)) return true
   const { content } = result
@@ -165,14 +165,14 @@ function expose<M extends Message>(server: string, message: M, places: readonly 
   })
 }
 
-/** Whether the params of a message, or its result, say which task they belong to. */
+/** Whether params or a result name their task. */
 function isOfTask(holder: unknown): boolean {
   return isObject(holder) && isObject(holder._meta) && RELATED_TASK in holder._meta
 }
 
 const relatedTaskIn = (...path: JsonPath): Place => [[...path, '_meta', RELATED_TASK, 'taskId'], 'name']
 
-/** Every place in a result that refers to a resource or a task of its server. */
+/** Yields every reference to a resource or task in a result. */
 function* placesIn(result: Readonly<Record<string, unknown>>, path: JsonPath): Generator<Place> {
   if (typeof result.taskId === 'string') yield [[...path, 'taskId'], 'name']
   if (isObject(result.task)) yield [[...path, 'task', 'taskId'], 'name']
@@ -199,14 +199,14 @@ function* block(item: unknown, path: JsonPath): Generator<Place> {
   if (item.type === 'resource') yield [[...path, 'resource', 'uri'], 'uri']
 }
 
-/** The value with another one at `path`, of which `depth` steps are done; the rest is shared with the original. */
+/** Returns a copy with `by` at `path`, sharing the rest with the original. `depth`: finished steps of `path`. */
 function replaced(value: unknown, path: JsonPath, by: unknown, depth = 0): unknown {
   const step = path[depth]
   if (step === undefined || !isObject(value)) return by
   return withEntry(value, String(step), replaced(value[step], path, by, depth + 1))
 }
 
-/** A tool call as another tool has to get it: under its name, with the headers that its server may have. */
+/** Returns a tool call rewritten for another tool, with headers allowed by its server. Undefined if not allowed. */
 export function readdress(call: Call, server: KnownServer | undefined, tool: string): Call | undefined {
   if (server === undefined || !server.allows(tool)) return undefined
   const { text, value } = call.message

@@ -35,48 +35,48 @@ import {
 export { plainHttpError, type PlainHttp } from '../upstreams/http/http-wire.ts'
 import type { TaskBinding } from '../upstreams/shared/task-binding.ts'
 
-/** How long an agent that names no time waits for the start of a process, in milliseconds. */
+/** Default wait of an agent for the start of a process, in milliseconds. */
 const LONGEST_START_MS: Millis = 60_000
 
 /** Longest wait of a handshake for the restart of a crashed process, in milliseconds. */
 const LONGEST_RESTART_MS: Millis = 20_000
 
 export interface ServerParts extends KnownServerParts {
-  /** Names the connections: as long as it is the same, a reload keeps this very server. See `connectionOf`. */
+  /** Identity of the connections: a reload keeps this server while unchanged. See `connectionOf`. */
   readonly connection: string
-  /** The owners of its tasks, for the server that takes its place. */
+  /** The task owners, passed on to a replacement server. */
   readonly tasks?: TaskBinding
   readonly replicas: readonly Upstream[]
   /** The `initialize` params of the gateway itself. */
   readonly initializeParams: Readonly<Record<string, unknown>>
-  /** Faults below all policies: they hit what the gateway asks on its own behalf as well. */
+  /** Faults for the gateway's own requests. */
   readonly faults: Layer
-  /** The names of the faults that hold a handshake with it now; none unless given. */
+  /** Returns the names of faults now holding a handshake with the server; default: none. */
   readonly heldBy?: () => readonly string[]
-  /** How much of the usual pause between probes the first one is, in [0, 1]; all of it unless given. */
+  /** Length of the first pause between probes as a share of the usual pause, in [0, 1]; default 1. */
   readonly probePhase?: number
-  /** A probe has ended, with this result; nobody is told unless given. */
+  /** Called after each probe. */
   readonly onProbe?: (server: Server, probe: Probe, result: ProbeResult) => void
-  /** Told why it has not taken a notification of an agent; nobody is told unless given. */
+  /** Called with the reason when an agent's notification was not delivered. */
   readonly onLost?: (reason: string) => void
-  /** Told of each upstream session that is over; nobody is told unless given. */
+  /** Called at the end of each upstream session. */
   readonly onSessionEnd?: UpstreamSessionsOptions['onEnd'] | undefined
-  /** Counts the work at all servers that goes on although no agent waits for it. */
+  /** Counts calls in progress, at all servers, whose agents have left. */
   readonly load?: { detached: number } | undefined
 }
 
-/** An entry of the registry while it lives: what is known of it, its replicas, and the upstream sessions with them. */
+/** A running entry of the registry: its catalog, replicas and upstream sessions. */
 export class Server extends KnownServer {
   readonly connection: string
   readonly tasks: TaskBinding | undefined
   /** The identity of each replica's endpoint. */
   readonly endpoints: readonly string[]
   readonly upstreamSessions: UpstreamSessions
-  /** The findings of probes about the server; nothing while the server's entry says `health: false`. */
+  /** The findings of probes; empty with `health: false`. */
   readonly health: ServerHealth
-  /** Sends a call over its caller's upstream session, which is begun if need be. */
+  /** Sends a call over its caller's upstream session, opened if needed. */
   readonly send: Service
-  /** For attempts that faults end before they come to `send`. */
+  /** For attempts ended by faults before `send`. */
   readonly faultedAttempts: FaultedAttempts
   readonly #replicas: readonly Upstream[]
   readonly #clock: Clock
@@ -103,7 +103,7 @@ export class Server extends KnownServer {
       heldBy = () => [],
       load = { detached: 0 },
     } = parts
-    // Durations are read when they are needed: the config may change meanwhile.
+    // Getters, because `reconfigure` may change the config later.
     const current = () => this.config
     const settings = () => healthOf(this.config)
     const health = new ServerHealth(clock, settings, parts.probePhase)
@@ -160,7 +160,7 @@ export class Server extends KnownServer {
           return settings().every
         },
         get tool() {
-          // A server may have two discoveries: only the discovery that looks after the server's health calls the tool.
+          // A server may have two discoveries: only the discovery with health probes calls the tool.
           return current().health === false || hooks.onProbe === undefined ? undefined : settings().tool
         },
       })
@@ -193,7 +193,7 @@ export class Server extends KnownServer {
       suspect: (replica, reason) => {
         if (replica !== undefined)
           this.#reachability.suspect(replica, reason === 'upstream_unavailable', byFault)
-        // Answers are signs of life, whatever they say, and one slow tool is no outage.
+        // Any answer is a sign of life, and a slow tool is no outage.
         if (reason !== 'upstream_unavailable' && reason !== 'upstream_disconnected') return
         health.sign()
         this.#discovery.suspect()
@@ -203,25 +203,22 @@ export class Server extends KnownServer {
     this.faultedAttempts = new FaultedAttempts(sending(true))
   }
 
-  /** The transport behind each URL, as far as it is not in the config and has been found out. */
+  /** The detected transport behind each URL; undefined if configured or not detected yet. */
   get transports(): readonly (KnownTransport | undefined)[] {
     return this.#replicas.map((replica) => replica.transport?.())
   }
 
-  /** Returns the transport to a replica: the transport that was found, where the config does not say. */
+  /** Returns the transport to a replica, detected or configured. */
   transportAt(replica = 0): ServerConfig['type'] {
     return this.transports[replica]?.transport === 'sse' ? 'sse' : this.config.type
   }
 
-  /** The eras that each replica speaks, as far as anybody has found out. */
+  /** The known eras of each replica. */
   get eras(): readonly Eras[] {
     return this.#replicas.map((replica) => replica.eras?.() ?? {})
   }
 
-  /**
-   * The era in which a caller is spoken for at a replica; before there is an upstream session, the one that is to be expected.
-   * Undefined while nobody knows.
-   */
+  /** Returns the era of a caller's upstream session with a replica; without a session the expected era, if known. */
   eraFor(caller: Caller, replica: number | undefined): Era | undefined {
     const said = this.upstreamSessions.current(caller, replica)?.upstreamSession.initializeResult.value
       .protocolVersion
@@ -231,7 +228,7 @@ export class Server extends KnownServer {
     return [own, otherEra(own)].find((era) => eras[era]?.speaks)
   }
 
-  /** The era in which all callers are spoken for; undefined when that depends on the caller, or nobody knows. */
+  /** The era of all callers' upstream sessions; undefined when the era depends on the caller, or is unknown. */
   get onlyEra(): Era | undefined {
     if (this.config.type === 'sse') return 'legacy'
     const [eras = {}] = this.eras
@@ -244,8 +241,8 @@ export class Server extends KnownServer {
   }
 
   /**
-   * A caller's upstream session, begun if need be; the caller waits `limitMs` for it at most, undefined for as long as it takes.
-   * Rejects with a `GatewayError`.
+   * Returns a caller's upstream session, opened if needed. Waits at most `limitMs`; undefined: 60 s with processes to
+   * start, else unlimited. Rejects with a `GatewayError`.
    */
   async converse(caller: Caller, limitMs?: Millis): Promise<BoundSession> {
     const longestMs = this.upstreamSessions.startsProcesses ? LONGEST_START_MS : undefined
@@ -260,7 +257,7 @@ export class Server extends KnownServer {
     return orAborted(opening, limit).finally(cancel)
   }
 
-  /** Begins an upstream session. Waits for the restart of a crashed process, as calls do. */
+  /** Opens an upstream session. Waits for the restart of a crashed process, like calls. */
   async #afterPauses(caller: Caller, signal: Signal): Promise<BoundSession> {
     const until = this.#clock.now() + LONGEST_RESTART_MS
     for (;;) {
@@ -275,49 +272,49 @@ export class Server extends KnownServer {
     }
   }
 
-  /** The replica that may remember something of a caller. */
+  /** Returns the replica with state of a caller. */
   home(caller: Caller): number | undefined {
     return this.upstreamSessions.home(caller)
   }
 
-  /** How many callers are at home at each replica; undefined when the server keeps nothing of such a caller. */
+  /** Returns the number of callers with state at each replica; undefined when the server keeps no state of a caller. */
   homes(caller: Caller): readonly number[] | undefined {
     return this.upstreamSessions.homes(caller)
   }
 
-  /** The way to it for plain HTTP, to be used only while it is retained; undefined unless its entry says `passthrough: true`. */
+  /** The client for plain HTTP, usable while the server is retained; undefined without `passthrough: true`. */
   get plainHttp(): PlainHttp | undefined {
     const { config } = this
     if (config.type === 'stdio' || !config.passthrough) return undefined
     return (this.#plainHttp ??= openPlainHttp(config))
   }
 
-  /** Why it is not well: by the latest probe, or else by what kept it from coming up. */
+  /** Why the server is not well, by the latest probe, else by the error that keeps the server down. */
   get failureReason(): FailureReason | undefined {
     return this.health.failure?.reason ?? (this.error && failureReasonOf(this.error))
   }
 
-  /** Whether callers may get another session in place of theirs, without a word. */
+  /** Whether the gateway may silently replace a caller's session. */
   get mayMove(): boolean {
     return this.config.type !== 'http' || this.config.sessionRecovery === 'transparent'
   }
 
-  /** Takes a caller's upstream session with a replica from it: its next call begins another one, perhaps elsewhere. */
+  /** Detaches a caller from its upstream session with a replica; its next call opens another, maybe elsewhere. */
   leave(caller: Caller, replica: number): void {
     this.upstreamSessions.leave(caller, replica)
   }
 
-  /** When a replica that could not be reached was last found to be reachable again, on the monotonic clock. */
+  /** Returns when a lost replica was last found reachable again, on the monotonic clock. */
   backAt(replica: number): number {
     return this.#reachability.backAt(replica)
   }
 
-  /** Whether a replica is known to be out of reach now. */
+  /** Whether a replica is known to be unreachable now. */
   isLost(replica: number): boolean {
     return this.#reachability.isLost(replica)
   }
 
-  /** Resolves when a replica is found to take requests; see `Reachability.reached`. */
+  /** Resolves when a replica accepts requests; see `Reachability.reached`. */
   reached(replica: number): Promise<boolean> | undefined {
     return this.#reachability.reached(replica)
   }
@@ -328,12 +325,12 @@ export class Server extends KnownServer {
     this.#cancelSettling = this.#clock.after(this.config.timeouts.discovery, () => this.settle())
   }
 
-  /** The start of the process that the gateway itself waits for; undefined when there is none. */
+  /** The process start awaited by discovery; undefined without such a start. */
   get starting(): Starting | undefined {
     return this.upstreamSessions.starting(this.#discovery)
   }
 
-  /** The first agent that needs the offers of the legacy era has the gateway ask for them, where they may be something of their own. */
+  /** Starts the legacy view for the first legacy agent, if the server's lists may differ in the legacy era. */
   override settledFor(era: Era): Promise<void> {
     const known = this.settled.then(() => this.#discovery.refreshed)
     if (era === 'modern') return known
@@ -345,10 +342,7 @@ export class Server extends KnownServer {
     })
   }
 
-  /**
-   * Goes by another entry from now on, one with the same connections: they stay, and so does what is known. Agents are
-   * told if they may see other tools.
-   */
+  /** Applies another entry; keeps connections, which must be the same, and catalog. Tells agents about other tools. */
   reconfigure(entry: ServerConfig): void {
     if (entry === this.config) return
     const { health, refresh, timeouts } = this.config
@@ -356,7 +350,7 @@ export class Server extends KnownServer {
     this.follow(entry)
     for (const replica of this.#replicas) replica.follow?.(entry)
     if (entry.health === false) this.health.forget()
-    // By the new times, the next round may be due at once.
+    // With the new times, the next round may be due at once.
     const isTimed =
       !isDeepStrictEqual(health, entry.health) ||
       refresh !== entry.refresh ||
@@ -371,7 +365,7 @@ export class Server extends KnownServer {
     this.announce(['tools'])
   }
 
-  /** Tells those who look onto this server alone that lists have changed, which the server itself does not know. */
+  /** Tells agents of this server's own endpoint about changed lists, when the change was not made by the server. */
   announce(changed: readonly ListKind[]): void {
     for (const method of new Set(changed.map((kind) => kinds[kind].changed))) {
       const message = { text: notificationText(method), value: { jsonrpc: '2.0', method } }
@@ -380,7 +374,7 @@ export class Server extends KnownServer {
     }
   }
 
-  /** It is in the config no more, or not as it is: nobody needs to know of it but the calls that are under way. */
+  /** Ends discovery and probes of a removed or replaced server. Calls in flight continue. */
   retire(): void {
     this.#cancelSettling()
     this.#discovery.stop()
@@ -390,45 +384,45 @@ export class Server extends KnownServer {
     void this.upstreamSessions.drop(this.#discovery)
   }
 
-  /** Has its lists fetched again soon; `greetsAnew`: see `Discovery.refresh`. */
+  /** Fetches its lists again soon; `greetsAnew`: see `Discovery.refresh`. */
   refresh({ greetsAnew = false } = {}): void {
     this.#discovery.refresh({ greetsAnew })
     this.#legacyView.look({ all: true, greetsAnew })
   }
 
-  /** How many processes stand behind it; undefined when there never are any. */
+  /** Number of running processes; undefined for servers without processes. */
   get processes(): number | undefined {
     const counts = this.#replicas.flatMap((replica) => replica.processes?.() ?? [])
     return counts.length === 0 ? undefined : counts.reduce((sum, count) => sum + count)
   }
 
-  /** Signals the processes behind it; false when there are none. */
+  /** Signals the server's processes; false without processes. */
   signal(name: NodeJS.Signals): boolean {
     return this.#replicas.map((replica) => replica.signal?.(name) === true).includes(true)
   }
 
-  /** Ends the processes behind it, and each that is started while the loop lasts; see `Upstream.crash`. */
+  /** Ends the server's processes, and each process started during the loop; see `Upstream.crash`. */
   crash(loop: CrashLoop): void {
     for (const replica of this.#replicas) replica.crash?.(loop)
   }
 
-  /** Has bytes read as if the processes behind it had written them; see `Upstream.write`. */
+  /** Reads bytes as if written by the server's processes; see `Upstream.write`. Undefined without processes. */
   write(bytes: Buffer, over: Signal): Promise<void> | undefined {
     const writing = this.#replicas.flatMap((replica) => replica.write?.(bytes, over) ?? [])
     return writing.length === 0 ? undefined : Promise.all(writing).then(() => undefined)
   }
 
-  /** One more generation uses it. */
+  /** Counts another user, such as a generation. */
   retain(): void {
     this.#holders++
   }
 
-  /** A generation has ended: with the last that used it, it ends too. */
+  /** Counts a user less; closes the server after the last. */
   release(): void {
     if (--this.#holders === 0) void this.close()
   }
 
-  /** Stays until what this returns is called, once, for something that no agent waits for. */
+  /** Retains the server for work without a waiting agent. Returns the release function; call it once. */
   hold(): () => void {
     this.retain()
     this.#load.detached++
@@ -445,7 +439,7 @@ export class Server extends KnownServer {
 
   async #close(): Promise<void> {
     this.retire()
-    // At the same time, as each of them may take its time of grace: replicas wait themselves for what goes on over them.
+    // In parallel, because each may use its grace period. Replicas wait for their own sessions.
     await Promise.all([
       this.upstreamSessions.closeAll(),
       ...this.#replicas.map((replica) => replica.close()),
@@ -454,7 +448,7 @@ export class Server extends KnownServer {
   }
 }
 
-/** The settings of probes; the defaults where there are none. */
+/** Returns the settings of probes; the defaults with `health: false`. */
 function healthOf({ health }: ServerConfig): ServerHealthConfig {
   return health === false ? unwatched : health
 }

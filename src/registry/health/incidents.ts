@@ -7,14 +7,14 @@ import { parseJson } from '../../protocol/jsonrpc.ts'
 import { failureReasons } from './probe.ts'
 import { makeFolder } from '../../units/folder.ts'
 
-/** The events of an incident that a webhook is told, each once: the incident began, it goes on for long, it is over. */
+/** The events of an incident sent to webhooks, each once: begin, long duration, end. */
 export const noticeEvents = ['opened', 'escalated', 'closed'] as const
 export type NoticeEvent = (typeof noticeEvents)[number]
 
-/** No date is later than that. */
+/** The largest time value of a `Date`. */
 const LATEST: Millis = 8.64e15
 
-/** No gateway was there before that: whatever wrote an earlier date had no clock. */
+/** Earliest plausible date: no gateway existed before, so an earlier date comes from an unset clock. */
 const EARLIEST: Millis = Date.UTC(2000)
 
 const date = z.number().min(EARLIEST).max(LATEST)
@@ -24,41 +24,38 @@ const reason = z.enum(failureReasons)
 const incident = z.object({
   id: z.string().min(1).max(64),
   server: z.string().min(1).max(64),
-  /** By the probe that made it one. */
+  /** The reason of the probe that opened the incident. */
   reason,
-  /** All that there were, in the order in which they came first. */
+  /** All reasons so far, in order of first occurrence. */
   reasons: z.array(reason).max(failureReasons.length),
-  /** Message of the latest probe that failed for `reason`; holds no secret. */
+  /** Message of the latest probe failing for `reason`, without secrets. */
   message: z.string().max(1_000),
-  /** When a probe found the server well last: it did not begin before. */
+  /** Time of the last good probe; the outage began later. */
   lastWellAt: date.optional(),
-  /** By the first sign of it: a probe that failed, a call that did not get through, a session that ended. */
+  /** Time of the first sign: a failed probe, an undelivered call, or the end of a session. */
   startedAt: date,
   detectedAt: date,
   escalatedAt: date.optional(),
   endedAt: date.optional(),
   /**
-   * By the monotonic clock, in milliseconds; absent where no one process has measured it. To the detection from the last
-   * probe that was well, or from the first sign where that was no probe; to the others from the start.
+   * Durations by the monotonic clock, in milliseconds; absent unless measured in a single process. The detection is
+   * measured from the last good probe, or from the first sign if not a probe; the others from the start.
    */
   detectedAfterMs: ms.optional(),
   escalatedAfterMs: ms.optional(),
   recoveredAfterMs: ms.optional(),
-  /**
-   * `recovered`: a probe found the server well; `removed`: the server is in the config no more; `unwatched`: it has no
-   * probes any more.
-   */
+  /** `recovered`: by a good probe; `removed`: the server left the config; `unwatched`: its probes were turned off. */
   end: z.enum(['recovered', 'removed', 'unwatched']).optional(),
-  /** When a probe looked last, while it was open. */
+  /** Time of the last probe of the open incident. */
   lastSeenAt: date,
-  /** While it was open no gateway looked from here to there; what is measured over that is an upper bound. */
+  /** Period without a running gateway during the incident; durations over a gap are upper bounds. */
   gap: z.object({ from: date, to: date }).optional(),
   /** The states of the incident's notices, by webhook. */
   notices: z.record(
     z.string(),
     z.partialRecord(z.enum(noticeEvents), z.enum(['pending', 'delivered', 'failed'])),
   ),
-  /** The receiver behind each webhook when the webhook was told, as `receiverOf` names it. */
+  /** The receiver of each webhook at the time of the notice, by `receiverOf`. */
   receivers: z.record(z.string(), z.string().max(64)).default({}),
 })
 
@@ -67,31 +64,31 @@ export type Incident = z.output<typeof incident>
 
 const file = z.object({ incidents: z.array(incident).max(100_000) })
 
-/** The largest error of a clock that is not reported, in milliseconds. */
+/** Largest clock error not reported, in milliseconds. */
 const CLOCK_MS: Millis = 60_000
 
-/** Damaged files that are kept: the first ones, and the latest. */
+/** Most damaged files kept: the first files, and the latest. */
 const MAX_DAMAGED = 5
 
-/** Most incidents that are kept, and most bytes of their file; past either, those that ended first go. Open ones stay. */
+/** Most incidents kept, and most bytes of their file. Past either, the oldest ended incidents go; open ones stay. */
 const MAX_INCIDENTS = 1_000
 const MAX_BYTES = 2 * 1024 ** 2
 
-/** Changes within this time are written together, in milliseconds. */
+/** Changes within this time, in milliseconds, are written together. */
 const WRITE_MS: Millis = 100
 
-/** How soon a disk that refused is tried again, in milliseconds. */
+/** Pause after a failed write, in milliseconds. */
 const RETRY_MS: Millis = 5_000
 
 export interface IncidentsParts {
   readonly clock: Pick<Clock, 'wall' | 'after'>
-  /** `gateway.stateDir`; undefined: they end with the process. */
+  /** `gateway.stateDir`; undefined: incidents end with the process. */
   readonly stateDir: string | undefined
-  /** Hears that they could not be read or written; once until it works again. */
+  /** Called on a failure to read or write, once until the next success. */
   readonly onProblem: (problem: string) => void
 }
 
-/** The incidents that there are and were, in `{stateDir}/incidents.json`. Knows nothing of what they are about. */
+/** The store of open and ended incidents, in `{stateDir}/incidents.json`. */
 export class Incidents {
   readonly #parts: IncidentsParts
   /** Oldest first. */
@@ -101,7 +98,7 @@ export class Incidents {
   #writing: Promise<void> = Promise.resolve()
   #isChanged = false
   #isFailing = false
-  /** The file is there and could not be read: what it holds must not be overwritten. */
+  /** The file exists but could not be read, so the store must not overwrite its content. */
   #isUnreadable = false
   #isClosed = false
 
@@ -109,7 +106,7 @@ export class Incidents {
     this.#parts = parts
   }
 
-  /** Reads what an earlier process kept. A file that is damaged is put aside, one that cannot be read is left alone. Never rejects. */
+  /** Reads the incidents of an earlier process. Renames a damaged file, keeps an unreadable file. Never rejects. */
   async load(): Promise<void> {
     const path = this.#path
     if (path === undefined) return
@@ -146,7 +143,7 @@ export class Incidents {
     return [...this.#open.values()].flatMap((id) => this.#kept.get(id) ?? [])
   }
 
-  /** Open ones of servers that have a later one: only a damaged file has such. */
+  /** Open incidents followed by a later incident of the same server, only in a damaged file. */
   get superseded(): readonly Incident[] {
     return this.list().filter(
       ({ id, server, endedAt }) => endedAt === undefined && this.#open.get(server) !== id,
@@ -158,7 +155,7 @@ export class Incidents {
     return id === undefined ? undefined : this.#kept.get(id)
   }
 
-  /** Begins one; a server has at most one that is open. */
+  /** Opens an incident; a server must have no other open incident. */
   begin(facts: Omit<Incident, 'id' | 'reasons' | 'lastSeenAt' | 'notices' | 'receivers'>): Incident {
     const made: Incident = {
       ...facts,
@@ -174,7 +171,7 @@ export class Incidents {
     return made
   }
 
-  /** Changes one, if it is still kept; `isMinor`: it need not be written for this alone. */
+  /** Changes an incident; undefined when no longer kept. `isMinor`: causes no write by itself. */
   change(id: string, changes: Partial<Incident>, isMinor = false): Incident | undefined {
     const before = this.#kept.get(id)
     if (before === undefined) return undefined
@@ -184,7 +181,7 @@ export class Incidents {
     return after
   }
 
-  /** Writes at once what has not been written. Resolves when that has succeeded or failed; never rejects. */
+  /** Writes pending changes now. Never rejects. */
   async save(): Promise<void> {
     if (this.#path === undefined) return
     this.#cancel?.()
@@ -192,7 +189,7 @@ export class Incidents {
     await this.#write()
   }
 
-  /** Writes what has not been written. Never rejects. */
+  /** Writes pending changes, and schedules no further write. Never rejects. */
   async close(): Promise<void> {
     this.#isClosed = true
     await this.save()
@@ -204,8 +201,8 @@ export class Incidents {
   }
 
   /**
-   * A time that is yet to come is taken for now: the clock may have been set back, which is no reason to forget all. One
-   * that was left as it is could keep an incident from being escalated, or make each later one its relapse.
+   * Replaces future times by now, because the clock may have been set back. A future time left in place could prevent
+   * an escalation, or make each later incident a relapse.
    */
   #byNow(path: string, incidents: readonly Incident[]): readonly Incident[] {
     const now = this.#parts.clock.wall()
@@ -251,7 +248,7 @@ export class Incidents {
     return this.#write()
   }
 
-  /** One after the other, each with what is known by then. */
+  /** Writes one after the other, each with the latest state. */
   #write(): Promise<void> {
     return (this.#writing = this.#writing.then(() => this.#writeNow()))
   }
@@ -283,13 +280,13 @@ export class Incidents {
   }
 }
 
-/** All that is a date of an incident. */
+/** The date members of an incident. */
 const dates = ['lastWellAt', 'startedAt', 'detectedAt', 'escalatedAt', 'endedAt', 'lastSeenAt'] as const
 
 const latestIn = (one: Incident): Millis =>
   Math.max(one.gap?.from ?? 0, one.gap?.to ?? 0, ...dates.map((name) => one[name] ?? 0))
 
-/** An incident with no date that is later than `now`. */
+/** Returns an incident with all dates limited to `now`. */
 function heldBy(now: Millis, one: Incident): Incident {
   const held = dates.flatMap((name) => {
     const at = one[name]
@@ -303,7 +300,7 @@ function heldBy(now: Millis, one: Incident): Incident {
   }
 }
 
-/** The name under which a damaged file is put aside: the first that is free, or the last one. */
+/** Returns a name for a damaged file: the first free name, else the last. */
 async function nameAside(path: string): Promise<string> {
   const names = Array.from(
     { length: MAX_DAMAGED },

@@ -4,7 +4,7 @@ import { version } from '../../protocol/identity.ts'
 import { roundedDuration } from '../../units/duration.ts'
 import type { Incident, NoticeEvent } from './incidents.ts'
 
-/** Something that is to be told of an incident, as it was when that happened. */
+/** An event of an incident, with the incident as of the event. */
 export interface Notice {
   readonly event: NoticeEvent
   readonly incident: Incident
@@ -20,22 +20,21 @@ export interface NoticeRequest {
 }
 
 /**
- * Returns the identity of the receiver behind a webhook, 16 hex digits. The identity stays the same for as long as
- * notices go to the same place with the same key, whatever the webhook is called. The secrets that go into the identity
- * cannot be got out of it.
+ * Returns the identity of a webhook's receiver, 16 hex digits. The identity depends on type, URL and routing key, not
+ * on the webhook's name. The identity is a hash, so secrets cannot be recovered.
  */
 export function receiverOf(webhook: WebhookConfig): string {
   const { type, url } = webhook
   return configHash(type === 'pagerduty' ? [type, url, webhook.routingKey] : [type, url])
 }
 
-/** A notice as a webhook of this type wants it. */
+/** Returns the request of a notice in the format of the webhook's type. */
 export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest {
   const { incident, event } = notice
   const headers = {
     'content-type': 'application/json',
     'user-agent': `breakwater/${version}`,
-    // The same at each try: a receiver can tell that it has had it.
+    // The same at each retry, so a receiver can drop duplicates.
     'idempotency-key': `${incident.id}:${event}`,
   }
   switch (webhook.type) {
@@ -59,7 +58,7 @@ export function requestOf(webhook: WebhookConfig, notice: Notice): NoticeRequest
 const iso = (ms: number) => new Date(ms).toISOString()
 const isoOrNothing = (ms: number | undefined) => (ms === undefined ? undefined : iso(ms))
 
-/** An incident as people and programs are shown it. */
+/** Returns an incident as shown to people and programs. */
 export function shown(incident: Incident) {
   const { id, server, reason, reasons, message, startedAt, detectedAt, endedAt, gap } = incident
   return {
@@ -81,15 +80,15 @@ export function shown(incident: Incident) {
   }
 }
 
-/** As measured; else by the clock of the wall, which may have been set back meanwhile. */
+/** Returns the measured duration, else the wall-clock difference, at least 0 because the clock may be set back. */
 const lapse = (measuredMs: number | undefined, from: number, to: number) =>
   Math.max(0, Math.round(measuredMs ?? to - from))
 
-/** From the last good answer to its detection, in milliseconds; where something else than a probe gave the first sign, from that. */
+/** Returns the time to the detection in milliseconds, from the last good probe, or from a first sign by no probe. */
 export const timeToDetect = ({ startedAt, detectedAt, detectedAfterMs }: Incident): number =>
   lapse(detectedAfterMs, startedAt, detectedAt)
 
-/** From its start to its recovery, in milliseconds; undefined where there was none. */
+/** Returns the time from start to recovery, in milliseconds; undefined without a recovery. */
 export const timeToRecover = ({ startedAt, endedAt, end, recoveredAfterMs }: Incident): number | undefined =>
   endedAt === undefined || end !== 'recovered' ? undefined : lapse(recoveredAfterMs, startedAt, endedAt)
 
@@ -101,7 +100,7 @@ function jsonOf(notice: Notice) {
   return { event: nameOf(notice), environment: notice.environment, incident: shown(notice.incident) }
 }
 
-/** One line: what has happened to which server, and why. */
+/** Returns a line with event, server and reason. */
 function inShort({ event, incident, environment }: Notice): string {
   const { server, reason, message, startedAt, detectedAt, escalatedAt, escalatedAfterMs } = incident
   const where = `MCP server ${server} (${environment})`
@@ -131,7 +130,7 @@ function howEnded(incident: Incident): string {
   }
 }
 
-/** Slack's own characters are escaped: what servers say must not become links, or mention anybody. */
+/** Escapes Slack's special characters, so text of servers makes no links and mentions nobody. */
 function slackText(notice: Notice): string {
   const mark = { opened: ':red_circle:', escalated: ':rotating_light:', closed: ':large_green_circle:' }
   const words = inShort(notice).replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
@@ -143,7 +142,7 @@ const LONGEST_SUMMARY = 1_024
 
 function pagerDutyEvent(notice: Notice) {
   const { event, incident, environment } = notice
-  // All that is about one incident has one key, by which a later event finds it.
+  // PagerDuty matches events of the same incident by this key.
   const dedup_key = `breakwater:${incident.id}`
   if (event === 'closed') return { event_action: 'resolve', dedup_key }
   return {

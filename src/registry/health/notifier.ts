@@ -7,13 +7,13 @@ import type { KeyedRandom } from '../../mesh/keyed-random.ts'
 import { retryAfter } from '../../upstreams/http/http-status.ts'
 import { type Notice, receiverOf, requestOf } from './notices.ts'
 
-/** The result of one try, or of a notice: a `retried` notice goes on. */
+/** The result of a try; after `retried` another try follows. */
 export type NoticeResult = 'delivered' | 'retried' | 'failed' | 'dropped'
 
-/** The gateway's report on a try or a notice; `why` names no URL and holds no secret. */
+/** The report on a try or a dropped notice; `why` contains no URL and no secret. */
 export interface NoticeOutcome {
   readonly webhook: string
-  /** The receiver behind the webhook then, as `receiverOf` names it. */
+  /** The receiver at the time, by `receiverOf`. */
   readonly receiver: string
   readonly notice: Notice
   readonly result: NoticeResult
@@ -25,35 +25,35 @@ export interface NoticeOutcome {
 export interface NotifierParts {
   readonly clock: Clock
   readonly random: KeyedRandom
-  /** Asked before each try: whether whoever is behind the webhook by then may be told. Must not throw. */
+  /** Called before each try with the current receiver; false drops the notice. Must not throw. */
   readonly mayTell: (webhook: string, receiver: string, notice: Notice) => boolean
   /** Must not throw. */
   readonly onOutcome: (outcome: NoticeOutcome) => void
 }
 
-/** Most notices that wait for one webhook. */
+/** Most notices waiting per webhook. */
 const MAX_WAITING = 1_000
 
-/** Most tries of one notice: with the pauses between them about five minutes. */
+/** Most tries per notice: about five minutes with the pauses. */
 const MOST_TRIES = 10
 
-/** The pause after a try that failed: it doubles from the first of these to the last, and up to half of it is left out. */
+/** Pause after a failed try, in milliseconds: doubles from first to last, minus a random part of up to half. */
 const FIRST_PAUSE_MS: Millis = 1_000
 const LAST_PAUSE_MS: Millis = 60_000
 
-/** Longest pause that a receiver can ask for, in milliseconds. */
+/** Longest pause a receiver can ask for, in milliseconds. */
 const LONGEST_ASKED_MS: Millis = 300_000
 
-/** How long one try may take, connection and reply together, in milliseconds. */
+/** Timeout of a try, including connection and reply, in milliseconds. */
 const TRY_MS: Millis = 10_000
 
-/** How long the body of a reply is waited for, which nobody reads, in milliseconds: so the connection may serve again. */
+/** Timeout of the ignored body of a reply, in milliseconds. Reading the body allows reuse of the connection. */
 const BODY_MS: Millis = 1_000
 
-/** Most bytes of a reply that are read; nobody looks at them, the connection is kept for the next one. */
+/** Most bytes read of a reply's ignored body. */
 const MAX_REPLY = 16 * 1024
 
-/** Tells webhooks of incidents: for each of them one notice after the other, in order, each until it is taken. */
+/** Sends notices to webhooks. Each webhook gets its notices in order, each retried before the next. */
 export class Notifier {
   readonly #parts: NotifierParts
   readonly #lanes = new Map<string, Lane>()
@@ -62,12 +62,12 @@ export class Notifier {
     this.#parts = parts
   }
 
-  /** The receiver behind each webhook, by the name of the webhook. */
+  /** The receiver of each webhook, by webhook name. */
   get receivers(): ReadonlyMap<string, string> {
     return new Map([...this.#lanes].map(([name, { receiver }]) => [name, receiver]))
   }
 
-  /** Goes by these from now on. Notices that wait for a webhook that is still there go where the webhook is now. */
+  /** Applies new webhooks. Waiting notices go to a changed webhook's new receiver; a removed webhook's are dropped. */
   follow(webhooks: readonly WebhookConfig[]): void {
     const wanted = new Set(webhooks.map(({ name }) => name))
     for (const [name, lane] of this.#lanes)
@@ -82,12 +82,12 @@ export class Notifier {
     }
   }
 
-  /** Has a webhook told of something; one that has too much to tell already drops it. Does nothing when there is none. */
+  /** Queues a notice; dropped when too many wait. Does nothing for an unknown webhook. */
   send(webhook: string, notice: Notice): void {
     this.#lanes.get(webhook)?.add(notice)
   }
 
-  /** Ends what is under way; nobody hears of what was not told by then. */
+  /** Aborts all requests, and reports nothing on unsent notices. */
   async close(): Promise<void> {
     const lanes = [...this.#lanes.values()]
     this.#lanes.clear()
@@ -100,9 +100,9 @@ interface Waiting {
   tries: number
 }
 
-/** The way to one webhook. */
+/** The queue of a webhook. */
 class Lane {
-  /** Its own connection: a receiver that hangs keeps no notice from another one at the same host. */
+  /** A separate connection, so a hanging receiver delays no other webhook at the same host. */
   readonly #agent = new Agent({ connections: 1, maxHeaderSize: 16 * 1024 })
   readonly #parts: NotifierParts
   readonly #waiting: Waiting[] = []
@@ -111,7 +111,7 @@ class Lane {
   #receiver: string
   /** Ends the pause before the next try. */
   #hurry: AbortController | undefined
-  /** Tries in a row that failed, of whichever notices. */
+  /** Failed tries in a row, over all notices. */
   #failures = 0
   #isRunning = false
 
@@ -178,7 +178,7 @@ class Lane {
     return { result, ...(askedMs !== undefined && { askedMs }) }
   }
 
-  /** One request. Never rejects. */
+  /** Sends a request. Never rejects. */
   async #post(
     notice: Notice,
   ): Promise<{ readonly status?: number; readonly why: string; readonly askedMs?: Millis }> {
@@ -194,14 +194,14 @@ class Lane {
         method: 'POST',
         headers: { ...authorization, ...headers },
         body,
-        // undici follows redirects only where it is told to: nobody else may choose where notices go.
+        // undici follows no redirects by default: a receiver must not choose another target for notices.
         dispatcher: this.#agent,
         signal: limit.signal,
       })
       const { statusCode: status } = reply
       const named = { get: (header: string) => [reply.headers[header]].flat()[0] }
       const askedMs = retryAfter(named, clock.wall())
-      // The status says all. A body that comes slowly, breaks off, or has no end makes no other reply of it.
+      // Only the status counts. A slow, broken or endless body does not change the result.
       const late = clock.after(BODY_MS, abort)
       await reply.body.dump({ limit: MAX_REPLY, signal: limit.signal }).catch(ignore)
       late()
@@ -225,7 +225,7 @@ class Lane {
     const hurry = (this.#hurry = new AbortController())
     const over = () => hurry.abort()
     this.#over.signal.addEventListener('abort', over, { once: true })
-    // Cut short where the webhook has changed meanwhile, or all is over.
+    // Ends early when the webhook changes, or at close.
     await clock.sleep(Math.min(LONGEST_ASKED_MS, Math.max(ownMs, askedMs)), hurry.signal).catch(ignore)
     this.#over.signal.removeEventListener('abort', over)
     this.#hurry = undefined
@@ -236,7 +236,7 @@ class Lane {
   }
 }
 
-/** User and password of a URL go into a header, as undici leaves them out. */
+/** Moves user and password of a URL into a header, because undici ignores both. */
 function withoutUser(url: string): { href: string; authorization: Record<string, string> } {
   const parsed = new URL(url)
   const { username, password } = parsed

@@ -6,7 +6,7 @@ import { isObject } from '../../protocol/jsonrpc.ts'
 import { printable, printableWords } from '../../telemetry/printable.ts'
 import type { Conceal } from '../../upstreams/server-words.ts'
 
-/** Why a server is not well, as incidents, metrics and operators name it. */
+/** Why a server is not well, for incidents, metrics and operators. */
 export const failureReasons = [
   'dns',
   'connection_refused',
@@ -22,31 +22,30 @@ export const failureReasons = [
 
 export type FailureReason = (typeof failureReasons)[number]
 
-/** The steps of a probe: the session is opened if need be, then a ping or the lists, then the tool if there is one. */
+/** The steps of a probe: open a session if needed, ping or fetch lists, then call the tool if configured. */
 export const probeSteps = ['open', 'ping', 'list', 'tool'] as const
 export type ProbeStep = (typeof probeSteps)[number]
 
 export interface ProbeFailure {
   readonly reason: FailureReason
-  /** For people; holds no secret. */
+  /** For people; without secrets. */
   readonly message: string
-  /** Whether it takes no second one to be sure, as when a process has ended. */
+  /** Whether a single such failure opens an incident, such as the end of a process. */
   readonly isCertain?: boolean
 }
 
-/** One look at a server. */
 export interface Probe {
-  /** When it began, in milliseconds since the Unix epoch. */
+  /** Start, in milliseconds since the Unix epoch. */
   readonly beganAt: Millis
-  /** The same on the monotonic clock: that of the wall may be set meanwhile. */
+  /** Start on the monotonic clock, because the wall clock may be set. */
   readonly beganNow: Millis
-  /** How long its steps took that ended well. */
+  /** Durations of successful steps. */
   readonly took: Readonly<Partial<Record<ProbeStep, Millis>>>
-  /** The failure of the probe; undefined when nothing failed. */
+  /** Undefined on success. */
   readonly failure: ProbeFailure | undefined
 }
 
-/** The one place that decides what an error of the gateway says of its server. */
+/** Maps a gateway error to the failure reason of its server. */
 export function failureReasonOf({ reason, cause }: GatewayError): FailureReason {
   if (cause !== undefined) return cause
   switch (reason) {
@@ -59,7 +58,7 @@ export function failureReasonOf({ reason, cause }: GatewayError): FailureReason 
       return 'auth'
     case 'upstream_rate_limited':
       return 'rate_limited'
-    // It is not there, or ends its connections.
+    // The server is unreachable, or closes its connections.
     case 'upstream_unavailable':
     case 'upstream_disconnected':
       return 'connection_refused'
@@ -70,15 +69,15 @@ export function failureReasonOf({ reason, cause }: GatewayError): FailureReason 
   }
 }
 
-/** One round of discovery as a probe. */
+/** A round of discovery as a probe. */
 export interface ProbeRound {
-  /** Takes a step, and notes how long it takes if it ends well. */
+  /** Runs a step, and records its duration on success. */
   step<T>(step: ProbeStep, task: () => Promise<T>): Promise<T>
-  /** Tells what came of it. */
+  /** Reports the probe. */
   end(failure: ProbeFailure | undefined): void
 }
 
-/** Makes probes of what discovery does anyway. */
+/** Makes probes from rounds of discovery. */
 export class Probing {
   readonly #clock: Pick<Clock, 'now' | 'wall'>
   readonly #tell: (probe: Probe) => void
@@ -103,7 +102,7 @@ export class Probing {
     }
   }
 
-  /** The session of the gateway has ended by itself: when its process has, that is a finding, even if the next one comes up. */
+  /** Reports the end of the session's process as a failed probe, even if the restart succeeds. Ignores other ends. */
   ended({ cause, message }: GatewayError): void {
     if (cause !== 'process_exit') return
     const failure = { reason: cause, message, isCertain: true }
@@ -112,12 +111,12 @@ export class Probing {
   }
 }
 
-/** How much of an answer a message repeats, in characters. */
+/** Most characters of an answer quoted in a message. */
 const EXCERPT = 100
 
 type Message = Readonly<Record<string, unknown>>
 
-/** Returns the fault in the answer to a probe's call; undefined when the answer is as expected. */
+/** Returns the failure in the answer of the health-check tool; undefined when as expected. */
 export function wrongIn(
   { error, result }: Message,
   { name, expect }: ProbeTool,
@@ -147,7 +146,7 @@ export function wrongIn(
   )
 }
 
-/** Whether a value has what is expected of it; a map may have more. */
+/** Whether a value equals the expected value; maps may have further members. */
 function holds(value: unknown, expected: unknown): boolean {
   if (!isObject(expected)) return isDeepStrictEqual(value, expected)
   return isObject(value) && Object.keys(expected).every((key) => holds(value[key], expected[key]))

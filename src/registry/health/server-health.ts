@@ -4,60 +4,60 @@ import { roundedDuration } from '../../units/duration.ts'
 import type { Probe, ProbeFailure, ProbeStep } from './probe.ts'
 
 /**
- * `unknown` until the first probe; `suspicious` while probes fail, or are slow, and are not yet enough for an incident;
- * `failing` from then on, up to the first probe that is well.
+ * `unknown` until the first probe. `suspicious` with failed or slow probes, but too few for an incident. `failing` from
+ * the incident on, until the first good probe.
  */
 export type HealthState = 'unknown' | 'well' | 'suspicious' | 'failing'
 
-/** The finding about a server after a probe. */
+/** The health of a server after a probe. */
 export interface ProbeResult {
   readonly state: HealthState
-  /** Why it is not well, by this probe. */
+  /** Why the server is not well, by this probe. */
   readonly failure: ProbeFailure | undefined
-  /** When the trouble began that it is in, by the first sign of it, in milliseconds since the Unix epoch. */
+  /** First sign of the current trouble, in milliseconds since the Unix epoch. */
   readonly since: Millis | undefined
-  /** The same on the monotonic clock, by which it is measured how long the trouble takes. */
+  /** `since` on the monotonic clock, to measure durations. */
   readonly sinceNow: Millis | undefined
   /**
-   * Earliest that the trouble can have begun, on the monotonic clock: when a probe found it well last, where a probe was the
-   * first sign; else as `sinceNow`.
+   * Earliest possible start of the trouble, on the monotonic clock: the last good probe if a probe was the first sign,
+   * else `sinceNow`.
    */
   readonly notBeforeNow: Millis | undefined
-  /** When a probe found it well last; undefined: never. */
+  /** Time of the last good probe, in milliseconds since the Unix epoch. */
   readonly lastWellAt: Millis | undefined
 }
 
-/** How much more often it is looked at while it is in doubt, and how often at most, in milliseconds. */
+/** Factor for more frequent probes of a server in doubt, and least pause between probes, in milliseconds. */
 const IN_DOUBT = 6
 const LEAST_PAUSE_MS: Millis = 1_000
 
-/** Probes that are looked at for slow ones: more than one of 20 is more than 5 %. */
+/** Window of probes to count slow steps: more than one of 20 is more than 5 %. */
 const WINDOW = 20
 
-/** Probes that a baseline is made of, at least and at most. */
+/** Least and most probes for a baseline. */
 const LEAST_LEARNED = 5
 const MOST_LEARNED = 50
 
-/** A step that is slower by less than this is not slow, whatever the baseline is, in milliseconds. */
+/** Least excess over the baseline to count as slow, in milliseconds. */
 const LEAST_MARGIN_MS: Millis = 100
 
-/** The steps that are measured: how long it takes to open a session depends on whether a program has to be started for it. */
+/** The measured steps. Opening a session is not measured, because a process start may be included. */
 const measured = ['ping', 'list', 'tool'] as const satisfies readonly ProbeStep[]
 export type MeasuredStep = (typeof measured)[number]
 
-/** The known durations of one step. */
+/** The recent durations of a step. */
 class Pace {
   latestMs: Millis | undefined
   #baselineMs: Millis | undefined
   readonly #latest: Millis[] = []
   readonly #learned: Millis[] = []
 
-  /** The median of those that were not slow; undefined until there are enough of them. */
+  /** The median of durations that were not slow; undefined with fewer than `LEAST_LEARNED`. */
   get baselineMs(): Millis | undefined {
     return this.#baselineMs
   }
 
-  /** Notes one, and says how many of the latest are over a bound. */
+  /** Records a duration. Returns the number of recent durations over the bound. */
   take(ms: Millis, boundMs: Millis): number {
     this.latestMs = ms
     this.#latest.push(ms)
@@ -66,7 +66,7 @@ class Pace {
     return this.#latest.filter((one) => one > boundMs).length
   }
 
-  /** Forgets slow steps that are over: they must not make the next slow step an incident. */
+  /** Forgets past slow steps, so the next slow step alone opens no incident. */
   forgive(): void {
     this.#latest.length = 0
   }
@@ -80,7 +80,7 @@ class Pace {
   }
 }
 
-/** The findings of probes about one server. Knows no server and does nothing: it is told, and says what follows. */
+/** Derives a server's health from probes. Does no I/O. */
 export class ServerHealth {
   readonly #clock: Pick<Clock, 'wall' | 'now'>
   readonly #settings: () => ServerHealthConfig
@@ -96,15 +96,15 @@ export class ServerHealth {
   #since: { readonly wall: Millis; readonly now: Millis } | undefined
   #notBeforeNow: Millis | undefined
   #lastWellAt: Millis | undefined
-  /** The same on the monotonic clock; undefined too where there were no probes since. */
+  /** `#lastWellAt` on the monotonic clock; also undefined after probes were turned off. */
   #lastWellNow: Millis | undefined
   #lastProbeAt: Millis | undefined
   #failures = 0
   #soonMs: Millis = Infinity
 
   /**
-   * `settings` are asked for at each probe: they may change. `phase`, in [0, 1]: how much of the usual pause the first one is.
-   * Servers of a gateway begin together, and should not be probed together for ever.
+   * `settings` may change, and is read at each probe. `phase`, in [0, 1]: share of the usual pause used after the first
+   * probe. Servers start together, and the phase spreads their later probes.
    */
   constructor(clock: Pick<Clock, 'wall' | 'now'>, settings: () => ServerHealthConfig, phase = 1) {
     this.#clock = clock
@@ -116,22 +116,22 @@ export class ServerHealth {
     return this.#state
   }
 
-  /** Why it is not well, by the latest probe. */
+  /** Why the server is not well, by the latest probe. */
   get failure(): ProbeFailure | undefined {
     return this.#failure
   }
 
-  /** Probes in a row that were not well. */
+  /** Failed or slow probes in a row. */
   get failures(): number {
     return this.#failures
   }
 
-  /** When the latest probe ended, in milliseconds since the Unix epoch. */
+  /** End of the latest probe, in milliseconds since the Unix epoch. */
   get lastProbeAt(): Millis | undefined {
     return this.#lastProbeAt
   }
 
-  /** How long the steps took last, and what is usual for them. */
+  /** Latest duration and baseline of each step. */
   get paces(): readonly {
     readonly step: MeasuredStep
     readonly latestMs: Millis
@@ -143,7 +143,7 @@ export class ServerHealth {
     })
   }
 
-  /** Until the next probe of a server that answers. */
+  /** Pause before the next probe of an answering server. */
   get pauseMs(): Millis {
     const { every } = this.#settings()
     const isInDoubt = this.#state === 'suspicious' || this.#state === 'failing'
@@ -151,24 +151,24 @@ export class ServerHealth {
     return Math.max(LEAST_PAUSE_MS, Math.min(this.#soonMs, Math.round(every * share)))
   }
 
-  /** The next probe is to come within this, however long the usual pause is. */
+  /** Limits the pause before the next probe. */
   hasten(withinMs: Millis): void {
     this.#soonMs = withinMs
   }
 
-  /** There are no probes any more: what they have shown is not to be believed for ever. */
+  /** Resets the health when probes are turned off, because old findings go stale. */
   forget(): void {
     this.#state = 'unknown'
     this.#failure = this.#since = this.#notBeforeNow = this.#lastWellNow = undefined
     this.#failures = 0
   }
 
-  /** Something else than a probe says that it may be in trouble: a call that did not get through, a session that ended. */
+  /** Records a sign of trouble other than a probe: an undelivered call, or the end of a session. */
   sign(): void {
     this.#since ??= { wall: this.#clock.wall(), now: (this.#notBeforeNow = this.#clock.now()) }
   }
 
-  /** Takes what a probe has found. */
+  /** Takes the findings of a probe. */
   take(probe: Probe): ProbeResult {
     this.#lastProbeAt = this.#clock.wall()
     this.#probes++
@@ -234,7 +234,7 @@ export class ServerHealth {
 
 interface Slowness {
   readonly failure: ProbeFailure
-  /** How many of the latest probes were too slow at this step. */
+  /** Number of recent probes too slow at this step. */
   readonly times: number
 }
 

@@ -10,16 +10,16 @@ import { Notifier, type NoticeOutcome } from './notifier.ts'
 import { failureReasons, type Probe, type ProbeFailure, probeSteps } from './probe.ts'
 import type { ProbeResult, ServerHealth } from './server-health.ts'
 
-/** How much of a message an incident keeps, in characters. */
+/** Most characters of a message kept in an incident. */
 const LONGEST_MESSAGE = 300
 
-/** How often it is written down that an open incident is still looked at, in milliseconds. */
+/** Interval for writing `lastSeenAt` of an open incident, in milliseconds. */
 const SEEN_MS: Millis = 30_000
 
-/** How long a server has to stay well before an incident that may go on at once is over, in milliseconds. */
+/** Time a server must stay well to end an incident with a likely relapse, in milliseconds. */
 const SETTLE_MS: Millis = 30_000
 
-/** Trouble that begins so soon after the last incident of the same server may be more of that incident, in milliseconds. */
+/** A new outage within this time after the server's last incident counts as a possible relapse, in milliseconds. */
 const RELAPSE_MS: Millis = 300_000
 
 export interface HealthWatchParts {
@@ -33,32 +33,30 @@ export interface HealthWatchParts {
   readonly environment: string
 }
 
-/** A moment, by both clocks: that of the wall may be set meanwhile. */
+/** A moment by both clocks, because the wall clock may be set. */
 interface Moment {
   readonly wall: Millis
   readonly now: Millis
 }
 
-/** A server that a probe has looked at. */
 export interface ProbedServer {
   readonly name: string
-  /** Has the next probe come sooner. */
   readonly health: Pick<ServerHealth, 'hasten'>
 }
 
-/** Makes incidents of what probes find, and has webhooks told of them. Outlives all generations. */
+/** Turns findings of probes into incidents, and notifies webhooks. Shared by all generations. */
 export class HealthWatch {
   readonly incidents: Incidents
   readonly #parts: HealthWatchParts
   readonly #notifier: Notifier
   readonly #escalations = new Map<string, Cancel>()
-  /** When those of this process began, on the monotonic clock. */
+  /** Start of each incident begun in this process, on the monotonic clock. */
   readonly #startedNow = new Map<string, Millis>()
-  /** Incidents that should have been escalated at a time when it was not known that they go on. */
+  /** Incidents due for escalation, but not known to continue at the time. */
   readonly #due = new Set<string>()
-  /** Incidents of an earlier process that no probe has shown yet to go on. */
+  /** Incidents of an earlier process not yet confirmed by a failed probe. */
   readonly #unconfirmed = new Set<string>()
-  /** When the server of an open incident was found well, and has been since. */
+  /** Start of the current good period of each open incident's server. */
   readonly #wellSince = new Map<string, Moment>()
   #escalateMs: Millis | undefined
 
@@ -76,7 +74,7 @@ export class HealthWatch {
     })
   }
 
-  /** Finds what an earlier process left. Open incidents go on, with a gap in which nobody looked. Never rejects. */
+  /** Loads incidents of an earlier process. Open incidents continue, with a gap for the downtime. Never rejects. */
   async load(): Promise<void> {
     await this.incidents.load()
     const to = this.#parts.clock.wall()
@@ -87,7 +85,7 @@ export class HealthWatch {
     }
   }
 
-  /** Goes by a config from now on: at boot, before the first probe, and after each reload. */
+  /** Applies a config: at boot, before the first probe, and after each reload. */
   follow({ health, mcpServers }: Pick<Config, 'health' | 'mcpServers'>): void {
     const { metrics } = this.#parts
     const isFirst = this.#escalateMs === undefined
@@ -111,7 +109,7 @@ export class HealthWatch {
     if (isFirst) this.#tellWhatIsLeft()
   }
 
-  /** Prometheus sees no increase in a series whose first value is 1: without zeros the first incident of a reason is lost. */
+  /** Starts all series at 0: Prometheus sees no increase in a series beginning at 1, so the first incident is lost. */
   #beginAtZero(): void {
     const { timeToDetect, timeToRecover } = this.#parts.metrics
     for (const reason of failureReasons) {
@@ -120,7 +118,7 @@ export class HealthWatch {
     }
   }
 
-  /** Takes what a probe of a server has found. */
+  /** Takes the findings of a probe. */
   probed(server: ProbedServer, probe: Probe, result: ProbeResult): void {
     const { metrics } = this.#parts
     const { name } = server
@@ -140,8 +138,8 @@ export class HealthWatch {
   }
 
   /**
-   * The first probe that is well is the end; but of a process that keeps ending, or a server that had an incident just
-   * before, only if it stays well: else each turn of a restart loop would be an incident.
+   * Ends the incident at the first good probe. After a process exit or a recent incident the server must also stay well
+   * for `SETTLE_MS`: otherwise each turn of a restart loop would be an incident.
    */
   #isWell({ health }: ProbedServer, incident: Incident): void {
     const { clock } = this.#parts
@@ -158,7 +156,7 @@ export class HealthWatch {
     return reasons.includes('process_exit') || this.incidents.list().some(isRecent)
   }
 
-  /** Writes down what there is, and ends what is under way: what could not be told is told by the next process. */
+  /** Aborts notices, and writes all incidents. The next process sends the remaining notices. */
   async close(): Promise<void> {
     for (const cancel of this.#escalations.values()) cancel()
     await this.#notifier.close()
@@ -198,7 +196,7 @@ export class HealthWatch {
     const isNew = !incident.reasons.includes(reason)
     const reasons = isNew ? [...incident.reasons, reason] : incident.reasons
     const isMinor = !isNew && Math.abs(lastSeenAt - incident.lastSeenAt) < SEEN_MS
-    // A message about another reason, as from a server that is about to come back, is not about this incident.
+    // Ignores messages for other reasons, such as from a server about to recover.
     const said = reason === incident.reason ? { message: printable(message, LONGEST_MESSAGE) } : {}
     const changes = { reasons, ...said }
     this.incidents.change(incident.id, isMinor ? changes : { ...changes, lastSeenAt }, isMinor)
@@ -207,7 +205,7 @@ export class HealthWatch {
     if (this.#due.delete(incident.id)) this.#escalate(incident.id)
   }
 
-  /** `at`: when it was over, which may be known only later. */
+  /** `at`: the time of the end, if earlier than now. */
   #end(id: string, end: NonNullable<Incident['end']>, at?: Moment): void {
     const { clock, log, metrics } = this.#parts
     const recoveredAfterMs = end === 'recovered' ? this.#sinceStart(id, at?.now) : undefined
@@ -225,14 +223,14 @@ export class HealthWatch {
     if (incident === undefined) return
     const { server, reason, gap } = incident
     const timeToRecoverMs = timeToRecover(incident)
-    // With a gap it is an upper bound, and not how long it took.
+    // With a gap the duration is only an upper bound.
     if (timeToRecoverMs !== undefined && gap === undefined)
       metrics.timeToRecover.series({ reason }).observe(timeToRecoverMs / 1000)
     log.info({ server, incident: id, reason, end, timeToRecoverMs }, 'incident closed')
     this.#notify(incident, 'closed')
   }
 
-  /** By the monotonic clock; undefined for one that an earlier process began. */
+  /** Returns the age of an incident by the monotonic clock; undefined for incidents of an earlier process. */
   #sinceStart(id: string, now = this.#parts.clock.now()): Millis | undefined {
     const startedNow = this.#startedNow.get(id)
     return startedNow === undefined ? undefined : now - startedNow
@@ -248,7 +246,7 @@ export class HealthWatch {
       id,
       clock.after(Math.min(leftMs, LONGEST_TIMER_MS), () => {
         this.#escalations.delete(id)
-        // It may be over by now: the next probe that is not well tells that it is not.
+        // The incident may be over: the next failed probe confirms and escalates.
         if (this.#wellSince.has(id) || this.#unconfirmed.has(id)) this.#due.add(id)
         else this.#escalate(id)
       }),
@@ -267,7 +265,7 @@ export class HealthWatch {
     this.#notify(incident, 'escalated')
   }
 
-  /** Tells each receiver once; of an end only those that were to be told of the incident before. */
+  /** Notifies each receiver once per event; of the end only receivers notified before. */
   #notify(incident: Incident, event: NoticeEvent): void {
     const notices = { ...incident.notices }
     const receivers = { ...incident.receivers }
@@ -275,7 +273,7 @@ export class HealthWatch {
     for (const [webhook, receiver] of this.#notifier.receivers) {
       const wasTold = this.#wasTold(incident, webhook, receiver)
       if (event === 'closed' && !wasTold) continue
-      // A notice to another receiver under this name does not count.
+      // Ignores notices to an earlier receiver of the same webhook name.
       const known = wasTold ? notices[webhook] : undefined
       if (known?.[event] !== undefined) continue
       notices[webhook] = { ...known, [event]: 'pending' }
@@ -284,13 +282,13 @@ export class HealthWatch {
     }
     const changed = this.incidents.change(incident.id, { notices, receivers })
     if (changed === undefined) return
-    // Written first: a process that is killed right after the notice must not leave an incident that nobody ends.
+    // Saves first: a process killed right after the notice must not leave a notified but forgotten incident.
     void this.incidents.save().then(() => {
       for (const webhook of told) this.#send(webhook, event, changed)
     })
   }
 
-  /** Whether it was to be told that an incident has begun, or goes on. */
+  /** Whether a receiver had a notice of the begin or escalation of an incident, sent or pending. */
   #wasTold(incident: Incident | undefined, webhook: string, receiver: string): boolean {
     const known = incident?.notices[webhook]
     const isSame = incident?.receivers[webhook] === receiver
@@ -301,7 +299,7 @@ export class HealthWatch {
     this.#notifier.send(webhook, { event, incident, environment: this.#parts.environment })
   }
 
-  /** Sends the notices that an earlier process had yet to send, in the order in which the incidents happened. */
+  /** Sends the pending notices of an earlier process, oldest incident first. */
   #tellWhatIsLeft(): void {
     for (const incident of [...this.incidents.list()].reverse())
       for (const event of noticeEvents)
@@ -323,7 +321,7 @@ export class HealthWatch {
     const before = incident.notices
     const state = result === 'delivered' ? ('delivered' as const) : ('failed' as const)
     const notices = { ...before, [webhook]: { ...before[webhook], [notice.event]: state } }
-    // One that has moved while it waited was told at its new place.
+    // Records the receiver of the try: the webhook may have changed while the notice waited.
     const receivers =
       result === 'dropped' ? incident.receivers : { ...incident.receivers, [webhook]: receiver }
     this.incidents.change(incident.id, { notices, receivers })
