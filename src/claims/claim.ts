@@ -4,16 +4,16 @@ import { suggest } from '../units/suggest.ts'
 import type { Bound } from './judge.ts'
 import { type Subject, subjects, type Unit } from './subjects.ts'
 
-/** Something that can be measured and is true or not, such as `p95 < 500ms`. */
+/** A measurable statement, such as `p95 < 500ms`. */
 export interface Claim<About extends Subject = Subject> extends Bound {
-  /** As somebody wrote it. */
+  /** As written. */
   readonly text: string
   readonly subject: About
 }
 
 const claimPattern = /^([a-z0-9_]+)\s*(<=|>=|<|>|=)\s*(\S+)$/
 
-/** Reads a claim about one of `accepted`; or says what is wrong with it. */
+/** Parses a claim about a subject in `accepted`; returns a `problem` for any other text. */
 export function parseClaim<About extends Subject>(
   text: string,
   accepted: readonly About[],
@@ -35,7 +35,7 @@ export function parseClaim<About extends Subject>(
   return { text: text.trim(), subject, operator: operator as Bound['operator'], value }
 }
 
-/** Schema of claims in a file, each about one of `accepted`, and of 100 characters at most. */
+/** Schema of 1 to 16 claims about subjects in `accepted`, each of at most 100 characters. */
 export const claims = <About extends Subject>(accepted: readonly About[]) =>
   z
     .array(
@@ -52,7 +52,7 @@ export const claims = <About extends Subject>(accepted: readonly About[]) =>
     .min(1)
     .max(16)
 
-/** An example of a value for each unit, for messages. */
+/** Example values by unit, for messages. */
 export const examples: Readonly<Record<Unit, string>> = {
   ms: 'a duration such as 500ms or 2s',
   share: 'a share such as 1% or 0.01',
@@ -60,7 +60,7 @@ export const examples: Readonly<Record<Unit, string>> = {
   state: 'up or down',
 }
 
-/** A value as it is written in a claim or a gate; undefined when it is none. */
+/** Parses a value of a claim or gate; undefined when invalid. */
 export function numberIn(unit: Unit, written: string | number): number | undefined {
   if (unit === 'state') return written === 'up' ? 1 : written === 'down' ? 0 : undefined
   const text = String(written).trim()
@@ -76,7 +76,7 @@ export function numberIn(unit: Unit, written: string | number): number | undefin
   return unit === 'share' && share > 1 ? undefined : share
 }
 
-/** Largest number that is believed to be meant. */
+/** Largest accepted number: a larger number is a typing error. */
 const MOST = 1e9
 
 function decimal(text: string): number | undefined {

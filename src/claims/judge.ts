@@ -1,13 +1,13 @@
 import { roundedDuration } from '../units/duration.ts'
 import type { Unit } from './subjects.ts'
 
-/** The half of a claim that its number is held against; `value` is in the unit of the subject. */
+/** Operator and value of a claim; `value` is in the unit of the subject. */
 export interface Bound {
   readonly operator: '<=' | '>=' | '<' | '>' | '='
   readonly value: number
 }
 
-/** The least and the most that a number can be, where the number is not known exactly. */
+/** The bounds of a number not known exactly. */
 export interface Range {
   readonly least: number
   readonly most: number
@@ -20,7 +20,7 @@ const comparisons = {
   '>=': (found: number, value: number) => found >= value,
 }
 
-/** Returns whether a number keeps all bounds; undefined where only a part of its range does, or nothing is known of it. */
+/** Returns whether a number keeps all bounds; undefined when unknown, or when only part of its range does. */
 export function judge(bounds: readonly Bound[], found: number | Range | undefined): boolean | undefined {
   if (found === undefined) return undefined
   const ends = typeof found === 'number' ? [found] : [found.least, found.most]
@@ -32,7 +32,7 @@ export function judge(bounds: readonly Bound[], found: number | Range | undefine
   return kept.every((count) => count === ends.length) || undefined
 }
 
-/** A value as people read it. */
+/** Formats a value for people. */
 export function valueInWords(unit: Unit, value: number): string {
   switch (unit) {
     case 'ms':
@@ -46,7 +46,7 @@ export function valueInWords(unit: Unit, value: number): string {
   }
 }
 
-/** With three digits, and with more where a share below the whole would look like the whole. */
+/** Formats with three digits; with more digits if a share below 1 would otherwise show as 100. */
 function percentOf(share: number): number {
   const rounded = Number((share * 100).toPrecision(3))
   return rounded === 100 && share < 1 ? Math.floor(share * 1e7) / 1e5 : rounded

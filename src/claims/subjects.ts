@@ -1,7 +1,7 @@
 /** The unit of a number: `share` in [0, 1], `ms` in milliseconds, `state` 1 for up and 0 for down. */
 export type Unit = 'ms' | 'share' | 'count' | 'state'
 
-/** The numbers that claims are about, with the unit of each and the direction in which it is better. */
+/** The subjects of claims, with unit and better direction. */
 export const subjects = {
   p50: { unit: 'ms', better: 'lower', about: 'what 50 % of the calls do not take longer than' },
   p90: { unit: 'ms', better: 'lower', about: 'what 90 % of the calls do not take longer than' },

@@ -6,14 +6,14 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 
 export interface OrdersParts {
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
-  /** The states that policies remember. */
+  /** The states of policies. */
   readonly state: StateStore
 }
 
-/** A policy that accepts manual orders: its name and its operator. */
+/** A policy with manual orders: its name and its operator. */
 export type Ordered = readonly [policy: string, operator: Operator]
 
-/** Returns the policy sets of a server that have a policy for a tool. */
+/** Returns the policy sets of a server with a policy for a tool. */
 export function setsWith(
   [policy]: Ordered,
   { server, tool }: Pick<Place, 'server' | 'tool'>,
@@ -25,7 +25,7 @@ export function setsWith(
     : []
 }
 
-/** Returns the states that accept orders: states whose set has the policy now. */
+/** Returns the states accepting orders: states whose set has the policy now. */
 export function statesOf([policy, operator]: Ordered, { live, state }: OrdersParts) {
   const { mesh } = live.current
   const states = state.list<Observable>(operator.kind).filter(([key]) => mesh.has(policy, key))

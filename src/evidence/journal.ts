@@ -8,53 +8,50 @@ import { isRunId, isRunRecord } from '../experiments/guarded/record-shape.ts'
 import { makeFolder } from '../units/folder.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** The hash that stands in for the run before the first one. */
+/** The `previous` hash of the first run. */
 const ROOT = '0'.repeat(64)
 
-/** Most runs that are kept, and most bytes of them; past either the oldest go. */
+/** Most runs kept, and most bytes of runs. Past either limit the oldest go. */
 const MAX_RUNS = 200
 const MAX_BYTES = 64 * 1024 ** 2
 
 /** Largest document of a run, in bytes. */
 const MAX_RUN_BYTES = 4 * 1024 ** 2
 
-/** Most marks of damage that a head keeps: the first ones say the most. */
+/** Most marks of damage kept in a head; the first marks are the most useful. */
 const MAX_MARKS = 16
 
-/** A run as it stands on disk: its record, and where it stands in the chain. */
+/** A run on disk: record and position in the chain. */
 interface Sealed {
   /** From 1. */
   readonly seq: number
-  /** Hash of the run before it. */
+  /** Hash of the previous run. */
   readonly previous: string
   readonly record: RunRecord
 }
 
-/** Where the chain ends, and where what is kept of it begins. It is there from the first opening on. */
+/** End of the chain, and oldest kept run. Written at the first opening. */
 interface Head {
   readonly seq: number
   readonly oldest: number
   readonly hash: string
-  /** Ids of the runs that are not over: nothing else would tell that one of them was taken away. */
+  /** Ids of unfinished runs, to notice a removed file. */
   readonly open: readonly string[]
-  /** Damage that was found when the journal was opened: from then on nothing else would tell of it. */
+  /** Damage found at earlier openings, not detectable again. */
   readonly damage: readonly string[]
 }
 
-/** A problem with a file of a journal. */
 export interface JournalProblem {
   readonly file: string
   readonly why: string
 }
 
-/** The result of checking a journal. */
 export interface JournalCheck {
   readonly runs: number
   readonly open: number
   readonly problems: readonly JournalProblem[]
 }
 
-/** A journal, and what was found in it. */
 export interface OpenedJournal {
   readonly journal: RunJournal
   readonly runs: readonly RunRecord[]
@@ -64,27 +61,26 @@ export interface OpenedJournal {
 const HEAD = 'head.json'
 const sealedName = /^run-(\d{6,15})\.json$/
 const openName = /^open-(.*)\.json$/
-/** The names of files that were put aside because they did not check. */
+/** Names of files put aside because their check failed. */
 const damagedName = /^(run-|open-|head\.).*\.damaged$/
-/** The names of files left by a process that ended while it wrote. */
+/** Names of drafts left by a process that ended during a write. */
 const draftName = /^((run|open)-.*\.json|head\.json|probe)\.new$/
 
 const openFileOf = (id: string) => `open-${id}.json`
 const fileOf = (seq: number) => `run-${String(seq).padStart(6, '0')}.json`
 
 /**
- * The runs of a gateway: one JSON document for each, in a folder that nobody but its owner may enter. A run is written anew
- * at each of its steps, as a whole; when it is over it is sealed: its hash, made with the key, takes in that of the run
- * before it, so that none can be changed, taken out or put in unnoticed by who has not the key. Nor can one be made that is
- * not over: those have a hash of their own.
+ * The runs of a gateway, a JSON document each, in a folder only its owner may enter. Each step of a run rewrites the
+ * whole document. A finished run is sealed: its HMAC includes the hash of the previous run. Without the key, nobody can
+ * change, remove or insert a sealed run unnoticed. Unfinished runs have a separate HMAC against forgery.
  */
 export class RunJournal {
   readonly #folder: string
   readonly #key: KeyObject
   #head: Head = { seq: 0, oldest: 1, hash: ROOT, open: [], damage: [] }
-  /** Bytes of each sealed run, the oldest first. */
+  /** Bytes of each sealed run by `seq`, oldest first. */
   readonly #sizes = new Map<number, number>()
-  /** Writes come one after the other. */
+  /** The last write: writes run one after the other. */
   #last: Promise<unknown> = Promise.resolve()
 
   private constructor(folder: string, key: KeyObject) {
@@ -93,8 +89,8 @@ export class RunJournal {
   }
 
   /**
-   * Opens the journal in a folder, which it makes. A file that does not check is a problem; the journal puts the
-   * file aside where it is in the way. Rejects when the folder cannot be read or written.
+   * Opens the journal in a folder, created if missing. Reports files with a failed check as problems, and puts unusable
+   * unfinished runs and heads aside. Rejects when the folder cannot be read or written.
    */
   static async open(folder: string, key: KeyObject): Promise<OpenedJournal> {
     makeFolder(folder, 0o700)
@@ -104,21 +100,21 @@ export class RunJournal {
     return { journal, ...found }
   }
 
-  /** Rejects when nothing can be written now. */
+  /** Rejects when the folder cannot be written to now. */
   async probe(): Promise<void> {
     const path = join(this.#folder, 'probe')
     await write(path, 'probe\n')
     await unlink(path)
   }
 
-  /** Writes a run as it is now: atomically, and sealed for good if it is over. */
+  /** Writes a run atomically. Seals a finished run. */
   write(record: RunRecord): Promise<void> {
     const next = this.#last.then(() => (isOver(record) ? this.#seal(record) : this.#put(record)))
     this.#last = next.catch(() => undefined)
     return next
   }
 
-  /** Resolves when all that was asked for is written, or could not be. */
+  /** Resolves when all requested writes have succeeded or failed. */
   async flush(): Promise<void> {
     await this.#last
   }
@@ -130,7 +126,7 @@ export class RunJournal {
   async #put(record: RunRecord): Promise<void> {
     await write(this.#openPath(record), signed(this.#key, 'open', limited(JSON.stringify(record))))
     if (this.#head.open.includes(record.id)) return
-    // After the document: what the head lists has to be there, whenever the process ends.
+    // Writes the head after the document: a listed run must exist, even if the process ends in between.
     const head = { ...this.#head, open: [...this.#head.open, record.id] }
     await this.#writeHead(head)
     this.#head = head
@@ -157,7 +153,7 @@ export class RunJournal {
     await remove(draft)
   }
 
-  /** Past a limit the oldest go; the head says so before they do. */
+  /** Removes the oldest runs past a limit, after updating the head. */
   async #evict(): Promise<void> {
     const gone: number[] = []
     let bytes = [...this.#sizes.values()].reduce((sum, size) => sum + size, 0)
@@ -180,7 +176,7 @@ export class RunJournal {
     await write(this.#path(HEAD), signed(this.#key, 'head', JSON.stringify(head)))
   }
 
-  /** All runs that can be read, sealed ones first. */
+  /** Reads all valid runs, sealed runs first. Repairs the folder. */
   async #load(): Promise<Omit<OpenedJournal, 'journal'>> {
     const found = await readChain(this.#folder, this.#key)
     for (const name of found.drafts) await remove(this.#path(name))
@@ -193,7 +189,7 @@ export class RunJournal {
     const over: RunRecord[] = []
     const left: RunRecord[] = []
     for (const record of found.open) {
-      // It was sealed, and the process ended before this was taken away.
+      // The run was sealed, but the process ended before removing this file.
       if (known.has(record.id)) await remove(this.#openPath(record))
       else (isOver(record) ? over : left).push(record)
     }
@@ -210,19 +206,19 @@ interface ReadRun {
 }
 
 interface ReadChain {
-  /** Where to go on. */
+  /** The head to continue from. */
   readonly head: Head
-  /** Whether the head on disk is another one, or none. */
+  /** Whether the head on disk is missing or differs. */
   readonly isHeadNew: boolean
   readonly sealed: readonly ReadRun[]
   readonly open: readonly RunRecord[]
   readonly problems: readonly JournalProblem[]
-  /** Names of files that are to be put aside, and of those that were never completed. */
+  /** Names of files to put aside, and of incomplete files. */
   readonly unfit: readonly string[]
   readonly drafts: readonly string[]
 }
 
-/** Checks the journal of a folder; changes nothing. Rejects when the folder cannot be read. */
+/** Checks the journal of a folder without changes. Rejects when the folder cannot be read. */
 export async function verifyRuns(folder: string, key: KeyObject): Promise<JournalCheck> {
   const { sealed, open: left, problems, isFirst } = await readChain(folder, key)
   const headless = isFirst ? [{ file: join(folder, HEAD), why: NO_HEAD }] : []
@@ -246,7 +242,7 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
     const id = openName.exec(name)?.[1]
     if (seq !== undefined) {
       const text = await textIn(path, MAX_BYTES)
-      // It has gone meanwhile: a gateway may be at work.
+      // The file is gone meanwhile: a running gateway may have removed the file.
       if (text === undefined) continue
       const run = readSealed(text, key)
       if (typeof run === 'string') wrong(name, run)
@@ -292,12 +288,12 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
   const gone = await goneIn(folder, head?.open ?? [], sealed)
   for (const id of gone) wrong(openFileOf(id), GONE)
   damage.push(...gone.map((id) => `run ${id}, which was not over, was missing`))
-  // A file found wrong above is not missing.
+  // A file with a problem above is not missing.
   const told = new Set(problems.map(({ file }) => file))
   problems.push(
     ...chainProblems(folder, sealed, head).filter(({ file, why }) => why !== GONE || !told.has(file)),
   )
-  // One more than the head knows of: the process ended between the two.
+  // A run newer than the head: the process ended between the two writes.
   const newest = last !== undefined && last.seq > (head?.seq ?? 0) ? last : undefined
   const oldest = head?.oldest ?? sealed[0]?.seq ?? 1
   const known = newest ?? head ?? { seq: 0, hash: ROOT }
@@ -323,7 +319,7 @@ async function goneIn(
   const gone: string[] = []
   for (const id of open) {
     if (sealed.some(({ record }) => record.id === id)) continue
-    // Asked of the disk: a gateway at work may have begun it after the folder was read.
+    // Checks the disk again, because a running gateway may have begun the run after `readdir`.
     if ((await textIn(join(folder, openFileOf(id)), 0)) === undefined) gone.push(id)
   }
   return gone
@@ -363,7 +359,7 @@ function readSealed(text: string, key: KeyObject): (ReadRun & { readonly previou
   return { seq, previous, hash, bytes: Buffer.byteLength(text), record }
 }
 
-/** A run that was not over, or why that is none. */
+/** Returns an unfinished run, or the problem. */
 function readOpen(text: string, id: string, key: KeyObject): RunRecord | string {
   const json = signedIn(key, 'open', text)
   if (json === undefined) return 'was not made with the key'
@@ -381,14 +377,14 @@ function readHead(text: string | undefined, key: KeyObject): Head | undefined {
     : { seq, oldest, hash, open, damage }
 }
 
-/** Most bytes that a signature adds to a document. */
+/** Most bytes added to a document by its signature. */
 const SIGNATURE_BYTES = 200
 
-/** A document with its hash, of what kind it is included: one cannot be taken for another. */
+/** Returns a document with its HMAC. The HMAC includes the kind, so a document cannot pass as another kind. */
 const signed = (key: KeyObject, kind: 'head' | 'open', json: string): string =>
   `{"mac":"${hashOf(key, `${kind}\n${json}`)}",\n"${kind}":${json}}\n`
 
-/** The document of a text that was made with the key; undefined of any other. */
+/** Returns the document of a text signed with the key; undefined for any other text. */
 function signedIn(key: KeyObject, kind: 'head' | 'open', text = ''): string | undefined {
   const [, mac, found, json] = /^\{"mac":"([0-9a-f]{64})",\n"(head|open)":(\{.*\})\}\n$/s.exec(text) ?? []
   if (mac === undefined || json === undefined || found !== kind) return undefined
@@ -407,10 +403,10 @@ function limited(text: string): string {
   return text
 }
 
-/** The text of a file of at most so many bytes, empty for whatever else is there; undefined where there is nothing. */
+/** Returns the text of a file of at most `maxBytes`; empty for larger files and other kinds; undefined if missing. */
 async function textIn(path: string, maxBytes: number): Promise<string | undefined> {
   try {
-    // Anything but a file by this name, such as a pipe, could keep the reader waiting.
+    // Reads regular files only, because a pipe could block the reader.
     const stats = await lstat(path)
     return stats.isFile() && stats.size <= maxBytes ? await readFile(path, 'utf8') : ''
   } catch (error) {
@@ -419,7 +415,7 @@ async function textIn(path: string, maxBytes: number): Promise<string | undefine
   }
 }
 
-/** Under another name first, and on the disk: whatever ends the process, there is the old text or the new one. */
+/** Writes and syncs a draft, then renames: the file always has the complete old or new text. */
 async function write(path: string, text: string): Promise<void> {
   const file = await open(`${path}.new`, 'w', 0o600)
   try {

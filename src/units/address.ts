@@ -1,13 +1,12 @@
 import { z } from 'zod'
 
-/** Where a plane listens. */
 export interface Address {
   readonly host: string
   /** 0 … 65535; 0 is any free port. */
   readonly port: number
 }
 
-/** Reads `host:port`; an IPv6 host stands in brackets, and loses them here. */
+/** Parses `host:port`; removes the brackets of an IPv6 host. Undefined when invalid. */
 export function parseAddress(text: string): Address | undefined {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:\s/[\]]+)):(\d{1,5})$/.exec(text)
   const port = Number(match?.[3])

@@ -3,16 +3,13 @@ import { formatQuantity, parseQuantity, quantities, quantityPattern } from './qu
 
 const units = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
-/** Longest duration that every timer can hold: whole days below 2^31 ms. */
+/** Longest duration of a timer: whole days below 2^31 ms. */
 const MAX_MS = 24 * units.d
 
-/** Writes milliseconds as a config does: 90000 is `90s`. */
+/** Formats milliseconds as in a config: 90000 is `90s`. */
 export const formatDuration = (ms: number): string => formatQuantity(ms, units)
 
-/**
- * Writes a measured time in the same words, as exact as people read it: `0.4ms`, `12ms`, `1.5s`, `90s`, `12m`, `3.5h`. What
- * it writes can be read as a duration.
- */
+/** Formats a measured time with rounding, as a valid duration: `0.4ms`, `12ms`, `1.5s`, `90s`, `12m`, `3.5h`. */
 export function roundedDuration(ms: number): string {
   if (ms < 10) return `${Math.round(ms * 10) / 10}ms`
   if (ms < 999.5) return `${Math.round(ms)}ms`
@@ -21,7 +18,7 @@ export function roundedDuration(ms: number): string {
   return `${count < 10 ? Math.round(count * 10) / 10 : Math.round(count)}${unit}`
 }
 
-/** Writes a time to wait in the same words, rounded up, since who comes too early is sent away again: `250ms`, `3s`. */
+/** Formats a time to wait: `250ms`, `3s`. Rounds up, because an early retry is rejected again. */
 export function waitDuration(ms: number): string {
   const step = ms < units.s ? 1 : units.s
   return formatDuration(Math.ceil(ms / step) * step)

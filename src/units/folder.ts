@@ -2,8 +2,8 @@ import { mkdirSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 
 /**
- * Makes a folder, and those above it that are missing, with these permissions; nothing where it is there. Throws what the system says. Node's
- * own way, `recursive: true`, never returns where nothing can be made, such as below `/proc`.
+ * Makes a folder and its missing parents with these permissions, unless the folder exists. Throws system errors.
+ * Node's `recursive: true` would never return where no folder can be made, such as below `/proc`.
  */
 export function makeFolder(path: string, mode = 0o777): void {
   if (isFolder(path)) return
@@ -12,7 +12,7 @@ export function makeFolder(path: string, mode = 0o777): void {
   try {
     mkdirSync(path, { mode })
   } catch (error) {
-    // Somebody else may have made it meanwhile.
+    // Another process may have made the folder meanwhile.
     if (!isFolder(path)) throw error
   }
 }

@@ -1,15 +1,15 @@
 import { readlinkSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
 
-/** How much nicer than the process, on Unix's scale: where both want the same core, the process gets ten times as much of it. */
+/** Added nice value: on a shared core, the process gets about ten times the thread's share. */
 const NICER = 10
 
-/** The nicest that there is. */
+/** The largest nice value. */
 const NICEST = 19
 
 /**
- * Has the thread that calls this give way to the rest of the process where cores are short: calls go first. On Linux only, where a thread has a
- * priority of its own (setpriority(2)), which threads that it starts have as well; elsewhere, and where the system does not allow it, nothing changes.
+ * Lowers the priority of the calling thread, so calls go first when cores are short. Works on Linux only, where each
+ * thread has a priority (setpriority(2)), inherited by threads it starts. Does nothing elsewhere, or when refused.
  */
 export function giveWay(): void {
   const thread = ownThread()
@@ -17,11 +17,11 @@ export function giveWay(): void {
   try {
     setPriority(thread, Math.min(NICEST, getPriority(thread) + NICER))
   } catch {
-    // It takes its share, as any thread does.
+    // The thread keeps the usual priority.
   }
 }
 
-/** Returns the kernel's id of this thread, which Node does not tell. Undefined where there is no `/proc` of Linux. */
+/** Returns the kernel's id of this thread, not available from Node. Undefined without Linux's `/proc`. */
 function ownThread(): number | undefined {
   try {
     return Number(/\/task\/(\d+)$/.exec(readlinkSync('/proc/thread-self'))?.[1]) || undefined

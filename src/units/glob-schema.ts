@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** A glob over names. Characters that only other languages of patterns use are refused: they would match nothing. */
+/** A glob over names. Refuses special characters of other pattern languages, because a literal match is unlikely. */
 export const globPattern = z
   .string()
   .regex(

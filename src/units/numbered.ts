@@ -1,10 +1,10 @@
-/** A count with its noun, which takes an `s` unless there is one: `1 call`, `2 calls`. */
+/** Formats a count with its noun: `1 call`, `2 calls`. */
 export const numbered = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
-/** Most names that one sentence tells. */
+/** Most names in a sentence. */
 const MOST_NAMES = 20
 
-/** The first names, and how many more there are. */
+/** Joins the first 20 names, and appends the number of further names. */
 export function firstOf(names: readonly string[]): string {
   const more = names.length - MOST_NAMES
   return names.slice(0, MOST_NAMES).join(', ') + (more > 0 ? `, and ${more} more` : '')

@@ -1,19 +1,16 @@
 import { z } from 'zod'
 
-/**
- * Values that a config writes in a form of its own: what people call one, in Markdown, and how a number that the schema
- * reads to is written for them.
- */
+/** Schemas of config values with their own notation: type name in Markdown, and formatter of the parsed number. */
 export const quantities = z.registry<{
   readonly type: string
-  /** Undefined where the schema reads to something else than a number. */
+  /** Undefined when the schema parses to another type than a number. */
   readonly format?: (value: number) => string
 }>()
 
-/** Units by name, smallest first, each as a multiple of the smallest. */
+/** Units by name, smallest first, as multiples of the smallest. */
 export type Units = Readonly<Record<string, number>>
 
-/** Reads `1.5s`; a bare number is in the smallest unit. Anything else is undefined. */
+/** Parses `1.5s`; a bare number is in the smallest unit. Undefined for any other text. */
 export function parseQuantity(text: string, units: Units): number | undefined {
   const match = /^(\d+(?:\.\d+)?)([A-Za-z]*)$/.exec(text)
   if (match === null) return undefined
@@ -21,7 +18,7 @@ export function parseQuantity(text: string, units: Units): number | undefined {
   return unit === undefined ? undefined : Number(match[1]) * unit
 }
 
-/** Writes a whole number in the largest unit that leaves no fraction: 90000 ms is `90s`. */
+/** Formats a whole number in the largest unit without a fraction: 90000 ms is `90s`. */
 export function formatQuantity(value: number, units: Units): string {
   const [name, unit] = Object.entries(units).findLast(([, size]) => value >= size && value % size === 0) ?? [
     Object.keys(units)[0] ?? '',
@@ -30,7 +27,7 @@ export function formatQuantity(value: number, units: Units): string {
   return `${value / unit}${name}`
 }
 
-/** Returns the pattern of texts that `parseQuantity` reads, for editors. */
+/** Returns the pattern of texts accepted by `parseQuantity`, for editors. */
 export function quantityPattern(units: Units): RegExp {
   return new RegExp(`^\\d+(\\.\\d+)?(${Object.keys(units).join('|')})?$`)
 }

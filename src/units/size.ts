@@ -5,10 +5,10 @@ const units = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 }
 
 const MIN_BYTES = units.KiB
 
-/** V8 holds no string of more than about 512 MiB; no body or message may come near it. */
+/** V8's longest string is about 512 MiB; bodies and messages must stay well below. */
 const MAX_BYTES = 256 * units.MiB
 
-/** Writes bytes as a config does: 524288 is `512KiB`. */
+/** Formats bytes as in a config: 524288 is `512KiB`. */
 export const formatSize = (bytes: number): string => formatQuantity(bytes, units)
 
 /** A size in a config: `512KiB`, `4MiB`, or a bare number of bytes; from 1 KiB to `max`, by default 256 MiB. */

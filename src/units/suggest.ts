@@ -1,23 +1,24 @@
-/** Most candidates that are named when several are equally close. */
+/** Most suggestions of equal distance. */
 const MOST = 3
 
-/** Shorter parts of a name could be meant by any word, in characters. */
+/** Shortest part of a name compared alone, in characters: shorter parts are close to any word. */
 const SHORTEST_PART = 3
 
-/** The candidate that `word` was most likely meant to be, if any is close. */
+/** Returns the closest candidate, if any is close. */
 export function suggest(word: string, candidates: readonly string[]): string | undefined {
   return suggestions(word, candidates)[0]
 }
 
-/** The end of a sentence about `word`, such as `; did you mean latency?`; empty when no candidate is close. */
+/** Returns the end of a sentence, such as `; did you mean latency?`; empty when no candidate is close. */
 export function didYouMean(word: string, candidates: readonly string[]): string {
   const meant = suggest(word, candidates)
   return meant === undefined ? '' : `; did you mean ${meant}?`
 }
 
 /**
- * Up to three candidates that `word` may have been meant to be, all equally close: by case, by `-` and `_`, by typing
- * errors (one in three characters, at least one in a word of two), or as a part of a longer name, such as `latency` of `conn.latency`.
+ * Returns up to three closest candidates, all of equal distance. Ignores case, `-` and `_`. Allows a typing error per
+ * three characters, and at least one in a word of two. Also matches a part of a longer name, such as `latency` of
+ * `conn.latency`.
  */
 export function suggestions(word: string, candidates: readonly string[]): string[] {
   const plain = simplify(word)
@@ -29,7 +30,7 @@ export function suggestions(word: string, candidates: readonly string[]): string
   return close.flatMap(({ candidate, distance }) => (distance === least ? [candidate] : [])).slice(0, MOST)
 }
 
-/** How far a word is from a candidate, or from a part of it and one more; Infinity past `limit`. */
+/** Returns the distance to a candidate, or to its nearest part plus 1; Infinity past `limit`. */
 function distanceOf(plain: string, candidate: string, limit: number): number {
   const whole = editDistance(plain, simplify(candidate))
   if (whole <= limit) return whole
@@ -40,7 +41,7 @@ function distanceOf(plain: string, candidate: string, limit: number): number {
 
 const simplify = (word: string) => word.toLowerCase().replace(/[-_]/g, '').slice(0, 64)
 
-/** Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. */
+/** Returns the least number of insertions, deletions, substitutions and swaps of neighbours to turn `a` into `b`. */
 function editDistance(a: string, b: string): number {
   let beforeLast: number[] = []
   let last = Array.from({ length: b.length + 1 }, (_, column) => column)
