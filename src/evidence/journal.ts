@@ -246,9 +246,9 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
       if (text === undefined) continue
       const run = readSealed(text, key)
       if (typeof run === 'string') wrong(name, run)
-      else if (fileOf(run.seq) !== name) wrong(name, `is run ${run.seq} by what it says itself`)
+      else if (fileOf(run.seq) !== name) wrong(name, `contains run ${run.seq}`)
       else {
-        if (!isRunRecord(run.record)) wrong(name, 'is sealed, and no record of a run')
+        if (!isRunRecord(run.record)) wrong(name, 'is sealed, but contains no record of a run')
         sealed.push(run)
       }
     } else if (id !== undefined) {
@@ -261,7 +261,7 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
         unfit.push(name)
       }
     } else if (damagedName.test(name))
-      wrong(name, 'was put aside when the journal was opened: it did not check')
+      wrong(name, 'was put aside when the journal was opened: its check failed')
     else if (draftName.test(name)) drafts.push(name)
   }
   sealed.sort((a, b) => a.seq - b.seq)
@@ -271,23 +271,23 @@ async function readChain(folder: string, key: KeyObject): Promise<ReadChain & { 
   const head = readHead(await textIn(join(folder, HEAD), MAX_BYTES), key)
   const last = sealed.at(-1)
   const before = head?.damage ?? []
-  for (const mark of before) wrong(HEAD, `keeps in mind: ${mark}`)
+  for (const mark of before) wrong(HEAD, `records earlier damage: ${mark}`)
   const damage = [...before]
   if (head === undefined && !isFirst) {
     wrong(HEAD, NO_HEAD)
     if (names.includes(HEAD)) unfit.push(HEAD)
     damage.push(
-      `it ${NO_HEAD.replace('is ', 'was ')}: there may have been more runs than the ${sealed.length} up to run ${last?.seq ?? 0}`,
+      `the head ${NO_HEAD.replace('is ', 'was ')}: there may have been more runs than the ${sealed.length} up to run ${last?.seq ?? 0}`,
     )
   } else if (head !== undefined && last !== undefined && last.seq > head.seq + 1) {
-    wrong(HEAD, `knows of ${numbered(head.seq, 'run')}, and there is run ${last.seq}: it is an older one`)
+    wrong(HEAD, `lists ${numbered(head.seq, 'run')}, but run ${last.seq} exists: this is an older head`)
     damage.push(
-      `it was an older one, of ${numbered(head.seq, 'run')}: there may have been more than the ${last.seq} that there were`,
+      `an older head, of ${numbered(head.seq, 'run')}, was found: there may have been more runs than ${last.seq}`,
     )
   }
   const gone = await goneIn(folder, head?.open ?? [], sealed)
   for (const id of gone) wrong(openFileOf(id), GONE)
-  damage.push(...gone.map((id) => `run ${id}, which was not over, was missing`))
+  damage.push(...gone.map((id) => `the unfinished run ${id} was missing`))
   // A file with a problem above is not missing.
   const told = new Set(problems.map(({ file }) => file))
   problems.push(
@@ -346,14 +346,14 @@ function chainProblems(
     problems.push({ file: join(folder, fileOf(expected)), why: GONE })
   const end = sealed.find(({ seq }) => seq === head?.seq)
   if (head !== undefined && end !== undefined && end.hash !== head.hash)
-    problems.push({ file: join(folder, fileOf(end.seq)), why: 'is not the run that the head knows of' })
+    problems.push({ file: join(folder, fileOf(end.seq)), why: 'is not the run listed in the head' })
   return problems
 }
 
 function readSealed(text: string, key: KeyObject): (ReadRun & { readonly previous: string }) | string {
   const [, hash, json] = /^\{"hash":"([0-9a-f]{64})",\n"run":(\{.*\})\}\n$/s.exec(text) ?? []
   if (hash === undefined || json === undefined) return 'is no sealed run'
-  if (!isSame(hash, hashOf(key, json))) return 'was changed: its hash is another one'
+  if (!isSame(hash, hashOf(key, json))) return 'was changed: its hash does not match'
   const run = JSON.parse(json) as Sealed
   const { seq, previous, record } = run
   return { seq, previous, hash, bytes: Buffer.byteLength(text), record }
@@ -365,7 +365,7 @@ function readOpen(text: string, id: string, key: KeyObject): RunRecord | string 
   if (json === undefined) return 'was not made with the key'
   const record = parseJson(json)
   if (!isRunRecord(record)) return 'is no record of a run'
-  return record.id === id ? record : `is run ${record.id} by what it says itself`
+  return record.id === id ? record : `contains run ${record.id}`
 }
 
 function readHead(text: string | undefined, key: KeyObject): Head | undefined {

@@ -219,7 +219,7 @@ function harmless(clock: Clock, log: Log): Clock {
       try {
         task()
       } catch (cause) {
-        log.error({ err: cause }, 'chaos: a fault met a defect of ours')
+        log.error({ err: cause }, 'chaos: internal error in a fault (a bug in Breakwater)')
       }
     })
   const { isReal, now, wall } = clock

@@ -82,7 +82,7 @@ export type FoundToken =
 export async function findToken(base: string, env: Env): Promise<FoundToken> {
   const url = new URL(base)
   const named = bare(url.hostname)
-  if (!isLoopback(named)) return { ok: false, why: 'its file is looked for on loopback addresses only' }
+  if (!isLoopback(named)) return { ok: false, why: 'token files exist for loopback addresses only' }
   const port = url.port || (url.protocol === 'https:' ? '443' : '80')
   const folders = runFolders(env)
   const problems: string[] = []
@@ -101,7 +101,7 @@ export async function findToken(base: string, env: Env): Promise<FoundToken> {
     }
   }
   if (problems.length > 0) return { ok: false, why: problems.join('; ') }
-  return { ok: false, why: `there is no file with it for port ${port} in ${folders.join(' or ')}` }
+  return { ok: false, why: `no token file for port ${port} in ${folders.join(' or ')}` }
 }
 
 /** Folders for token files of this user's gateways, best first. */

@@ -92,7 +92,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
 
   // The generation in force, and state shared by all generations.
   const live = new Live<GatewayGeneration>(clock, (calls) =>
-    log.warn({ calls }, 'calls of an older config never ended: ending what was kept for them'),
+    log.warn({ calls }, 'calls of an older config did not end in time: closing its servers and state'),
   )
   const dynamic = new DynamicServers({
     stateDir,
@@ -105,7 +105,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   if (dynamic.withheld.length > 0)
     log.warn(
       { servers: dynamic.withheld },
-      'servers with a "command" that were added earlier stay away: gateway.dynamicCommands is false',
+      'servers with a "command", added earlier, are not started: gateway.dynamicCommands is false',
     )
 
   const metrics = createGatewayMetrics({ env, config: file.telemetry.metrics, live })
@@ -396,11 +396,10 @@ async function killRecordOf({ config, path, env }: GatewayOptions): Promise<stri
 /** Warns about missing token files. Without a token, the control plane only allows reading and stopping faults. */
 function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   if (problems.length === 0) return
-  if (files.length > 0)
-    return log.warn({ problems }, 'the control token is not in every place where it should be')
+  if (files.length > 0) return log.warn({ problems }, 'the control token file is missing in some folders')
   log.error(
     { problems },
-    'the control token could not be kept, so the control plane changes nothing: set XDG_RUNTIME_DIR, gateway.stateDir or gateway.controlToken',
+    'no control token file could be written, so the control plane refuses changes: set XDG_RUNTIME_DIR, gateway.stateDir or gateway.controlToken',
   )
 }
 

@@ -36,7 +36,7 @@ export function createGuards(gateway: GatewayConfig, { clock, metrics, log }: Gu
     limits: new RequestLimits(clock, limits, (limit) => metrics.requestsRefused.inc({ limit })),
     tarpit: new Tarpit(clock, limits.rejectionPause, quotas.calls, () => metrics.rejectionsHeld.inc()),
     defect(id, cause) {
-      log.error({ err: cause }, 'a request met a defect of the gateway')
+      log.error({ err: cause }, 'internal error while handling a request (a bug in Breakwater)')
       return gatewayErrorText(id, gatewayError('internal', 'internal error'), {})
     },
     replay: new ReplayBudget(replay, () => metrics.replayDropped.inc()),

@@ -126,7 +126,8 @@ function createPlane(
       return refuseBody(reply.raw, error, clock, errorBody(statusCode, message, text))
     }
     const status = error.statusCode ?? 500
-    if (status >= 500) log.error({ err: error }, 'a request met a defect of the gateway')
+    if (status >= 500)
+      log.error({ err: error }, 'internal error while handling a request (a bug in Breakwater)')
     const message = status >= 500 ? 'internal error' : status === 415 ? NOT_JSON : error.message
     void reply.code(status).type('application/json').send(errorBody(status, message))
   })
@@ -153,7 +154,7 @@ export async function createDataPlane(parts: PlaneParts & DataParts): Promise<Fa
     if (!isAllowed(host)) return 'Host not allowed; see gateway.allowedHosts'
     if (!allowsOrigin(origin, allowedOrigins)) return 'Origin not allowed; see gateway.allowedOrigins'
     return origin === undefined && isOfAnotherSite(headers)
-      ? 'a browser asks for a page of another site and does not say which (no Origin)'
+      ? 'cross-site browser request without an Origin header'
       : undefined
   }
 
@@ -185,7 +186,7 @@ export function createControlPlane(
   parts: PlaneParts & {
     readonly access: ControlAccess
     readonly bodies: Bodies
-    },
+  },
 ): FastifyInstance {
   const app = createPlane(parts, plainError)
   // Replies quote servers and agents, and operators read replies on terminals: escapes control characters.
@@ -339,9 +340,12 @@ export async function listenAt({ host, port }: Address, app: FastifyInstance, ke
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException
     const cause = causes[code] ?? message
-    throw new Error(`cannot listen on ${host}, port ${port}: ${cause}; ${key} says where, or --port`, {
-      cause: error,
-    })
+    throw new Error(
+      `cannot listen on ${host}, port ${port}: ${cause}; set another address with ${key} or --port`,
+      {
+        cause: error,
+      },
+    )
   }
   if (host === 'localhost') await listenOnOtherAddresses(app.server)
   const { address, family, port: bound } = app.server.address() as AddressInfo

@@ -138,7 +138,7 @@ export async function openDurable({
     if (cause.code === 'LEVEL_LOCKED') {
       const holder = await readFile(join(stateDir, HOLDER), 'utf8').catch(() => 'unknown')
       throw new Error(
-        `another gateway uses ${stateDir} (process ${holder.trim()}): end it, or set another gateway.stateDir`,
+        `another gateway uses ${stateDir} (process ${holder.trim()}): stop the other gateway, or set another gateway.stateDir`,
       )
     }
     log.warn({ folder, ...cause }, 'cannot open the store: idempotency keys will not outlive this process')
@@ -226,7 +226,8 @@ class LevelStore implements ClosableStore {
       if (others === undefined) this.#left.set(owner, [left])
       else others.push(left)
     }
-    if (found.length > 0) this.#log.info({ records: found.length }, 'read what an earlier process kept')
+    if (found.length > 0)
+      this.#log.info({ records: found.length }, 'read the records kept by an earlier process')
     this.#sweep()
   }
 

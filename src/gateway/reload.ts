@@ -117,7 +117,7 @@ export class Reloader {
     ]
     for (const warning of warnings) log.warn(warning)
     if (needsRestart.length > 0)
-      log.warn({ needsRestart }, 'these keys take effect when the gateway starts anew')
+      log.warn({ needsRestart }, 'these keys take effect after a restart of the gateway')
     log.info({ trigger, hash }, 'config reloaded')
     metrics.configReloadSuccess.set(1)
     return { ok: true, hash, needsRestart, warnings }
@@ -135,7 +135,7 @@ export class Reloader {
 
   #failed(trigger: string, errors: readonly string[]): ReloadReport {
     const { log, metrics } = this.#parts
-    log.error({ trigger, errors }, 'config not reloaded: the old one goes on')
+    log.error({ trigger, errors }, 'config not reloaded: the old config stays in force')
     metrics.configReloadSuccess.set(0)
     return { ok: false, errors }
   }

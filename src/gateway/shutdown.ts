@@ -107,7 +107,7 @@ export async function shutDown(parts: ShutdownParts): Promise<void> {
     cancelLimit?.()
   })
   const left = { waitingFor: waits.names, limitMs: LONGEST_END_MS }
-  if (how === 'late') log.warn(left, 'the shutdown takes too long: ending without what it waits for')
+  if (how === 'late') log.warn(left, 'the shutdown takes too long: exiting without waiting for the rest')
   log.info('stopped')
 }
 
@@ -135,7 +135,7 @@ async function endAll(parts: ShutdownParts, stopped: Promise<void>, waits: Waits
   const rest = Promise.all([sessions, ...upstreamSessions, parts.removeToken(), answered]).then(() =>
     Promise.all([
       waits.note('the ports', Promise.all([dataPlane.close(), controlPlane.close(), stopped])),
-      waits.note('what servers have left behind', endSupervisor(clock)),
+      waits.note('stray processes of servers', endSupervisor(clock)),
     ]),
   )
   // Awaits both together: a rejection of either would be unhandled during an await of the other.

@@ -92,7 +92,7 @@ export async function exportMetrics({
     const variables = exporterVariables(env, 'METRICS')
     log.error(
       { error: name, protocol, variables },
-      'no metrics are sent: the exporter does not take its settings',
+      'no metrics are exported: the exporter refused its settings',
     )
     return none
   }

@@ -141,7 +141,7 @@ class CollectedPages {
     const isList = list !== undefined && text[list.start] === '['
     // An error answer is fine: a server may declare a capability without the method.
     if (!isList && value.error === undefined) {
-      const error = gatewayError('bad_reply', `${kinds[this.#kind].method} brought no list`, { sent: true })
+      const error = gatewayError('bad_reply', `${kinds[this.#kind].method} returned no list`, { sent: true })
       throw isObject(value.result) ? about(value.result, error) : error
     }
     if (isList) {

@@ -59,7 +59,7 @@ export class DynamicServers {
     if (!kept.success) {
       const where = kept.error.issues[0]?.path.join('.') ?? ''
       throw new Error(
-        `${file} cannot be used${where === '' ? '' : ` (${where})`}: mend it, or remove it with the servers that were added`,
+        `${file} cannot be used${where === '' ? '' : ` (${where})`}: fix the file, or delete the file and all servers added through the API`,
       )
     }
     for (const [name, input] of Object.entries(kept.data.mcpServers))
@@ -87,11 +87,14 @@ export class DynamicServers {
     const config = serverSchema.parse(input)
     const { separator } = this.#parts
     if ((name + separator).indexOf(separator) !== name.length) {
-      return { status: 400, error: `a server's name must not run into the separator "${separator}"` }
+      return {
+        status: 400,
+        error: `the name of a server must not contain the separator "${separator}", or end with the separator's beginning`,
+      }
     }
     if (!this.#isAllowed(config)) {
       const error =
-        'forbidden: a "command" is a program that the gateway would run; the config has to allow it (gateway.dynamicCommands: true, and a restart)'
+        'forbidden: a server with a "command" would run a program on the machine of the gateway; the config must allow this (gateway.dynamicCommands: true, and a restart)'
       return { status: 403, error }
     }
     if (this.#isConfigured(name))

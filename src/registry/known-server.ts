@@ -276,7 +276,9 @@ export class KnownServer {
     const fault = faultOfName(kind, key)
     if (fault !== undefined) return [{ kind, name: key, why: fault, where: 'everywhere' }]
     const isShadowed = kind === 'tools' && this.isShadowed(key)
-    const why = isShadowed ? 'would be that of another tool' : this.#parts.names.faultOf(kind, this.name, key)
+    const why = isShadowed
+      ? 'would be shortened to the name of another tool'
+      : this.#parts.names.faultOf(kind, this.name, key)
     return why === undefined ? [] : [{ kind, name: key, why, where: 'aggregate' }]
   }
 

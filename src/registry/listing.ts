@@ -201,7 +201,7 @@ function missing(kind: ListKind, servers: readonly KnownServer[]): Omit<Partial,
   const reasons = [
     ...(lacking.length > 0 ? [`not available now: ${lacking.join(', ')}`] : []),
     ...(stale.length > 0 ? [`down, shown as last known: ${stale.join(', ')}`] : []),
-    ...(cut.length > 0 ? [`not as the server has it: ${cut.join(', ')}`] : []),
+    ...(cut.length > 0 ? [`different from the server's own list: ${cut.join(', ')}`] : []),
   ]
   const reason = reasons.join('; ')
   if (lacking.length === 0) return { source: down.length > 0 ? 'stale' : 'detected', reason }

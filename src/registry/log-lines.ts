@@ -42,7 +42,7 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
         'shortened',
         name,
         { tool: name.slice(0, 256), shown },
-        'models do not take the name of a tool: agents of /mcp see another',
+        'some models refuse the name of a tool: agents of /mcp see a shortened name',
       )
   }
 }

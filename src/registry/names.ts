@@ -85,7 +85,7 @@ export class Names {
     const isUri = kind === 'resources' || kind === 'resourceTemplates'
     const before = isUri && !name.startsWith('ui://') ? SCHEME.length + 1 : this.separator.length
     if (before + server.length + name.length <= LONGEST[kind]) return undefined
-    return `is longer than ${LONGEST[kind]} characters with that of its server before it`
+    return `is longer than ${LONGEST[kind]} characters with the server's name in front`
   }
 
   exposeUri(server: string, uri: string): string {

@@ -251,7 +251,10 @@ export class Server extends KnownServer {
     const limit = new Cancellation()
     const opening = this.#afterPauses(caller, limit)
     const cancel = this.#clock.after(Math.min(ms, LONGEST_TIMER_MS), () => {
-      const error = gatewayError('deadline_exceeded', `the server did not greet within ${formatDuration(ms)}`)
+      const error = gatewayError(
+        'deadline_exceeded',
+        `the server did not finish the handshake within ${formatDuration(ms)}`,
+      )
       limit.abort(whileStarting(error, this.upstreamSessions.starting(caller)))
     })
     return orAborted(opening, limit).finally(cancel)

@@ -231,7 +231,7 @@ test('malformed entries of one server keep official clients from nothing that ot
   const why =
     '2 malformed entries are left out: of "odd", inputSchema is malformed; 10 malformed entries are mended: of "bare", inputSchema is missing'
   const partial = _meta?.['dev.breakwater/partial'] as Json | undefined
-  assert.equal(partial?.reason, `not as the server has it: malformed (${why})`)
+  assert.equal(partial?.reason, `different from the server's own list: malformed (${why})`)
   const { body } = await own.admin<Json[]>('/admin/servers')
   const { cut } = body.find(({ name }) => name === 'malformed') as { cut: Json }
   assert.equal(cut.tools, why)

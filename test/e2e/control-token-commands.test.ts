@@ -69,7 +69,7 @@ test('a token that is of no use is explained', async () => {
   assert.equal(nowhere.code, 1)
   assert.match(
     nowhere.said,
-    /wants its control token: .*--token or in BREAKWATER_TOKEN \(there is no file with it/,
+    /wants its control token: .*--token or in BREAKWATER_TOKEN \(no token file for port/,
   )
 
   await writeFile(file, `${newControlToken()}\n`)

@@ -43,7 +43,9 @@ for (const [plane, key] of [
     assert.equal(code, 1, said)
     assert.match(
       said,
-      new RegExp(`cannot listen on 127\\.0\\.0\\.1, port ${port}: .*; gateway\\.${key} says where`),
+      new RegExp(
+        `cannot listen on 127\\.0\\.0\\.1, port ${port}: .*; set another address with gateway\\.${key}`,
+      ),
     )
     assert.doesNotMatch(said, /"listening"/)
     for (const name of ['state', 'breakwater']) {

@@ -43,11 +43,11 @@ test('a run that was changed, taken out, or put in is found', async (t) => {
   const path = join(folder, 'run-000002.json')
   const text = await readFile(path, 'utf8')
   await writeFile(path, text.replace('"state":"completed"', '"state":"aborted"'))
-  assert.deepEqual(await why(folder), ['run-000002.json was changed: its hash is another one'])
+  assert.deepEqual(await why(folder), ['run-000002.json was changed: its hash does not match'])
   await unlink(path)
   assert.deepEqual(await why(folder), ['run-000002.json is missing'])
   await writeFile(path, await readFile(join(folder, 'run-000001.json'), 'utf8'))
-  assert.match((await why(folder))[0]!, /^run-000002\.json is run 1 by what it says itself$/)
+  assert.match((await why(folder))[0]!, /^run-000002\.json contains run 1$/)
   await writeFile(path, text)
   assert.deepEqual(await why(folder), [])
   await unlink(join(folder, 'run-000003.json'))
@@ -100,7 +100,7 @@ for (const { what, text, says } of [
   {
     what: 'under the name of another one',
     text: openText(run('other', 'running')),
-    says: 'is run other by what it says itself',
+    says: 'contains run other',
   },
 ])
   test(`an open document ${what} is put aside, and neither shown, counted nor sealed`, async (t) => {
@@ -116,7 +116,7 @@ for (const { what, text, says } of [
     assert.deepEqual([runs.length, problems.map(({ why }) => why)], [0, [says]])
     assert.deepEqual(await readdir(folder), ['head.json', 'open-forged.json.damaged'])
     assert.deepEqual(await why(folder), [
-      'open-forged.json.damaged was put aside when the journal was opened: it did not check',
+      'open-forged.json.damaged was put aside when the journal was opened: its check failed',
     ])
   })
 
@@ -180,7 +180,10 @@ test('a sealed run that is no record of one is not shown', async (t) => {
   const { journal } = await RunJournal.open(folder, key)
   await journal.write({ ...run('a'), reason: undefined as never })
   const { runs, problems } = await RunJournal.open(folder, key)
-  assert.deepEqual([runs, problems.map(({ why }) => why)], [[], ['is sealed, and no record of a run']])
+  assert.deepEqual(
+    [runs, problems.map(({ why }) => why)],
+    [[], ['is sealed, but contains no record of a run']],
+  )
 })
 
 test('what was never completed is taken away', async (t) => {
@@ -217,7 +220,7 @@ for (const { what, spoil } of [
     const found = await why(folder)
     assert.ok(
       found.includes(
-        'head.json keeps in mind: it was missing, or was not made with the key: there may have been more runs than the 2 up to run 2',
+        'head.json records earlier damage: the head was missing, or was not made with the key: there may have been more runs than the 2 up to run 2',
       ),
       found.join('\n'),
     )
@@ -231,11 +234,11 @@ test('a head that is older than the runs is damage, and kept in mind', async (t)
   for (const id of ['b', 'c', 'd']) await journal.write(run(id))
   await unlink(join(folder, 'run-000004.json'))
   await writeFile(join(folder, 'head.json'), old)
-  assert.deepEqual(await why(folder), ['head.json knows of 1 run, and there is run 3: it is an older one'])
+  assert.deepEqual(await why(folder), ['head.json lists 1 run, but run 3 exists: this is an older head'])
   const again = await RunJournal.open(folder, key)
   await again.journal.write(run('e'))
   assert.deepEqual(await why(folder), [
-    'head.json keeps in mind: it was an older one, of 1 run: there may have been more than the 3 that there were',
+    'head.json records earlier damage: an older head, of 1 run, was found: there may have been more runs than 3',
   ])
 })
 
@@ -272,7 +275,7 @@ test('a run that is not over and was taken away is missing, and kept in mind', a
     again.problems.map(({ why }) => why),
     ['is missing'],
   )
-  const kept = 'head.json keeps in mind: run a, which was not over, was missing'
+  const kept = 'head.json records earlier damage: the unfinished run a was missing'
   assert.deepEqual(await why(folder), [kept])
   await again.journal.write(run('c', 'running'))
   await again.journal.write(run('c'))

@@ -41,6 +41,6 @@ test('faults of a run that has died of a defect, and renews nothing, end by them
   assert.ok(fault.remainingMs <= 630_000, 'nor for longer than its stages and half a minute')
   assert.equal(world.renew(), undefined)
   await until('the faults have ended', () => armed().length === 0)
-  assert.equal(world.renew(), 'its faults ended before it did: broken')
+  assert.equal(world.renew(), 'faults of the run ended before the run: broken')
   assert.deepEqual(world.rollback(), { armed: [], arms: [], chaos: 'disarmed' })
 })

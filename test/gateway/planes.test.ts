@@ -31,7 +31,7 @@ test('an address that cannot be bound is named with its port, the reason, and th
     const app = Fastify()
     t.after(() => app.close())
     await assert.rejects(listenAt({ host, port }, app, 'gateway.listen'), {
-      message: `cannot listen on ${host}, port ${port}: ${cause}; gateway.listen says where, or --port`,
+      message: `cannot listen on ${host}, port ${port}: ${cause}; set another address with gateway.listen or --port`,
     })
   }
 })

@@ -89,7 +89,7 @@ test('entries without a name are left out and counted, and an answer that is no 
     '7 malformed entries are left out: it is no object',
   ])
   for (const result of ['{}', '{"tools":{}}', '{"tools":null}', '{"prompts":[{"name":"a"}]}']) {
-    const error = { reason: 'bad_reply', message: 'tools/list brought no list' }
+    const error = { reason: 'bad_reply', message: 'tools/list returned no list' }
     await assert.rejects(fetchList('tools', pages(result).ask), error, result)
   }
   const unknown = { error: { code: -32601, message: 'no' } }

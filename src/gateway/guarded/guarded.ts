@@ -41,7 +41,7 @@ export async function openGuarded(parts: GuardedGatewayParts): Promise<GuardedEx
   if ('problem' in opened && stateDir !== undefined)
     log.warn(
       { stateDir, problem: opened.problem },
-      'guarded experiments cannot be written down, and so not be run',
+      'guarded experiments are off: their journal cannot be written',
     )
   const { journal, runs, problems } =
     'problem' in opened ? { journal: opened, runs: [], problems: [] } : opened

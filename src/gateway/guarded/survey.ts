@@ -101,7 +101,9 @@ function environmentRefusals({ targets, faults }: Spec, { controller, environmen
   const refusal = controller.refusalOf(faults.length > 0)
   const refusals = refusal === undefined ? [] : [refusal]
   if (targets.environment !== undefined && targets.environment !== environment)
-    refusals.push(`targets.environment is "${targets.environment}", and this gateway's is "${environment}"`)
+    refusals.push(
+      `targets.environment is "${targets.environment}", but this gateway's environment is "${environment}"`,
+    )
   return refusals
 }
 
@@ -131,9 +133,9 @@ function idleRefusals({ faults }: Spec, { servers }: Targets): string[] {
   if (faults.length === 0 || !hasTools) return []
   if (servers.every(({ hit }) => hit.length === 0))
     return [
-      'faults: they hit no tool of the targets: their "match" leaves these out, or they are not known to be read-only and no fault says "allowWrites: true"',
+      'faults: no tool of the targets can be hit: "match" excludes all tools, or the tools are not known to be read-only and no fault says "allowWrites: true"',
     ]
-  return faults.every(({ rate }) => rate === 0) ? ['faults: the rate of all of them is 0'] : []
+  return faults.every(({ rate }) => rate === 0) ? ['faults: every fault has a rate of 0'] : []
 }
 
 function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[] {
@@ -144,7 +146,7 @@ function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[
     if (!sets.includes(set))
       refusals.push(`arms.${arm}: there is no policy set "${set}"; there are ${sets.join(', ')}`)
   if (config.experiments.some(({ name }) => name === spec.name))
-    refusals.push(`the config has a comparison of the name "${spec.name}"`)
+    refusals.push(`the config already has a comparison named "${spec.name}"`)
   if (refusals.length === 0) refusals.push(...indivisibleStages(spec, config))
   if (spec.faults.length === 0) return refusals
   const { maxTtl, mode } = controller.config
@@ -152,11 +154,13 @@ function settingRefusals(spec: Spec, { live, controller }: SurveyParts): string[
   const stagesMs = lengthOf(spec) - spec.baseline.duration
   if (stagesMs > maxTtl)
     refusals.push(
-      `the stages take ${formatDuration(stagesMs)}, and chaos.maxTtl allows faults to last ${formatDuration(maxTtl)}`,
+      `the stages take ${formatDuration(stagesMs)}, but chaos.maxTtl limits faults to ${formatDuration(maxTtl)}`,
     )
   for (const [index, { type }] of spec.faults.entries())
     if (!methodsOf(types[type]).includes('tools/call'))
-      refusals.push(`faults[${index}].type: ${type} does nothing to tool calls, and only these are in arms`)
+      refusals.push(
+        `faults[${index}].type: ${type} does not affect tool calls, and arms contain only tool calls`,
+      )
   const planTargets = {
     servers: serverTargets(servers),
     arms: [armName(spec.name, 'treatment')],
@@ -231,6 +235,6 @@ function doubtsAbout({ faults }: Spec, { servers }: Targets): string[] {
   const hit = servers.reduce((sum, server) => sum + server.hit.length, 0)
   if (faults.length === 0 || hit === tools) return []
   return [
-    `faults hit ${hit} of ${tools} tools: their "match" leaves the others out, or they are not known to be read-only and no fault says "allowWrites: true"`,
+    `faults hit ${hit} of ${tools} tools: "match" excludes the others, or the others are not known to be read-only and no fault says "allowWrites: true"`,
   ]
 }

@@ -80,15 +80,15 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       if (ids.size === 0) inject(remainingMs + MARGIN_MS)
     },
     renew() {
-      if (loadProblem !== undefined) return `its load cannot go on: ${loadProblem}`
+      if (loadProblem !== undefined) return `the load of the run failed: ${loadProblem}`
       const gone = controller.runtime.renew([...ids.keys()])
       if (gone.length > 0) {
         const names = gone.map((id) => ids.get(id)?.name ?? id).join(', ')
-        return `its faults ended before it did: ${names}`
+        return `faults of the run ended before the run: ${names}`
       }
       const own = new Set([...ids.values()].map(({ armed }) => armed))
       const foreign = armedAt(servers, controller).find((fault) => !own.has(fault))
-      return foreign && `somebody armed the fault "${foreign}" at its servers`
+      return foreign && `another fault, "${foreign}", was armed at the servers of the run`
     },
     rollback() {
       for (const id of ids.keys()) controller.runtime.clear(id, by, 'the run was rolled back')
@@ -97,7 +97,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       try {
         refresh()
       } catch (error) {
-        log.error({ err: error, experiment: name }, 'the arms of an experiment could not be taken out')
+        log.error({ err: error, experiment: name }, 'the arms of an experiment could not be removed')
       }
       return proofOf(name, parts)
     },
@@ -108,7 +108,7 @@ export function worldOf({ spec, name, targets }: RunRecord, meter: Meter, parts:
       try {
         refresh()
       } catch (error) {
-        log.error({ err: error, experiment: name }, 'the meter of an experiment could not be taken out')
+        log.error({ err: error, experiment: name }, 'the meter of an experiment could not be removed')
       }
     },
     servers() {

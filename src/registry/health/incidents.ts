@@ -117,14 +117,14 @@ export class Incidents {
       else {
         const aside = await nameAside(path)
         await rename(path, aside)
-        this.#parts.onProblem(`${path} is damaged; it is kept as ${aside}`)
+        this.#parts.onProblem(`${path} is damaged: the file is kept as ${aside}`)
       }
     } catch (error) {
       const { code = 'unknown' } = error as NodeJS.ErrnoException
       if (code === 'ENOENT') return
       this.#isUnreadable = true
       this.#parts.onProblem(
-        `${path} cannot be read (${code}); it is left as it is, and nothing is written there`,
+        `${path} cannot be read (${code}): the file stays unchanged, and new incidents are not written`,
       )
     }
   }
@@ -208,9 +208,7 @@ export class Incidents {
     const now = this.#parts.clock.wall()
     const far = incidents.filter((one) => latestIn(one) > now + CLOCK_MS).length
     if (far > 0)
-      this.#parts.onProblem(
-        `${path} has times that are yet to come in ${far} incidents: they are taken for now`,
-      )
+      this.#parts.onProblem(`${path} has future times in ${far} incidents: the current time is used instead`)
     return incidents.map((one) => (latestIn(one) > now ? heldBy(now, one) : one))
   }
 

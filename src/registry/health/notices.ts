@@ -119,9 +119,9 @@ function howEnded(incident: Incident): string {
   const { end, reason, gap } = incident
   switch (end) {
     case 'removed':
-      return `is in the config no more; its incident (${reason}) is closed`
+      return `was removed from the config; its incident (${reason}) is closed`
     case 'unwatched':
-      return `has no probes any more; its incident (${reason}) is closed`
+      return `is no longer probed; its incident (${reason}) is closed`
     case 'recovered':
     case undefined: {
       const most = gap === undefined ? '' : 'at most '

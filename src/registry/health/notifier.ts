@@ -73,7 +73,7 @@ export class Notifier {
     for (const [name, lane] of this.#lanes)
       if (!wanted.has(name)) {
         this.#lanes.delete(name)
-        lane.end('the webhook is in the config no more')
+        lane.end('the webhook was removed from the config')
       }
     for (const webhook of webhooks) {
       const lane = this.#lanes.get(webhook.name)
@@ -135,7 +135,7 @@ class Lane {
   add(notice: Notice): void {
     const waiting = { notice, tries: 0 }
     if (this.#waiting.length >= MAX_WAITING)
-      return this.#tell(waiting, 'dropped', `${MAX_WAITING} notices wait for it already`)
+      return this.#tell(waiting, 'dropped', `${MAX_WAITING} notices already wait for this webhook`)
     this.#waiting.push(waiting)
     if (!this.#isRunning) void this.#run()
   }

@@ -81,7 +81,7 @@ export class HealthWatch {
     for (const { id, gap, lastSeenAt, server } of this.incidents.open) {
       this.incidents.change(id, { gap: { from: gap?.from ?? lastSeenAt, to } })
       this.#unconfirmed.add(id)
-      this.#parts.log.warn({ server, incident: id }, 'an incident of before the restart is open')
+      this.#parts.log.warn({ server, incident: id }, 'an incident from before the restart is still open')
     }
   }
 

@@ -41,7 +41,7 @@ test('what may not be run is refused before anything is injected, and a plan say
   )
   assert.match(
     await refusals(gateway, specOf({ targets: { server: 'flaky', environment: 'qa' } })),
-    /targets\.environment is "qa", and this gateway's is "staging"/,
+    /targets\.environment is "qa", but this gateway's environment is "staging"/,
   )
   assert.match(
     await refusals(gateway, specOf({ arms: { treatment: 'none' } })),
@@ -49,14 +49,14 @@ test('what may not be run is refused before anything is injected, and a plan say
   )
   assert.match(
     await refusals(gateway, specOf({ name: 'canary' })),
-    /the config has a comparison of the name "canary"/,
+    /the config already has a comparison named "canary"/,
   )
   const killing = specOf({ faults: [{ name: 'dead', type: 'proc.kill', rate: 1 }] })
   assert.match(await refusals(gateway, killing), /faults\[0\]\.type: proc\.kill cannot work with flaky/)
   const aside = specOf({
     faults: [{ name: 'aside', type: 'rpc.error', rate: 1, match: { tool: 'write*' } }],
   })
-  assert.match(await refusals(gateway, aside), /^faults: they hit no tool of the targets: their "match"/)
+  assert.match(await refusals(gateway, aside), /^faults: no tool of the targets can be hit: "match"/)
   const listing = specOf({
     faults: [
       { name: 'broken', type: 'rpc.error', rate: 1 },
@@ -70,10 +70,7 @@ test('what may not be run is refused before anything is injected, and a plan say
       { share: 0.5, duration: '1h' },
     ],
   })
-  assert.match(
-    await refusals(gateway, long),
-    /the stages take 2h, and chaos\.maxTtl allows faults to last 1h/,
-  )
+  assert.match(await refusals(gateway, long), /the stages take 2h, but chaos\.maxTtl limits faults to 1h/)
   assert.match(
     await refusals(gateway, specOf(), { firstStage: 2 }),
     /stages may only be skipped with the name/,

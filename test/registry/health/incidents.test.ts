@@ -91,7 +91,7 @@ test('a file that is damaged is put aside, and said so', async (t) => {
   const { incidents, problems } = kept(folder)
   await incidents.load()
   assert.deepEqual(incidents.list(), [])
-  assert.match(problems.join(), /is damaged; it is kept as .*\.damaged$/)
+  assert.match(problems.join(), /is damaged: the file is kept as .*\.damaged$/)
   assert.equal(await readFile(`${file}.damaged`, 'utf8'), '{"incidents":[{"id":1}]}')
 })
 
@@ -150,7 +150,7 @@ test('a time that is yet to come is taken for now, and said so where no clock is
     far.incidents.list().map(({ startedAt, detectedAt }) => [startedAt, detectedAt]),
     [[now, now]],
   )
-  assert.match(far.problems.join(), /has times that are yet to come in 1 incidents: they are taken for now$/)
+  assert.match(far.problems.join(), /has future times in 1 incidents: the current time is used instead$/)
 })
 
 test('what is damaged does not take the place of what was put aside before, up to five', async (t) => {
@@ -181,7 +181,7 @@ test('a file that cannot be read is left as it is, and said so', async (t) => {
   assert.ok((await lstat(file)).isSymbolicLink())
   assert.equal(incidents.list().length, 1)
   assert.equal(problems.length, 1)
-  assert.match(problems.join(), /cannot be read \(ELOOP\); it is left as it is/)
+  assert.match(problems.join(), /cannot be read \(ELOOP\): the file stays unchanged/)
 })
 
 test('a disk that refuses is told of once, and tried again', async (t) => {
