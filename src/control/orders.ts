@@ -6,7 +6,6 @@ import type { GatewayGeneration } from '../registry/generation.ts'
 
 export interface OrdersParts {
   readonly live: Pick<Live<GatewayGeneration>, 'current'>
-  /** The states of policies. */
   readonly state: StateStore
 }
 

@@ -21,11 +21,9 @@ export interface Agents {
   tellChanged(lists: readonly ListKind[]): void
   /** Ends sessions and streams of removed servers. */
   endOrphans(): void
-  /** Ends all sessions and streams. */
   close(): Promise<void>
 }
 
-/** Creates the handlers of both eras. */
 export function createAgents(
   live: Live<GatewayGeneration>,
   clock: Clock,

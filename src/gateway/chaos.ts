@@ -27,7 +27,6 @@ import { transportError } from '../upstreams/http/http-reply.ts'
 import { concealing } from '../upstreams/server-words.ts'
 import { launchError } from '../upstreams/stdio/launch.ts'
 
-/** The chaos mesh's interface to the rest of the gateway. */
 export interface Chaos {
   readonly controller: Controller
   readonly layers: {
@@ -188,7 +187,6 @@ const discovering: readonly string[] = [...opening, 'ping', ...listKinds.map((ki
 interface Counting {
   readonly controller: Controller
   readonly metrics: Metrics
-  /** Handshakes under way. */
   readonly handshakes: Set<Call>
   /** Servers whose handshake was changed by a fault; their session may still use the changed answer. */
   readonly misled: Set<string>

@@ -12,7 +12,6 @@ import { makeFolder } from '../units/folder.ts'
  * readable only by its own user. Commands of the same user find the file by the address of the control plane.
  */
 
-/** Random bytes in a token. */
 const TOKEN_BYTES = 32
 
 /** Identifies the token to people and secret scanners. Also keeps a dash, as in options, off the beginning. */
@@ -33,11 +32,10 @@ export interface KeepOptions {
 }
 
 export interface KeptToken {
-  /** Paths of the token files. */
   readonly files: readonly string[]
   /** Why the token is missing in a folder, one sentence each. */
   readonly problems: readonly string[]
-  /** Removes the files. Call before giving up the address, or a new gateway's files are removed. Never rejects. */
+  /** Removes the files. Call before giving up the address, else a new gateway's files may go. Never rejects. */
   remove(): Promise<void>
 }
 

@@ -11,9 +11,7 @@ interface GatewayEventMap {
   catalogChanged: [server: KnownServer, changed: readonly ListKind[]]
   /** The gateway's copies of a server's lists are void. Agents see new entries in `changed`, which may be empty. */
   listsChanged: [server: KnownServer, changed: readonly ListKind[]]
-  /** A server came up, or went down. */
   serverState: [server: KnownServer]
-  /** A health check ended. */
   probed: [server: Server, probe: Probe, result: ProbeResult]
   /** A policy acted, such as `breaker memory/read_graph open`. */
   sign: [server: string, sign: string]

@@ -403,7 +403,6 @@ function warnOfToken({ files, problems }: KeptToken, log: Log): void {
   )
 }
 
-/** Returns the effect of every known tool. */
 function effectsOf({ servers, mesh }: GatewayGeneration): Effects {
   const ofServer = (server: Server) =>
     server

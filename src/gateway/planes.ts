@@ -65,7 +65,6 @@ export interface PlaneParts {
   /** The bound host, without port. */
   readonly host: string
   readonly log: Log
-  /** The limits on the plane's connections. */
   readonly guards: ServerGuards
 }
 
@@ -262,7 +261,6 @@ export interface ControlParts {
   readonly reloader: Reloader
 }
 
-/** Registers the routes of the control plane. */
 export function registerControl(app: FastifyInstance, parts: ControlParts): void {
   const {
     live,

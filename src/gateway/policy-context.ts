@@ -17,7 +17,6 @@ export interface GatewayPolicyContext extends PolicyContext {
   readonly state: States
 }
 
-/** Number of seeds. */
 const SEEDS = 2 ** 32
 
 /**

@@ -6,7 +6,6 @@ import { endSupervisor } from '../upstreams/stdio/groups.ts'
 import type { Agents } from './agents.ts'
 import type { Reloader } from './reload.ts'
 
-/** The parts of a plane used by the shutdown. */
 interface EndingPlane {
   /** Refuses new connections; calls `ended` after the last connection has ended. */
   stopListening(ended: () => void): void
@@ -14,7 +13,6 @@ interface EndingPlane {
   close(): PromiseLike<unknown>
 }
 
-/** The parts of a generation used by the shutdown. */
 interface EndingGeneration {
   readonly config: { readonly gateway: Pick<Config['gateway'], 'drain'> }
   readonly servers: ReadonlyMap<string, Pick<Server, 'name' | 'processes' | 'close'>>

@@ -90,7 +90,6 @@ export async function fetchList(kind: ListKind, ask: Ask, limit: number, era: Er
   return { entries: [...kept.entries.values()], cut: kept.cut }
 }
 
-/** The collected part of a list. */
 class CollectedPages {
   readonly entries = new Map<string, CatalogEntry>()
   /** Why collecting stopped. */
@@ -115,7 +114,6 @@ class CollectedPages {
     this.#era = era
   }
 
-  /** Why the list is incomplete. */
   get cut(): string | undefined {
     const reasons = [
       ...(this.end === undefined ? [] : [this.end]),

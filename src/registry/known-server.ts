@@ -127,7 +127,6 @@ export class KnownServer {
     return this.#initializeResult
   }
 
-  /** Returns the `initialize` result for agents of an era. */
   initializeResultFor(era: Era): Message | undefined {
     return (era === 'legacy' ? this.#legacy?.initializeResult : undefined) ?? this.#initializeResult
   }
@@ -144,7 +143,6 @@ export class KnownServer {
     return kind === 'tools' ? all.filter((entry) => this.allows(entry.key)) : all
   }
 
-  /** Tools excluded by its config. */
   get excluded(): readonly string[] {
     return this.#listed.tools.flatMap(({ key }) => (this.#allows(key) ? [] : [key]))
   }
@@ -220,7 +218,6 @@ export class KnownServer {
     this.#waitForGrace()
   }
 
-  /** Applies another entry. */
   protected follow(config: ServerConfig): void {
     this.#config = config
     this.#allows = filter(config.tools)

@@ -47,7 +47,6 @@ export function warnOfNames(log: Log, names: Names, server: KnownServer): void {
   }
 }
 
-/** Logs a server's change to up or down. */
 export function logState(log: Log, { name, state, error }: KnownServer): void {
   if (state === 'up') log.info({ server: name }, 'server is up')
   else
@@ -57,13 +56,11 @@ export function logState(log: Log, { name, state, error }: KnownServer): void {
     )
 }
 
-/** Logs lists offered only in part. */
 export function warnOfCuts(log: Log, { name, catalog }: KnownServer): void {
   for (const [list, why] of Object.entries(catalog.cut ?? {}))
     log.warn({ server: name, list, why }, 'a list is offered in part only')
 }
 
-/** The parts of a generation read here. */
 export interface Listed {
   readonly config: { readonly policies: Pick<GatewayGeneration['config']['policies'], 'overrides'> }
   readonly servers: ReadonlyMap<string, Pick<KnownServer, 'name' | 'state' | 'entries'>>

@@ -32,7 +32,6 @@ export function faultOfName(kind: ListKind, name: string): string | undefined {
 const LONGEST_TAKEN = 64
 const TAKEN = /^[A-Za-z0-9_-]+$/
 
-/** Whether the APIs of all models accept a tool of this name. */
 export function isTakenByModels(name: string): boolean {
   return name.length <= LONGEST_TAKEN && TAKEN.test(name)
 }

@@ -55,11 +55,9 @@ export interface ServerParts extends KnownServerParts {
   readonly heldBy?: () => readonly string[]
   /** Length of the first pause between probes as a share of the usual pause, in [0, 1]; default 1. */
   readonly probePhase?: number
-  /** Called after each probe. */
   readonly onProbe?: (server: Server, probe: Probe, result: ProbeResult) => void
   /** Called with the reason when an agent's notification was not delivered. */
   readonly onLost?: (reason: string) => void
-  /** Called at the end of each upstream session. */
   readonly onSessionEnd?: UpstreamSessionsOptions['onEnd'] | undefined
   /** Counts calls in progress, at all servers, whose agents have left. */
   readonly load?: { detached: number } | undefined
@@ -213,7 +211,6 @@ export class Server extends KnownServer {
     return this.transports[replica]?.transport === 'sse' ? 'sse' : this.config.type
   }
 
-  /** The known eras of each replica. */
   get eras(): readonly Eras[] {
     return this.#replicas.map((replica) => replica.eras?.() ?? {})
   }

@@ -1,7 +1,6 @@
 /** Formats a count with its noun: `1 call`, `2 calls`. */
 export const numbered = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`
 
-/** Most names in a sentence. */
 const MOST_NAMES = 20
 
 /** Joins the first 20 names, and appends the number of further names. */

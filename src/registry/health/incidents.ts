@@ -278,7 +278,6 @@ export class Incidents {
   }
 }
 
-/** The date members of an incident. */
 const dates = ['lastWellAt', 'startedAt', 'detectedAt', 'escalatedAt', 'endedAt', 'lastSeenAt'] as const
 
 const latestIn = (one: Incident): Millis =>

@@ -100,7 +100,6 @@ interface Waiting {
   tries: number
 }
 
-/** The queue of a webhook. */
 class Lane {
   /** A separate connection, so a hanging receiver delays no other webhook at the same host. */
   readonly #agent = new Agent({ connections: 1, maxHeaderSize: 16 * 1024 })

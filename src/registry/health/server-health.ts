@@ -168,7 +168,6 @@ export class ServerHealth {
     this.#since ??= { wall: this.#clock.wall(), now: (this.#notBeforeNow = this.#clock.now()) }
   }
 
-  /** Takes the findings of a probe. */
   take(probe: Probe): ProbeResult {
     this.#lastProbeAt = this.#clock.wall()
     this.#probes++

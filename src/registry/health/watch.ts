@@ -118,7 +118,6 @@ export class HealthWatch {
     }
   }
 
-  /** Takes the findings of a probe. */
   probed(server: ProbedServer, probe: Probe, result: ProbeResult): void {
     const { metrics } = this.#parts
     const { name } = server
