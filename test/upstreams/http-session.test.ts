@@ -265,6 +265,6 @@ test('what a server names that no header can hold, or that is too large to keep,
       response.end(JSON.stringify({ jsonrpc: '2.0', id: request, result: initializeResult }))
       return true
     }
-    await assert.rejects(held.open(signal), { reason: 'bad_reply', message: /visible characters of ASCII/ })
+    await assert.rejects(held.open(signal), { reason: 'bad_reply', message: /visible ASCII characters/ })
   }
 })
