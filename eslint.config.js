@@ -17,6 +17,7 @@ const layers = {
   upstreams: ['wire', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
   registry: ['upstreams', 'config', 'telemetry', 'mesh', 'protocol', 'units'],
   sim: [
+    'console',
     'upstreams',
     'config',
     'policies',

@@ -1,11 +1,10 @@
+import { parts } from './chart-parts.ts'
+
 /**
  * Draws the charts in a browser, with uPlot and the data of the page. Colours come from the style, and follow its
  * changes between light, dark and paper.
  */
-export const script = String.raw`(() => {
-  'use strict'
-  const data = JSON.parse(document.getElementById('chart-data').textContent)
-  const root = document.documentElement
+export const script = String.raw`(() => {${parts}
   const minus = '\u2212'
   const units = [[86400, 'd'], [3600, 'h'], [60, 'm'], [1, 's']]
   /** Dash patterns of the treatments in their order; the control has a pattern of its own. */
@@ -31,22 +30,13 @@ export const script = String.raw`(() => {
 
   const placesOf = (step) => Math.min(6, (String(Number(step.toPrecision(3))).split('.')[1] || '').length)
 
-  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim()
-
   const lastKnown = (values) => values.findLastIndex((value) => value !== null)
 
   function axes(label, values) {
-    const shared = {
-      stroke: color('--soft'),
-      font: '12px system-ui, sans-serif',
-      labelFont: '12px system-ui, sans-serif',
-      grid: { stroke: color('--grid'), width: 1 },
-      ticks: { stroke: color('--grid'), width: 1, size: 5 },
-    }
     return [
-      { ...shared, incrs: steps, space: 70, size: 32, label: 'time since the start', labelSize: 22, labelGap: 2,
+      { ...axis(), incrs: steps, space: 70, size: 32, label: 'time since the start', labelSize: 22, labelGap: 2,
         values: (_, splits) => splits.map(after) },
-      { ...shared, label, labelSize: 22, labelGap: 4, space: 36, values,
+      { ...axis(), label, labelSize: 22, labelGap: 4, space: 36, values,
         size: (_, shown) => 16 + 7 * Math.max(2, ...(shown || []).map((text) => text.length)) },
     ]
   }
@@ -153,25 +143,7 @@ export const script = String.raw`(() => {
 
   // Quantiles have no effect over time.
   const charts = document.getElementById('effect-chart') ? [effect, exposure] : [exposure]
-  let drawn = []
-  function draw(width) {
-    for (const chart of drawn) chart.destroy()
-    drawn = charts.map((chart) => chart(width))
-  }
-  const width = () => document.getElementById('exposure-chart').clientWidth
-  const onScreen = () => draw(width())
-
   for (const note of document.querySelectorAll('.note[hidden]')) note.hidden = false
   for (const details of document.querySelectorAll('details')) details.open = false
-  onScreen()
-  addEventListener('resize', onScreen)
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', onScreen)
-  addEventListener('beforeprint', () => {
-    root.classList.add('paper')
-    draw(660)
-  })
-  addEventListener('afterprint', () => {
-    root.classList.remove('paper')
-    onScreen()
-  })
+  drawing('exposure-chart', (width) => charts.map((chart) => chart(width)))
 })()`

@@ -1,9 +1,7 @@
+import { parts } from './chart-parts.ts'
+
 /** The script that draws the samples of a run in a browser, with uPlot, the page's data and the colours of its style. */
-export const runScript = String.raw`(() => {
-  'use strict'
-  const data = JSON.parse(document.getElementById('chart-data').textContent)
-  const root = document.documentElement
-  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim()
+export const runScript = String.raw`(() => {${parts}
   const dashes = [[3, 3], [], [9, 4]]
 
   function marks(u) {
@@ -26,21 +24,14 @@ export const runScript = String.raw`(() => {
   }
 
   function chart(id, key, label, width) {
-    const shared = {
-      stroke: color('--soft'),
-      font: '12px system-ui, sans-serif',
-      labelFont: '12px system-ui, sans-serif',
-      grid: { stroke: color('--grid'), width: 1 },
-      ticks: { stroke: color('--grid'), width: 1, size: 5 },
-    }
     return new uPlot({
       width,
       height: 260,
       cursor: { y: false, drag: { x: false, y: false, setScale: false } },
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
       axes: [
-        { ...shared, label: 'seconds since the beginning', labelSize: 22 },
-        { ...shared, label, labelSize: 22, size: 56 },
+        { ...axis(), label: 'seconds since the beginning', labelSize: 22 },
+        { ...axis(), label, labelSize: 22, size: 56 },
       ],
       series: [
         { label: 'after' },
@@ -52,16 +43,8 @@ export const runScript = String.raw`(() => {
     }, [data.at, ...data.arms.map((arm) => arm[key])], document.getElementById(id))
   }
 
-  let drawn = []
-  function draw() {
-    for (const one of drawn) one.destroy()
-    const width = document.getElementById('p95-chart').clientWidth
-    drawn = [
-      chart('p95-chart', 'p95', 'p95, ms', width),
-      chart('errors-chart', 'errors', 'failed calls, %', width),
-    ]
-  }
-  draw()
-  addEventListener('resize', draw)
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw)
+  drawing('p95-chart', (width) => [
+    chart('p95-chart', 'p95', 'p95, ms', width),
+    chart('errors-chart', 'errors', 'failed calls, %', width),
+  ])
 })()`

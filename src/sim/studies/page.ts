@@ -1,3 +1,4 @@
+import { studyScript } from '../../console/study-charts.ts'
 import { markup, type Markup } from '../../experiments/html/markup.ts'
 import { blockMarkup, pageOf, unbroken } from '../../experiments/html/page.ts'
 import { inWords } from './figures.ts'
@@ -8,7 +9,7 @@ import { cellText, type Told } from './text.ts'
 export function htmlOf({ name, about, model, tables, series, seen }: Told): string {
   return pageOf({
     title: `Study ${name}: ${about}`,
-    charts: series.length === 0 ? undefined : { data: series, script },
+    charts: series.length === 0 ? undefined : { data: series, script: studyScript },
     body: markup`<h1>Study <b>${name}</b></h1>
 <div class="verdict neither">
 <p class="sentence">${about}</p>
@@ -65,45 +66,3 @@ function chartMarkup({ title, lines }: StudySeries, at: number): Markup {
 </section>
 `
 }
-
-/** Draws the lines over time by uPlot, in the colours of the page. */
-const script = String.raw`(() => {
-  'use strict'
-  const all = JSON.parse(document.getElementById('chart-data').textContent)
-  const root = document.documentElement
-  const color = (name) => getComputedStyle(root).getPropertyValue(name).trim()
-  const dashes = [[], [9, 4], [3, 3]]
-  let drawn = []
-  function chart(one, at, width) {
-    const axis = { stroke: color('--soft'), font: '12px system-ui, sans-serif', grid: { stroke: color('--grid'), width: 1 }, ticks: { stroke: color('--grid'), width: 1 } }
-    return new uPlot({
-      width,
-      height: 260,
-      cursor: { drag: { x: false, y: false } },
-      scales: { x: { time: false } },
-      axes: [{ ...axis, values: (_, splits) => splits.map((value) => value + 's') }, { ...axis, size: 60 }],
-      series: [
-        { label: 'second' },
-        ...one.lines.map(({ name }, line) => ({
-          label: name, stroke: color('--arm-' + (line + 1)), width: 2, dash: dashes[line], points: { show: false },
-        })),
-      ],
-    }, [one.atS, ...one.lines.map(({ values }) => values)], document.getElementById('chart-' + at))
-  }
-  function draw(width) {
-    for (const chart of drawn) chart.destroy()
-    drawn = all.map((one, at) => chart(one, at, width))
-  }
-  const onScreen = () => draw(document.getElementById('chart-0').clientWidth)
-  onScreen()
-  addEventListener('resize', onScreen)
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', onScreen)
-  addEventListener('beforeprint', () => {
-    root.classList.add('paper')
-    draw(660)
-  })
-  addEventListener('afterprint', () => {
-    root.classList.remove('paper')
-    onScreen()
-  })
-})()`
