@@ -6,13 +6,13 @@ import { PARTIAL_KEY } from '../protocol/meta.ts'
 import type { Json, SimulatedServer } from './servers.ts'
 
 /**
- * How a task ended. `failed_safely`: its agent knows that it has no answer, and says so. `failed_silently`: it went on with a
- * value that is wrong, and nobody knows.
+ * How a task ended. `failed_safely`: the agent knows there is no answer and says so. `failed_silently`: the agent went
+ * on with a wrong value, unnoticed.
  */
 export const taskEnds = ['succeeded', 'failed_safely', 'failed_silently'] as const
 export type TaskEnd = (typeof taskEnds)[number]
 
-/** One call that a task is made of. */
+/** A call of a task. */
 export interface Step {
   readonly server: string
   readonly tool: string
@@ -22,17 +22,17 @@ export interface Step {
 /** An agent's reaction to the outcome of a call: takes a value, asks again, gives the task up, or goes on without a value. */
 export type Reaction = { readonly value: unknown } | 'again' | 'give_up' | 'go_on'
 
-/** A way to deal with replies. */
+/** How an agent deals with replies. */
 export interface AgentModel {
   readonly about: string
-  /** `tries`: how often this step has been called by now, from 1. */
+  /** `tries`: number of calls for this step so far, from 1. */
   react(outcome: Outcome, step: Step, tries: number, server: SimulatedServer): Reaction
 }
 
-/** How often a checking agent calls for one step at most. */
+/** Most calls of a checking agent for a step. */
 const MOST_TRIES = 3
 
-/** The agents that there are. Neither knows the true answer: a wrong number where a number belongs deceives both. */
+/** Neither agent knows the true answer: a wrong number in place of a number deceives both. */
 export const agents = {
   naive: {
     about: 'takes whatever is no error for the answer',
@@ -55,8 +55,8 @@ export const agents = {
 export type AgentKind = keyof typeof agents
 
 /**
- * Takes what a naive agent takes, and gives nothing up: for measuring calls, of which tasks that end early would make fewer the
- * more of them fail.
+ * Like a naive agent, but never gives up. For measuring calls: tasks that end early would reduce the calls as failures
+ * rise.
  */
 export const thorough: AgentModel = {
   about: 'makes all of its calls, whatever comes of them',
@@ -66,7 +66,6 @@ export const thorough: AgentModel = {
   },
 }
 
-/** A result that says nothing of an error. */
 function resultIn(outcome: Outcome): Json | undefined {
   if (outcome.kind !== 'answered' || resultOf(outcome) !== 'returned') return undefined
   const { wire } = outcome
@@ -75,7 +74,7 @@ function resultIn(outcome: Outcome): Json | undefined {
   return isObject(result) && result.isError !== true ? result : undefined
 }
 
-/** Returns the value that an agent reads: the structured content, or else the text. */
+/** Structured content if any, else the text. */
 const valueOf = ({ structuredContent, content }: Json): unknown => structuredContent ?? content
 
 function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, server: SimulatedServer): boolean {
@@ -94,10 +93,10 @@ function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, serve
   )
 }
 
-/** The type of a value, as a JSON Schema calls it. */
+/** JSON Schema's name for the type of a value. */
 const typeOf = (value: unknown): string => (Array.isArray(value) ? 'array' : typeof value)
 
-/** Whether a value that an agent took is the true one. */
+/** Whether a value taken by an agent is true. */
 export function isTrue(
   outcome: Outcome,
   value: unknown,

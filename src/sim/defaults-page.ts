@@ -15,7 +15,7 @@ export const defaultsText = (findings: Findings): string =>
     .replace(/[ ]+$/gm, '')
     .trim()
 
-/** The pictures of the page, by their paths under `docs`: one for each question. */
+/** Pictures of the page, one per question, by path under `docs`. */
 export const defaultsPictures = (findings: Findings): Readonly<Record<string, string>> => ({
   'defaults/sets.svg': tableMap(findings, 'sets'),
   'defaults/overload.svg': tableMap(findings, 'overload'),
@@ -27,19 +27,19 @@ export const defaultsPictures = (findings: Findings): Readonly<Record<string, st
   }),
 })
 
-/** Two attempts for each call are as bad as it gets. */
+/** The darkest colour means two attempts per call. */
 const TWICE = 2
 
 interface Drawn {
-  /** Default: that of the table. */
+  /** Default: the table's title. */
   readonly title?: string
   readonly across?: string
-  /** How the keys of the columns end that are drawn, without it. Default: all. */
+  /** Suffix of the drawn columns' keys; labels omit the suffix. Default: all columns. */
   readonly only?: string
   readonly most?: number
 }
 
-/** A table of numbers as colours. */
+/** Draws a table of numbers as colours. */
 function tableMap({ tables }: Findings, name: string, drawn: Drawn = {}): string {
   const { title, rows, columns } = tables.find((table) => table.name === name)!
   const { across = 'policies', only = '', most } = drawn

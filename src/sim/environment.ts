@@ -6,7 +6,6 @@ import { ReplyHeaders, readReply } from '../upstreams/http/http-status.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 import type { SimulatedServer } from './servers.ts'
 
-/** The kind of server that simulated servers are to faults. */
 export const serverKind: ServerKind = {
   transport: 'http',
   era: 'modern',
@@ -14,8 +13,8 @@ export const serverKind: ServerKind = {
 }
 
 /**
- * Returns the means by which faults affect simulated servers besides calls. Simulated servers answer like servers of the modern era
- * behind HTTP: there is no process to end, and no session to lose. Faults of processes and sessions are refused, as before such a server.
+ * Returns the means of faults to affect simulated servers outside calls. Simulated servers answer like HTTP servers of
+ * the modern era: they have no process and no session, so faults of processes and sessions are refused.
  */
 export function environmentOf(servers: ReadonlyMap<string, SimulatedServer>, clock: Clock): FaultEnvironment {
   return {

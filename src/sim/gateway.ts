@@ -24,51 +24,50 @@ import { type Json, type ServerModel, SimulatedServer } from './servers.ts'
 
 export interface GatewayOptions {
   readonly clock: Clock
-  /** Seed by which servers and policies draw. */
+  /** Seed for draws of servers and policies. */
   readonly seed: Seed
   readonly servers: Readonly<Record<string, ServerModel>>
-  /** As a config has them when it was read. */
+  /** As in a parsed config. */
   readonly policies: Config['policies']
-  /** Name of the policy set; unless given, the policies without a name. */
+  /** Name of the policy set. Default: the policies without a name. */
   readonly set?: string
-  /** Faults that are armed from the beginning, and what they draw by. */
+  /** Faults armed from the beginning, and the seed of their draws. */
   readonly plan?: { readonly seed: Seed; readonly faults: readonly Fault[] }
-  /** Hears of each call when it is over. */
+  /** Called when a call is over. */
   readonly onCall?: (call: Call, outcome: Outcome) => void
   readonly onEvent?: (event: MeshEvent) => void
-  /** Whether the journal keeps decisions that spared a call by chance, which are nearly all of them. Default: false. */
+  /** Whether the journal keeps decisions that spared a call by chance (nearly all decisions). Default: false. */
   readonly keepsMisses?: boolean
-  /** A layer between all policies and the servers, such as a client library with retries of its own. */
+  /** A layer between all policies and the servers, such as a client library with its own retries. */
   readonly library?: Layer
 }
 
-/** A call that an agent asks for. */
+/** A call wanted by an agent. */
 export interface Asked {
   readonly server: string
   readonly tool: string
   readonly args: Json
-  /** The task that it belongs to, and which call of it this is. */
+  /** The call's task, and the number of the call in the task. */
   readonly intent: string
   readonly step?: number
   readonly tenant?: string
-  /** When its agent gives it up; never unless given. */
+  /** When the agent gives up. Default: never. */
   readonly signal?: Signal
 }
 
-/** A call that is over. */
 export interface Ended {
   readonly call: Call
   readonly outcome: Outcome
 }
 
 /**
- * The mesh of a gateway without the gateway: the same policies and faults, compiled as for live traffic, between agents that call
- * a function and servers that are models.
+ * The mesh of a gateway alone: policies and faults compiled as for live traffic, between function callers and model
+ * servers.
  */
 export class SimulatedGateway {
   readonly servers: ReadonlyMap<string, SimulatedServer>
   readonly mesh: Mesh
-  /** Has the hits of faults, and why faults could not hit. */
+  /** Hits of faults, and reasons why faults could not hit. */
   readonly journal: Journal
   readonly engine: Engine
   readonly #clock: Clock
@@ -126,7 +125,7 @@ export class SimulatedGateway {
     if (plan !== undefined) this.arm(plan)
   }
 
-  /** Resolves when the schemas of all tools are compiled, as they are of a gateway that has run for a while. */
+  /** Resolves when the schemas of all tools are compiled, as in a gateway with some uptime. */
   async prepare(): Promise<void> {
     for (const server of this.servers.values())
       for (const { inputSchema, outputSchema } of server.definitions) {
@@ -136,29 +135,28 @@ export class SimulatedGateway {
     while (this.#schemas.counts().waiting > 0) await this.#clock.sleep(1, new Cancellation())
   }
 
-  /** Arms faults besides those that are armed. */
+  /** Adds to the armed faults. */
   arm({ seed, faults }: NonNullable<GatewayOptions['plan']>): void {
     if (this.#armed.size === 0) this.engine.begin()
     this.#armed.change(faults, createKeyedRandom(seed))
   }
 
-  /** Lets go of all faults. */
+  /** Disarms all faults. */
   disarm(): void {
     this.#armed.clear('disarmed')
   }
 
-  /** The armed faults, with the counts of each. */
+  /** The armed faults, each with counts. */
   get faults() {
     return this.#armed.list()
   }
 
-  /** Calls a tool, and resolves to the call with its outcome. */
+  /** Calls a tool; resolves to the call and its outcome. */
   async call(asked: Asked, caller: Caller = agent): Promise<Ended> {
     const { call, outcome } = this.begin(asked, caller)
     return { call, outcome: await outcome }
   }
 
-  /** Calls a tool. */
   begin(asked: Asked, caller: Caller = agent): { readonly call: Call; readonly outcome: Promise<Outcome> } {
     const { server, tool } = asked
     const call: Call = {
@@ -202,8 +200,8 @@ export class SimulatedGateway {
 const compiled = new Map<string, Check>()
 
 /**
- * Compiles the schemas of models, which are few, once for each process: a study has a gateway for each of its many runs. Their checks
- * read no CPU time, so that results repeat.
+ * Compiles each model schema once per process, because a study has a gateway for each of its many runs. The checks read
+ * no CPU time, so results repeat.
  */
 function compileOnce(schema: Json, all: boolean): Check {
   const key = `${all} ${JSON.stringify(schema)}`
@@ -212,7 +210,7 @@ function compileOnce(schema: Json, all: boolean): Check {
   return check
 }
 
-/** The request of a call. Its text is written when somebody reads it. */
+/** The request of a call. The text is built on the first read. */
 class Request implements Message {
   readonly value: Readonly<Record<string, unknown>>
   #text: string | undefined
@@ -227,7 +225,7 @@ class Request implements Message {
   }
 }
 
-/** The caller where the caller makes no difference: a client of the modern era, which has no session. */
+/** A client of the modern era, without a session, for calls where the caller makes no difference. */
 const agent: Caller = {
   id: 'agent',
   initializeParams: {},
@@ -237,7 +235,7 @@ const agent: Caller = {
   receive: ignore,
 }
 
-/** Replies have bytes, which faults may break, and reach the agent in no time. */
+/** Replies have bytes for faults to break, and reach the agent in no time. */
 const nowhere: Channel = {
   open: ignore,
   pause: ignore,

@@ -1,7 +1,7 @@
 import { type Markup, markup } from '../experiments/html/markup.ts'
 
 /**
- * Charts as SVG, for a page and for a file of their own: there the colours are those behind the names of the page's style.
+ * Charts as SVG, in a page or in a file. Colours come from the page's variables; in a file, the fallback values apply.
  */
 const INK = 'var(--ink, #16202c)'
 const SOFT = 'var(--soft, #55606e)'
@@ -13,7 +13,7 @@ const COLORS = [1, 2, 3, 4, 5, 6, 7, 0].map(
 
 const FONT = 'system-ui, sans-serif'
 
-/** Numbers of a picture: no digit of theirs depends on the machine. */
+/** Fixed digits, because results must not depend on the machine. */
 const px = (value: number): string => value.toFixed(1)
 
 function picture(width: number, height: number, label: string, content: Markup): Markup {
@@ -36,21 +36,20 @@ export interface HeatMap {
   readonly title: string
   readonly rows: readonly string[]
   readonly columns: readonly string[]
-  /** Label of the columns. */
   readonly across: string
   /** At least 0. */
   readonly value: (row: number, column: number) => number
-  /** From which value on a cell is as red as it gets. Default: 1. */
+  /** Value of the reddest cells. Default: 1. */
   readonly most?: number
 }
 
 const CELL = { width: 72, height: 36 }
 
-/** How wide a letter of a row's name is at most, in pixels, and the least room for these names. */
+/** Widest letter of a row's name and least width for the names, in pixels. */
 const LETTER = 7
 const LEAST_LEFT = 64
 
-/** Numbers as a table of colours, the redder the larger. */
+/** Numbers as a table of colours: larger is redder. */
 export function heatMap({ title, rows, columns, across, value, most = 1 }: HeatMap): Markup {
   const left = Math.max(LEAST_LEFT, 16 + LETTER * Math.max(...rows.map((name) => name.length)))
   const top = 44
@@ -88,7 +87,7 @@ export interface Point {
 export interface Line {
   readonly name: string
   readonly points: readonly Point[]
-  /** Beside it: what was expected. */
+  /** The expected line. */
   readonly dashed?: readonly Point[]
 }
 
@@ -97,16 +96,16 @@ export interface Curves {
   readonly lines: readonly Line[]
   readonly across: string
   readonly up: string
-  /** The largest value that the vertical axis shows. Default: 1. */
+  /** Largest value on the vertical axis. Default: 1. */
   readonly most?: number
-  /** Where the horizontal axis has its marks. */
+  /** Positions of the marks on the horizontal axis. */
   readonly marks: readonly number[]
 }
 
 const PLOT = { left: 60, top: 40, width: 460, height: 240 }
 const STEPS = 4
 
-/** Lines over a number, with bands; the horizontal axis goes from its first mark to its last. */
+/** Lines with bands over a number; the horizontal axis goes from the first mark to the last. */
 export function curves({ title, lines, across, up, most = 1, marks }: Curves): Markup {
   const { left, top, width, height } = PLOT
   const first = marks[0] ?? 0
@@ -147,6 +146,6 @@ ${label(name, { x: left + width + 32, y, anchor: 'start', color: INK })}`
   return picture(left + width + 190, total, title, markup`${names}${grid}${drawn}${legend}`)
 }
 
-/** A picture as a file of its own, on white: who shows it has no style for it. */
+/** A picture as a file, on white, because a file has no page style. */
 export const standalone = ({ text }: Markup): string =>
   `${text.replace('>\n', '>\n<rect width="100%" height="100%" fill="#ffffff"/>\n')}\n`

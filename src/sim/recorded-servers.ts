@@ -8,71 +8,69 @@ import type { RecordedAttempt, RecordedCall } from '../telemetry/recording/forma
 import type { Json, ServerModel, ToolModel } from './servers.ts'
 
 /**
- * Servers whose tools do again what they did when they were recorded. An attempt that took place then takes as long and ends like
- * it did. One that did not is drawn from those of its tool, time and end together:
+ * Servers whose tools repeat their recorded behaviour. An attempt with a recorded counterpart takes as long and ends
+ * the same. Any other attempt draws time and end together from the recorded attempts of the tool:
  *
- * - From those near in time, because servers have bad spells: the nearest 50 of the 30 seconds before and after. Where fewer than 5
- *   began in these 60 seconds, from all attempts of the tool.
- * - Where it is a further try, one that began after an earlier attempt of its call had failed, from further tries, and else from
- *   those that are none, if these are 20 or more: what has failed once fails more often. A hedge that begins while all attempts
- *   before it are under way is no further try.
- * - An attempt that the gateway itself ended, by a timeout or because nobody waited any more, is known to have taken longer. How
- *   much longer is drawn from the attempts that did (the redistribution to the right of B. Efron, 1967). Without such attempts, no
- *   answer comes within a minute more, and then the connection breaks.
+ * - From attempts near in time, because servers have bad spells: the nearest 50 in the 30 seconds before and after. If
+ *   fewer than 5 attempts began in these 60 seconds, from all attempts of the tool.
+ * - A further try begins after an earlier attempt of the same call failed. Further tries draw from further tries, and
+ *   others from others, if there are 20 or more: a failed call fails more often. A hedge beginning while all earlier
+ *   attempts are under way is no further try.
+ * - An attempt ended by the gateway, by a timeout or because nobody waited any more, took at least the recorded time.
+ *   The rest is drawn from longer attempts (redistribution to the right, B. Efron, 1967). Without longer attempts, no
+ *   answer comes within another minute, and then the connection breaks.
  */
 
-/** How many that are near in time a draw is from. */
+/** Most attempts near in time for a draw. */
 const NEAREST = 50
 
-/** How near they have to be, in milliseconds, and how many of them there have to be. */
+/** Longest distance in time, in milliseconds, and least number of near attempts. */
 const WINDOW_MS: Millis = 30_000
 const LEAST_NEAR = 5
 
-/** How many further tries, or others, there have to be before they are drawn from by themselves. */
+/** Least number of further tries, or of others, for a pool of their own. */
 const LEAST_OF_KIND = 20
 
-/** How long an attempt goes on of which nobody knows how it would have ended, in milliseconds. */
+/** Extra duration of an attempt with unknown end, in milliseconds. */
 const UNKNOWN_MS: Millis = 60_000
 
-/** An attempt that took place. */
 interface Seen {
-  /** When it began, in milliseconds after the recording did. */
+  /** Start, in milliseconds after the recording began. */
   readonly at: Millis
   readonly attempt: RecordedAttempt
-  /** Whether an attempt of its call had failed before it began. */
+  /** Whether an earlier attempt of the same call failed before the start. */
   readonly isFurther: boolean
-  /** Whether the gateway ended it. */
+  /** Whether the gateway ended the attempt. */
   readonly isCut: boolean
 }
 
-/** Returns the arguments of a call: its key. Equal calls have equal arguments, each call in an object of its own. */
+/** Returns the key of a call as its arguments. Equal calls have equal arguments, each call in its own object. */
 export function argumentsOf({ key, invalid }: RecordedCall): Json {
   return invalid === true ? { key, invalid } : { key }
 }
 
-/** Schema that calls recorded as `invalid` break, so that the policy for arguments finds these calls. */
+/** Calls recorded as `invalid` break this schema, so the policy for arguments finds these calls. */
 const INPUT: Json = { type: 'object', properties: { key: {} }, additionalProperties: false }
 
 export interface RecordedServersParts {
   readonly calls: readonly RecordedCall[]
-  /** The recorded call that a call is, by its arguments. */
+  /** Finds the recorded call by arguments. */
   readonly callOf: (args: object) => RecordedCall | undefined
   readonly random: KeyedRandom
-  /** In milliseconds after the recording began. */
+  /** Milliseconds since the recording began. */
   readonly now: () => Millis
 }
 
-/** The servers of a recording. */
 export class RecordedServers {
   readonly models: Readonly<Record<string, ServerModel>>
-  /** Attempts that were made, and those of them that did not take place when it was recorded. */
+  /** Attempts made; `drawn` counts attempts without a recorded counterpart. */
   attempts = 0
   drawn = 0
   readonly #parts: RecordedServersParts
   readonly #keys = new Map<RecordedCall, number>()
-  /** How each attempt that is under way will end. */
+  /** Ends of the attempts under way. */
   readonly #ends = new WeakMap<Call, RecordedAttempt>()
-  /** The attempts of each call that a server has got. */
+  /** Attempts of each call received by a server. */
   readonly #tries = new WeakMap<CallRecord, Call[]>()
 
   constructor(parts: RecordedServersParts) {
@@ -99,7 +97,7 @@ export class RecordedServers {
           tools: Object.fromEntries(
             [...tools].map(([tool, { effect, seen }]) => [
               tool,
-              // A tool that was never reached has no attempts of its own: the pool of all others stands in.
+              // A tool without attempts of its own draws from the attempts of all tools.
               this.#model(effect, seen.length > 0 ? new Pool(seen) : rest),
             ]),
           ),
@@ -126,7 +124,7 @@ export class RecordedServers {
     }
   }
 
-  /** An attempt begins. Whether an earlier one of its call has failed: by itself, or because the gateway ended it. */
+  /** Registers an attempt. Returns whether an earlier attempt of the call failed, by itself or ended by the gateway. */
   #isFurther(call: Call): boolean {
     const before = this.#tries.get(call.record) ?? []
     this.#tries.set(call.record, [...before, call])
@@ -162,14 +160,14 @@ function seenOf(call: RecordedCall): Seen[] {
   }))
 }
 
-/** Whether the call's own server got it. */
+/** Whether the call's own server got the attempt. */
 const wasMade = ({ outcome, server }: RecordedAttempt): boolean =>
   outcome !== 'rejected' && server === undefined
 
-/** Whether the gateway ended it, so that nobody knows how it would have. */
+/** Whether the gateway ended the attempt, so the real end is unknown. */
 const isCut = ({ outcome }: RecordedAttempt): boolean => outcome === 'timeout' || outcome === 'cancelled'
 
-/** Attempts to draw from: as a list in order of time, and in order of how long they took. */
+/** Attempts for draws, ordered by time and by duration. */
 class Attempts {
   readonly #inOrder: readonly Seen[]
   readonly #byDuration: readonly Seen[]
@@ -183,7 +181,7 @@ class Attempts {
     return this.#inOrder.length
   }
 
-  /** Draws one of those that took longer, of the ones near a time if there are any. A draw costs no look at all of them. */
+  /** Draws a longer attempt, near the time if possible. Does not scan the whole list. */
   draw(at: Millis, longerThan: Millis, draw: () => number): Seen | undefined {
     const near = nearest(this.#inOrder, at)
     const isEvery = near === this.#inOrder
@@ -195,10 +193,9 @@ class Attempts {
   }
 }
 
-/** As the time that an attempt has to take longer than: it may take none. */
+/** Lower bound below every duration: an attempt may take 0 ms. */
 const ANY: Millis = -1
 
-/** The attempts of one tool. */
 class Pool {
   readonly #all: Attempts
   readonly #further: Attempts
@@ -210,7 +207,7 @@ class Pool {
     this.#others = new Attempts(seen.filter(({ isFurther }) => !isFurther))
   }
 
-  /** An attempt that takes longer than `longerThan`, in milliseconds. */
+  /** Returns an attempt longer than `longerThan`, in milliseconds. */
   draw(
     { at, isFurther }: Pick<Seen, 'at' | 'isFurther'>,
     longerThan: Millis,
@@ -229,7 +226,7 @@ class Pool {
   }
 }
 
-/** Returns the attempts near a time, from a list in order; the whole list where too few are near. */
+/** Returns attempts near a time from a list in order, or the whole list when too few are near. */
 function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
   let above = firstFrom(seen, (one) => one.at >= at)
   let below = above - 1
@@ -244,7 +241,7 @@ function nearest(seen: readonly Seen[], at: Millis): readonly Seen[] {
   return near.length < LEAST_NEAR ? seen : near
 }
 
-/** The first index from which on it `holds`, of a list in an order in which it does so to the end. */
+/** Returns the first index where `holds` is true, in a list where `holds` stays true to the end. */
 function firstFrom(seen: readonly Seen[], holds: (one: Seen) => boolean): number {
   let [low, high] = [0, seen.length]
   while (low < high) {
@@ -267,7 +264,7 @@ const NOTHING: Json = {}
 const NO_CONTENT = { content: [] }
 const TOLD_ERROR = { content: [], isError: true }
 
-/** An outcome that policies judge as they did that of the attempt. Its text says nothing. */
+/** Returns an outcome judged by policies like the attempt's outcome. The text is a placeholder. */
 function outcomeOf(call: Call, attempt: RecordedAttempt): Outcome {
   const { outcome, verdict, reason = '', retryAfterMs, unsent, status, code } = attempt
   if (verdict === undefined || reason !== '') {

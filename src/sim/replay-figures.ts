@@ -6,24 +6,23 @@ import type { RecordedCall } from '../telemetry/recording/format.ts'
 import type { Play } from './replay.ts'
 
 /**
- * Figures of plays of a recording, with intervals by a bootstrap over tasks: each resample draws as many tasks as there are, with
- * replacement, each with all of its calls, and of several plays under the same policies one. Tasks are drawn in blocks of such as
- * came one after the other (the circular block bootstrap of D. Politis and J. Romano, 1992): tasks of one time share what their
- * servers went through, so that a bad spell is one event and not as many as there were tasks in it. In each resample all columns are
- * of the same tasks, and all that were replayed of plays with the same seed, which makes their differences paired.
+ * Figures of plays of a recording, with intervals by a bootstrap over tasks. Each resample draws, with replacement, as
+ * many tasks as the recording has, each with all calls. Among several plays under the same policies, a resample draws
+ * one play. Tasks are drawn in blocks of consecutive tasks (circular block bootstrap, D. Politis and J. Romano, 1992).
+ * Tasks near in time share the state of their servers, so a bad spell counts as one event and not once per task. In
+ * each resample all columns have the same tasks, and all replayed columns have plays of the same seed, so differences
+ * are paired.
  *
- * Where nothing went wrong, or everything did, all resamples say the same, which is no proof that it is always so. A share is then told
- * with the interval of a proportion of its tasks (`whereAllAgree`).
+ * If nothing or everything went wrong, all resamples agree, but agreement proves nothing about other runs. A share then
+ * gets the interval of a proportion of tasks (`whereAllAgree`).
  */
 
 interface FigureAbout {
-  /** Name in a row of a table. */
   readonly name: string
   /** `points`: a share, in [0, 1]; `ms`: a duration in milliseconds; `count`: a mean, 0 or more. */
   readonly unit: 'points' | 'ms' | 'count'
 }
 
-/** The figures of calls and tasks that a report shows. */
 export const figures = {
   tcsr: { name: 'calls that went well (TCSR)', unit: 'points' },
   eta: { name: 'the same without rejected calls (ETA)', unit: 'points' },
@@ -43,14 +42,14 @@ const names = Object.keys(figures) as Figure[]
 const ALPHA = 0.05
 
 /**
- * How many blocks of tasks there are: enough to say how they differ. A spell that is longer than a block counts as several events, so
- * that intervals are too narrow where spells last longer than a 25th of the recording.
+ * Number of blocks: enough to show how blocks differ. A spell longer than a block counts as several events, so
+ * intervals are too narrow when spells last longer than a 25th of the recording.
  */
 const BLOCKS = 25
 
 export interface Column {
   readonly name: string
-  /** Plays under the same policies; at least one. Plays with the same seed stand at the same place in all columns. */
+  /** Plays under the same policies; at least one. Plays with the same seed have the same index in all columns. */
   readonly plays: readonly Play[]
 }
 
@@ -58,20 +57,19 @@ export interface Column {
 export interface Told {
   readonly name: string
   readonly figures: Readonly<Record<Figure, Interval>>
-  /** Rejections of calls and of tries, as a share of the calls, by reason. */
+  /** Rejections of calls and tries by reason, as a share of the calls. */
   readonly rejections: Readonly<Record<string, Interval>>
 }
 
 export interface Comparison {
-  /** With 95 % confidence intervals: of the value that more of such traffic would tend to. */
+  /** With 95 % confidence intervals for the value in the long run of such traffic. */
   readonly recorded: Told
-  /** With 95 % prediction intervals: of what another live run of as many tasks would find, which has noise of its own. */
+  /** With 95 % prediction intervals for another live run of as many tasks, noise included. */
   readonly replayed: readonly Told[]
-  /** The last column less the first one that was replayed; undefined where there is one only. Intervals as those of `recorded`. */
+  /** Last column minus first replayed column, with intervals as in `recorded`. Undefined with a single column. */
   readonly difference: Told | undefined
 }
 
-/** Compares what was recorded with what was replayed. */
 export function compareColumns(
   calls: readonly RecordedCall[],
   recorded: Play,
@@ -105,7 +103,7 @@ export function compareColumns(
     const values = resampled.map((values) => values[last]![at]! - values[1]![at]!)
     const isOfAll = [1, last].every((column) => estimates[column]![at] === 0 || estimates[column]![at] === 1)
     if (!isShare(names[at]) || !isOfAll || !allAgree(values)) return percentiles(difference, values)
-    // In none of the tasks was there anything to make a difference: in others there may be.
+    // No task here could make a difference, but other tasks may.
     const { high } = whereAllAgree(0, sums[last]![0]!.unitsOf(names[at]), false)
     return {
       estimate: difference,
@@ -137,18 +135,18 @@ function unitsOf(calls: readonly RecordedCall[]): Units {
   return { count: isTask.length, of, isTask }
 }
 
-/** How many tasks there are, apart from calls that belong to none. */
+/** Returns the number of tasks. Calls without a task do not count. */
 export const tasksIn = (calls: readonly RecordedCall[]): number =>
   unitsOf(calls).isTask.filter((isTask) => isTask).length
 
-/** One play, added up by unit. */
+/** Sums of a play by unit. */
 class PlaySums {
-  /** Sums of each unit: calls, valid, eligible and good calls, attempts, retries, and whether a call of the unit failed. */
+  /** Per unit: calls, valid, eligible and good calls, attempts, retries, and whether a call failed. */
   readonly #sums: Float64Array
   readonly #units: Units
   /** By reason. */
   readonly rejections = new Map<string, Float64Array>()
-  /** Durations of valid calls in order, and the unit of each. */
+  /** Durations of valid calls in ascending order, and the unit of each. */
   readonly #durations: Float64Array
   readonly #unitOf: Int32Array
 
@@ -183,7 +181,7 @@ class PlaySums {
     this.#unitOf = Int32Array.from(timed, ({ unit }) => unit)
   }
 
-  /** All figures, and then the share of each reason, with each unit as often as `weights` says. */
+  /** Returns all figures, then the share of each reason. Each unit counts `weights[unit]` times. */
   values(weights: Int32Array, reasons: readonly string[]): number[] {
     const total = new Float64Array(SUMS)
     const ofReasons = new Float64Array(reasons.length)
@@ -211,7 +209,7 @@ class PlaySums {
     ]
   }
 
-  /** Returns the number of units for which a share is known: units with a call that counts, for `undefined` with any call. */
+  /** Returns the number of units with a counting call for a figure; with any call for `undefined`. */
   unitsOf(figure: Figure | undefined): number {
     const counts = (unit: number) => {
       if (figure === 'blastRadius') return this.#units.isTask[unit] === true
@@ -220,7 +218,7 @@ class PlaySums {
     return Array.from({ length: this.#units.count }, (_, unit) => unit).filter(counts).length
   }
 
-  /** The smallest durations that these shares of the durations do not exceed. */
+  /** Returns the quantiles: the smallest durations not exceeded by these shares of the durations. */
   #quantiles(weights: Int32Array, count: number): number[] {
     const found: number[] = []
     let passed = 0
@@ -239,7 +237,7 @@ const ELIGIBLE = 2
 const FAILED = 6
 const QUANTILES = [0.5, 0.95, 0.99] as const
 
-/** For each resample the values of each column. Units are in the order in which they began. */
+/** Returns the values by resample and column. Units must be in order of their start. */
 function resample(
   sums: readonly (readonly PlaySums[])[],
   units: number,
@@ -263,16 +261,17 @@ function meanOf(values: readonly (readonly number[])[]): number[] {
   return values[0]!.map((_, at) => values.reduce((sum, one) => sum + one[at]!, 0) / values.length)
 }
 
-/** Whether a figure is a share, in [0, 1]; `undefined` is that of a rejection. */
+/** Whether a figure is a share, in [0, 1]. `undefined` stands for a rejection. */
 const isShare = (figure: Figure | undefined): boolean =>
   figure === undefined || figures[figure].unit === 'points'
 
 const allAgree = (values: readonly number[]): boolean => values.every((value) => value === values[0])
 
 /**
- * The interval of a share that is the same in all resamples, by the tasks that it is of: Wilson's, in which 0 of n may be up to 3.8 in
- * n. With `isPredicted`, the interval is that of another run of the same size. All of k exceptions among 2n tasks lie in a given half
- * with a probability of 2^-k. From 6 exceptions on the probability is below 2.5 %, so that up to 5 of n are to be expected.
+ * Returns the interval of a share equal in all resamples, by the number of its tasks. Wilson's interval: 0 of n may be
+ * up to 3.8 in n. With `isPredicted`, the interval is for another run of the same size: all of k exceptions among 2n
+ * tasks lie in a given half with a probability of 2^-k. From 6 exceptions on the probability is below 2.5 %, so expect
+ * up to 5 of n.
  */
 function whereAllAgree(estimate: number, units: number, isPredicted: boolean): Interval {
   const known = Math.min(1, estimate)
@@ -283,18 +282,18 @@ function whereAllAgree(estimate: number, units: number, isPredicted: boolean): I
 
 const MOST_EXCEPTIONS = Math.ceil(Math.log2(2 / ALPHA)) - 1
 
-/** The most that a figure can be; Infinity of a rejection, of which a call may have several. */
+/** Largest possible value of a figure. Infinity for a rejection, because a call may have several. */
 const mostOf = (figure: Figure | undefined): number =>
   figure !== undefined && figures[figure].unit === 'points' ? 1 : Infinity
 
-/** The 95 % confidence interval. */
+/** Returns the 95 % confidence interval. */
 function percentiles(estimate: number, resampled: readonly number[]): Interval {
   const sorted = resampled.toSorted((one, other) => one - other)
   const rank = Math.max(1, Math.floor((sorted.length + 1) * (ALPHA / 2)))
   return { estimate, low: sorted[rank - 1]!, high: sorted[sorted.length - rank]! }
 }
 
-/** The 95 % prediction interval: another run is apart from this one by as much as two resamples are from one another. */
+/** Returns the 95 % prediction interval: another run differs from this run as much as two resamples differ. */
 function predicted(estimate: number, resampled: readonly number[], most: number): Interval {
   const half = resampled.length >> 1
   const apart = resampled.map((value, at) => value - resampled[(at + half) % resampled.length]!)

@@ -4,7 +4,6 @@ import type { Interval } from '../experiments/statistics/unit-estimates.ts'
 import { roundedDuration } from '../units/duration.ts'
 import { type Comparison, type Figure, figures, type Told } from './replay-figures.ts'
 
-/** The result of a replay. */
 export interface ReplayReport extends Comparison {
   readonly file: string
   /** ISO 8601. */
@@ -13,12 +12,12 @@ export interface ReplayReport extends Comparison {
   readonly ranMs: number
   readonly calls: number
   readonly tasks: number
-  /** How often the calls were played under each of the policies, and the seed of the first time. */
+  /** Number of plays under each policy choice, and the seed of the first play. */
   readonly plays: number
   readonly seed: number
-  /** Share of the attempts that never took place and were drawn, by the policies. */
+  /** Share of the attempts drawn without a recorded counterpart, by the policies' name. */
   readonly drawn: Readonly<Record<string, number>>
-  /** Facts about the recording and the policies that the reader has to know. */
+  /** Facts about the recording and the policies for the reader. */
   readonly notes: readonly string[]
   /** Questions that a replay cannot answer. */
   readonly limits: readonly string[]
@@ -33,7 +32,6 @@ export const limits: readonly string[] = [
   'What faults did while it was recorded counts as done by the servers.',
 ]
 
-/** The report as Markdown. */
 export function replayMarkdown(report: ReplayReport): string {
   const { file, startedAt, ranMs, calls, tasks, plays, seed, recorded, replayed, difference } = report
   const columns = [recorded, ...replayed]

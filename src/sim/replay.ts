@@ -14,27 +14,26 @@ import type { Recording } from './recording.ts'
 import type { Json } from './servers.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
-/** The outcome of a call, as recorded or as played again. */
+/** The outcome of a call, recorded or replayed. */
 export interface PlayedCall {
-  /** When it came, in milliseconds after the recording began. */
+  /** Start, in milliseconds after the recording began. */
   readonly at: Millis
   readonly result: Result
-  /** Whether it went wrong as its agent sees it. */
+  /** Whether the call went wrong for the agent. */
   readonly isWrong: boolean
   readonly tookMs: Millis
   readonly attempts: number
   readonly retries: number
-  /** Why it was rejected, or tries of it were. */
+  /** Reasons of the rejections of the call and of its tries. */
   readonly rejections: readonly string[]
 }
 
-/** One play of all calls of a recording. */
 export interface Play {
   /** By the index of the recorded call. */
   readonly calls: readonly PlayedCall[]
-  /** Share of the attempts that were not recorded, and thus drawn. */
+  /** Share of the attempts drawn without a recorded counterpart. */
   readonly drawn: number
-  /** Faults on top that hit none of the calls. */
+  /** Added faults without a hit. */
   readonly idle: IdleFaults
 }
 
@@ -62,16 +61,17 @@ export function playOf({ calls }: Recording): Play {
 export interface ReplayOptions {
   readonly choice: PolicyChoice
   readonly seed: Seed
-  /** Faults that are armed from the beginning of the recording to its end. */
+  /** Armed during the whole recording. */
   readonly faults?: readonly Fault[]
-  /** Hears of each call that is over. */
+  /** Called when a call is over. */
   readonly onCall?: () => void
 }
 
 /**
- * Plays the calls of a recording again under some policies, on a virtual clock. They come when they came, whatever has become of
- * the ones before; but what an agent asked for after another call of its task had ended comes as long after its end as it did.
- * The time that the gateway itself took for a call is added again. An agent that gave up a call waits as long as it waited then.
+ * Replays the calls of a recording under a policy choice, on a virtual clock. Independent calls start at their recorded
+ * times, whatever the outcomes of earlier calls. A call that followed the end of another call of the task starts as
+ * long after that end as in the recording. The gateway's own recorded time is added to each call. An agent that gave up
+ * a call waits as long as in the recording.
  */
 export async function replay(
   { calls, header }: Recording,
@@ -149,8 +149,8 @@ export async function replay(
 const endOf = ({ at, tookMs }: RecordedCall): Millis => at + tookMs
 
 /**
- * For each call the one of its task that had ended last when it came, by their indices: that is what its agent acted upon. None
- * where no other had ended. The calls are in the order in which they came.
+ * For each call, returns the index of the call of its task that ended last before the start: the agent acted upon its
+ * outcome. Undefined when no call had ended. The calls must be in order of their start.
  */
 function predecessors(calls: readonly RecordedCall[]): (number | undefined)[] {
   const byTask = new Map<string, number[]>()
@@ -165,7 +165,7 @@ function predecessors(calls: readonly RecordedCall[]): (number | undefined)[] {
     const byEnd = own.toSorted((a, b) => endOf(calls[a]!) - endOf(calls[b]!) || a - b)
     let ended = 0
     for (const index of own) {
-      // Calls stand in the order in which they came: whatever has ended before one of them has before the next.
+      // Calls are in order of start, so an end before one call is also before the next call.
       while (byEnd[ended]! < index && endOf(calls[byEnd[ended]!]!) <= calls[index]!.at) ended++
       found[index] = byEnd[ended - 1]
     }

@@ -8,7 +8,6 @@ import type { ServerModel } from './servers.ts'
 import { newTally, runTasks, type Tally, type Workload } from './tasks.ts'
 import { VirtualClock } from './virtual-clock.ts'
 
-/** One run of a simulation. */
 export interface Run {
   /** Seed of servers, policies and faults. */
   readonly seed: Seed
@@ -17,14 +16,14 @@ export interface Run {
   /** Armed when the schemas of all tools are compiled. */
   readonly faults: readonly Fault[]
   readonly workload: Workload
-  /** Hears of each call when it is over, `ms` after it began. */
+  /** Called when a call is over, `ms` after the start. */
   readonly onCall?: (call: Call, outcome: Outcome, ms: Millis) => void
 }
 
-/** Runs all tasks, on a clock and with a gateway of their own, and counts. */
+/** Runs all tasks, on a new clock and with a new gateway, and counts. */
 export const simulate = async (run: Run): Promise<Tally> => (await simulated(run)).tally
 
-/** The same, with the gateway as the run has left it, and how long that took in virtual time. */
+/** Like `simulate`, with the gateway's final state and the duration in virtual time. */
 export async function simulated({ seed, servers, choice, faults, workload, onCall }: Run): Promise<{
   readonly tally: Tally
   readonly gateway: SimulatedGateway

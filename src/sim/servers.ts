@@ -12,26 +12,34 @@ import { shaped } from './shaped.ts'
 /** Arguments of a call, and the structured content of its answer. */
 export type Json = Readonly<Record<string, unknown>>
 
-/** A tool of a simulated server. */
 export interface ToolModel {
   /** The effect of running the tool again. Default: `read_only`. */
   readonly effect?: Effect
-  /** How long a run takes, in milliseconds, asked when it begins; `draw` gives numbers in [0, 1) that are the run's own. Default: no time at all. */
+  /**
+   * Returns the duration of a run, in milliseconds, called at its start. `draw` gives numbers in [0, 1) for this run
+   * only. Default: 0.
+   */
   readonly tookMs?: (call: Call, draw: (purpose: string) => number) => Millis
-  /** Returns the true value, which depends on nothing but the arguments. */
+  /** Returns the true value, which depends on the arguments only. */
   readonly answer: (args: Json) => Json
   readonly inputSchema?: Json
   readonly outputSchema?: Json
-  /** How a run ends that fails by itself, and not by a fault; undefined for a good one. */
+  /** Returns the error of a run that fails without a fault; undefined for a good run. */
   readonly fails?: (call: Call, now: Millis) => GatewayError | undefined
-  /** How a run ends, whatever the two above say: for one whose end is known. */
+  /** Returns the outcome of a run with a known end, and overrides `answer` and `fails`. */
   readonly ends?: (call: Call) => Outcome
 }
 
 /**
- * How a replica is at some moment. `away`: connections to it are refused. `resets`: it takes requests and breaks the connection. `hangs`: it takes
- * requests and never answers. `fails`: a share `rate` of its runs ends with an error, in a quarter of the time. `slow`: runs take
- * `times` as long. `limits`: it sends calls away, with HTTP 429, for `retryAfterMs`. `cuts`: a share `rate` of its replies lacks its end.
+ * State of a replica:
+ *
+ * - `away`: connections are refused.
+ * - `resets`: takes requests and breaks the connection.
+ * - `hangs`: takes requests and never answers.
+ * - `fails`: a share `rate` of the runs ends with an error, in a quarter of the time.
+ * - `slow`: runs take `times` as long.
+ * - `limits`: rejects calls with HTTP 429 for `retryAfterMs`.
+ * - `cuts`: a share `rate` of the replies lacks the end.
  */
 export type Condition =
   | { readonly is: 'well' | 'away' | 'resets' | 'hangs' }
@@ -40,45 +48,44 @@ export type Condition =
   | { readonly is: 'slow'; readonly times: number }
   | { readonly is: 'limits'; readonly retryAfterMs: Millis }
 
-/** How a run tells that it has failed: as JSON-RPC -32603, which is the default, as -32602, or as a result with `isError`. */
+/** How a failed run reports: JSON-RPC error -32603 (default), error -32602, or a result with `isError`. */
 export type ErrorForm = 'internal_error' | 'invalid_params' | 'tool_error'
 
-/** A simulated server. */
 export interface ServerModel {
-  /** How many endpoints it has. Default: 1. */
+  /** Number of endpoints. Default: 1. */
   readonly replicas?: number
-  /** How a replica is when a request comes. Default: always well. */
+  /** Returns a replica's state when a request comes. Default: always well. */
   readonly condition?: (replica: number, now: Millis, call?: Call) => Condition
   readonly tools: Readonly<Record<string, ToolModel>>
-  /** Runs at a time; what comes on top waits in line. Default: any number. */
+  /** Most runs at a time; further runs queue. Default: any number. */
   readonly pool?: number
-  /** Whether a run that the gateway has given up goes on to its end, in its place in the pool. Default: false. */
+  /** Whether a run given up by the gateway continues in the pool to its end. Default: false. */
   readonly runsOn?: boolean
 }
 
-/** Chance: the same texts give the same number in [0, 1). */
+/** Keyed random: equal texts give the same number in [0, 1). */
 export type Draw = (key: string, purpose: string) => number
 
-/** A server as the mesh finds it behind its innermost layer: its tools take time on a clock, and have no wire. */
+/** A server behind the mesh's innermost layer: tools take time on a clock and have no wire. */
 export class SimulatedServer implements ServerFacts {
   readonly endpoints: readonly string[]
   readonly mayMove = true
-  /** Runs that have begun. */
+  /** Started runs. */
   runs = 0
-  /** Runs that nobody waited for to their end, and for how long they went on like that, in milliseconds. */
+  /** Runs abandoned before their end, and the time they continued in vain, in milliseconds. */
   readonly unwanted = { runs: 0, ms: 0 }
   readonly #model: ServerModel
   readonly #clock: Clock
   readonly #draw: Draw
   readonly #definitions: ReadonlyMap<string, ToolDefinition>
-  /** Runs that wait for a place in the pool, in the order of arrival. */
+  /** Runs queued for the pool, in order of arrival. */
   readonly #line = new Set<() => void>()
   readonly #reachability: Reachability
-  /** Ends what is under way, by its replica, as when its connection breaks. */
+  /** By replica, functions to end the calls under way when a connection breaks. */
   readonly #connections: Set<() => void>[]
   #pool: number
   #busy = 0
-  /** The replica that each caller has a session with, and the one that the next session begins at: the gateway's own is with the first. */
+  /** The replica of each caller's session, and of the next new session. The gateway's own session is with replica 0. */
   readonly #homes = new WeakMap<Caller, number>()
   #next = 1
 
@@ -105,17 +112,17 @@ export class SimulatedServer implements ServerFacts {
     )
   }
 
-  /** Simulated calls have no fallback: nothing takes them to another tool. */
+  /** Simulated calls have no fallback, so no other tool is offered. */
   offers(): boolean {
     return false
   }
 
-  /** Runs that are under way, and those that wait. */
+  /** Runs under way, and queued runs. */
   get load(): { readonly busy: number; readonly waiting: number } {
     return { busy: this.#busy, waiting: this.#line.size }
   }
 
-  /** From now on so many runs at a time; those that are under way end as they would have. */
+  /** Changes the size of the pool. Runs under way end as before. */
   resize(pool: number): void {
     this.#pool = pool
     this.#serve()
@@ -133,12 +140,12 @@ export class SimulatedServer implements ServerFacts {
     return this.#model.tools[tool]?.effect ?? 'read_only'
   }
 
-  /** Whether a result is what this tool answered to these very arguments, as it came from it, and thus true. */
+  /** Whether a result is this tool's unchanged answer to this very arguments object, and thus true. */
   answered(result: CallResult, tool: string, args: Json): boolean {
     return result instanceof TrueAnswer && result.args === args && result.tool === this.#model.tools[tool]
   }
 
-  /** The true answer to a call. */
+  /** Returns the true answer to a call. */
   truth(tool: string, args: Json): Json | undefined {
     return this.#model.tools[tool]?.answer(args)
   }
@@ -151,7 +158,7 @@ export class SimulatedServer implements ServerFacts {
   reached = (replica: number): Promise<boolean> | undefined => this.#reachability.reached(replica)
   hold = () => nothing
 
-  /** All connections to a replica break, as when its process ends: what is under way there is lost. */
+  /** Breaks all connections to a replica, as when its process ends: calls under way are lost. */
   drop(replica = 0): void {
     for (const lose of [...(this.#connections[replica] ?? [])]) lose()
   }
@@ -165,7 +172,7 @@ export class SimulatedServer implements ServerFacts {
     return is !== 'away' && is !== 'resets'
   }
 
-  /** Takes a call as a transport does: counts the attempt, and answers when its run is over. */
+  /** Handles a call as a transport does: counts the attempt, and answers when the run is over. */
   send(call: Call): Promise<Outcome> {
     const { record, signal } = call
     const replica = call.replica ?? this.#homeOf(call.caller)
@@ -203,8 +210,8 @@ export class SimulatedServer implements ServerFacts {
   }
 
   /**
-   * The replica of a call that no policy sends to another one: that of its caller's session, which is over when a call of it is lost. A new
-   * one begins at the next replica that answers.
+   * Returns the replica of a call without a replica chosen by a policy: the replica of the caller's session. A lost
+   * call ends the session; a new session begins at the next answering replica.
    */
   #homeOf(caller: Caller): number {
     const { length } = this.endpoints
@@ -217,7 +224,7 @@ export class SimulatedServer implements ServerFacts {
     return home!
   }
 
-  /** The end of a call whose connection cannot be made, or breaks. */
+  /** Resolves to the outcome of a call whose connection is refused or breaks. */
   async #lose(call: Call, replica: number, sent: boolean, afterMs: Millis): Promise<Outcome> {
     await this.#clock.sleep(afterMs, never)
     return this.#lost(call, replica, sent)
@@ -234,7 +241,7 @@ export class SimulatedServer implements ServerFacts {
     }
   }
 
-  /** Each attempt of each call has draws of its own, whatever else the server is asked meanwhile. */
+  /** Each attempt has its own draws, independent of other calls to the server. */
   #drawOf(call: Call) {
     return (purpose: string) => this.#draw(`${call.caller.id}/${String(call.id)}/${call.attempt}`, purpose)
   }
@@ -333,18 +340,17 @@ export class SimulatedServer implements ServerFacts {
 
 const WELL: Condition = { is: 'well' }
 
-/** How long it takes to refuse a connection, to break one, and to send a call away, in milliseconds. */
+/** Durations of a refused connection, a broken connection and a rejected call, in milliseconds. */
 const REFUSED_MS: Millis = 1
 const RESET_MS: Millis = 5
 const LIMITED_MS: Millis = 2
 
-/** How many times as long as usual a run takes. */
+/** Factor on the usual duration. */
 function timesOf(condition: Condition): number {
   if (condition.is === 'hangs') return Infinity
   return condition.is === 'slow' ? condition.times : 1
 }
 
-/** The end of a run that fails. */
 function brokenOutcome({ id }: Call, as: ErrorForm = 'internal_error'): Outcome {
   const value = { jsonrpc: '2.0', id, ...errorForms[as] }
   return {
@@ -360,7 +366,7 @@ const errorForms: Readonly<Record<ErrorForm, Json>> = {
   tool_error: { result: { content: [{ type: 'text', text: 'it failed' }], isError: true } },
 }
 
-/** A reply of which the end is missing. */
+/** A reply without its end. */
 function cutOutcome({ id }: Call): Outcome {
   const value = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '{"service":"x","val' }] } }
   return {
@@ -374,7 +380,7 @@ const ANYTHING: Json = { type: 'object' }
 const NONE: Json = {}
 const nothing = () => undefined
 
-/** The answer of a tool, as long as nobody has changed it. Its text is written when somebody reads it: on most ways nobody does. */
+/** The unchanged answer of a tool. The text is built on the first read, because most paths never read the text. */
 class TrueAnswer implements CallResult {
   readonly status = 200
   readonly tool: ToolModel

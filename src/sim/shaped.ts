@@ -5,16 +5,16 @@ import { gatewayError } from '../mesh/errors.ts'
 import type { WireShape } from '../mesh/wire-shape.ts'
 import { transportError } from '../upstreams/http/http-reply.ts'
 
-/** Resolves to the outcome of a reply whose bytes faults have shaped. Time and end are simulated, without bytes. */
+/** Resolves to the outcome of a reply with bytes shaped by faults. Time and end are simulated, without bytes. */
 export async function shaped(clock: Clock, call: Call, outcome: Outcome): Promise<Outcome> {
   let came = outcome
-  // The innermost one gets the bytes of the server first.
+  // The innermost fault gets the server's bytes first.
   const shapes = call.wire?.shapes?.toReversed() ?? []
   for (const shape of shapes) {
     came = await shapedBy(shape, clock, call, came)
     shape.over?.()
   }
-  // To other faults, bytes that are no JSON are bytes like any.
+  // Other faults do not tell JSON from other bytes.
   const isGarbled = shapes.some(({ incident, done }) => incident?.kind === 'garble' && done.hasHappened)
   return came.kind === 'answered' && isGarbled ? NO_RESPONSE : came
 }
@@ -57,7 +57,7 @@ const NO_RESPONSE: Outcome = {
   }),
 }
 
-/** Holds a reply back for a while; false when its call or its fault was over before. */
+/** Holds a reply back; false when the call or the fault ends earlier. */
 async function held(shape: WireShape, clock: Clock, call: Call, ms: Millis): Promise<boolean> {
   const over = new Cancellation()
   const end = () => over.abort(undefined)

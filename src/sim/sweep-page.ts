@@ -4,7 +4,7 @@ import type { SweepCell, SweepOptions } from './sweep.ts'
 import { curves, heatMap } from './pictures.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** A ratio in percent, with no more digits than it has. */
+/** Formats a ratio in percent, without needless digits. */
 export const percentage = (rate: number): string => `${Number((rate * 100).toPrecision(6))} %`
 
 export const cellOf = (
@@ -15,7 +15,7 @@ export const cellOf = (
 ): SweepCell =>
   cells.find((cell) => cell.policies === policies && cell.rate === rate && cell.fanOut === fanOut)!
 
-/** The blast radius of some policies at every rate and fan-out. */
+/** Heat map of the blast radius by rate and fan-out. */
 export function radiusMap(
   cells: readonly SweepCell[],
   policies: string,
@@ -30,7 +30,7 @@ export function radiusMap(
   })
 }
 
-/** The same as lines, one for each rate, with a standard deviation on either side; dashed: the prediction. */
+/** Blast radius as a line per rate, with a band of one standard deviation; dashed: the prediction. */
 export function radiusCurves(
   cells: readonly SweepCell[],
   policies: string,
@@ -54,7 +54,7 @@ export function radiusCurves(
   })
 }
 
-/** A sweep as one page that loads nothing. */
+/** A self-contained page that loads nothing. */
 export function sweepPage(cells: readonly SweepCell[], options: SweepOptions): string {
   const { tasks, seeds, seed, choices } = options
   const section = (policies: string) => markup`<h2>${policies === 'none' ? 'No policies' : policies}</h2>

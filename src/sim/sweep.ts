@@ -6,31 +6,30 @@ import { deviation, mean, rounded } from './statistics.ts'
 import { predictedRadius, slisOf } from './tasks.ts'
 
 export interface SweepOptions {
-  /** Shares of the attempts that fail. */
+  /** Shares of failing attempts. */
   readonly rates: readonly number[]
-  /** Calls of a task. */
+  /** Calls per task. */
   readonly fanOuts: readonly number[]
   readonly tasks: number
-  /** How many runs there are of each cell, each with a seed of its own: `seed`, `seed` + 1 and so on. */
+  /** Number of runs per cell, with the seeds `seed`, `seed` + 1 and so on. */
   readonly seeds: number
   readonly seed: number
   readonly choices: readonly PolicyChoice[]
 }
 
-/** The blast radius at one rate of errors and one fan-out. */
 export interface SweepCell {
   readonly rate: number
   readonly fanOut: number
-  /** The name of the policies. */
+  /** Name of the policies. */
   readonly policies: string
-  /** 1 − (1 − rate)^fanOut: what it is if all failures are independent and nobody tries again. */
+  /** 1 − (1 − rate)^fanOut: the blast radius with independent failures and no retries. */
   readonly predicted: number
-  /** The mean over all seeds, and the standard deviation between them; 0 of one seed. */
+  /** Mean over all seeds, and standard deviation between seeds; null for a single seed. */
   readonly measured: number
   readonly sd: number | null
 }
 
-/** Measures every cell, policies by policies; hears of each when it is done. */
+/** Measures every cell, policies by policies, and calls `onCell` after each. */
 export async function sweep(
   { rates, fanOuts, tasks, seeds, seed: first, choices }: SweepOptions,
   onCell: (cell: SweepCell) => void = () => undefined,

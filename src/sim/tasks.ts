@@ -5,30 +5,29 @@ import type { Clock, Millis } from '../mesh/clock.ts'
 import { type AgentModel, isTrue, type Step, type TaskEnd } from './agents.ts'
 import type { SimulatedGateway } from './gateway.ts'
 
-/** The tasks of a run. */
 export interface Workload {
   readonly tasks: number
-  /** The calls of a task, one after the other; none of them is made once its agent has given up. */
+  /** Calls of a task, in order; none is made after the agent gave up. */
   readonly stepsOf: (task: number) => readonly Step[]
   readonly agent: AgentModel
-  /** Tasks at a time. Default: 1, so that the number of calls under way decides nothing. */
+  /** Concurrent tasks. Default: 1, so the number of calls under way has no effect. */
   readonly concurrency?: number
-  /** How long after the beginning a task begins at the earliest, in milliseconds. Default: at once. */
+  /** Earliest start of a task, in milliseconds after the run's start. Default: 0. */
   readonly beginsAt?: (task: number) => Millis
-  /** How long a step takes at least, in milliseconds: an agent reads an error as it reads an answer. Default: no time of its own. */
+  /** Least duration of a step, in milliseconds: reading an error takes as long as reading an answer. Default: 0. */
   readonly stepMs?: Millis
-  /** Hears of each task when it is over. */
+  /** Called when a task is over. */
   readonly onTask?: (task: number, end: TaskEnd) => void
 }
 
-/** Counts of calls and tasks. Calls are judged as the SLIs of live traffic judge them: see `mesh/classify`. */
+/** Counts of calls and tasks. Calls are judged like the SLIs of live traffic: see `mesh/classify`. */
 export interface Tally extends CallCounts {
   tasks: number
-  /** Tries at servers. */
+  /** Attempts at servers. */
   attempts: number
-  /** Calls that went wrong and looked right: an agent that uses their answer is misled. */
+  /** Wrong calls that looked right: the answer misleads an agent. */
   misled: number
-  /** Tasks of which at least one call went wrong, or misled. */
+  /** Tasks with a wrong or misled call. */
   failedTasks: number
   readonly ends: Record<TaskEnd, number>
 }
@@ -47,17 +46,16 @@ export const newTally = (): Tally => ({
   ends: { succeeded: 0, failed_safely: 0, failed_silently: 0 },
 })
 
-/** Service level indicators of a run. A ratio of nothing is 1 where it is a share of good ones, and 0 where of bad ones. */
+/** Service level indicators of a run. For an empty denominator, a share of good is 1 and a share of bad is 0. */
 export interface Slis {
-  /** Tool calls per task. */
   readonly tcaf: number
-  /** Share of the calls that went well. */
+  /** Share of good calls. */
   readonly tcsr: number
-  /** Effective tool availability: the same without calls that the gateway rejected. */
+  /** Effective tool availability: `tcsr` without calls rejected by the gateway. */
   readonly eta: number
-  /** Share of the replies that nobody could check: they count as good. */
+  /** Share of uncheckable replies, which count as good. */
   readonly unchecked: number
-  /** Share of the tasks of which a call went wrong. */
+  /** Share of the tasks with a wrong call. */
   readonly blastRadius: number
 }
 
@@ -81,7 +79,7 @@ export function slisOf({
   }
 }
 
-/** Counts a call that is over; true when it went wrong. */
+/** Counts a finished call; true when the call went wrong. */
 export function countCall(tally: Tally, { record }: Pick<Call, 'record'>, outcome: Outcome): boolean {
   tally.attempts += record.attempts
   return countIn(tally, outcome, record)
@@ -141,7 +139,7 @@ export async function runTasks(
 }
 
 /**
- * Share of the tasks of which at least one call fails, of `calls` calls that fail independently of each other with this probability:
- * 1 − (1 − p)ⁿ.
+ * Share of tasks with a failed call, for `calls` calls per task failing independently with this probability: 1 − (1 −
+ * p)ⁿ.
  */
 export const predictedRadius = (probability: number, calls: number): number => 1 - (1 - probability) ** calls

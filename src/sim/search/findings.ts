@@ -6,54 +6,54 @@ import { type Genome, holdsTypesOf, keyOf, kindOf } from './plan-space.ts'
 import { shrink } from './shrink.ts'
 import { isClearlyWithin, type Measured } from './slo.ts'
 
-/** A plan that violates the objective by a little. */
+/** A plan with a slight violation of the objective. */
 export interface Finding {
-  /** As the search came upon it, and what it did there. */
+  /** The plan as found by the search, and its measurement there. */
   readonly found: Genome
   readonly foundWith: Measured
-  /** The smallest form of it that still violates. */
+  /** The smallest form of `found` in violation. */
   readonly plan: Genome
-  /** Measurement of `plan` under the seeds of the search. */
+  /** `plan` under the seeds of the search. */
   readonly searched: Measured
-  /** The same under other seeds, under which each step of shrinking had to violate as well. */
+  /** `plan` under other seeds; each step of shrinking had to violate under these seeds too. */
   readonly checked: Measured
-  /** The same under a third set of seeds, which had no say in what it looks like: this is its figure. */
+  /** `plan` under a third set of seeds without influence on the plan: the reported figure. */
   readonly confirmed: Measured
-  /** Single changes of policies with which the objective holds again, as a config says them. */
+  /** Single changes of policies to meet the objective again, written as in a config. */
   readonly containedBy: readonly string[]
 }
 
 export interface Findings {
-  /** The smallest confirmed violation first. */
+  /** Smallest confirmed violation first. */
   readonly findings: readonly Finding[]
-  /** Plans that violated under the seeds of the search, and not under those of the check. */
+  /** Plans in violation under the seeds of the search but not of the check. */
   readonly refuted: number
-  /** Smallest forms that violated by a little under both, and not under the third set of seeds: they are no findings. */
+  /** Smallest forms with a slight violation under both sets of seeds but not under the third: no findings. */
   readonly unconfirmed: number
-  /** Plans that hold the types of a finding, as they are or when they are shrunk. */
+  /** Plans with all types of a finding, before or after shrinking. */
   readonly alike: number
 }
 
 interface FindingParts {
-  /** The evaluator of the search, with all of its evaluations. */
+  /** The evaluator of the search, with all evaluations. */
   readonly evaluator: Evaluator
   /** The same setting under other seeds. */
   readonly check: Evaluator
-  /** A third set of seeds, each used once for each smallest form: what is chosen by its figure has one that is too bad. */
+  /** A third set of seeds, used once per smallest form: selecting by a figure would bias the figure upwards. */
   readonly confirmingSeeds: readonly Seed[]
   /** Most findings. */
   readonly most: number
   readonly usualMs: Millis
-  /** Hears that something is done. */
+  /** Called when a finding is begun. */
   readonly onStep?: (finding: number) => void
 }
 
-/** Most plans of one kind that are looked at: the nearest ones may all be luck. */
+/** Most plans of a kind to check: the nearest plans may all be luck. */
 const MOST_OF_A_KIND = 3
 
 /**
- * Makes findings of what a search has evaluated: checked, shrunk, confirmed, and with what would contain them. One for each set of
- * types; the simplest plans come first, and those that hold the types of a finding say nothing new.
+ * Checks, shrinks and confirms the evaluated plans of a search, and looks for containing changes. Returns a finding per
+ * set of types: the simplest plans come first, and later plans with all types of a finding add nothing.
  */
 export async function findingsOf(parts: FindingParts): Promise<Findings> {
   const { evaluator, check, confirmingSeeds, most, onStep } = parts
@@ -107,7 +107,7 @@ interface Candidate {
   readonly measured: Measured
 }
 
-/** Returns individuals that violated the objective by a little: the fewest faults first, and then the nearest. */
+/** Returns individuals with a slight violation: fewest faults first, then nearest to the boundary. */
 function candidates({ known }: Evaluator): Candidate[] {
   const found = known.flatMap(({ genome, evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'violating'
@@ -133,7 +133,7 @@ async function measuredBy(evaluator: Evaluator, genome: Genome): Promise<Measure
   return evaluation
 }
 
-/** Single changes with which the objective is clearly met again, under the seeds of the search and of the check. */
+/** Returns single changes to clearly meet the objective again, under the seeds of the search and of the check. */
 async function containments(plan: Genome, { evaluator, check, usualMs }: FindingParts): Promise<string[]> {
   const { setting } = evaluator
   const held: string[] = []
@@ -141,7 +141,7 @@ async function containments(plan: Genome, { evaluator, check, usualMs }: Finding
     let isMet = true
     for (const { seeds } of [evaluator, check]) {
       const evaluation = await new Evaluator({ ...setting, choice }, seeds).evaluate(plan)
-      // Where the change keeps all calls from the fault, nothing is violated either.
+      // When a change keeps all calls from the fault, nothing is violated either.
       isMet = evaluation.status === 'measured' ? isClearlyWithin(setting.slo, evaluation) : isMet
       if (!isMet) break
     }

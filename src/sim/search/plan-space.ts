@@ -3,19 +3,19 @@ import type { Fault } from '../../chaos/plan/common.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { Json } from '../servers.ts'
 
-/** A source of numbers in [0, 1). */
+/** Returns numbers in [0, 1). */
 export type Draw = () => number
 
-/** When a fault comes into question, as a plan says it. */
+/** A fault's `when`, as in a plan. */
 export interface When {
   readonly burst?: { readonly meanLength: number; readonly per: 'slot' | 'call' }
   readonly window?: { readonly from: Millis; readonly to: Millis }
 }
 
-/** One fault of an individual: what a plan says of it, but for what is the same for all. */
+/** A fault of an individual: the fields of a plan that vary. */
 export interface Gene {
   readonly type: string
-  /** Neither names nor globs: every call. */
+  /** Without server and tool: every call. No globs. */
   readonly match: { readonly server?: string; readonly tool?: string }
   readonly rate: number
   readonly when: When
@@ -23,23 +23,23 @@ export interface Gene {
   readonly options: Json
 }
 
-/** An individual: 1 to 4 faults of different types, in the order of their names. */
+/** An individual: 1 to 4 faults of different types, ordered by type name. */
 export type Genome = readonly Gene[]
 
 export const MOST_FAULTS = 4
 
-/** The tools and the time span that individuals are made for. */
+/** Tools and time span for individuals. */
 export interface PlanSpace {
-  /** Tools as `server/tool`. */
+  /** As `server/tool`. */
   readonly tools: readonly string[]
-  /** How long a run without faults takes: windows lie within it. */
+  /** Duration of a run without faults: windows begin within the span. */
   readonly spanMs: Millis
 }
 
 /** Draws a value of a field. */
 type Choice = (draw: Draw) => unknown
 
-/** The types that change what becomes of a simulated tool call, with the fields that are drawn. */
+/** Types with an effect on simulated tool calls, with their drawn fields. */
 export const types: Readonly<Record<string, Readonly<Record<string, Choice>>>> = {
   'conn.refused': {},
   'conn.reset': {},
@@ -50,7 +50,7 @@ export const types: Readonly<Record<string, Readonly<Record<string, Choice>>>> =
         [
           { kind: 'fixed', delay: one },
           { kind: 'uniform', max: one },
-          // Nobody says that the second is the longer one: the schema refuses it then.
+          // The second time may be shorter: the schema then refuses the plan.
           { kind: 'lognormal', median: one, p99: other },
           { kind: 'pareto', scale: one, alpha: 1.5, cap: other },
         ],
@@ -75,28 +75,27 @@ export const types: Readonly<Record<string, Readonly<Record<string, Choice>>>> =
   cold_start: { delay: ms(50, 60_000), idle: ms(50, 10_000) },
 }
 
-/** Their names. */
 export const typeNames = Object.keys(types)
 
-/** The lowest rate. They are drawn from here to 1, each order of magnitude as likely as any other. */
+/** Lowest rate. Rates are drawn log-uniformly between here and 1. */
 export const LEAST_RATE = 0.001
 
-/** How likely a new fault has a burst, a window, or meets retries again. */
+/** Probability of a burst, of a window, and of `sticky` in a new fault. */
 const RARELY = 0.25
 
-/** Calls that a fault holds at most: far more than there are at a time, so that its rate alone limits it. */
+/** Most calls held by a fault: far above the concurrency, so only the rate limits the fault. */
 const MOST_HELD = 1_000
 
-/** As long as a gateway allows unless it says otherwise. */
+/** The default limit of a gateway. */
 const TTL = '1h'
 
-/** An individual of these faults; of two of a type, the latter. */
+/** Returns an individual of faults; among faults of equal type the last wins. */
 export function genomeOf(genes: readonly Gene[]): Genome {
   const byType = new Map(genes.map((gene) => [gene.type, gene]))
   return [...byType.values()].sort((one, other) => (one.type < other.type ? -1 : 1))
 }
 
-/** The same text for the same plan, however it came about. */
+/** Returns equal texts for equal plans, whatever their history. */
 export const keyOf = (genome: Genome): string => genome.map(keyOfGene).join('\n')
 
 const keyOfGene = ({ type, match, rate, when, options }: Gene): string =>
@@ -110,14 +109,14 @@ const keyOfGene = ({ type, match, rate, when, options }: Gene): string =>
     Object.entries(options).sort(),
   ])
 
-/** Returns the kind of a plan: its types. */
+/** Returns the types as text: the kind of a plan. */
 export const kindOf = (genome: Genome): string => genome.map(({ type }) => type).join(' + ')
 
-/** Whether a plan has all types of another one, and maybe more. */
+/** Whether a plan has all types of another plan, and maybe more. */
 export const holdsTypesOf = (genome: Genome, other: Genome): boolean =>
   other.every(({ type }) => genome.some((gene) => gene.type === type))
 
-/** Its faults as a plan has them. Draws go by name, and so meet the same calls when others come and go. */
+/** Returns faults as in a plan. Draws are keyed by fault name, so adding other faults changes no draw. */
 export const writtenFaults = (genome: Genome): Json[] =>
   genome.map(({ type, match, rate, when, options }) => ({
     name: type,
@@ -130,14 +129,14 @@ export const writtenFaults = (genome: Genome): Json[] =>
     ...options,
   }))
 
-/** Its faults as they are armed for a whole run; or, where a plan must not be like that, why. */
+/** Returns faults armed for a whole run, or the reason why the plan is not allowed. */
 export function faultsOf(genome: Genome): readonly Fault[] | string {
   const parsed = chaos.safeParse({ faults: writtenFaults(genome) })
   if (!parsed.success) return parsed.error.issues[0]?.message ?? 'invalid'
   return parsed.data.faults.map((fault) => ({ ...fault, ttl: Infinity }))
 }
 
-/** One fault half of the time, or up to 4; the first one of this type, the others of any. */
+/** Draws an individual of 1 fault (half of the time) or 2 to 4. The first fault has the given type, others any type. */
 export function randomGenome(space: PlanSpace, draw: Draw, type = pick(typeNames, draw)): Genome {
   const others = draw() < 0.5 ? 0 : 1 + Math.floor(draw() * (MOST_FAULTS - 1))
   return genomeOf([
@@ -160,13 +159,13 @@ function randomGene(type: string, space: PlanSpace, draw: Draw): Gene {
   }
 }
 
-/** All servers, one of them, or one tool. */
+/** Draws all servers, a server, or a tool. */
 function randomMatch({ tools }: PlanSpace, draw: Draw): Gene['match'] {
   const [server = '', tool = ''] = pick(tools, draw).split('/')
   return pick([{}, { server }, { server, tool }], draw)
 }
 
-/** Not every burst allows every rate: the schema refuses what contradicts itself. */
+/** Some bursts contradict some rates: the schema then refuses the plan. */
 const randomBurst = (draw: Draw) => ({
   meanLength: pick([2, 4, 8, 16], draw),
   per: pick(['slot', 'call'] as const, draw),
@@ -177,13 +176,16 @@ function randomWindow({ spanMs }: PlanSpace, draw: Draw) {
   return { from, to: from + Math.max(1, significant(draw() * spanMs)) }
 }
 
-/** Uniform crossover: each fault of either parent is taken or left. */
+/** Uniform crossover: each fault of either parent is kept with probability 1/2. */
 export function crossed(one: Genome, other: Genome, draw: Draw): Genome {
   const taken = genomeOf([...one, ...other].filter(() => draw() < 0.5))
   return taken.length === 0 ? one : taken.slice(0, MOST_FAULTS)
 }
 
-/** The same with all rates lower by the square root of how far beyond it is: less than that where each fault counts once, more where retries mend most. */
+/**
+ * Lowers all rates by the square root of 1 + the excess: less than proportional when each fault counts once, more when
+ * retries mend most faults.
+ */
 export const milder = (genome: Genome, excess: number): Genome =>
   genome.map((gene) => ({
     ...gene,
@@ -198,7 +200,7 @@ const changing =
     genome.with(at, { ...genome[at]!, ...change(genome[at]!, space, draw) })
 
 const rate = changing(({ rate }, _, draw) => ({
-  // Mostly a little, and by a factor of 32 at most: the boundary is approached in small steps, and not only in these.
+  // Mostly small steps, at most a factor of 32, because the boundary is approached in small steps and some large steps.
   rate: Math.min(1, Math.max(LEAST_RATE, significant(rate * 32 ** ((2 * draw() - 1) ** 3)))),
 }))
 
@@ -227,7 +229,7 @@ const drop: Mutation = (genome, at) => (genome.length === 1 ? genome : genome.to
 const add: Mutation = (genome, _, space, draw) =>
   genome.length === MOST_FAULTS ? genome : [...genome, randomGene(pick(typeNames, draw), space, draw)]
 
-/** Each as often as it stands here. */
+/** Repeated entries are more likely. */
 const mutations: readonly Mutation[] = [
   rate,
   rate,
@@ -242,13 +244,13 @@ const mutations: readonly Mutation[] = [
   add,
 ]
 
-/** One thing about it is another. */
+/** Returns an individual with a single change. */
 export function mutated(genome: Genome, space: PlanSpace, draw: Draw): Genome {
   const at = Math.floor(draw() * genome.length)
   return genomeOf(pick(mutations, draw)(genome, at, space, draw))
 }
 
-/** A time in milliseconds, each order of magnitude as likely as any other. */
+/** Draws a time in milliseconds, log-uniformly. */
 function ms(from: Millis, to: Millis): (draw: Draw) => Millis {
   return (draw) => Math.round(significant(from * (to / from) ** draw()))
 }
@@ -261,5 +263,5 @@ export function pick<Value>(values: readonly Value[], draw: Draw): Value {
   return values[Math.floor(draw() * values.length)]!
 }
 
-/** To two digits, so that plans read well and meet again. */
+/** Rounds to two digits, so plans read well and repeat. */
 export const significant = (value: number): number => Number(value.toPrecision(2))

@@ -9,7 +9,6 @@ import { meanInWords } from '../statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** The rule by which a plan is reported, in words. */
 const RULE = `a finding: the mean of its runs lies beyond the SLO by more than its standard error, and is no outage (${OUTAGE + 1} times what the SLO allows), under each of three sets of seeds; its figure is of the third, which is used once, after shrinking`
 
 export function inText(result: SearchResult, slo: Slo): string {
@@ -51,7 +50,7 @@ export function inJson(result: SearchResult, { sli, target }: Slo, options: Sear
   )
 }
 
-/** A plan as a block `chaos` in a file of its own, with how it was found. */
+/** Returns a plan as a `chaos` block for a file, with its measurements and the search options. */
 export function planFile(
   finding: Finding,
   { baseline }: SearchResult,
@@ -83,7 +82,7 @@ const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value
 
 const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % more than it allows`
 
-/** Each fault in one line. */
+/** Returns a line per fault. */
 function inShort(plan: Genome): string[] {
   return plan.map(({ type, match: { server, tool }, rate, when: { burst, window }, options }: Gene) =>
     [

@@ -5,31 +5,31 @@ import { advance, firstState, type SearchState } from './genetic.ts'
 import type { Standing } from './slo.ts'
 import { subjects } from '../../claims/subjects.ts'
 
-/** Where a search is, in words that a checkpoint keeps. */
+/** A search's state for checkpoints. */
 export interface Standstill {
   readonly state: SearchState
-  /** Evaluations that the evaluator knows, and how often it knew an individual already. */
+  /** Evaluations of the evaluator, and the number of repeated individuals. */
   readonly known: readonly Evaluated[]
   readonly hits: number
 }
 
 export interface SearchParts {
   readonly setting: Setting
-  /** Tools that faults may aim at, as `server/tool`. */
+  /** Targets of faults, as `server/tool`. */
   readonly tools: readonly string[]
   readonly seed: Seed
-  /** Runs of each individual, each with draws of its own; at least 2, or there is no standard error. */
+  /** Runs per individual, each with its own draws. At least 2, because a standard error needs 2. */
   readonly runs: number
-  /** Individuals of a generation. */
+  /** Individuals per generation. */
   readonly population: number
   readonly generations: number
   /** Most findings. */
   readonly most: number
-  /** Where another search of the same kind stood; from the beginning unless given. */
+  /** The state of an earlier search with the same options. Default: a new search. */
   readonly from?: Standstill
-  /** Hears where the search stands before the first generation, and when each is over; the search waits for it. */
+  /** Called before the first generation and after each generation; the search awaits the result. */
   readonly onGeneration?: (standstill: Standstill) => Promise<void>
-  /** Hears what the search is at. */
+  /** Called with the current step in words. */
   readonly onStep?: (words: string) => void
 }
 
@@ -38,17 +38,19 @@ export type Counts = Readonly<Record<Standing | 'invalid' | 'inapplicable' | 'un
 
 export interface SearchResult extends Findings {
   readonly baseline: Baseline
-  /** Different individuals that the search made, and what became of them. */
+  /** Number of different individuals; `counts` has their outcomes. */
   readonly evaluated: number
   readonly counts: Counts
-  /** Times that an individual came up again, and was not run again. */
+  /** Number of repeated individuals, not run again. */
   readonly cacheHits: number
 }
 
-/** The objective is violated without any fault: there is nothing to search for. */
+/** The objective is violated without faults, so a search is pointless. */
 export class BaselineViolated extends Error {}
 
-/** Searches for plans that violate an objective by a little. The same parts give the same result, wherever it begins. */
+/**
+ * Searches for plans with slight violations of an objective. Equal parts give equal results, with or without `from`.
+ */
 export async function search(parts: SearchParts): Promise<SearchResult> {
   const { setting, tools, seed, population, generations, most, from, onGeneration, onStep } = parts
   const { searching, checking, confirming } = seedsOf(parts)
@@ -66,7 +68,7 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   if (from !== undefined) evaluator.restore(from.known, from.hits)
   let state = from?.state ?? firstState(space, population, seed)
   const tell = () => onGeneration?.({ state, known: evaluator.known, hits: evaluator.hits })
-  // Before a minute of work, and not after it, it shows whether that can be kept.
+  // An early first write shows an unwritable checkpoint before a minute of work.
   await tell()
   while (state.generation < generations) {
     onStep?.(`generation ${state.generation + 1} of ${generations}${nearest(evaluator)}`)
@@ -88,10 +90,10 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   return { ...findings, baseline, evaluated: known.length, counts: countsOf(known), cacheHits: hits }
 }
 
-/** How many runs confirm a finding, for each run of a plan in the search: few plans come that far, and their figure is to be precise. */
+/** Confirming runs per run in the search: few plans get so far, and their figure should be precise. */
 const CONFIRMING = 3
 
-/** The seeds of the runs that each individual has, of those that a finding has to hold under as well, and of those that confirm it. */
+/** Returns seeds to search, to check and to confirm. */
 function seedsOf({ seed, runs }: SearchParts): {
   readonly searching: readonly Seed[]
   readonly checking: readonly Seed[]
@@ -107,7 +109,7 @@ function seedsOf({ seed, runs }: SearchParts): {
   }
 }
 
-/** How far beyond the objective the nearest violation is; nothing while there is none. */
+/** Describes the nearest violation's distance from the objective; empty without a violation. */
 function nearest({ known }: Evaluator): string {
   const excesses = known.flatMap(({ evaluation }) =>
     evaluation.status === 'measured' && evaluation.standing === 'violating' ? [evaluation.excess] : [],

@@ -4,7 +4,7 @@ import { mean, quantile, standardError } from '../statistics.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import { slisOf, type Tally } from '../tasks.ts'
 
-/** How the subjects of SLOs are measured in a run. */
+/** How to measure the subjects of SLOs in a run. */
 export const slis = {
   tcsr: (tally) => slisOf(tally).tcsr,
   eta: (tally) => slisOf(tally).eta,
@@ -23,17 +23,17 @@ export interface Slo {
 }
 
 /**
- * How far a value lies beyond the objective, in terms of what that allows: 0 at the boundary, negative where it is met. Of
- * `tcsr=0.999`, 0.9985 is 0.5: half as many failures again as it allows.
+ * Returns how far a value lies beyond the objective, relative to the allowance: 0 at the boundary, negative when met.
+ * For `tcsr=0.999`, 0.9985 gives 0.5: half as many failures again as allowed.
  */
 export function excessOf({ sli, target }: Slo, value: number): number {
   return subjects[sli].better === 'higher' ? (target - value) / (1 - target) : (value - target) / target
 }
 
-/** Beyond this it is an outage, and no near miss: five times what the objective allows. */
+/** Beyond this excess a violation is an outage: five times the allowance. */
 export const OUTAGE = 4
 
-/** How a value stands to an objective: see `measuredBy`. */
+/** A value's relation to the objective: see `measuredBy`. */
 export type Standing = 'within' | 'uncertain' | 'violating' | 'outage'
 
 export interface Measured {
@@ -48,8 +48,8 @@ export interface Measured {
 }
 
 /**
- * The mean of several seeds. It violates the objective when it lies beyond by more than its standard error, is uncertain when it
- * lies beyond by less, and within otherwise.
+ * Measures several seeds. A mean beyond the objective by more than its standard error is violating, by less is
+ * uncertain; otherwise within.
  */
 export function measuredBy(slo: Slo, values: readonly number[]): Measured {
   const error = standardError(values)
@@ -65,6 +65,6 @@ function standingOf({ sli, target }: Slo, measured: Omit<Measured, 'standing'>):
   return judge([bound], { least: middle - error, most: middle + error }) === false ? 'violating' : 'uncertain'
 }
 
-/** Whether an objective is met by more than the standard error of the mean. */
+/** Whether the objective is met by more than the standard error of the mean. */
 export const isClearlyWithin = (slo: Slo, { mean, standardError, standing }: Measured): boolean =>
   standing === 'within' && Math.abs(mean - slo.target) > standardError
