@@ -9,35 +9,33 @@ import { faultsOf, type Genome, keyOf } from './plan-space.ts'
 import { type Measured, measuredBy, OUTAGE, type Slo, slis } from './slo.ts'
 
 /**
- * The outcome of an individual. `invalid`: no plan may be like that. `inapplicable`: the faults had nothing to do at the calls
- * drawn for them, or were refused. `unreachable`: no call was drawn.
+ * Outcome of an individual. `invalid`: the plan is not allowed. `inapplicable`: every fault drawn for a call was
+ * refused or not applicable there. `unreachable`: no call was drawn.
  */
 export type Evaluation =
   | { readonly status: 'invalid'; readonly why: string }
   | { readonly status: 'inapplicable' | 'unreachable' }
   | ({ readonly status: 'measured' } & Measured)
 
-/** All that a run is made of, but for faults and seed. */
+/** Everything for a run except faults and seed. */
 export interface Setting {
   readonly slo: Slo
   readonly scene: Scene
   readonly choice: PolicyChoice
   readonly tasks: number
-  /** Tasks at a time. */
   readonly concurrency: number
 }
 
-/** Measurements of one run. */
 interface Ran {
   readonly value: number
   readonly p95Ms: Millis
   readonly tookMs: Millis
-  /** Calls that faults were injected into, and those where there was nothing for them to do. */
+  /** Injections into calls, and calls where a drawn fault was refused or not applicable. */
   readonly injected: number
   readonly inapplicable: number
 }
 
-/** Runs a setting with some faults and a seed for all draws, on a clock of its own. */
+/** Runs a setting on a new clock, with some faults and a seed for all draws. */
 export async function run(setting: Setting, faults: readonly Fault[], seed: Seed): Promise<Ran> {
   const { slo, scene, choice, tasks, concurrency } = setting
   const latencies: Millis[] = []
@@ -60,7 +58,7 @@ export async function run(setting: Setting, faults: readonly Fault[], seed: Seed
   }
 }
 
-/** Measures an individual under all of these seeds, however far beyond the objective it turns out to be. */
+/** Measures an individual under all seeds, even far beyond the objective. Throws when the plan is not allowed. */
 export async function measure(setting: Setting, genome: Genome, seeds: readonly Seed[]): Promise<Measured> {
   const faults = faultsOf(genome)
   if (typeof faults === 'string') throw new Error(`no plan may be like that: ${faults}`)
@@ -72,9 +70,9 @@ export async function measure(setting: Setting, genome: Genome, seeds: readonly 
   return measuredBy(setting.slo, values)
 }
 
-/** A setting without any fault. */
+/** A setting without faults. */
 export interface Baseline extends Measured {
-  /** How long the longest run took. */
+  /** Duration of the longest run. */
   readonly spanMs: Millis
   /** The 95th percentile of call durations in the slowest run. */
   readonly usualMs: Millis
@@ -94,17 +92,17 @@ export async function baselineOf(setting: Setting, seeds: readonly Seed[]): Prom
   }
 }
 
-/** An individual, and what became of it. */
+/** An individual and its outcome. */
 export interface Evaluated {
   readonly genome: Genome
   readonly evaluation: Evaluation
 }
 
-/** Measures individuals in one setting under the same seeds, the same individual once. */
+/** Measures individuals in a setting under the same seeds, and equal individuals only once. */
 export class Evaluator {
   readonly setting: Setting
   readonly seeds: readonly Seed[]
-  /** Times that an individual was known already. */
+  /** Number of repeated individuals. */
   hits = 0
   readonly #known = new Map<string, Evaluated>()
 
@@ -113,12 +111,12 @@ export class Evaluator {
     this.seeds = seeds
   }
 
-  /** All that it knows, in the order in which it came to know it. */
+  /** All evaluations, in order. */
   get known(): readonly Evaluated[] {
     return [...this.#known.values()]
   }
 
-  /** Takes what an evaluator of the same setting and seeds knew. */
+  /** Adds evaluations from an evaluator of the same setting and seeds. */
   restore(known: readonly Evaluated[], hits: number): void {
     for (const evaluated of known) this.#known.set(keyOf(evaluated.genome), evaluated)
     this.hits = hits
@@ -142,13 +140,13 @@ export class Evaluator {
     const values: number[] = []
     let [injected, inapplicable] = [0, 0]
     for (const seed of this.seeds) {
-      // Showing progress needs a turn of the event loop now and then.
+      // Yields, so that progress can be shown.
       await nextTurn()
       const ran = await run(this.setting, faults, seed)
       values.push(ran.value)
       injected += ran.injected
       inapplicable += ran.inapplicable
-      // For a value so far beyond the objective, a single seed says enough.
+      // So far beyond the objective, a single seed is enough.
       if (measuredBy(this.setting.slo, values).excess > 2 * OUTAGE) break
     }
     if (injected > 0) return { status: 'measured', ...measuredBy(this.setting.slo, values) }

@@ -13,16 +13,18 @@ const TASKS = 100
 const FAN_OUT = 8
 const CONCURRENCY = 4
 
-/** A step of an agent takes at least so long, in milliseconds, so that a run takes 20 s: longer than breakers stay open at first. */
+/**
+ * Least duration of an agent's step, in milliseconds. A run then takes 20 s, longer than a breaker's first open time.
+ */
 const STEP_MS = 100
 
 const RATE = 0.05
 const DELAYED = 0.1
 
-/** How long bursts last on average, in milliseconds. */
+/** Mean length of bursts, in milliseconds. */
 const BURST_MS = 1_000
 
-/** From when to when the server is down, in milliseconds. */
+/** Begin and end of the server's outage, in milliseconds. */
 const DOWN_FROM_MS = 4_000
 const DOWN_TO_MS = 7_000
 
@@ -74,7 +76,7 @@ const mixes: readonly Mix[] = [
   },
 ]
 
-/** Choices with an addition to the default: a breaker with its own defaults, and a breaker that checks sooner whether its tool is back. */
+/** Additions to the default: a breaker with its own defaults, and a breaker with a shorter open time. */
 const added: readonly PolicyChoice[] = [
   withSettings('with a breaker', { breaker: {} }),
   withSettings('with a breaker, open for 1s', { breaker: { open: '1s' } }),
@@ -82,7 +84,7 @@ const added: readonly PolicyChoice[] = [
 
 const choices: readonly PolicyChoice[] = [byDefault, ...inForce.map(without), ...added, none]
 
-/** Each policy taken away in turn, and a breaker added. */
+/** Each default policy removed in turn, and a breaker added. */
 export const ablation: Study = {
   about:
     'what each policy of the default contributes: each is left out in turn, or a breaker is added, under several faults',
@@ -103,7 +105,7 @@ export const ablation: Study = {
           agent: agents.naive,
           concurrency: CONCURRENCY,
           stepMs: STEP_MS,
-          // Tasks that are given up do not bring others forward: as many begin while the server is down as before.
+          // A fixed schedule: given-up tasks must not bring later tasks forward into the outage.
           beginsAt: (task) => Math.floor(task / CONCURRENCY) * FAN_OUT * STEP_MS,
         },
         onCall: (_, __, ms) => void durations.push(ms),
@@ -124,7 +126,7 @@ export const ablation: Study = {
     })
     const measured = means.map((one, at) => {
       const usualAt = cells.findIndex(({ mix, choice }) => mix === one.mix && choice === byDefault)
-      // Runs of a seed have the same faults: the difference of each pair says more than that of two means.
+      // Runs of a seed have the same faults, so paired differences are more precise than a difference of means.
       const more = (key: 'radius' | 'tcsr') =>
         runs[at]!.map((run, nth) => run[key] - runs[usualAt]![nth]![key])
       return { ...one, usual: means[usualAt]!, radiusMore: more('radius'), tcsrMore: more('tcsr') }
@@ -176,7 +178,7 @@ interface Measured {
   readonly tcsrMore: readonly number[]
 }
 
-/** A smaller difference is not spoken of, however clear it is. */
+/** Smaller differences are not reported, however clear. */
 const MATTERS = 0.005
 
 const isWorthTelling = (differences: readonly number[]): boolean =>
@@ -186,7 +188,7 @@ function sentence(mix: Mix, measured: readonly Measured[]): string {
   const ofMix = measured.filter((one) => one.mix === mix)
   const { usual, radiusMore } = ofMix[0]!
   const first = `Under ${mix.name} ${inWords(usual.radius, 'share')} of the tasks fail by default`
-  // One run says nothing of how much chance is in a difference.
+  // One run cannot show the role of chance.
   if (radiusMore.length === 1) return `${first}.`
   const changes = ofMix
     .filter(({ radiusMore }) => isWorthTelling(radiusMore))

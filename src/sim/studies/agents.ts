@@ -11,14 +11,14 @@ import { overSeeds, type Row, type Study, type StudyTable } from './study.ts'
 const TASKS = 100
 const FAN_OUT = 8
 
-/** Faults hit as often as their examples say, but for these limits. */
+/** Lowest rate of faults; higher rates come from the examples. */
 const LEAST_RATE = 0.05
 const MOST_RATE = 0.1
 
-/** Bytes added to a reply that is too long. No server here has a limit of its own, so more is not needed. */
+/** Bytes added to a too long reply. More is needless, because no server here has its own limit. */
 const OVERSIZE = 65_536
 
-/** Faults of results, and one or two of each other family that does something to calls of simulated servers. */
+/** All faults of results, and one or two of each other family with an effect on simulated servers. */
 const types = [
   ...Object.keys(registry).filter((type) => type.startsWith('result.')),
   'request.argument_lost',
@@ -33,16 +33,16 @@ const types = [
   'limit.429',
 ]
 
-/** A server with the same tools, which answer something else. No agent means it. */
+/** A server with the same tools but other answers. No agent calls this server on purpose. */
 const OTHER = 'other'
 
-/** Replaces options of examples that mean servers or limits absent here. */
+/** Replaces options of examples that refer to servers or limits absent here. */
 const adapted: Readonly<Record<string, object>> = {
   'result.oversize': { bytes: OVERSIZE },
   'route.wrong_backend': { server: OTHER },
 }
 
-/** The fault as its example has it, aimed at all servers. */
+/** Returns the fault of a type's example, aimed at all servers. */
 function exampleOf(type: string): Fault {
   const { match: _, rate, ...example } = registry[type]!.example as unknown as Fault
   return planned({
@@ -53,7 +53,7 @@ function exampleOf(type: string): Fault {
   })
 }
 
-/** Returns the scene that agents call, with the other server beside it. */
+/** Returns the scene of the agents, plus the other server. */
 function scene(): Scene {
   const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
   const names = Object.values(servers).flatMap(({ tools }) => Object.keys(tools))
@@ -80,7 +80,7 @@ const cells: readonly Cell[] = types.map(exampleOf).flatMap((fault) => ways.map(
 
 interface Made {
   readonly ends: Readonly<Record<TaskEnd, number>>
-  /** Whether the fault did anything to any call; or why it did not, as often as it says so. */
+  /** Whether the fault was applied to any call; `why` has a reason why the fault was not applied, if known. */
   readonly hasHit: boolean
   readonly why: string | undefined
 }
@@ -98,7 +98,7 @@ async function run({ fault, way: { kind, choice } }: Cell, seed: number): Promis
   }
 }
 
-/** The ends of agents' tasks under faults that policies do not keep from the agents. */
+/** Ends of agents' tasks under faults not absorbed by policies. */
 export const agents: Study = {
   about: 'tasks that fail safely and tasks that fail silently, by fault, agent and policies',
   seeds: 3,
@@ -169,7 +169,7 @@ const rowsOf = (measured: readonly Measured[]) =>
     }
   })
 
-/** A share of tasks that falls by less of itself is not said to be lowered. */
+/** Smallest relative decrease of a share to report. */
 const NOTICEABLE = 0.2
 
 const NO_HIT = 'it hit no call'

@@ -13,34 +13,34 @@ import { overSeeds, type Row, type Study } from './study.ts'
 const TASKS = 200
 const FAN_OUT = 8
 
-/** Share of the calls that fail at first, whatever form the errors take. */
+/** Share of failing first attempts, whatever the form of errors. */
 const RATE = 0.02
 
 /** Four servers with two tools each. */
 const SERVERS = ['metrics', 'logs', 'traces', 'tickets']
 const TOOLS = ['list', 'get'].flatMap((tool) => SERVERS.map((server) => `${server}/${tool}`))
 
-/** Episodes of one of these servers: for as much of the time as makes 2 % of all calls. */
+/** Share of the time with an episode at a server, for 2 % of all calls. */
 const EPISODE_SHARE = RATE * SERVERS.length
 const EPISODE_CALLS = 20
 
-/** Longer than any run takes, in milliseconds. */
+/** Longer than any run, in milliseconds. */
 const FOR_GOOD_MS = 24 * 60 * 60_000
 
-/** Runs are counted of which more than this share of the tasks fail: a breaker that never probes locks out in these. */
+/** Runs with a larger share of failed tasks are counted as locked out by a breaker without probes. */
 const LOCKED_IN = 0.5
 
-/** Forms of errors are named of which retries mend less than this share of the calls that meet one. */
+/** Forms of errors are named when retries mend a smaller share of the affected calls. */
 const MENDED = 0.5
 
 interface Form {
   readonly name: string
   readonly fault: Fault
-  /** How long errors last on average, in calls. */
+  /** Mean length of errors, in calls. */
   readonly calls: number
 }
 
-/** Errors in bursts that last for so many calls on average. */
+/** Errors in bursts with a mean length of `calls` calls. */
 const bursts = (calls: number, rate: number, match?: object): Fault =>
   planned({
     name: 'bursts',
@@ -65,10 +65,10 @@ const NO_PROBES = only('breaker without probes', { breaker: { open: FOR_GOOD_MS,
 const WITH_BREAKER = withSettings('default with a breaker', { breaker: {} })
 const choices = [none, RETRY_ONLY, byDefault, WITH_BREAKER, NO_PROBES]
 
-/** The chance that at least one of the calls of a task fails, if each does so on its own. */
+/** Probability of a failed task if calls fail independently. */
 const PREDICTED = predictedRadius(RATE, FAN_OUT)
 
-/** About the same share of errors, on their own and in company. */
+/** About the same share of errors, independent and correlated. */
 export const correlated: Study = {
   about: 'two percent of errors, each on its own, in bursts, or while one server is ill',
   seeds: 50,
@@ -113,7 +113,7 @@ export const correlated: Study = {
       }
     })
     const { seeds } = options
-    // The TCSR of no policies says how many calls failed: bursts are few, and their share differs from run to run.
+    // Failed calls are counted by the TCSR without policies: bursts are few, so their share varies between runs.
     const errorsOf = (form: Form) =>
       1 - measured.find((one) => one.form === form && one.choice === none)!.tcsr
     return {
@@ -170,7 +170,7 @@ interface Measured {
   readonly radii: readonly number[]
   readonly radius: number
   readonly lockIn: number
-  /** Share of the calls that met an error and ended well. */
+  /** Share of the calls with an error that ended well. */
   readonly mended: number
   readonly tcsr: number
 }
@@ -182,7 +182,7 @@ function sentences(measured: readonly Measured[]): string[] {
   const bare = forms.map((form) => cell(form, none))
   const names = (found: readonly Form[]) => listed(found.map(({ name }) => name))
   const retried = forms.map((form) => cell(form, RETRY_ONLY))
-  // A share that is no more than a few tasks is not 0.
+  // A share of only a few tasks must not be shown as 0.
   const fineShare = (value: number) =>
     value < 0.0005 ? `${Number((value * 100).toPrecision(1))} %` : share(value)
   const radiusOf = ({ radii }: Measured) => meanInWords(radii, fineShare)

@@ -14,15 +14,15 @@ import { mean } from '../statistics.ts'
 import { figure, inWords } from './figures.ts'
 import { overSeeds, type Row, type Study } from './study.ts'
 
-/** How long a run takes, in milliseconds: 361 on average. */
+/** Duration of a run, in milliseconds: 361 on average. */
 const LATENCY = { kind: 'lognormal', median: 200, p99: 2_500 } as const
 
-/** Runs that the server has room for. */
+/** Concurrent runs of the server. */
 const POOL = 30
 const CALLS_PER_S = 80
 const CALLS = 4_800
 
-/** Share of its time that each place of the pool would be busy with runs that nobody gives up. */
+/** Utilization of the pool when no run is given up. */
 const BUSY = 0.96
 
 /** In milliseconds. */
@@ -48,7 +48,10 @@ const choiceOf = ({ total, attempt, isForwarded }: Cell) =>
     ...(attempt !== undefined && { attemptTimeout: { timeout: attempt } }),
   })
 
-/** Returns the clock time at which the server gives up by itself, as the server was told; Infinity without a deadline told. */
+/**
+ * Returns the clock time when the server gives up, by the transmitted deadline; Infinity without a transmitted
+ * deadline.
+ */
 const toldUntil = ({ deadline }: Call): Millis =>
   deadline?.reserveMs === undefined ? Infinity : deadline.at - deadline.reserveMs
 
@@ -208,5 +211,5 @@ function sentences(measured: readonly Measured[]): string[] {
   return said
 }
 
-/** A smaller difference of shares is not spoken of. */
+/** Smaller differences of shares are not reported. */
 const MATTERS = 0.005

@@ -8,11 +8,11 @@ import { defaults, none, sets } from './defaults/sets.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Column, type Row, type Study, type Unit } from './study.ts'
 
-/** The load under which all sets are compared. */
+/** The load for the comparison of all sets. */
 const USUAL: Load = { agents: 8, callMs: 30, effect: 'read_only' }
 export const USUAL_NAME = '8 agents'
 
-/** Other loads by their names, under which the defaults are compared with no policies. */
+/** Further loads, by name, to compare the defaults with no policies. */
 const others = {
   '1 agent': { ...USUAL, agents: 1 },
   '64 agents': { ...USUAL, agents: 64 },
@@ -21,10 +21,10 @@ const others = {
   writes: { ...USUAL, effect: 'write' },
 } as const satisfies Readonly<Record<string, Load>>
 
-/** More agents run fewer seeds, in proportion: each agent of a run has tasks of its own. */
+/** With more agents there are fewer seeds, in proportion: each agent of a run has its own tasks. */
 const MANY_AGENTS = 32
 
-/** How many more of the tasks may fail than with the best of the others before it is said: a point. */
+/** Largest unreported lead of the best other set, as a share of failed tasks: one point. */
 const MARGIN = 0.01
 const POINT = '1 point'
 
@@ -35,7 +35,7 @@ interface Cell {
   readonly set: (typeof sets)[number]
 }
 
-/** The defaults beside no policies and the defaults of others, while servers are ill in each of many ways. */
+/** The defaults, no policies and the defaults of others, with many kinds of ill servers. */
 export const defaultsStudy: Study = {
   about:
     'what the default policies do for agents, beside no policies and the defaults of others, in each way to be ill',
@@ -247,7 +247,7 @@ const ratio = <Made>(
   whole: (one: Made) => number,
 ): number => sum(made, part) / sum(made, whole)
 
-/** Returns the figures of all runs of one cell together. */
+/** Summarizes all runs of a cell. */
 function summary(made: readonly Measured[]) {
   return {
     tasks: sum(made, ({ tasks }) => tasks),
@@ -317,7 +317,7 @@ function sentences(
       ? 'In no row more tasks fail by default than without policies.'
       : `More tasks fail by default than without policies: ${listed(worse)}.`,
   )
-  /** Where another set is better by more than a point. */
+  /** Describes a lead of another set by more than a point. */
   const lost = (name: string, valueOf: (set: Cell['set']) => number) => {
     const winner = sets.reduce((best, set) => (valueOf(set) < valueOf(best) ? set : best))
     const [own, best] = [valueOf(defaults), valueOf(winner)]
@@ -347,7 +347,7 @@ function sentences(
   return said
 }
 
-/** The names of rows in which another set is better, by why it is. */
+/** Names of the rows lost to another set, by reason. */
 function byReason(all: readonly (Illness | Overload)[]): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>()
   for (const { name, loses } of all)

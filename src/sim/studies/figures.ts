@@ -1,14 +1,13 @@
 import { roundedDuration } from '../../units/duration.ts'
 import type { Unit } from './study.ts'
 
-/** Digits of the numbers in findings. */
 const DIGITS = 6
 
-/** A number as findings hold it; null for what is none, such as a mean of nothing. */
+/** A number for findings; null for NaN or infinity, such as the mean of nothing. */
 export const figure = (value: number): number | null =>
   Number.isFinite(value) ? Number(value.toPrecision(DIGITS)) : null
 
-/** A figure as people read it. */
+/** A figure for people. */
 export function inWords(value: number, unit: Unit): string {
   switch (unit) {
     case 'share':
@@ -28,10 +27,13 @@ export function inWords(value: number, unit: Unit): string {
   }
 }
 
-/** So many digits are the same for a sum and for the figure of it: more of them would round halves up here and down there. */
+/**
+ * A sum and its rounded figure agree in these digits. With more digits, halves could round up in one and down in the
+ * other.
+ */
 const SURE_DIGITS = 12
 
-/** With so many digits behind the point at most, and no sign before a zero. */
+/** Formats at most `digits` decimals, without a sign before zero. */
 const fixed = (value: number, digits: number): string =>
   String(Number(Number(value.toPrecision(SURE_DIGITS)).toFixed(digits)) || 0)
 

@@ -10,23 +10,22 @@ import { mean, quantile } from '../statistics.ts'
 import { figure, inWords } from './figures.ts'
 import { overSeeds, type Row, type Study } from './study.ts'
 
-/** Runs that the shared server has room for, and the slots of its bulkhead. */
+/** Concurrent runs of the shared server, and slots of its bulkhead. */
 const POOL = 64
 
 const SLOW_MS = 5_000
 
-/** Runs vary by this share of their time, up or down. */
+/** Runs vary by this share of their duration, up or down. */
 const SPREAD = 0.2
 
-/** Agents, each with a single task at a time. */
+/** Agents, each with one task at a time. */
 const AGENTS = 160
 const TASKS = 800
 
-/** A step of an agent takes at least so long, and so long after one task begins the next one, both in milliseconds. */
+/** Least duration of an agent's step and interval between starts of tasks, both in milliseconds. */
 const STEP_MS = 500
 const APART_MS = 25
 
-/** The calls of a task. */
 const kinds = ['fast', 'other', 'fast', 'slow', 'fast', 'other', 'fast', 'fast'] as const
 type Kind = (typeof kinds)[number]
 

@@ -5,7 +5,7 @@ import { inWords } from './figures.ts'
 import type { StudySeries, StudyTable } from './study.ts'
 import { cellText, type Told } from './text.ts'
 
-/** The findings as one page of HTML that loads nothing. Without scripts it has all but the lines over time. */
+/** A self-contained HTML page. Without scripts, only the lines over time are missing. */
 export function htmlOf({ name, about, model, tables, series, seen }: Told): string {
   return pageOf({
     title: `Study ${name}: ${about}`,
@@ -26,7 +26,7 @@ ${series.map(chartMarkup)}`,
 
 function tableMarkup(table: StudyTable): Markup {
   const { title, columns, rows } = table
-  // The first columns describe a row; the columns behind are numbers.
+  // The first columns describe a row; the later columns are numbers.
   const numbers = columns.findIndex(({ unit }) => unit !== undefined)
   const head = columns.map(({ label }) => label)
   const cells = rows.map((row) => columns.map((column) => cellText(column, row)))
@@ -38,7 +38,7 @@ ${blockMarkup({ table: { head, rows: cells, numbers } }, title)}
 `
 }
 
-/** Returns the bars of a column, one for each row. A bar's length is its share of the longest bar in all pictures of the table. */
+/** Returns a column's bars, one per row. Lengths are relative to the longest bar in all pictures of the table. */
 function barsMarkup({ columns, rows, bars }: StudyTable, key: string): Markup {
   const column = columns.find((one) => one.key === key)!
   const named = columns.slice(

@@ -13,31 +13,31 @@ import { mean, quantile } from '../statistics.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Row, type Study, type StudySeries } from './study.ts'
 
-/** Runs that the server has room for, and how long one takes, in milliseconds. */
+/** Concurrent runs of the server, and the shortest and longest run, in milliseconds. */
 const POOL = 100
 const SHORTEST_MS = 100
 const LONGEST_MS = 300
 
-/** Calls per second that the server can answer. */
+/** Calls per second the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 80
 
-/** Calls per second that the gateway sends to a server at most; the default of its rate limit. */
+/** Most calls per second sent to a server; the default of the gateway's rate limit. */
 const LIMIT_PER_S = 100
 
-/** From when to when the pool is cut, and how long a run is watched, in seconds since its beginning. */
+/** Begin and end of the cut, and the length of a run, in seconds since the start. */
 const CUT_FROM_S = 5
 const CUT_TO_S = 35
 const LENGTH_S = 95
 
-/** Retries without a bound: as often as it takes, so long after each failure, in milliseconds. */
+/** Wait before each unbounded retry, in milliseconds. */
 const AGAIN_MS = 500
 
-/** An answer that takes longer is a failure to whoever asked, in milliseconds. */
+/** Answers later than this are failures for the caller, in milliseconds. */
 const PATIENCE_MS = 5_000
 
-/** Well again: of the calls that begin in a second, at least this share are answered in time. */
+/** Recovered: at least this share of the calls begun in a second is answered in time. */
 const WELL = 0.99
 
 interface Stage {
@@ -46,7 +46,7 @@ interface Stage {
   readonly timeoutMs: Millis
 }
 
-/** As in the drill: the attempt timeout is shortened after the second stage. */
+/** As in the drill, the attempt timeout is shorter from the third stage on. */
 const stages: readonly Stage[] = [
   { stage: 1, cut: 0.3, timeoutMs: 5_000 },
   { stage: 2, cut: 0.5, timeoutMs: 5_000 },
@@ -76,11 +76,14 @@ const server: ServerModel = {
   },
 }
 
-/** Retries of a call at most where they are bounded, and what they may be of all calls: long before the first the second binds. */
+/** Bounds of retries per call, and of retries among all calls. The second bound takes effect long before the first. */
 const RETRIES = 2
 const BUDGET = budgetSchema.parse({})
 
-/** Bounded: retries of the gateway, which wait for a proof and have a budget. Unbounded ones are the agent's, on top of a gateway that has none. */
+/**
+ * Bounded: retries of the gateway with a budget, waiting for a proof. Unbounded: retries of the agent, over a gateway
+ * without retries.
+ */
 const choiceOf = ({ retrying, timeoutMs }: Cell) =>
   only(retrying, {
     attemptTimeout: { timeout: timeoutMs },
@@ -88,14 +91,14 @@ const choiceOf = ({ retrying, timeoutMs }: Cell) =>
     ...(retrying === 'bounded' && { retry: { maxRetries: RETRIES } }),
   })
 
-/** Tries that failed, by what made them fail. */
+/** Failed tries by cause. */
 interface Failed {
   server: number
   limiter: number
 }
 
 interface Made {
-  /** By call, from when it was asked to its answer, in milliseconds; undefined for those without one. */
+  /** By call, from the start to the answer, in milliseconds; undefined without an answer. */
   readonly tookMs: readonly (Millis | undefined)[]
   readonly tries: number
   readonly during: Failed
@@ -134,7 +137,7 @@ async function run(cell: Cell, seed: number): Promise<Made> {
     for (;;) {
       const { call, outcome } = await gateway.call(asked)
       const second = Math.min(LENGTH_S - 1, Math.floor(clock.now() / 1_000))
-      // The limiter rejects before anything is sent.
+      // The limiter rejects before sending.
       const now = Math.max(1, call.record.attempts)
       tries += now
       tried[second]! += now
@@ -153,7 +156,7 @@ async function run(cell: Cell, seed: number): Promise<Made> {
 
   for (let nth = 0; nth < CALLS; nth++) {
     tookMs.push(undefined)
-    // Calls at even intervals would come at the same instants as the retries of earlier ones, and always before them.
+    // Even intervals would coincide with the retries of earlier calls, always just before them.
     const at = nth + random(String(nth), 'arrival')
     clock.after((at * 1_000) / CALLS_PER_S, () => void ask(nth))
   }
@@ -167,16 +170,16 @@ const zeros = () => new Array<number>(LENGTH_S).fill(0)
 
 const isInTime = (ms: Millis | undefined): boolean => ms !== undefined && ms <= PATIENCE_MS
 
-/** The calls that begin in these seconds. */
+/** Calls begun in these seconds. */
 const begunIn = ({ tookMs }: Made, fromS: number, toS: number) =>
   tookMs.slice(fromS * CALLS_PER_S, toS * CALLS_PER_S)
 
 const inTimeOf = (calls: Made['tookMs']): number => mean(calls.map((ms) => (isInTime(ms) ? 1 : 0)))
 
-/** Calls that begin later may be under way when the run ends. */
+/** Later calls may be under way at the end of the run. */
 const LAST_S = LENGTH_S - PATIENCE_MS / 1_000
 
-/** Seconds after the end of the cut until calls are well for good; undefined for never. */
+/** Seconds from the end of the cut until calls are well for good; undefined: never. */
 function recoveryS(made: Made): number | undefined {
   let from: number | undefined
   for (let second = LAST_S - 1; second >= CUT_TO_S; second--) {
@@ -192,7 +195,7 @@ function causeOf(success: number, { server, limiter }: Failed): string {
   return limiter > server ? 'own rate limiter' : 'pool'
 }
 
-/** A pool that is cut in stages: the cut makes the outage of the last one, and retries without a bound keep it up. */
+/** A pool is cut in stages: the cut causes the last outage, and unbounded retries prolong it. */
 export const pool: Study = {
   about:
     'a pool that is cut by 30 to 90 percent, and how long the outage lasts with bounded and unbounded retries',
@@ -213,7 +216,7 @@ export const pool: Study = {
         cell,
         cut,
         later,
-        // A call that still waits for an answer has waited too long already.
+        // A call still under way has already waited too long.
         p95: over((one) =>
           quantile(
             begunIn(one, CUT_FROM_S, LAST_S).map((ms) => ms ?? Infinity),

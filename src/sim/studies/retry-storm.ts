@@ -15,29 +15,29 @@ import { mean } from '../statistics.ts'
 import { figure, inWords, listed } from './figures.ts'
 import { overSeeds, type Row, type Study, type StudySeries } from './study.ts'
 
-/** Runs that the server has room for, and how long one takes. */
+/** Concurrent runs of the server; SHORTEST_MS and LONGEST_MS bound their durations. */
 const POOL = 10
 const SHORTEST_MS = 50
 const LONGEST_MS = 150
 
-/** Calls per second that the server can answer. */
+/** Calls per second the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 60
 
-/** For this time the server begins no run. All in seconds since the beginning. */
+/** The server starts no run during the hiccup. All in seconds since the start. */
 const HICCUP_FROM_S = 10
 const HICCUP_TO_S = 14
 const LENGTH_S = 60
 
-/** Each level tries so often at most, and waits so long between two tries, in milliseconds. */
+/** Most tries of each level, and the wait between two tries, in milliseconds. */
 const TRIES = 3
 const WAIT_MS = 100
 
-/** A try at the server is given up after this, in milliseconds; the server does not hear of it. */
+/** Timeout of a try at the server, in milliseconds. The server does not notice. */
 const TRY_MS = 1_000
 
-/** Recovered: from then on, as many answers as calls in every span of this length, but for this share. */
+/** Recovered: from then on, every span of this length has as many answers as calls, up to the share WHOLE. */
 const SPAN_S = 5
 const WHOLE = 0.95
 
@@ -52,17 +52,17 @@ const server: ServerModel = {
   },
 }
 
-/** As much as the settings allow: what a gateway without a limit would do, which waits for nothing. */
+/** The highest settings allowed: a gateway without limit or wait. */
 const UNLIMITED = { ratio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 10_000 }
 
-/** The limits of the gateway after timeouts, for loops that are none of it. */
+/** The gateway's limits after timeouts, for loops outside the gateway. */
 const { costlyRatio, ratio, floor, ...others } = budgetSchema.parse({})
 const TERMS = { ...others, ratio: costlyRatio, floor: (floor * costlyRatio) / ratio }
 
 interface Arm {
-  /** `SDK`: what the gateway sends its calls with. */
+  /** `SDK`: the gateway's client library for calls. */
   readonly levels: readonly ('agent' | 'gateway' | 'SDK')[]
-  /** The levels that have a retry budget. */
+  /** Levels with a retry budget. */
   readonly budgets: 'none' | 'gateway' | 'all'
   readonly others?: true
 }
@@ -85,7 +85,7 @@ const budgetsOf = ({ budgets, others }: Arm) =>
   others ? 'gateway, all policies' : budgets === 'all' ? 'every level' : budgets
 const nameOf = (arm: Arm) => `${levelsOf(arm)}, budgets: ${budgetsOf(arm)}`
 
-/** Returns the policies in force at the gateway: all policies of the default, or retries alone. */
+/** Returns the policies of the gateway: all defaults, or retries alone. */
 function choiceOf(arm: Arm): PolicyChoice {
   const maxRetries = arm.levels.includes('gateway') ? TRIES - 1 : 0
   const retry =
@@ -93,14 +93,14 @@ function choiceOf(arm: Arm): PolicyChoice {
   return arm.others ? withSettings('default', { retry }) : only('retry only', { retry })
 }
 
-/** Seconds of a run, each with what was counted in it. */
+/** Counts by second of a run. */
 interface Load {
   readonly offered: number[]
   readonly answered: number[]
   readonly waiting: number[]
 }
 
-/** A loop that tries what fails again after a fixed wait, as those in agents and SDKs do. */
+/** Retries failures after a fixed wait, as loops in agents and SDKs do. */
 class Loop {
   readonly #clock: Clock
   readonly #tries: number
@@ -193,7 +193,7 @@ const zeros = () => new Array<number>(LENGTH_S).fill(0)
 const timedOut = () =>
   gatewayError('attempt_timeout', `no answer within ${formatDuration(TRY_MS)}`, { sent: true })
 
-/** Seconds after the hiccup until answers keep up with calls for good; undefined when they never do. */
+/** Seconds after the hiccup until answers keep up with calls for good; undefined: never. */
 function recoveryS({ answered }: Load): number | undefined {
   let from: number | undefined
   for (let second = LENGTH_S - SPAN_S; second >= HICCUP_TO_S; second--) {
@@ -205,7 +205,7 @@ function recoveryS({ answered }: Load): number | undefined {
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)
 
-/** Retries on no level to three, and a server that pauses for a while. */
+/** Retries on no level to three, and a pausing server. */
 export const retryStorm: Study = {
   about: 'retries of agent, gateway and SDK that multiply when a server pauses, with and without budgets',
   seeds: 5,

@@ -1,15 +1,15 @@
-/** Unit of a column's numbers; a share is a ratio in [0, 1], and `times` a factor. Columns without a unit hold text. */
+/** Unit of a column's numbers: a share is a ratio in [0, 1], `times` a factor. Columns without a unit hold text. */
 export type Unit = 'share' | 'points' | 'ms' | 's' | 'count' | 'perSecond' | 'times'
 
 export interface Column {
   readonly key: string
   readonly label: string
   readonly unit?: Unit
-  /** Text in place of an absent number. Default: –. */
+  /** Text for an absent number. Default: –. */
   readonly absent?: string
 }
 
-/** By the keys of the columns; null where there is nothing to say. */
+/** By column key; null for no value. */
 export type Row = Readonly<Record<string, string | number | null>>
 
 export interface StudyTable {
@@ -18,31 +18,30 @@ export interface StudyTable {
   readonly title: string
   readonly columns: readonly Column[]
   readonly rows: readonly Row[]
-  /** A column of text: people are shown one of the rows that differ in nothing else, and told which the others are. */
+  /** A text column: in texts, rows equal in all other columns are shown once, with a list of the others. */
   readonly joins?: string
-  /** Whether it is left out where people read text. Default: false. */
+  /** Whether texts omit the table. Default: false. */
   readonly isLong?: boolean
-  /** Columns that are drawn as bars where there are pictures, each in a picture of its own. */
+  /** Columns drawn as bars, each in its own picture. */
   readonly bars: readonly string[]
 }
 
-/** Lines over time. */
 export interface StudySeries {
-  /** Unique in its study, and among its tables. */
+  /** Unique among series and tables of the study. */
   readonly name: string
   readonly title: string
-  /** In seconds since the beginning. */
+  /** In seconds since the start. */
   readonly atS: readonly number[]
   readonly lines: readonly { readonly name: string; readonly values: readonly number[] }[]
 }
 
-/** Findings of a study: plain data, the same for the same options on every machine. */
+/** Findings of a study: plain data, equal for equal options on every machine. */
 export interface Findings {
-  /** The numbers of its model that decide, with units, in one sentence or two. */
+  /** The model's decisive numbers with units, in one or two sentences. */
   readonly model: string
   readonly tables: readonly StudyTable[]
   readonly series: readonly StudySeries[]
-  /** Conclusions, in sentences that follow from the numbers. */
+  /** Conclusions from the numbers, in sentences. */
   readonly seen: readonly string[]
 }
 
@@ -51,19 +50,19 @@ export interface StudyOptions {
   readonly seed: number
   /** Runs of each cell, at least 1. */
   readonly seeds: number
-  /** Hears how much of it is done, as a ratio in [0, 1]. */
+  /** Called with the progress, as a ratio in [0, 1]. */
   readonly onProgress?: (done: number) => void
 }
 
-/** A question that simulations answer. */
+/** A question for simulations. */
 export interface Study {
   readonly about: string
-  /** Runs of each cell unless somebody asks for another number. */
+  /** Default runs of each cell. */
   readonly seeds: number
   run(options: StudyOptions): Promise<Findings>
 }
 
-/** Runs each cell with each seed, in this order, and gives what it made of them. */
+/** Runs each cell with each seed, in order; resolves to the results by cell. */
 export async function overSeeds<Cell, Made>(
   cells: readonly Cell[],
   { seed, seeds, onProgress }: StudyOptions,

@@ -1,7 +1,6 @@
 import { inWords } from './figures.ts'
 import type { Column, Findings, Row, StudySeries, StudyTable } from './study.ts'
 
-/** Findings of a study, with the question that was asked. */
 export interface Told extends Findings {
   readonly name: string
   readonly about: string
@@ -10,8 +9,8 @@ export interface Told extends Findings {
 }
 
 /**
- * The findings for a terminal: the model, tables that are not long, lines over time as bars of characters unless it is to be `brief`,
- * and what is seen.
+ * Findings for a terminal: the model, tables except long tables, lines over time as bars of characters unless `brief`,
+ * and the conclusions.
  */
 export function textOf({ name, about, model, tables, series, seen }: Told, brief = false): string {
   const parts = [
@@ -26,7 +25,7 @@ export function textOf({ name, about, model, tables, series, seen }: Told, brief
   return parts.join('\n\n')
 }
 
-/** A cell as people read it. */
+/** A cell for people. */
 export function cellText({ key, unit, absent = '–' }: Column, row: Row): string {
   const value = row[key] ?? null
   if (value === null) return absent
@@ -51,7 +50,7 @@ function tableText({ columns, rows, joins }: Pick<StudyTable, 'columns' | 'rows'
   return [...aligned, ...alike].join('\n')
 }
 
-/** Rows that differ from an earlier one in this column only are no rows of their own: a line says which they are. */
+/** Joins rows that differ from an earlier row in this column only, and returns a line listing the joined rows. */
 function withoutRepeats(rows: readonly Row[], column: string | undefined) {
   if (column === undefined) return { shown: rows, alike: [] }
   const found = new Map<string, { readonly row: Row; readonly others: unknown[] }>()
@@ -72,7 +71,7 @@ function withoutRepeats(rows: readonly Row[], column: string | undefined) {
 
 const LEVELS = '▁▂▃▄▅▆▇█'
 
-/** One character for each point, as high as its share of the highest one of its line. */
+/** A character per point; its height is relative to the line's highest point. */
 function seriesText({ title, lines }: StudySeries): string {
   const width = Math.max(...lines.map(({ name }) => name.length))
   const drawn = lines.map(({ name, values }) => {
@@ -86,8 +85,8 @@ function seriesText({ title, lines }: StudySeries): string {
 }
 
 /**
- * All tables and lines in one CSV with one head: the first column says of which table a row is, and columns of other tables are
- * empty. Lines over time have a row for each second.
+ * Returns all tables and lines as a CSV with one head. The first column names the table; columns of other tables are
+ * empty. Lines over time have a row per second.
  */
 export function csvOf({ tables, series }: Told): string {
   const all: readonly Row[] = [

@@ -7,24 +7,24 @@ import type { PolicyChoice } from '../../policy-choices.ts'
 import { lookup } from '../../scene.ts'
 import { VirtualClock } from '../../virtual-clock.ts'
 
-/** A server that works on 10 calls at a time, each of 50 to 150 ms, and does not hear that a caller has left. */
+/** Concurrent calls of a server. A call takes 50 to 150 ms, and continues after its caller has left. */
 const POOL = 10
 const SHORTEST_MS: Millis = 50
 const VARIES_MS: Millis = 100
 
-/** For how long agents come, in seconds. */
+/** Duration of arrivals, in seconds. */
 const LENGTH_S = 60
 
-/** How calls come, whatever becomes of others, and how patient their agents are. */
+/** A schedule of arrivals, independent of outcomes, and the agents' patience. */
 export interface Overload {
   readonly name: string
-  /** Calls in each second, by the second. */
+  /** Calls per second, as a function of the second. */
   readonly perS: (second: number) => number
-  /** When no run begins, in seconds. */
+  /** Seconds without a started run. */
   readonly stalls?: readonly [from: number, to: number]
-  /** When the cause is gone, in seconds. */
+  /** End of the cause, in seconds. */
   readonly overS: number
-  /** When an agent gives a call up, in milliseconds, and how often it asks. */
+  /** Timeout of an agent's call, in milliseconds; `tries` bounds the attempts. */
   readonly patienceMs: Millis
   readonly tries: number
   /** Why another set leaves fewer calls unanswered, by more than a point. */
@@ -60,12 +60,12 @@ export const overloads: readonly Overload[] = [
 export interface OverloadMeasured {
   readonly asked: number
   readonly unanswered: number
-  /** How long after the cause is gone 95 % of what is asked is answered for good, in seconds; undefined: never. */
+  /** Seconds after the cause's end until 95 % of the calls are answered for good; undefined: never. */
   readonly wellAfterS: number | undefined
   readonly attempts: number
 }
 
-/** Calls that come at even intervals, each from an agent of its own. */
+/** Makes calls at even intervals, each from a new agent. */
 export async function runOverload(
   overload: Overload,
   choice: PolicyChoice,
@@ -138,7 +138,7 @@ export async function runOverload(
   }
 }
 
-/** Between two tries of an agent, in milliseconds. */
+/** Pause between two tries of an agent, in milliseconds. */
 const PAUSE_MS: Millis = 200
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)

@@ -4,41 +4,41 @@ import type { KeyedRandom } from '../../../mesh/keyed-random.ts'
 import { isObject, paramsOf } from '../../../protocol/jsonrpc.ts'
 import type { Condition } from '../../servers.ts'
 
-/** How a server is while agents work with it. */
+/** Behaviour of a server under test. */
 export interface Row {
   readonly name: string
-  /** For how long agents begin tasks, in seconds. */
+  /** Agents begin tasks during this time, in seconds. */
   readonly lengthS: number
-  /** When it is ill for the first time and when it is well for good, in seconds. */
+  /** Start of the first illness and end of the last, in seconds. */
   readonly ill: readonly [from: number, to: number]
   readonly replicas?: number
-  /** How long calls take here whatever the load says, in milliseconds. */
+  /** Duration of calls, in milliseconds, instead of the load's. */
   readonly callMs?: Millis
-  /** How many tools the server has; the calls of a task go round them. Default: 1. */
+  /** Number of tools; the calls of a task use the tools in turn. Default: 1. */
   readonly tools?: number
   /** Whether the tools declare no `outputSchema`. Default: false. */
   readonly isPlain?: boolean
   condition(replica: number, now: Millis, random: KeyedRandom): Condition
-  /** When all connections to a replica break, in seconds. */
+  /** Times, in seconds, when all connections to a replica break. */
   readonly drops?: readonly (readonly [atS: number, replica: number])[]
-  /** Agents that come on top, for which the others must not pay: only the tasks and calls of these count. */
+  /** Additional agents whose offences must not harm the others. Only the others' tasks and calls count. */
   readonly offenders?: Offenders
-  /** Under which load more tasks fail by default than with another set, by more than chance or a point, and why. */
+  /** The load where more tasks fail by default than with another set, beyond chance or a point, and the reason. */
   readonly loses?: { readonly under: string; readonly why: string }
 }
 
-/** Agents of which some calls are offences. */
+/** Agents with offending calls. */
 export interface Offenders {
-  /** How many there are; undefined: as many as there are others. */
+  /** Number of offenders. Default: as many as other agents. */
   readonly agents?: number
   /**
-   * `once`: each makes one call while the server is ill, and dies without a word. `always`: each of its calls is one, and it goes on.
-   * `sometimes`: the second call of every fourth task.
+   * `once`: each makes a call while the server is ill, and dies silently. `always`: every call offends, and the agent
+   * goes on. `sometimes`: the second call of every fourth task offends.
    */
   readonly offend: 'once' | 'always' | 'sometimes'
-  /** The condition that an offence meets, by the id of its call. `ends`: it ends the server's process. */
+  /** Condition met by an offence, by call id. `ends`: the offence ends the server's process. */
   meets(id: string, random: KeyedRandom): Condition | { readonly is: 'ends' }
-  /** Whether offences go to a tool that the others do not use. Default: false. */
+  /** Whether offences use a separate tool. Default: false. */
   readonly isElsewhere?: boolean
 }
 
@@ -48,7 +48,7 @@ const HANGS: Condition = { is: 'hangs' }
 const isWithin = (now: Millis, [from, to]: readonly [number, number]) =>
   now >= from * 1_000 && now < to * 1_000
 
-/** Ill in one way for some time. Calls under way when a server goes away are lost. */
+/** A single illness. Calls under way are lost when a server goes away. */
 function once(
   name: string,
   ill: readonly [number, number],
@@ -107,7 +107,7 @@ function oneOfThree(name: string, condition: Condition, lengthS = 50): Row {
 const errors = (percent: number) =>
   once(`${percent} % errors`, [5, 35], { is: 'fails', rate: percent / 100 }, 40)
 
-/** All tools of a server fail now and then: at random once in 10 s, for a second on average. */
+/** All tools fail at random: once in 10 s, for a second on average. */
 function episodes(tools: number): Row {
   const ill = [5, 55] as const
   return {
@@ -128,7 +128,7 @@ function episodes(tools: number): Row {
 const PERIOD_MS: Millis = 10_000
 const EPISODE_MS: Millis = 1_000
 
-/** A server that does well but for what offences do to it. */
+/** A healthy server except for the effects of offences. */
 const offended = (name: string, offenders: Offenders, ill: readonly [number, number] = [0, 40]): Row => ({
   name,
   lengthS: 40,
@@ -146,7 +146,7 @@ const dying = offended(
   [10, 12],
 )
 
-/** The argument by which a server knows an offence. */
+/** Argument marking an offence. */
 export const OFFENCE = 'offence'
 
 export function isOffence({ message }: Call): boolean {

@@ -13,58 +13,57 @@ import { quantile } from '../../statistics.ts'
 import { VirtualClock } from '../../virtual-clock.ts'
 import { isOffence, OFFENCE, type Offenders, type Row } from './rows.ts'
 
-/** The calling agents, and their calls. */
 export interface Load {
   readonly agents: number
-  /** How long a call takes on average, in milliseconds; half of it to half as long again. */
+  /** Mean duration of a call, in milliseconds; calls take 0.5 to 1.5 times as long. */
   readonly callMs: Millis
   readonly effect: Effect
 }
 
-/** Measurements of one run. Offenders' tasks and calls do not count. */
+/** Measurements of a run, without offenders' tasks and calls. */
 export interface Measured {
   readonly tasks: number
   readonly failedTasks: number
   readonly calls: number
   readonly failedCalls: number
   readonly attempts: number
-  /** Attempts of all agents that found the server ill. */
+  /** Attempts of all agents at the ill server. */
   readonly illAttempts: number
-  /** Calls of all agents that began between its first illness and its last. */
+  /** Calls of all agents between the first and the last illness. */
   readonly illCalls: number
-  /** From the end of the illness to the end of the last call that failed, in seconds. */
+  /** From the end of the illness to the end of the last failed call, in seconds. */
   readonly wellAfterS: number
   /** Percentiles of the durations of successful calls, in milliseconds. */
   readonly p50: Millis
   readonly p95: Millis
-  /** Writes that ran more than once. */
+  /** Writes executed more than once. */
   readonly twice: number
 }
 
-/** Calls of a task, and how long an agent thinks between two of them on average, in milliseconds. */
+/** Calls per task, and an agent's mean pause between two calls, in milliseconds. */
 export const CALLS = 5
 export const THINK_MS: Millis = 300
 
-/** When an agent gives a call up, in milliseconds: the default of the MCP SDKs. */
+/** Timeout of an agent's call, in milliseconds: the default of the MCP SDKs. */
 export const PATIENCE_MS: Millis = 60_000
 
-/** How much longer than its work a task may take before the next one of its agent is late. */
+/** Largest duration of a task relative to its work before the agent's next task is late. */
 export const SLACK = 1.15
 
-/** How long a process takes to come back that a call has ended, in milliseconds. */
+/** Restart time of a process ended by a call, in milliseconds. */
 export const RESTART_MS: Millis = 1_000
 
 const SERVER = 'server'
 const TOOL = 'read'
 
-/** The tool of offences that go to another one. */
+/** The separate tool of offences. */
 const ELSEWHERE = 'elsewhere'
 
-/** Agents with a fixed number of tasks each, one call at a time; a call that fails fails its task. */
+/** Runs agents with a fixed number of tasks each, one call at a time. A failed call fails its task. */
 export async function run(row: Row, load: Load, choice: PolicyChoice, seed: number): Promise<Measured> {
   const clock = new VirtualClock()
   const random = createKeyedRandom(seed)
-  /** How often each call ran, by its id. */
+  /** Executions of each call, by id. */
   const ranOf = new Map<Call['id'], number>()
   const { offenders, callMs = load.callMs } = row
   let awayUntil = -Infinity
@@ -122,7 +121,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   let [tasks, failedTasks, calls, failedCalls, attempts, illCalls, lastFailedAt] = [0, 0, 0, 0, 0, 0, 0]
   const took: Millis[] = []
 
-  /** Resolves to whether a call went well. */
+  /** Resolves to true for a good call. */
   async function ask(tool: string, service: string, intent: string, isCounted: boolean): Promise<boolean> {
     const since = clock.now()
     if (isIll(since)) illCalls++
@@ -134,7 +133,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     const { call, outcome: ended } = gateway.begin({ server: SERVER, tool, args, intent, signal })
     const outcome = await ended
     cancel()
-    // A reply that is wrong misleads its agent, whether anybody has noticed or not.
+    // A wrong reply misleads its agent, noticed or not.
     const isTrue = outcome.kind === 'answered' && server.answered(outcome.result, tool, args)
     const isBad = !isTrue || wentWrong(outcome, call.record)
     if (!isCounted) return !isBad
@@ -150,7 +149,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
   const taskMs = CALLS * (callMs + THINK_MS) * SLACK
   const each = Math.max(1, Math.floor((row.lengthS * 1_000) / taskMs))
 
-  /** `offend`: whether and when the agent makes calls that are offences. */
+  /** `offend`: when the agent makes offending calls, if ever. */
   async function work(agent: string, offend?: Offenders['offend']): Promise<void> {
     for (let task = 0; task < each; task++) {
       const key = `${agent}/${task}`
@@ -171,7 +170,7 @@ export async function run(row: Row, load: Load, choice: PolicyChoice, seed: numb
     }
   }
 
-  /** Calls while the server is ill, and waits for no answer. */
+  /** Calls while the server is ill, and leaves without awaiting the answer. */
   async function die(agent: string): Promise<void> {
     const [fromS, toS] = row.ill
     await clock.sleep((fromS + random(agent, 'dies') * (toS - fromS)) * 1_000, never)

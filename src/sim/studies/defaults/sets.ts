@@ -1,15 +1,15 @@
 import { byDefault, only, type PolicyChoice } from '../../policy-choices.ts'
 
-/** No limit of its own. */
+/** A budget without effective limits. */
 const FREE = { ratio: 1, costlyRatio: 1, floor: 1_000, concurrency: 1, leastConcurrent: 10_000 }
 
 /**
- * The defaults of others, as far as our policies can say them: their numbers are their own, from the sources named here (as of 2026).
- * `waitForProof: false`, because none of them waits for one.
+ * The defaults of others, as far as our policies can express them: the numbers come from the named sources (as of
+ * 2026). `waitForProof: false`, because no other set waits for a proof.
  */
 export const peers: Readonly<Record<string, object>> = {
-  // outlier_detection.proto and route_components.proto: no retries until a policy names some; then 1, 25 ms to 250 ms, 3 at a time.
-  // A host that fails is ejected, a single one never.
+  // outlier_detection.proto and route_components.proto: no retries until a policy names some; then 1, 25 ms to 250 ms,
+  // 3 at a time. A failing host is ejected, but never the only host.
   envoy: {
     retry: {
       maxRetries: 1,
@@ -21,7 +21,8 @@ export const peers: Readonly<Record<string, object>> = {
     route: { affinity: 'none' },
     bulkhead: { concurrent: 1_024, perTool: 1_024, queue: 1_024 },
   },
-  // Polly v8: RetryConstants, CircuitBreakerConstants, and the standard resilience handler of .NET: attempts of 10 s, 30 s in all.
+  // Polly v8: RetryConstants, CircuitBreakerConstants, and the standard resilience handler of .NET: attempts of 10 s,
+  // 30 s in total.
   polly: {
     deadline: { total: '30s' },
     retry: { maxRetries: 3, base: '2s', cap: '10s', waitForProof: false, budget: FREE },
@@ -36,7 +37,7 @@ export const peers: Readonly<Record<string, object>> = {
     },
     attemptTimeout: { timeout: '10s' },
   },
-  // CircuitBreakerConfig (a window of 100 calls, here of 100 s) and RetryConfig.
+  // CircuitBreakerConfig (a window of 100 calls, here 100 s) and RetryConfig.
   resilience4j: {
     retry: { maxRetries: 2, base: '500ms', cap: '500ms', waitForProof: false, budget: FREE },
     breaker: {
@@ -70,16 +71,18 @@ export const peers: Readonly<Record<string, object>> = {
     },
     route: { affinity: 'none', ejection: false },
   },
-  // A6 and connection-backoff.md: no retries until they are configured; calls wait while a connection is being made, not after it failed.
+  // A6 and connection-backoff.md: no retries until configured. Calls wait during a connection attempt, not after a
+  // failed attempt.
   grpc: { route: { affinity: 'none', ejection: false } },
-  // The policy controller's failure accrual (7 in a row, 1 s to 60 s), which a service opts into; no retries until one does.
+  // The policy controller's failure accrual (7 in a row, 1 s to 60 s), opt-in per service; no retries until a service
+  // opts in.
   linkerd: {
     breaker: { consecutive: 7, ratio: 1, minimum: 1_000_000, open: '1s', maxOpen: '60s', jitter: 0.5 },
     route: { affinity: 'none', ejection: false },
   },
 }
 
-/** Retries and a breaker for each tool, as most gateways have them: what Breakwater had before the gate. */
+/** Retries and a breaker per tool, as in most gateways, and in Breakwater before the gate. */
 export const breakers = only('breakers', {
   deadline: {},
   retry: {
@@ -94,10 +97,10 @@ export const breakers = only('breakers', {
   verdict: {},
 })
 
-/** No policies but the deadline, so that all sets give a call up at the same time. */
+/** Only the deadline, so all sets give up a call at the same time. */
 export const none = only('none', { deadline: {} })
 
-/** Under one name in all tables. */
+/** The same name in all tables. */
 export const defaults = byDefault
 
 export const sets: readonly PolicyChoice[] = [
