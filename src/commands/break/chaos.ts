@@ -26,7 +26,7 @@ import { verify } from './chaos/verify.ts'
 import { table } from '../shared/table.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** How `breakwater chaos` is used; each option is told with the commands that have it, unless all do. */
+/** Returns the usage of `breakwater chaos`. Each option names its commands, unless all commands have the option. */
 export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
   return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
 
@@ -52,7 +52,7 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   did not work, or 2 when the arguments make no sense.`
 }
 
-/** Returns the lines that show the answer of `/admin/chaos` to people. */
+/** Returns the answer of `/admin/chaos` as lines for people. */
 function statusLines(status: Status, width: number, paint: Paint): string[] {
   const { state, since, by, why, mode, seed, environment, refusal, leaseRemainingMs, engineErrors } = status
   const lines = [
@@ -116,7 +116,7 @@ const attribution = {
   why: { kind: 'text', value: 'WHY', about: 'for the journal' },
 } as const
 
-/** A command that turns one of the switches. */
+/** A command for a switch. */
 function turning(name: string, show: (answer: Status, given: Given) => readonly string[]): Command {
   return {
     options: attribution,
@@ -184,7 +184,7 @@ const explain: Command = {
   },
 }
 
-/** `plan --last 1h`: what was hit, and what shadow mode kept from being hit. */
+/** `plan --last 1h`: hits, and hits prevented by shadow mode. */
 const plan: Command = {
   options: { last: { kind: 'duration', value: 'DURATION', default: '1h', about: 'how far back' } },
   run(args) {
@@ -241,6 +241,6 @@ const commands: Readonly<Record<string, Command>> = {
 
 const usage = usageOf(common, commands)
 
-/** `breakwater chaos …`: resolves to the exit code; 2 when the arguments make no sense. */
+/** `breakwater chaos …`: resolves to the exit code; 2 for wrong arguments. */
 export const chaos = (args: readonly string[], out: Output, env: Env, width?: number): Promise<number> =>
   runNamed(args, { usage, commands }, out, env, width)

@@ -31,13 +31,13 @@ const format = {
   },
 } as const
 
-/** A comparison, as `/admin/experiments` describes it. */
+/** A comparison, as in `/admin/experiments`. */
 interface Shown {
   readonly kind?: 'comparison'
   readonly name: string
   readonly state: 'not_started' | 'running' | 'ended'
   readonly arms: Readonly<Record<string, { readonly set: string; readonly units: number }>>
-  /** Calls that match and are in no arm; absent where there are none. */
+  /** Matching calls outside all arms; absent without such calls. */
   readonly leftOut?: { readonly calls: number; readonly why: string }
   readonly metric: string
   readonly startedAt?: string
@@ -46,7 +46,7 @@ interface Shown {
   readonly verdict?: { readonly result: string; readonly sentence: string }
 }
 
-/** Explains a count of 0 units in a comparison under way. */
+/** Explains a count of 0 units in a running comparison. */
 const COUNTED =
   'units count once they are over: 30s after their last call, or what telemetry.intents.idle says'
 
@@ -80,7 +80,9 @@ const rowOf = (shown: Shown) => [
   found(shown),
 ]
 
-/** Returns the result in short. An invalid comparison has its reasons beside it: perhaps somebody has only ended it early. */
+/**
+ * Returns the result in short. An invalid comparison gets its reasons, because perhaps somebody just ended it early.
+ */
 function found({ state, endedBecause, verdict }: Shown): string {
   if (state === 'running' && verdict?.result === 'inconclusive') return 'not decided yet'
   if (verdict?.result !== 'invalid') return verdict?.result ?? '-'
@@ -123,7 +125,7 @@ function comparisonLines(shown: Shown): string[] {
   ]
 }
 
-/** Starts or stops one, or lets one begin that waits. */
+/** Starts or stops a comparison, or approves a waiting run. */
 const turning = (what: 'start' | 'stop' | 'approve'): Command => ({
   positionals: ['NAME'],
   options: { by: people.by },
@@ -202,6 +204,6 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
 
   Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
 
-/** `breakwater experiment …`: resolves to the exit code; 2 when the arguments make no sense. */
+/** `breakwater experiment …`: resolves to the exit code; 2 for wrong arguments. */
 export const experiment = (args: readonly string[], out: Output, env: Env): Promise<number> =>
   runNamed(args, { usage, commands }, out, env)

@@ -41,10 +41,9 @@ import { otherGateway } from '../same-gateway.ts'
 import { endingInOrder } from '../shared/signals.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Most servers that are named. */
 const MAX_NAMED = 5
 
-/** Exit code of what is invalid, was not decided, or could not run. */
+/** Exit code for an invalid, undecided or impossible run. */
 const INVALID = 2
 
 /** `breakwater scenario …`: ready-made faults against a running gateway. Resolves to the exit code. */
@@ -65,7 +64,7 @@ export function scenario(args: readonly string[], out: Output, env: Env): Promis
 }
 
 async function list(out: Output): Promise<number> {
-  // A reader such as `head` may have read enough.
+  // A reader such as `head` may close the pipe early.
   process.stdout.on('error', ignore)
   const names = await scenarioNames()
   const width = Math.max(0, ...names.map((name) => name.length))
@@ -79,16 +78,16 @@ async function list(out: Output): Promise<number> {
   return broken === 0 ? 0 : INVALID
 }
 
-/** Over which transports alone it can show anything. */
+/** Transports where a scenario can show an effect. */
 const transportsOf = (scenario: Scenario) => transports.filter((transport) => canHit(scenario, transport))
 
-/** The same as a remark behind its description. */
+/** The transports as a remark behind a description. */
 function limitsOf(scenario: Scenario): string {
   const hit = transportsOf(scenario)
   return hit.length === transports.length ? '' : ` (Servers over ${hit.join(' or ')} only.)`
 }
 
-/** Runs the scenarios that were asked for, one after the other, and says what came of each. */
+/** Runs the named scenarios in turn, and reports each result. */
 async function runNamed(named: readonly string[], asked: Asked, out: Output, env: Env): Promise<number> {
   const names = asked.isAll ? await scenarioNames() : named
   const read = await Promise.all(names.map((name) => readScenario(name)))
@@ -99,7 +98,7 @@ async function runNamed(named: readonly string[], asked: Asked, out: Output, env
     for (const problem of problems) out.stderr(`breakwater: ${problem}`)
     return INVALID
   }
-  // A reader that has gone is no reason to leave faults behind, and neither is who asks often to end it.
+  // Neither a closed pipe nor repeated signals may leave faults behind.
   process.stdout.on('error', ignore)
   return endingInOrder(async (stop) => {
     const control = controlAt({ base: asked.control, token: asked.token, env, hurry: stop })
@@ -137,7 +136,7 @@ async function written(path: string, results: readonly Result[], out: Output): P
   }
 }
 
-/** The same without what is written for people to read as the result. */
+/** Suppresses the human-readable result. */
 const withoutText = (out: Output): Output => ({
   stdout: ignore,
   stderr: (line) => out.stderr(line),
@@ -150,7 +149,7 @@ interface OneParts {
   readonly out: Output
 }
 
-/** Runs one scenario. The result tells which steps the gateway or its servers refused. */
+/** Runs a scenario. The result names steps refused by the gateway or its servers. */
 async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: OneParts): Promise<Result> {
   const { name, description } = written
   const durationMs = asked.duration ?? written.duration
@@ -194,7 +193,7 @@ async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: O
   }
 }
 
-/** Why a run came to no end, in one line: whatever has happened, nobody knows what its assertions are worth. */
+/** Returns why a run failed, in a line. After any such error its assertions prove nothing. */
 function whyNot(error: unknown): string {
   if (error instanceof ControlError || error instanceof TrafficError) return error.message
   return `unexpected: ${printable(error instanceof Error ? error.message : String(error), 500)}`
@@ -202,7 +201,7 @@ function whyNot(error: unknown): string {
 
 const rateOf = (asked: Asked, { traffic }: Scenario): number => asked.traffic ?? traffic
 
-/** The target of a run, and its calls; or the reason why the run has nothing to hit. */
+/** Target and calls of a run, or the reason why nothing can be hit. */
 type AimedAt =
   | {
       readonly aim: Aim
@@ -212,7 +211,9 @@ type AimedAt =
     }
   | { readonly skipped: string }
 
-/** Finds servers that the faults can work with: those that were asked for, or else the first one with a tool to call, or all. */
+/**
+ * Finds servers compatible with the faults: the named servers, or else the first server with a callable tool, or all.
+ */
 async function aimAt(
   scenario: Scenario,
   asked: Asked,
@@ -256,7 +257,7 @@ const isAre = (names: readonly string[]): string =>
 const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
   `it needs a server over ${transportsOf(scenario).join(' or ')}, which ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
 
-/** Calls to the servers that are hit and to the others; undefined when a run makes none. */
+/** Calls to hit servers and to others; undefined when a run makes no calls. */
 async function trafficTo(
   scenario: Scenario,
   asked: Asked,
@@ -318,7 +319,7 @@ const options = {
   ...controlAccess,
 } as const
 
-/** The options of a run; `data` has no slash at its end. */
+/** The options of a run; `data` has no trailing slash. */
 type Asked = Values<typeof options> & { readonly isAll: boolean }
 
 const usage = `breakwater scenario: ready-made faults, with what has to be true of the mesh

@@ -34,10 +34,10 @@ import { demandFaults } from '../shared/stage.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 
-/** Exit code of what ran and proves nothing. */
+/** Exit code of a finished run without evidence. */
 const UNSOUND = 2
 
-/** Where a gateway takes calls unless its config says otherwise. */
+/** Default data address of a gateway. */
 const DEFAULT_DATA = 'http://127.0.0.1:8080'
 
 const options = {
@@ -53,7 +53,7 @@ const options = {
   },
   tasks: {
     kind: 'integer',
-    // A gateway has room for 25,000 units of one tenant: two for each task.
+    // A gateway has room for 25,000 units of a tenant: two for each task.
     max: 12_500,
     value: 'N',
     default: '300',
@@ -102,10 +102,10 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
 
-/** How often the journal is read, in milliseconds: of what it keeps in memory the oldest goes first. */
+/** Poll interval of the journal, in milliseconds: its memory drops the oldest entries first. */
 const FOLLOW_MS: Millis = 200
 
-/** Most reports of outcomes that are sent at once. */
+/** Most outcome reports per request. */
 const MAX_REPORTS = 200
 
 /** `breakwater compare`: resolves to the exit code. */
@@ -113,14 +113,14 @@ export function compare(args: readonly string[], out: Output, env: Env): Promise
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => {
     const given = asked(values)
-    // Faults are disarmed and all servers ended, however often somebody asks: that takes seconds at most.
+    // Repeated signals must not cut off disarming faults and ending servers, a matter of seconds.
     return endingInOrder((stop, closing) => run(given, { closing, stop, out, env }))
   })
 }
 
 type Asked = Values<typeof options> & { readonly both: Sets }
 
-/** Returns the options, checked. Throws `Misuse`. */
+/** Returns the checked options. Throws `Misuse`. */
 function asked(values: Values<typeof options>): Asked {
   const { sets, workload, tasks, concurrency, config, control, url } = values
   const isDemo = config === undefined && control === undefined
@@ -146,7 +146,7 @@ async function run(given: Asked, parts: Preparing): Promise<number> {
   return played.flaws.length === 0 ? 0 : UNSOUND
 }
 
-/** All that a run needs, found to fit together before anything is played. */
+/** Everything for a run, checked for consistency before the first task. */
 interface Scene {
   readonly workload: Workload
   readonly plan: Plan | undefined
@@ -160,7 +160,7 @@ interface Preparing {
   readonly env: Env
 }
 
-/** Finds all that a run needs, and starts its experiment if nothing prevents that. Rejects with an `UnusableInput`. */
+/** Prepares a run, and starts the experiment if nothing prevents the run. Rejects with an `UnusableInput`. */
 async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Promise<Scene> {
   const { config, control, both: sets, tasks, url: data = DEFAULT_DATA, token } = given
   const isDemo = config === undefined && control === undefined
@@ -193,10 +193,10 @@ async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Pr
 
 const succeeded = ({ outcome }: { readonly outcome: string }) => outcome === 'succeeded'
 
-/** As much of `/admin/servers` as is read. */
+/** The needed fields of `/admin/servers`. */
 const serverStates = z.array(z.object({ name: z.string(), state: z.enum(['starting', 'up', 'down']) }))
 
-/** As much of an experiment's report as is read. */
+/** The needed fields of an experiment's report. */
 const reported = z.object({
   state: z.string(),
   endedBecause: z.string().optional(),
@@ -204,7 +204,7 @@ const reported = z.object({
   settings: z.array(z.object({ setting: z.string(), byArm: z.record(z.string(), z.string().optional()) })),
 })
 
-/** Plays all tasks with the faults armed, and puts together what is known of them. */
+/** Plays all tasks with the faults armed, and compiles the report. */
 async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output): Promise<PairedReport> {
   const clock = systemClock
   const { workload, venue } = scene
@@ -227,20 +227,20 @@ async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output)
   }
 }
 
-/** The result of playing: the twins, the armed faults, and the flaws that make the comparison unsound. */
+/** The twins, the armed faults, and the flaws that invalidate the comparison. */
 interface Played {
   readonly twins: readonly Twins[]
   readonly names: readonly string[]
-  /** Names of the faults that others armed during the run. */
+  /** Names of faults armed by others during the run. */
   readonly foreign: readonly string[]
   readonly flaws: readonly string[]
-  /** When the first pair began, in milliseconds since the Unix epoch, and how long all took. */
+  /** Start of the first pair, in milliseconds since the Unix epoch, and the duration of all pairs. */
   readonly startedAt: Millis
   readonly ranMs: Millis
 }
 
 interface PlayParts {
-  /** They leave when all is played. */
+  /** Closed after the last pair. */
   readonly agents: Agents
   readonly clock: Clock
   readonly decisions: Decisions
@@ -248,7 +248,7 @@ interface PlayParts {
   readonly out: Output
 }
 
-/** Arms the plan, plays all pairs, and takes the plan away again, whatever happens. */
+/** Arms the plan, plays all pairs, and always removes the plan. */
 async function playPairs(
   { workload, plan, venue }: Scene,
   given: Asked,
@@ -327,7 +327,7 @@ async function playPairs(
     }
   } finally {
     over.abort('over')
-    // At the same time: a gateway that hangs is waited for once.
+    // In parallel, so a hanging gateway costs one timeout only.
     const [problem] = await Promise.all([armed?.end(), agents.close()])
     if (problem !== undefined) out.stderr(`breakwater: ${problem}`)
     endProgress()
@@ -336,11 +336,11 @@ async function playPairs(
 
 interface Repeated {
   readonly task: () => Promise<unknown>
-  /** Nothing but failures for `RUN_PATIENCE_MS`. */
+  /** Called after `RUN_PATIENCE_MS` of nothing but failures. */
   readonly onSilent: () => void
 }
 
-/** Does something again and again until it is over. Occasional failures are found out at the end. */
+/** Repeats a task until `over`. Occasional failures are found out at the end. */
 async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repeated): Promise<void> {
   let heardAt = clock.now()
   while (!over.aborted) {
@@ -355,7 +355,7 @@ async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repe
   }
 }
 
-/** Puts together what the twins, the gateway and its journal say of a run. */
+/** Combines the reports of the twins, the gateway and the journal. */
 async function reportOn(
   { workload, plan, venue }: Scene,
   { seed, tasks, both }: Asked,
@@ -366,7 +366,7 @@ async function reportOn(
   const flaws = [...met]
   if (twins.length > 0 && !twins.some(({ control, treatment }) => succeeded(control) || succeeded(treatment)))
     flaws.push('no task succeeded in either arm, which says nothing of policies')
-  // Faults may have ended servers, which then need a while to be up again.
+  // Servers may have been ended by faults, and then need a while to be up again.
   if (plan === undefined)
     for (const { name, state } of await ask(control, { method: 'GET', path: '/admin/servers' }, serverStates))
       if (state !== 'up' && serversOf(workload, venue.tools).has(name))
@@ -407,11 +407,11 @@ async function reportOn(
   }
 }
 
-/** The policy sets, told apart where one is compared with itself. */
+/** The policy sets, with different labels when a set is compared with itself. */
 const labelsOf = ({ control, treatment }: Sets): Sets =>
   control === treatment ? { control, treatment: `${treatment} again` } : { control, treatment }
 
-/** Twins with what only the gateway knows; says so where it knows of other calls than their agents. */
+/** Adds the gateway's counts to twins. Reports a flaw when the gateway counted other calls than the agents made. */
 function withAttempts(
   twins: readonly Twins[],
   samples: ReturnType<typeof samplesIn>,
@@ -439,7 +439,7 @@ function samplesOf({ control, experiment }: Venue): Promise<string> {
   return ask(control, { method: 'GET', path, isText: true }, z.string())
 }
 
-/** How tasks ended, on their way to the gateway. */
+/** Queued ends of tasks for the gateway. */
 class Outcomes {
   readonly #venue: Venue
   #waiting: object[] = []
@@ -465,7 +465,7 @@ class Outcomes {
 /** Characters of the bar. */
 const BAR = 24
 
-/** How far it is, in a line. */
+/** The progress in a line. */
 class Progress {
   readonly #tasks: number
   readonly #labels: Sets

@@ -3,11 +3,9 @@ import { printable } from '../../telemetry/printable.ts'
 import { UnusableInput } from '../shared/arguments.ts'
 import type { Control, Request } from '../shared/control.ts'
 
-/** Facts about a run that the gateway knows, and its agents do not. */
-
 /**
- * Asks the gateway over its control port. Rejects with an `UnusableInput`, also where the answer has another shape than
- * `answer`: what listens there may be anything.
+ * Asks the gateway over its control port. Rejects with an `UnusableInput`, also for an answer of another shape than
+ * `answer`: any program may listen there.
  */
 export async function ask<Answer>(
   control: Control,
@@ -25,23 +23,23 @@ export async function ask<Answer>(
   )
 }
 
-/** An answer of which nothing is needed. */
+/** An answer without needed fields. */
 export const anything = z.unknown()
 
-/** Counts that the gateway sampled of a task in one arm. */
+/** The gateway's counts for a task in an arm. */
 export interface Sampled {
   readonly calls: number
   readonly attempts: number
 }
 
-/** By arm, then by task: what is told as CSV of the units of an experiment. */
+/** Returns counts by arm, then by task, from the CSV of an experiment's units. */
 export function samplesIn(csv: string): ReadonlyMap<string, ReadonlyMap<string, Sampled>> {
   const [head = [], ...rows] = rowsOf(csv)
   const [unit, arm, calls, attempts] = ['unit', 'arm', 'calls', 'attempts'].map((name) => head.indexOf(name))
   const byArm = new Map<string, Map<string, Sampled>>()
   for (const row of rows) {
     const [name = '', key = ''] = [row[arm!], row[unit!]]
-    // A unit is who says so and the tenant, then the name of the task.
+    // A unit is the caller and the tenant, then the name of the task.
     const task = key.slice(key.indexOf('/') + 1)
     const ofArm = byArm.get(name) ?? new Map<string, Sampled>()
     byArm.set(name, ofArm)
@@ -63,28 +61,28 @@ function rowsOf(csv: string): string[][] {
   return rows
 }
 
-/** How decisions on the same attempt of twins went together. */
+/** Decisions on the same attempt of twins, compared. */
 export interface DecisionCounts {
   /** Decided in both arms. */
   readonly twice: number
-  /** Decisions made in both arms that differ between the arms. */
+  /** Decided in both arms, with different results. */
   readonly different: number
-  /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
+  /** Decided in one arm only, because the other arm did not get so far or made no such attempt. */
   readonly once: number
 }
 
 export interface DecisionsReport {
-  /** The first attempts of calls: twins that make the same call meet the same. */
+  /** First attempts: twins with the same call meet the same decisions. */
   readonly first: DecisionCounts
-  /** Further attempts, which policies make. */
+  /** Further attempts, made by policies. */
   readonly later: DecisionCounts
-  /** Calls of which a first attempt was decided otherwise; a few of them. */
+  /** A few calls with different decisions on their first attempts. */
   readonly examples: readonly string[]
-  /** Whether the journal dropped decisions before they were read. */
+  /** Whether the journal dropped decisions before the command read them. */
   readonly isIncomplete: boolean
 }
 
-/** As much of `/admin/chaos/journal` as is read. */
+/** The needed fields of `/admin/chaos/journal`. */
 const journalPage = z.object({
   oldest: z.number().optional(),
   next: z.number(),
@@ -116,16 +114,15 @@ type Entry = z.output<typeof journalPage>['entries'][number]
 /** The detail of an entry about an injected fault. */
 const injection = z.object({ fault: z.object({ name: z.string() }) })
 
-/** A decision about one attempt, as far as twins are compared by it. */
+/** A decision about an attempt: the fields compared between twins. */
 type Decision = Extract<Entry, { kind: 'decision' }>
 
-/** Most entries that one answer has. */
+/** Most entries per answer. */
 const PAGE = 1_000
 
-/** Most examples that are kept. */
 const MAX_EXAMPLES = 5
 
-/** Decisions about faults, put together by call: twins have the same key. */
+/** Decisions about faults, grouped by call: twins have the same key. */
 export class Decisions {
   readonly #prefix: string
   readonly #alone = new Map<string, { readonly what: string; readonly attempt: number }>()
@@ -135,12 +132,15 @@ export class Decisions {
   #since: number | undefined
   #isIncomplete = false
 
-  /** `prefix` begins the names of the tasks that it is about. */
+  /** `prefix`: beginning of the relevant tasks' names. */
   constructor(prefix: string) {
     this.#prefix = prefix
   }
 
-  /** Takes the new entries of a journal, which forgets: to be called often. Rejects with an `UnusableInput`. */
+  /**
+   * Reads the journal's new entries. Call often, because the journal drops old entries. Rejects with an
+   * `UnusableInput`.
+   */
   async follow(control: Control): Promise<void> {
     for (let more = true; more;) {
       const query = this.#since === undefined ? 'limit=1' : `since=${this.#since}&limit=${PAGE}`
@@ -155,7 +155,7 @@ export class Decisions {
     }
   }
 
-  /** Names of the faults that were injected one by one since the first time. */
+  /** Names of faults injected individually since the first call of `follow`. */
   get injected(): readonly string[] {
     return [...this.#injected]
   }

@@ -7,13 +7,13 @@ import type { Control } from '../shared/control.ts'
 import { readPlan } from '../run/plan-file.ts'
 import { anything, ask } from './evidence.ts'
 
-/** A plan that was read: what `PUT /admin/chaos` takes, but for its seed. */
+/** A plan: the body of `PUT /admin/chaos`, without the seed. */
 export type Plan = Readonly<Record<string, unknown>>
 
-/** How long faults of the two other formats stay armed: as long as a gateway allows unless it says otherwise. */
+/** Lifetime of faults from the two foreign formats: a gateway's default limit. */
 const FOREIGN_TTL = '1h'
 
-/** Reads a plan: a file with a block `chaos`, a plan, or one of the two other formats. Rejects with an `UnusableInput`. */
+/** Reads a file with a block `chaos`, a plan, or one of the two other formats. Rejects with an `UnusableInput`. */
 export async function planAt(file: string, env: Env): Promise<Plan> {
   const read = await readPlan(file, env, false, { ttl: FOREIGN_TTL })
   if (!read.ok) throw new UnusableInput(read.problems.join('\n'))
@@ -22,7 +22,7 @@ export async function planAt(file: string, env: Env): Promise<Plan> {
   return { ...(aliases !== undefined && { aliases }), faults }
 }
 
-/** As much of `/admin/chaos` as is read. */
+/** The needed fields of `/admin/chaos`. */
 const status = z.object({
   seed: z.union([z.number(), z.string()]),
   mode: z.string(),
@@ -34,7 +34,7 @@ const status = z.object({
   ),
 })
 
-/** As much of `/admin/config` and `/admin/experiments` as is read. */
+/** The needed fields of `/admin/config` and `/admin/experiments`. */
 const configured = z.object({
   config: z.object({
     chaos: status.pick({ seed: true, mode: true }).extend({ faults: z.array(z.unknown()) }),
@@ -46,14 +46,14 @@ const listed = z.object({
 
 const statusAt = (control: Control) => ask(control, { method: 'GET', path: '/admin/chaos' }, status)
 
-/** The plan put back after a run. */
+/** The plan to restore after a run. */
 type Before = z.output<typeof configured>['config']['chaos']
 
 /** Author in the journal. A plan put back under the second name is no leftover of a killed run. */
 const BY = 'breakwater compare'
 const BACK = `${BY}, put back`
 
-/** Faults that are armed for a run. All of it rejects with an `UnusableInput`, but for the end. */
+/** Faults armed for a run. All methods except `end` reject with an `UnusableInput`. */
 export class ArmedPlan {
   readonly #control: Control
   readonly #seed: number
@@ -65,7 +65,7 @@ export class ArmedPlan {
     this.#before = before
   }
 
-  /** Replaces the gateway's plan, arms the new one, and draws by `seed`. Rejects while faults are armed. */
+  /** Replaces and arms the gateway's plan, with draws by `seed`. Rejects while faults are armed. */
   static async arm(control: Control, plan: Plan, seed: number): Promise<ArmedPlan> {
     const armed = new ArmedPlan(control, seed, await replaceable(control))
     const path = `/admin/chaos?by=${encodeURIComponent(BY)}`
@@ -80,14 +80,14 @@ export class ArmedPlan {
     }
   }
 
-  /** Says that the run goes on, to a gateway whose faults end when nobody does. */
+  /** Renews the lease: without renewals, the gateway ends the faults. */
   async renew(): Promise<void> {
     await this.#control({ method: 'POST', path: '/admin/chaos/renew', body: { by: BY } })
   }
 
   /**
-   * Takes the faults away and puts back the former plan. Leaves alone what others have injected, and a plan that others have put in
-   * force. Never rejects; resolves to the reason of a failure, or undefined.
+   * Removes the faults and restores the former plan. Leaves injections of others alone, and plans put in force by
+   * others. Never rejects; resolves to the reason of a failure, or undefined.
    */
   async end(): Promise<string | undefined> {
     const now = await this.#control({ method: 'GET', path: '/admin/chaos' })
@@ -99,13 +99,13 @@ export class ArmedPlan {
 }
 
 /**
- * Takes away the plan of a comparison, and puts back another one, disarmed. Never rejects; resolves to the reason of a
- * failure, or undefined.
+ * Replaces a comparison's plan by another plan, disarmed. Never rejects; resolves to the reason of a failure, or
+ * undefined.
  */
 async function exchange(control: Control, seed: Before['seed'], plan: Before): Promise<string | undefined> {
   const put = (by: string, body: object) =>
     control({ method: 'PUT', path: `/admin/chaos?by=${encodeURIComponent(by)}`, body })
-  // A plan in place of an armed one is armed: only after a plan without faults none is.
+  // A plan replacing an armed plan is armed too, so a plan without faults comes between.
   const gone = await put(BY, { seed, faults: [] })
   if (!gone.ok) return `the faults could not be disarmed: ${gone.message}`
   const back = await put(BACK, plan)
@@ -113,13 +113,13 @@ async function exchange(control: Control, seed: Before['seed'], plan: Before): P
 }
 
 /**
- * Takes away what a killed run left, and puts back the plan of the config: nobody knows the former plan. Resolves to the
- * names of the faults that were left. Rejects with an `UnusableInput`.
+ * Removes the leftovers of a killed run, and restores the plan of the config, because the former plan is unknown.
+ * Resolves to the names of the leftover faults. Rejects with an `UnusableInput`.
  */
 export async function takeAwayLeft(control: Control): Promise<readonly string[]> {
   const { plannedBy, by, seed, faults } = await statusAt(control)
   const left = faults.filter(({ id }) => id === undefined)
-  // Faults that somebody has armed again are no leftovers.
+  // Faults armed again by somebody are no leftovers.
   if (plannedBy !== BY || (by !== BY && left.some(({ armed }) => armed))) return []
   await refuseWhileAnotherRuns(control)
   const { chaos } = (await ask(control, { method: 'GET', path: '/admin/config' }, configured)).config
@@ -129,7 +129,7 @@ export async function takeAwayLeft(control: Control): Promise<readonly string[]>
   return left.map(({ name }) => name)
 }
 
-/** Returns the plan that a comparison may replace. Rejects with an `UnusableInput` while faults are armed. */
+/** Returns the plan to be replaced by a comparison. Rejects with an `UnusableInput` while faults are armed. */
 export async function replaceable(control: Control): Promise<Before> {
   const now = await statusAt(control)
   const armed = now.faults.filter((fault) => fault.armed)
@@ -169,7 +169,7 @@ async function refuseWhileAnotherRuns(control: Control): Promise<void> {
     )
 }
 
-/** Returns the names of the armed faults, and how often the engine has failed. */
+/** Returns the names of the armed faults, and the number of engine failures. */
 export async function stateOf(
   control: Control,
 ): Promise<{ readonly names: readonly string[]; readonly engineErrors: number }> {

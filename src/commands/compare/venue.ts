@@ -22,52 +22,55 @@ import { anything, ask } from './evidence.ts'
 import type { Arms } from '../../load/twins.ts'
 import type { KnownTools } from '../../load/workload.ts'
 
-/** The two policy sets; the first is what the other is compared with. */
+/** The policy sets: `control` is the baseline for `treatment`. */
 export interface Sets {
   readonly control: string
   readonly treatment: string
 }
 
-/** A gateway that has an experiment for the two sets, in which agents name the arm of each task. */
+/** A gateway with an experiment for the two sets; agents name the arm of each task. */
 export interface Venue extends Stage {
   readonly experiment: string
   readonly arms: Arms
   readonly tools: KnownTools
-  /** Starts the experiment of a gateway that runs. Rejects with an `UnusableInput`. */
+  /** Starts the experiment of a running gateway. Rejects with an `UnusableInput`. */
   begin(): Promise<void>
 }
 
-/** So many units an arm would have to have for its experiment to end before the run does: harm is seen from a quarter on. */
+/**
+ * Returns minimum units per arm, so large that the experiment cannot end before the run: harm is judged from a quarter
+ * on.
+ */
 export const minimumFor = (tasks: number): number => Math.min(1_000_000, 4 * tasks + 4)
 
-/** Longest run, and longest time that faults stay armed, in milliseconds. */
+/** Longest run, and longest time of armed faults, in milliseconds. */
 const LONGEST_MS: Millis = 86_400_000
 
-/** The name of the experiment of a gateway that is started for a run. */
+/** The experiment's name in a gateway started for a run. */
 const NAME = 'compare'
 
-/** Where the servers and policies of a gateway are from that is started for a run. */
+/** Source of the servers and policies of a gateway started for a run. */
 export interface Origin {
-  /** File of the config, or what else it is called in messages. */
+  /** The config's file, or its name in messages. */
   readonly name: string
   readonly config: Config
 }
 
-/** Reads the config of a gateway that is to be started. Rejects with an `UnusableInput`. */
+/** Reads the config for a new gateway. Rejects with an `UnusableInput`. */
 export async function originAt(file: string, env: Env): Promise<Origin> {
   const loaded = await loadConfig(file, env)
   if (!loaded.ok) throw new UnusableInput(loaded.errors.map(formatIssue).join('\n'))
   return { name: file, config: loaded.config }
 }
 
-/** The servers of the demo, with policy sets that one may want to compare. `closing` gets their end. */
+/** The servers of the demo, with policy sets worth comparing. `closing` gets the function to end the servers. */
 export async function demoOrigin(closing: Closing): Promise<Origin> {
   const { mcpServers, close } = await startShop()
   closing.push(close)
   const config = schema.parse({
     mcpServers,
     policies: {
-      // Servers that answer within milliseconds are tried again as soon.
+      // Servers answering within milliseconds are retried as fast.
       defaults: { retry: { base: '10ms', cap: '100ms' } },
       sets: {
         no_retries: { retry: false },
@@ -81,17 +84,17 @@ export async function demoOrigin(closing: Closing): Promise<Origin> {
 export interface OwnOptions {
   readonly sets: Sets
   readonly tasks: number
-  /** Whether faults are to be armed: then its environment is one for tests. */
+  /** Whether faults will be armed: the environment is then a test environment. */
   readonly withFaults: boolean
   readonly env: Env
   readonly closing: Closing
-  /** Ends it early, and all waiting. */
+  /** Ends the run and all waiting early. */
   readonly stop: Cancellation
 }
 
 /**
- * Starts a gateway for a run: with the servers and policies of a config, and one experiment. It arms no faults by itself.
- * Rejects with an `UnusableInput`.
+ * Starts a gateway for a run, with a config's servers and policies, and an experiment. Arms no faults. Rejects with an
+ * `UnusableInput`.
  */
 export async function openOwn({ name, config }: Origin, options: OwnOptions): Promise<Venue> {
   const { sets, tasks, withFaults, stop } = options
@@ -120,13 +123,13 @@ export async function openOwn({ name, config }: Origin, options: OwnOptions): Pr
   }
 }
 
-/** A config as it is for one run. */
+/** The config for a run. */
 const composed = (config: Config, experiment: Experiment, withFaults: boolean): Config => ({
   ...config,
   gateway: { ...config.gateway, ...(withFaults && { environment: 'staging' }) },
   chaos: chaos.parse({ enabled: withFaults, maxTtl: LONGEST_MS }),
   experiments: [experiment],
-  // Nobody is to be told of outages that a comparison makes.
+  // A comparison's outages must not notify anybody.
   health: health.parse({}),
   telemetry: telemetry.parse({}),
 })
@@ -138,13 +141,13 @@ export interface RunningOptions {
   readonly token: string | undefined
   readonly sets: Sets
   readonly tasks: number
-  /** Gets the end of an experiment that was started. */
+  /** Gets the function to end a started experiment. */
   readonly closing: Closing
-  /** Ends all waiting for its data plane, and has its control plane waited for no longer than whoever stops a run likes to. */
+  /** Ends all waiting for the data plane, and limits waiting for the control plane. */
   readonly stop: Cancellation
 }
 
-/** As much of the answers of `/admin` as is read. */
+/** The needed fields of answers of `/admin`. */
 const answers = {
   config: z.object({
     config: z.object({
@@ -157,7 +160,7 @@ const answers = {
   experiment: z.object({
     name: z.string(),
     state: z.enum(['not_started', 'running', 'ended']),
-    // As the config has it now: the arms beside it may be those of an earlier run.
+    // From the current config: the arms in the report may be from an earlier run.
     settings: z.object({
       assignBy: z.string(),
       minimumUnits: z.number(),
@@ -173,7 +176,7 @@ const answers = {
 
 type Shown = z.output<typeof answers.experiment>
 
-/** Takes a gateway that runs and has a fitting experiment, which does not run yet. Rejects with an `UnusableInput`. */
+/** Takes a running gateway with a fitting experiment not yet started. Rejects with an `UnusableInput`. */
 export async function openRunning(options: RunningOptions, env: Env): Promise<Venue> {
   const { sets, tasks, token, closing, stop } = options
   const control = controlAt({ base: options.control, token, env, hurry: stop })
@@ -186,7 +189,7 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
     throw new UnusableInput(
       `experiment "${name}" might end before ${tasks} tasks are played: set its "minimumUnits" to ${minimumFor(tasks)}, or play fewer`,
     )
-  // Another comparison may be under way in it: whoever has started it is alone in it.
+  // Another comparison may be under way in the experiment and must have it alone.
   if (state === 'running')
     throw new UnusableInput(
       `experiment "${name}" runs already: end it first (breakwater experiment stop ${name})${settings.active ? ', and give it "active: false"' : ''}`,
@@ -209,7 +212,7 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
     answers.experiments,
   )
   for (const { name, kind } of experiments) {
-    // A guarded run has answers of another shape.
+    // Answers about a guarded run have another shape.
     if (kind === 'guarded') continue
     const path = `/admin/experiments/${encodeURIComponent(name)}`
     const shown = await ask(control, { method: 'GET', path }, answers.experiment)
@@ -222,7 +225,7 @@ async function fittingExperiment(control: Control, sets: Sets): Promise<Shown> {
   )
 }
 
-/** The arms of an experiment that go by these sets; undefined when it has none. */
+/** The arms of an experiment for these sets; undefined without such arms. */
 function armsFor({ arms }: Shown['settings'], sets: Sets): Arms | undefined {
   const all = Object.entries(arms)
   const [control] = all.find(([, set]) => set === sets.control) ?? []
@@ -240,7 +243,7 @@ function checkSets(sets: Sets, named: readonly string[], where: string): void {
   }
 }
 
-/** Resolves to the tools that can be called. Rejects with an `UnusableInput`. */
+/** Resolves to the callable tools. Rejects with an `UnusableInput`. */
 async function knownTools(url: string, control: Control, stop: Cancellation): Promise<KnownTools> {
   const listed = await toolsAt(url, stop).catch(unusable)
   const servers = new Map<string, ReadonlyMap<string, string>>()

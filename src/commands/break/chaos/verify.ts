@@ -7,7 +7,10 @@ import { printable } from '../../../telemetry/printable.ts'
 import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { type Command, type Given, textOf } from '../../shared/control-command.ts'
 
-/** `verify`: whether anything of a journal was changed, taken out, put in, cut off or never written. Needs no gateway, and the key. */
+/**
+ * `verify`: whether entries of a journal were changed, removed, inserted, cut off or never written. Needs the key, but
+ * no gateway.
+ */
 export const verify: Command = {
   options: {
     journal: { kind: 'list', value: 'FILE', about: 'the newest file; its older ones are found' },

@@ -11,12 +11,12 @@ import { experimentSpec } from '../../../gateway/guarded/spec.ts'
 import { isObject } from '../../../protocol/jsonrpc.ts'
 import { shippedAt } from '../../../load/workload.ts'
 
-/** An experiment, read and as it was written; or what is wrong with its file, a line each. */
+/** An experiment, parsed and as written, or the problems of its file, a line each. */
 export type ReadExperiment =
   | { readonly ok: true; readonly spec: Spec; readonly written: unknown }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** The value of a file, or the issues with its text. `valuesIn` records in `origins` where each value stands. */
+/** A file's value, or the issues with its text. `valuesIn` records the place of each value in `origins`. */
 type ReadValues = { readonly value: unknown } | { readonly issues: readonly ConfigIssue[] }
 
 async function valuesIn(
@@ -35,15 +35,15 @@ async function valuesIn(
   const issues: ConfigIssue[] = source.problems.map(({ position, message }) => {
     return { severity: 'error', file, path: '', ...position, message }
   })
-  // References of workloads look like variables, and are none.
+  // References of workloads look like variables, but are not.
   const reading: Reading = { env: {}, origins, issues, interpolated: new Set(), verbatim: true }
   const value = issues.length > 0 ? undefined : readValues(file, source, source.root, at, reading)
   return issues.length > 0 ? { issues } : { value }
 }
 
 /**
- * Reads an experiment from a YAML or JSON file. `load.workload` may name a file of its own, relative to this one, or one
- * that comes with the package: it is read into its place.
+ * Reads an experiment from a YAML or JSON file. `load.workload` may name a file relative to the experiment's file, or a
+ * workload of the package; its content replaces the name.
  */
 export async function readExperiment(file: string): Promise<ReadExperiment> {
   const origins = new Origins()

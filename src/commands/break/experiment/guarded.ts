@@ -19,10 +19,10 @@ import { bar, seconds } from '../../shared/progress.ts'
 import { type ReadExperiment, readExperiment } from './file.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** A guarded run, as `/admin/experiments` shows it. */
+/** A guarded run, as in `/admin/experiments`. */
 export type ShownRun = ReturnType<typeof guardedInShort>
 
-/** Whether what the gateway shows is a guarded run. */
+/** Whether the gateway's answer is a guarded run. */
 export const isGuarded = (shown: { readonly kind?: string }): shown is ShownRun => shown.kind === 'guarded'
 
 export const stateTones: Readonly<Record<State, Tone>> = {
@@ -36,7 +36,7 @@ export const stateTones: Readonly<Record<State, Tone>> = {
   inconclusive: 'doubtful',
 }
 
-/** Options of the commands that name a person. */
+/** Options naming a person. */
 export const people = {
   by: { kind: 'text', value: 'NAME', about: 'who does it (default: the user of this machine)' },
   'approved-by': {
@@ -68,7 +68,7 @@ export const validate: Command = {
   },
 }
 
-/** `plan FILE`: what a run would do, and why it may not. */
+/** `plan FILE`: the effects of a run, and reasons against the run. */
 export const plan: Command = {
   positionals: ['FILE'],
   options: people,
@@ -107,7 +107,7 @@ function planLines(plan: Plan, width: number): string[] {
   ]
 }
 
-/** `run FILE`: begins a run, and shows how it goes. */
+/** `run FILE`: begins a run and shows its progress. */
 export const run: Command = {
   positionals: ['FILE'],
   options: { ...people, ...detached },
@@ -125,7 +125,7 @@ export const run: Command = {
   },
 }
 
-/** `verify`: whether any run of the journal was changed, taken out or put in. Needs no gateway, and the key. */
+/** `verify`: whether runs of the journal were changed, removed or inserted. Needs the key, but no gateway. */
 export const verify: Command = {
   options: {
     state: { kind: 'text', value: 'FOLDER', about: 'gateway.stateDir' },
@@ -170,7 +170,7 @@ async function stateDirOf({ values, env }: Given): Promise<string> {
   return stateDir
 }
 
-/** An experiment of a file. Rejects with an `UnusableInput`. */
+/** Reads a file's experiment. Rejects with an `UnusableInput`. */
 async function readUsable(file: string): Promise<ReadExperiment & { readonly ok: true }> {
   const read = await readExperiment(file)
   if (!read.ok) throw new UnusableInput(read.problems.map((problem) => printable(problem)).join('\n'))
@@ -197,12 +197,12 @@ function userName(): string {
   try {
     return userInfo().username
   } catch {
-    // A container may run as a user that no file knows.
+    // In a container, the user may be unknown to the system.
     return 'unknown'
   }
 }
 
-/** How often the gateway is asked how it goes, in milliseconds, and how long it may be silent before that is the end. */
+/** Poll interval in milliseconds, and longest silence of the gateway before the command gives up. */
 const POLL_MS: Millis = 500
 const SILENT_MS: Millis = 10_000
 
@@ -249,7 +249,7 @@ const placeOf = ({ phase, stage, stages }: ShownRun): string =>
     ? `stage ${stage} of ${stages.length}: ${Math.round((stages[stage - 1]?.share ?? 0) * 100)}%`
     : phase
 
-/** How far it is, in one line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
+/** Progress in a line: `[#####-----] 42%  stage 2 of 3: 25%  treatment 12 calls, 1 failed`. */
 function progressLine(shown: ShownRun, width: number): string {
   const { elapsedMs, lengthMs, latest, phase, reason } = shown
   const done = Math.min(1, elapsedMs / lengthMs)
@@ -262,7 +262,7 @@ function progressLine(shown: ShownRun, width: number): string {
   return printable(line).slice(0, width)
 }
 
-/** Says where a run is; 0 where it waits, goes on, or was completed. */
+/** Prints a run's state; returns 0 for a waiting, running or completed run. */
 function said({ out, values }: Given, shown: ShownRun): number {
   if (values.json === true) out.stdout(JSON.stringify(shown, undefined, 2))
   else for (const line of runLines(shown)) out.stdout(printable(line))

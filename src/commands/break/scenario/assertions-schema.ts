@@ -8,7 +8,7 @@ import { duration } from '../../../units/duration.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { measurable } from './measures.ts'
 
-/** Why calls are ended: by the mesh and by its policies. */
+/** Reasons for ending calls, of the mesh and its policies. */
 const reasonNames = [
   ...Object.keys(reasons),
   ...Object.values(policies).flatMap((policy) =>
@@ -16,23 +16,26 @@ const reasonNames = [
   ),
 ]
 
-/** How calls may end other than with a good answer, as scenarios write it. */
+/** Endings of calls other than a good answer, as written in scenarios. */
 const errorNames = [...reasonNames.map(stableCode), 'tool error', 'rpc error']
 
-/** Returns options for a check on a whole map. The check runs only without other issues: a mistyped key is reported alone. */
+/**
+ * Returns options for a check on a whole map. The check runs only without other issues: a mistyped key is reported
+ * alone.
+ */
 const unlessEmpty = (error: string) => ({
   error,
   when: ({ issues }: { readonly issues: readonly unknown[] }) => issues.length === 0,
 })
 
-/** Whether a map has anything in it. */
+/** Whether a map has any value. */
 const isSome = (value: object): boolean => Object.values(value).some((one) => one !== undefined)
 
-/** Schema of a map that has something in it. */
+/** Schema of a non-empty map. */
 const some = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z.strictObject(shape).refine(isSome, unlessEmpty('asserts nothing: it is empty'))
 
-/** A bound on a number that is from 0 to `most` whatever happens. */
+/** A bound on a number with the natural range 0 to `most`. */
 const bound = <Value extends z.ZodType<number>>(value: Value, about: string, most = Infinity) =>
   z
     .strictObject({ atLeast: value.optional(), atMost: value.optional() })
@@ -83,7 +86,6 @@ const calls = z
 
 const within = (about: string) => duration({ min: 1 }).optional().describe(about)
 
-/** Schema of the assertions in a scenario file. */
 export const assertionsSchema = some({
   breaker: some({
     opens: z
@@ -155,23 +157,21 @@ export const assertionsSchema = some({
 
 export type WrittenAssertions = z.output<typeof assertionsSchema>
 
-/** The bound of a number. */
 export type WrittenBound = z.output<ReturnType<typeof count>>
 
-/** Assertions about the calls of one phase. */
 export type WrittenCalls = z.output<typeof calls>
 
-/** How long after the faults an assertion may still look, in milliseconds; 0 when none is about what comes after them. */
+/** How long after the faults an assertion observes, in milliseconds; 0 without assertions on that time. */
 export function aftermathOf({ breaker, recovery }: WrittenAssertions): Millis {
   const limits = [breaker?.closes?.within, recovery?.firstGood, recovery?.steady]
   const longest = Math.max(0, ...limits.map((limit) => limit ?? 0))
   return longest > 0 || recovery === undefined ? longest : LATER_MS
 }
 
-/** How long a recovery is waited for that has no time of its own, in milliseconds. */
+/** Default wait for a recovery, in milliseconds. */
 const LATER_MS: Millis = 30_000
 
-/** Whether any of them is about what the gateway counts. */
+/** Whether any assertion concerns the gateway's counts. */
 export function assertsCounts(written: WrittenAssertions): boolean {
   const { retries, attemptsPerCall, rejections, verdicts, claims: all = [] } = written
   const isClaimed = all.some(({ subject }) => subject === 'retries' || subject === 'attempts_per_call')

@@ -1,80 +1,80 @@
 import type { Millis } from '../../../mesh/clock.ts'
 
-/** A call that a run made itself. Times are on the clock of whoever holds it. */
+/** A call made by the run. Times are on the holder's clock. */
 export interface OwnCall {
   readonly server: string
   readonly tool: string
-  /** Whether it went to a server that the faults are aimed at. */
+  /** Whether the call went to a target server of the faults. */
   readonly isHit: boolean
   readonly startedAt: Millis
-  /** Undefined when it was given up at the end of the run. */
+  /** Undefined when given up at the end of the run. */
   readonly endedAt: Millis | undefined
   /** In a word, such as `result`, `tool error` or `BW_BREAKER_OPEN`. */
   readonly ending: string
 }
 
-/** How a call ended whose connection broke: it may never have come to the gateway. */
+/** Ending of a call with a broken connection: the call may never have reached the gateway. */
 export const UNANSWERED = 'connection broken'
 
-/** Breakers of the hit servers that were not closed, as `server/tool`, when somebody looked. */
+/** Observed non-closed breakers of the hit servers, as `server/tool`. */
 export interface BreakerLook {
   readonly at: Millis
   readonly open: readonly string[]
 }
 
-/** The faults of a run, counted by what became of them. */
+/** The faults of a run, counted by fate. */
 export interface Fates {
   readonly masked: number
   readonly delayed: number
   readonly surfaced: number
   readonly escaped: number
   readonly notReached: number
-  /** Faults at calls that have not ended: each of these can still get any of the five fates. */
+  /** Faults at unfinished calls: each can still get any of the five fates. */
   readonly open: number
 }
 
-/** Increases of the metrics of the hit servers, from before the faults to the end of the run. */
+/** Increases of the hit servers' metrics, from before the faults to the end of the run. */
 export interface Counted {
-  /** Tool calls of agents, and tries of them at the servers. */
+  /** Agents' tool calls, and their tries at the servers. */
   readonly calls: number
   readonly attempts: number
-  /** Calls that were sent again. */
+  /** Calls sent again. */
   readonly retries: number
-  /** By why a policy kept a call from its server. */
+  /** Rejections by a policy, by reason. */
   readonly rejections: Readonly<Record<string, number>>
-  /** Tries by how good their reply was. */
+  /** Tries by verdict on their reply. */
   readonly verdicts: Readonly<Record<string, number>>
 }
 
 /** Observations of a run. Times are in milliseconds since the faults were armed. */
 export interface Evidence {
-  /** Undefined when it made no calls itself. */
+  /** Undefined when the run made no calls. */
   readonly calls: readonly OwnCall[] | undefined
-  /** The servers of the gateway that are not hit, whether it called them or not. */
+  /** All other servers of the gateway, called or not. */
   readonly others: readonly string[]
   readonly breakers: readonly BreakerLook[]
   readonly fates: Fates
-  /** Undefined when they could not be read in time. */
+  /** Undefined when the metrics could not be read in time. */
   readonly counted: Counted | undefined
-  /** Tools on `/mcp` that were there before and not while the faults lasted; undefined when nobody looked. */
+  /** Tools on `/mcp` before the faults but not during them; undefined when not observed. */
   readonly unlisted: readonly string[] | undefined
-  /** When the last fault stopped hitting calls: because its window was over, or because it was cleared. */
+  /** When the last fault stopped hitting calls: the end of its window, or its clearing. */
   readonly faultsEndedAt: Millis
-  /** When all of them were cleared. */
+  /** When all faults were cleared. */
   readonly clearedAt: Millis
   readonly endedAt: Millis
 }
 
-/** How often agents may be asked for, at the least, before a share or a percentile says anything. */
+/** Fewest calls for a meaningful share or percentile. */
 export const FEWEST_CALLS = 5
 
-/** How long a tool may take while nothing is wrong, in milliseconds: slower ones are not called, and what still takes longer is not good. */
+/** Longest duration of a healthy call, in milliseconds: slower tools are not called, and slower calls are not good. */
 export const PROMPT_MS: Millis = 2_000
 
 /**
- * How many of a run's own calls got a good answer, as far as is known at `now`; undefined when too few have ended. Calls that
- * have not ended are left out while they are young. From `PROMPT_MS` on they are not good at servers that are not hit. At hit
- * servers, where good answers may take their time as well, they hang, and are open, once they have taken longer than each of these.
+ * Returns how many of a run's own calls got a good answer, as known at `now`; undefined when too few have ended. Young
+ * unfinished calls are left out. From `PROMPT_MS` on, unfinished calls at other servers are not good. At hit servers
+ * good answers may take long too: an unfinished call is open once it has taken longer than every good answer.
  */
 export function goodOf(
   calls: readonly OwnCall[],
@@ -95,8 +95,8 @@ export function goodOf(
 export const isGood = ({ ending }: OwnCall): boolean => ending === 'result'
 
 /**
- * The time within which a share of the calls have ended; undefined when too few have. A call that has not ended counts as soon
- * as it has taken longer than `bound`: on which side of it others will be, nobody knows.
+ * Returns the time in which a share of the calls ended; undefined when too few have. An unfinished call counts once it
+ * has taken longer than `bound`; before, its side of the bound is unknown.
  */
 export function quantile(
   share: number,
@@ -112,7 +112,10 @@ export function quantile(
   return took.sort((a, b) => a - b)[Math.ceil(took.length * share) - 1]
 }
 
-/** The calls at hit servers that began while faults lasted, or within a part of that time; as they stood when all were cleared. */
+/**
+ * Returns the calls at hit servers begun during the faults, or during a part of that time, as they stood at the
+ * clearing.
+ */
 export function callsDuring(
   { calls, faultsEndedAt, clearedAt }: Pick<Evidence, 'calls' | 'faultsEndedAt' | 'clearedAt'>,
   {
@@ -129,10 +132,10 @@ export function callsDuring(
   )
 }
 
-/** Where and when a breaker was first seen open, and how many calls of its tool had begun by then. */
+/** When and for which tool a breaker was first seen open, and how many of the tool's calls had begun by then. */
 export interface Opening {
   readonly tool: string
-  /** Undefined: it stayed closed. */
+  /** Undefined: the breaker stayed closed. */
   readonly at: Millis | undefined
   readonly calls: number
 }
@@ -140,7 +143,7 @@ export interface Opening {
 const OPEN = 'BW_BREAKER_OPEN'
 const keyOf = ({ server, tool }: OwnCall): string => `${server}/${tool}`
 
-/** Every tool that was called at a hit server, or whose breaker was seen open, up to the end of the faults. */
+/** Every tool called at a hit server or seen with an open breaker, up to the end of the faults. */
 export function openings(evidence: Pick<Evidence, 'calls' | 'breakers' | 'faultsEndedAt'>): Opening[] {
   const { breakers, faultsEndedAt } = evidence
   const calls = (evidence.calls ?? []).filter(({ isHit, startedAt }) => isHit && startedAt < faultsEndedAt)
@@ -161,7 +164,7 @@ export function openings(evidence: Pick<Evidence, 'calls' | 'breakers' | 'faults
   })
 }
 
-/** When all breakers were closed again for good, from the end of the faults; undefined when they are not. */
+/** Time from the end of the faults until all breakers were closed for good; undefined when some are not. */
 export function closedAfter({ calls, breakers, faultsEndedAt }: Evidence): Millis | undefined {
   const later = breakers.filter(({ at }) => at >= faultsEndedAt)
   const lastOpen = later.findLastIndex(({ open }) => open.length > 0)
@@ -173,12 +176,12 @@ export function closedAfter({ calls, breakers, faultsEndedAt }: Evidence): Milli
   return rejected.length > 0 ? undefined : Math.max(0, closed.at - faultsEndedAt)
 }
 
-/** How a server came back, by the calls that began after the faults. Times are from their end. */
+/** A server's recovery, by the calls begun after the faults. Times are from the end of the faults. */
 export interface Recovery {
   readonly firstGoodMs: Millis | undefined
-  /** When the first call began after which all got good answers; undefined when too few of them did. */
+  /** Start of the first call from which on all got good answers; undefined when too few did. */
   readonly steadyMs: Millis | undefined
-  /** These calls. */
+  /** The calls of the steady state. */
   readonly steady: readonly OwnCall[]
 }
 
@@ -197,7 +200,7 @@ export function recoveryOf({ calls, faultsEndedAt }: Pick<Evidence, 'calls' | 'f
   }
 }
 
-/** How many good answers in a row make a steady state: every tool at hit servers has given one. */
+/** Good answers in a row for a steady state: one from every tool at hit servers. */
 export function stableCount(calls: readonly OwnCall[]): number {
   return Math.max(FEWEST_CALLS, new Set(calls.filter(({ isHit }) => isHit).map(keyOf)).size)
 }

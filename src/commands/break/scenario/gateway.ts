@@ -10,10 +10,10 @@ import type { Counted as FaultCounted } from '../../run/wrap/report.ts'
 import type { Counted } from './evidence.ts'
 import type { Aimed } from './library.ts'
 
-/** How long faults outlive a run that dies, in milliseconds: several looks, as the machine may be busy. */
+/** How long faults outlive a killed run, in milliseconds: several looks, because the machine may be busy. */
 export const LEASE_MS: Millis = 5_000
 
-/** The gateway said no, or nothing at all; the message says what to do about it. */
+/** The gateway refused or did not answer; the message names the remedy. */
 export class ControlError extends Error {}
 
 export interface FaultCounts extends Pick<
@@ -30,44 +30,43 @@ export interface FaultCounts extends Pick<
   readonly id?: FaultStatus['id']
 }
 
-/** As much of `GET /admin/chaos` as a run looks at. */
+/** The fields of `GET /admin/chaos` needed by a run. */
 export interface ChaosState extends Pick<Status, 'state' | 'mode' | 'seed' | 'engineErrors' | 'maxTtl'> {
   readonly faults: readonly FaultCounts[]
 }
 
-/** A server of a gateway. */
 export interface KnownServer {
   readonly name: string
-  /** How it is reached, as far as that is known. */
+  /** The known transport, if any. */
   readonly transport: Transport | undefined
   readonly isUp: boolean
 }
 
 export interface InjectedFault {
   readonly id: string
-  /** Why parts of the fault do nothing at present, in words. */
+  /** Reasons why parts of the fault have no effect at present. */
   readonly warnings: readonly string[]
 }
 
-/** The faults of a running gateway, and what it says of itself. All of it rejects with a `ControlError`. */
+/** Faults and state of a running gateway. All methods reject with a `ControlError`. */
 export interface Faults {
   state(): Promise<ChaosState>
   servers(): Promise<readonly KnownServer[]>
-  /** Breakers of these servers that are not closed, as `server/tool`. */
+  /** Non-closed breakers of these servers, as `server/tool`. */
   breakers(servers: readonly string[]): Promise<readonly string[]>
-  /** Makes the closed breakers of these tools, as `server/tool`, forget what was before. */
+  /** Resets the closed breakers of these tools, as `server/tool`. */
   renewBreakers(tools: readonly string[]): Promise<void>
-  /** How long the gateway gives out the same metrics, in milliseconds. */
+  /** How long the gateway serves the same metrics, in milliseconds. */
   metricsAge(): Promise<Millis>
-  /** Resolves to the counts of these servers' metrics since the gateway started. */
+  /** Resolves to the counts of these servers' metrics since the gateway's start. */
   counters(servers: readonly string[]): Promise<Counted>
-  /** Arms a fault of ours for so long, and while it is renewed within `LEASE_MS`. */
+  /** Arms a fault for `durationMs`, as long as it is renewed within `LEASE_MS`. */
   inject(fault: Aimed, durationMs: Millis): Promise<InjectedFault>
-  /** Begins the leases of faults again; those that have ended stay so. */
+  /** Renews the leases of faults; ended faults stay ended. */
   renew(ids: readonly string[]): Promise<void>
-  /** Resolves to the counts of the latest fault of this name, armed or not; undefined when the gateway knows none. */
+  /** Resolves to the counts of the latest fault of this name, armed or not; undefined for an unknown name. */
   countsOf(name: string): Promise<FaultCounts | undefined>
-  /** Ends a fault; one that has ended already is fine. */
+  /** Ends a fault; no error for an ended fault. */
   clear(id: string): Promise<void>
 }
 
@@ -81,7 +80,7 @@ export function faultsAt(control: Control): Faults {
     const value = await answerTo(request)
     return isObject(value) ? value : {}
   }
-  /** Rejects an answer that has another shape than a gateway's: such an answer says nothing about breakers. */
+  /** Rejects answers of an unexpected shape, because they prove nothing about breakers. */
   const get = async <Value>(path: string, schema: z.ZodType<Value>): Promise<Value> =>
     understood(path, schema, await answerTo({ method: 'GET', path }))
   const faults: Faults = {
@@ -97,7 +96,7 @@ export function faultsAt(control: Control): Faults {
     async breakers(servers) {
       const listed = await get('/admin/breakers', z.array(knownBreaker))
       return listed.flatMap(({ server, tool = '_other', state }) =>
-        // A gate opens for all tools of a server that is lost, and is no breaker.
+        // A gate, for all tools of a lost server, is no breaker.
         servers.includes(server) && tool !== '*' && state !== 'closed' ? [`${server}/${tool}`] : [],
       )
     },
@@ -105,12 +104,12 @@ export function faultsAt(control: Control): Faults {
       const listed = await get('/admin/breakers', z.array(knownBreaker))
       const paths = listed.flatMap(({ set, server, tool, state, manual }) => {
         const isMeant = state === 'closed' && manual !== true && tools.includes(`${server}/${tool}`)
-        // A server may give a tool a name that no URL can hold; its breaker goes on with what it has counted.
+        // A tool's name may not fit into a URL; its breaker keeps its counts.
         if (!isMeant || LONE_SURROGATE.test(String(tool))) return []
         const [at, of, by] = [server, tool, set].map((part) => encodeURIComponent(String(part)))
         return [`/admin/breakers/${at}/${of}?set=${by}`]
       })
-      // A tool with several replicas has several: they are taken together.
+      // A tool has a breaker per replica; all are reset together.
       for (const path of new Set(paths)) await control({ method: 'POST', path, body: { action: 'reset' } })
     },
     async metricsAge() {
@@ -139,7 +138,7 @@ export function faultsAt(control: Control): Faults {
     async clear(faultId) {
       const cleared = await control({ method: 'POST', path: '/chaos/clear', body: { faultId } })
       if (cleared.ok) return
-      // It may have ended meanwhile.
+      // The fault may have ended meanwhile.
       const { faults: listed } = await faults.state()
       if (listed.some(({ id }) => id === faultId)) throw new ControlError(cleared.message)
     },
@@ -172,7 +171,7 @@ const chaosState: z.ZodType<ChaosState> = z.looseObject({
 
 const knownServer = z.looseObject({ name: z.string(), state: z.unknown() })
 
-/** In Unicode mode halves of a pair are found where the other half is missing. */
+/** In Unicode mode, surrogates match only without their other half. */
 const LONE_SURROGATE = /\p{Surrogate}/u
 
 const knownBreaker = z.looseObject({
@@ -183,7 +182,7 @@ const knownBreaker = z.looseObject({
   manual: z.boolean().optional(),
 })
 
-/** An answer, if it is what this schema says. Throws a `ControlError` otherwise. */
+/** Returns an answer parsed by the schema. Throws a `ControlError` for another shape. */
 function understood<Value>(path: string, schema: z.ZodType<Value>, value: unknown): Value {
   const { success, data, error } = schema.safeParse(value)
   if (success) return data
@@ -194,14 +193,14 @@ function understood<Value>(path: string, schema: z.ZodType<Value>, value: unknow
   )
 }
 
-/** By what `/admin/servers` says of one: what was found out about its first replica, or else what its config says. */
+/** Returns the transport of a server in `/admin/servers`: discovered at its first replica, or else from its config. */
 function transportOf({ type, transport }: Readonly<Record<string, unknown>>): Transport | undefined {
   const found: unknown = Array.isArray(transport) ? transport[0] : undefined
   const known = isObject(found) && found.transport === 'sse' ? 'sse' : type
   return transports.find((one) => one === known)
 }
 
-/** Reads what a run compares out of what Prometheus would scrape: the sums over these servers. */
+/** Sums a run's counts over these servers, from metrics in Prometheus format. */
 export function countersIn(metrics: string, servers: readonly string[]): Counted {
   const rejections: Record<string, number> = {}
   const verdicts: Record<string, number> = {}

@@ -3,7 +3,6 @@ import { dirname } from 'node:path'
 import { hasUnprintable, printable } from '../../../telemetry/printable.ts'
 import type { Checked, Result } from './result.ts'
 
-/** Longest text of an attribute or an element, in characters. */
 const LONGEST = 2_000
 
 const entities: Readonly<Record<string, string>> = {
@@ -14,7 +13,7 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&apos;',
 }
 
-/** A text as XML 1.0 may have it: control characters, which it cannot even escape, are written out as `\u001b`. */
+/** Escapes a text for XML 1.0, which cannot hold control characters: they are written as `\u001b`. */
 function escaped(text: string): string {
   const shown = hasUnprintable(text) || text.length > LONGEST ? printable(text, LONGEST) : text
   return shown
@@ -24,7 +23,7 @@ function escaped(text: string): string {
 
 type Attributes = Readonly<Record<string, string | number | undefined>>
 
-/** An element; `inside` is XML already, a part a line. */
+/** An element; `inside` is XML, a part per line. */
 function element(name: string, attributes: Attributes, inside: readonly string[] = []): string {
   const written = Object.entries(attributes).flatMap(([key, value]) =>
     value === undefined ? [] : [` ${key}="${escaped(String(value))}"`],
@@ -37,7 +36,7 @@ function element(name: string, attributes: Attributes, inside: readonly string[]
 
 const inSeconds = (ms: number): string => (ms / 1_000).toFixed(3)
 
-/** A line of a suite: an assertion, or the run itself where it proves nothing or there was none. */
+/** A case of a suite: an assertion, or the whole run when it proves nothing or has no assertions. */
 interface Case {
   readonly name: string
   readonly kind: 'pass' | 'failure' | 'error' | 'skipped'
@@ -80,7 +79,7 @@ function propertiesOf({ seed, durationMs, servers, traffic, faults }: Result): s
   ]
 }
 
-/** A suite for each scenario, a case for each of its assertions, as JUnit's readers expect. */
+/** Returns a suite per scenario with a case per assertion, as JUnit's readers expect. */
 export function junitOf(results: readonly Result[]): string {
   const suites = results.map((result) => {
     const cases = casesOf(result)
@@ -128,7 +127,7 @@ export function junitOf(results: readonly Result[]): string {
   )}\n`
 }
 
-/** Where a report goes: the file that links lead to, if that is one or there is none yet. */
+/** Resolves links to their target file; a missing file is fine. */
 async function placeOf(path: string): Promise<{ readonly file: string; readonly isReplaced: boolean }> {
   const isMissing = ({ code }: NodeJS.ErrnoException) => code === 'ENOENT'
   const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
@@ -139,11 +138,11 @@ async function placeOf(path: string): Promise<{ readonly file: string; readonly 
   const link = await lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (!isMissing(error)) throw error
   })
-  // Only the system knows where a link leads whose target does not exist yet.
+  // A dangling link's target is known to the system only.
   return { file: path, isReplaced: link === undefined }
 }
 
-/** Resolves to why no report can be written there; undefined when one can. */
+/** Resolves to why no report can be written there, or undefined. */
 export async function unwritable(path: string): Promise<string | undefined> {
   try {
     const { file, isReplaced } = await placeOf(path)
@@ -155,8 +154,8 @@ export async function unwritable(path: string): Promise<string | undefined> {
 }
 
 /**
- * Writes the file as a whole or not at all: readers never find a part of it. Links stay, and what is no regular file, such
- * as a pipe, is written to as it is.
+ * Writes the file as a whole or not at all, so readers never see a part. Links stay. Non-regular files, such as pipes,
+ * are written directly.
  */
 export async function writeJunit(path: string, results: readonly Result[]): Promise<void> {
   const { file, isReplaced } = await placeOf(path)

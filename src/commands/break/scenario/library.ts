@@ -19,10 +19,10 @@ import { duration } from '../../../units/duration.ts'
 import { suggest } from '../../../units/suggest.ts'
 import { assertionsSchema, type WrittenCalls } from './assertions-schema.ts'
 
-/** Stands in a fault's `match.server` for the servers that a run is aimed at. */
+/** Placeholder in a fault's `match.server` for the target servers of the run. */
 export const SERVER_PLACEHOLDER = '$server'
 
-/** Most calls a second that a run makes itself. */
+/** Most calls per second made by a run. */
 export const MAX_RATE = 100
 
 const sentence = z.string().min(1)
@@ -57,7 +57,7 @@ const schema = z.strictObject({
     .describe('As in a plan, with $server where the server stands.'),
 })
 
-/** The same with its faults as a plan may have them: each can be injected, and no two have one name. */
+/** A scenario with its faults as in a plan: each must be injectable, and names must be unique. */
 const plannedSchema = z.strictObject({
   ...schema.shape,
   faults: z
@@ -65,34 +65,34 @@ const plannedSchema = z.strictObject({
     .min(1)
     .max(100)
     .superRefine((faults, context) => {
-      // How long they may last is up to the gateway, and how long they do to the run.
+      // The gateway limits the lifetime of faults, and the run sets it.
       for (const { path, message } of contradictions({ faults, maxTtl: Infinity }, types))
         context.addIssue({ code: 'custom', path: path.slice(1), message })
     }),
 })
 
-/** Faults that show one thing together, and what to expect of the mesh. */
+/** Faults to demonstrate an effect, and the expected reaction of the mesh. */
 export type Scenario = z.output<typeof schema>
 
-/** A scenario, or what is wrong with its file, a line each. */
+/** A scenario, or the problems of its file, a line each. */
 type ReadScenario =
   | { readonly ok: true; readonly scenario: Scenario }
   | { readonly ok: false; readonly problems: readonly string[] }
 
-/** The scenarios that come with the package, found from the sources and from every build of them. */
+/** Scenarios of the package, found from sources and from every build. */
 const libraryFolder = join(
   dirname(createRequire(import.meta.url).resolve('breakwater/package.json')),
   'config',
   'scenarios',
 )
 
-/** The names of the library, in the order of the alphabet. */
+/** Names of the library, in alphabetical order. */
 export async function scenarioNames(folder = libraryFolder): Promise<string[]> {
   const files = await readdir(folder)
   return files.flatMap((file) => (file.endsWith('.yaml') ? [basename(file, '.yaml')] : [])).sort()
 }
 
-/** Reads a scenario by its name in the library, or by the path of its file (`./mine.yaml`). */
+/** Reads a scenario by library name or file path (`./mine.yaml`). */
 export async function readScenario(name: string, folder = libraryFolder): Promise<ReadScenario> {
   const isPath = /[/\\]|\.ya?ml$/.test(name)
   const names = isPath ? [] : await scenarioNames(folder)
@@ -102,7 +102,7 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
     return { ok: false, problems: [`there is no scenario "${name}"; ${hint}`] }
   }
   const file = isPath ? name : join(folder, `${name}.yaml`)
-  // A pipe to which nobody writes would be read for ever; what is not there, reading says best.
+  // A pipe without a writer would block for ever; for a missing file, reading gives the best error.
   const kind = await stat(file).catch(() => undefined)
   if (kind !== undefined && !kind.isFile() && !kind.isDirectory())
     return { ok: false, problems: [`${file} cannot be read: it is no regular file`] }
@@ -124,14 +124,14 @@ export async function readScenario(name: string, folder = libraryFolder): Promis
   return { ok: false, problems: (issues.length > 0 ? issues : explain(wrong, about)).map(formatIssue) }
 }
 
-/** A scenario whose faults hit any server in place of those that a run is aimed at, and last for as long as it does. */
+/** A scenario as a plan: faults target any server, and last as long as the run. */
 function planned(value: unknown): unknown {
   if (!isPlainMap(value) || !Array.isArray(value.faults)) return value
   const faults = value.faults.map((fault: unknown) => {
     if (!isPlainMap(fault)) return fault
     const { match } = fault
     return {
-      // A run sets its own time, whatever the `ttl` of a fault says.
+      // A run sets its own time, and ignores a fault's `ttl`.
       ttl: value.duration,
       ...fault,
       ...(isPlainMap(match) && match.server === SERVER_PLACEHOLDER && { match: { ...match, server: '*' } }),
@@ -150,13 +150,13 @@ export interface Aimed {
 export interface Aim {
   /** Glob of the servers to hit. */
   readonly server: string
-  /** Whether it may hit tools that are not known to be read-only, whatever the scenario says. */
+  /** Whether to hit tools not known to be read-only, whatever the scenario says. */
   readonly allowWrites: boolean
 }
 
 /**
- * Aims a fault of a scenario: its servers are told beside it (those of the run, unless it names its own), and its time
- * is that of the run. It keeps its name, on which its draws depend: every run hits the same calls.
+ * Aims a fault of a scenario: adds its target servers (the run's servers, unless the fault names others) and the run's
+ * time. The name stays the same, because draws depend on the name: every run hits the same calls.
  */
 export function aimed(fault: Readonly<Record<string, unknown>>, { server, allowWrites }: Aim): Aimed {
   const { ttl: _, match: written, ...rest } = fault
@@ -169,10 +169,10 @@ export function aimed(fault: Readonly<Record<string, unknown>>, { server, allowW
   return { target: own === SERVER_PLACEHOLDER ? server : own, config }
 }
 
-/** As much of what a fault aims at as aiming looks at. */
+/** The fields of a fault's `match` needed for aiming. */
 const matchSchema = z.looseObject({ server: z.string().optional() }).default({})
 
-/** Whether it can show what it asserts at servers that are reached like this: all of its faults have to work with them. */
+/** Whether a scenario can show its assertions over a transport: every fault has to work there. */
 export function canHit(
   { faults, transports: only }: Pick<Scenario, 'faults' | 'transports'>,
   transport: Transport | undefined,
@@ -188,13 +188,16 @@ export function canHit(
   })
 }
 
-/** The servers that its faults hit, aimed like this. */
+/** Servers hit by the scenario's faults with this aim. */
 export function hitBy({ faults }: Pick<Scenario, 'faults'>, aim: Aim, servers: readonly string[]): string[] {
   const globs = faults.map((fault) => glob(aimed(fault, aim).target))
   return servers.filter((server) => globs.some((isOne) => isOne(server)))
 }
 
-/** When a fault hits calls, from when it is armed, in milliseconds; undefined where its file says nothing, or no duration. */
+/**
+ * When a fault hits calls, in milliseconds since arming; undefined without a window in the file, or with wrong
+ * durations.
+ */
 function windowOf(fault: Readonly<Record<string, unknown>>): {
   readonly from?: Millis
   readonly to?: Millis
@@ -207,21 +210,23 @@ function windowOf(fault: Readonly<Record<string, unknown>>): {
   return { ...read('from'), ...read('to') }
 }
 
-/** How long after it is armed a fault begins by its own `after`, as `auth.expired` has it, in milliseconds; undefined where it has none. */
+/**
+ * Start delay by a fault's own `after`, as in `auth.expired`, in milliseconds after arming; undefined without `after`.
+ */
 function afterOf({ type, after }: Readonly<Record<string, unknown>>): Millis | undefined {
   if (types[String(type)]?.family !== 'auth') return undefined
   const { success, data } = duration().safeParse(after)
   return success ? data : undefined
 }
 
-/** When the last of its faults stops hitting calls, in a run of this length. */
+/** When the last fault stops hitting calls, in a run of this length. */
 export const faultsEnd = ({ faults }: Pick<Scenario, 'faults'>, durationMs: Millis): Millis =>
   Math.min(durationMs, Math.max(...faults.map((fault) => windowOf(fault).to ?? durationMs)))
 
-/** The same scenario in another time: its phases, and what is asserted of them, are as much longer or shorter as all of it. */
+/** Scales a scenario to another duration, with its phases and their assertions. */
 export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
   if (durationMs === scenario.duration) return scenario
-  /** The same map with its times of these names scaled. */
+  /** Scales the times of these names. */
   const scaled = <Times extends object>(times: Times, ...names: readonly (keyof Times)[]): Times =>
     Object.fromEntries(
       Object.entries(times).map(([name, value]) => {
@@ -240,7 +245,7 @@ export function lasting(scenario: Scenario, durationMs: Millis): Scenario {
       ...(hasWindow && { when: { ...(fault.when as object), window } }),
     }
   })
-  // Without phases of its own, what it does by time does not change with how long that lasts.
+  // Without phases, the effects over time do not change with the duration.
   if (faults.every((fault, index) => fault === scenario.faults[index]))
     return { ...scenario, duration: durationMs }
   const { calls, breaker } = scenario.assert

@@ -12,7 +12,10 @@ import {
   quantile,
 } from './evidence.ts'
 
-/** The judgement on an assertion. `undecided`: the run might have decided it. `skipped`: nothing exists that the assertion is about. */
+/**
+ * The judgement on an assertion. `undecided`: the run could have decided. `skipped`: the subject of the assertion is
+ * absent.
+ */
 export interface Judged {
   readonly verdict: 'pass' | 'fail' | 'undecided' | 'skipped'
   /** The measured value, or the reason why no value was measured. */
@@ -25,28 +28,26 @@ const NO_TRAFFIC = undecided('it takes calls of the run itself')
 const TOO_FEW = undecided(`fewer than ${FEWEST_CALLS} of these calls ended`)
 const UNREAD = undecided('the metrics of the gateway could not be read, or lack calls')
 
-/** The least and the most that a number can be: calls that have not ended may still end well, or not. */
+/** Least and most of a number: unfinished calls may still end well or badly. */
 interface OpenRange extends Range {
-  /** How many have not ended. */
+  /** Number of unfinished calls. */
   readonly open: number
 }
 
-/** A part of the calls of a run. */
 export type Part = Parameters<typeof callsDuring>[1]
 
 /**
- * Returns a number of a run, and a judgement where the run has no such number. Calls that have not ended count in quantiles
- * once they have taken longer than `limit`, in milliseconds.
+ * Returns a number of a run, or a judgement when the run has no such number. Unfinished calls count in quantiles once
+ * they have taken longer than `limit`, in milliseconds.
  */
 export type Measure = (evidence: Evidence, limit: Millis, part?: Part) => number | OpenRange | Judged
 
-/** Returns what takes calls of the run itself: not decided without them. */
+/** Returns a measure of the run's own calls: undecided without calls. */
 export const withCalls =
   <Found>(of: (evidence: Evidence) => Found) =>
   (evidence: Evidence): Found | Judged =>
     evidence.calls === undefined ? NO_TRAFFIC : of(evidence)
 
-/** Measures the calls of a part of a run. */
 const ofCalls =
   (of: (calls: readonly OwnCall[], now: Millis, limit: Millis) => number | OpenRange | undefined): Measure =>
   (evidence, limit, part) =>
@@ -56,7 +57,7 @@ const ofCalls =
         : (of(callsDuring(evidence, part), clearedAt, limit) ?? TOO_FEW),
     )(evidence)
 
-/** Only where there is no other server there is nothing to be said: one that could not be called may have suffered. */
+/** Skipped only without other servers: an uncallable other server may have suffered. */
 function withoutOthers({ others }: Evidence): Judged {
   if (others.length === 0) return { verdict: 'skipped', measured: 'there is no other server' }
   const more = others.length > 5 ? ', …' : ''
@@ -65,7 +66,7 @@ function withoutOthers({ others }: Evidence): Judged {
 
 const durationAt = (share: number) => ofCalls((calls, now, limit) => quantile(share, calls, limit, now))
 
-/** The share of some calls, as far as is known, by those that have not ended. */
+/** A share of calls, with its range from unfinished calls. */
 const shareOfCalls = (of: (seen: NonNullable<ReturnType<typeof goodOf>>) => number) =>
   ofCalls((calls, now) => {
     const seen = goodOf(calls, now)
@@ -74,7 +75,7 @@ const shareOfCalls = (of: (seen: NonNullable<ReturnType<typeof goodOf>>) => numb
     return { least: of(seen) / all, most: (of(seen) + open) / all, open }
   })
 
-/** A number that the gateway counts, which is unknown when nobody could read it. */
+/** A number counted by the gateway; undecided when the metrics could not be read. */
 export const counted =
   (of: (counted: Counted) => number): Measure =>
   ({ counted: seen }) =>
@@ -84,7 +85,7 @@ const fate =
   (name: Exclude<keyof Fates, 'open'>): Measure =>
   ({ fates: { [name]: least, open } }) => ({ least, most: least + open, open })
 
-/** How the subjects of scenarios are measured. */
+/** Measures by subject. */
 export const measures = {
   p50: durationAt(0.5),
   p90: durationAt(0.9),

@@ -21,82 +21,79 @@ import { numbered } from '../../../units/numbered.ts'
 
 export interface RunOptions extends Aim {
   readonly durationMs: Millis
-  /** Names of the servers that are hit: theirs are the breakers and the metrics that a run looks at. */
+  /** Names of the hit servers; a run observes their breakers and metrics. */
   readonly hit: readonly string[]
-  /** The other servers that there are. */
+  /** The servers not hit. */
   readonly others: readonly string[]
 }
 
-/** Calls of the run itself. */
 export interface OwnTraffic {
   readonly calls: readonly OwnCall[]
-  /** The tools that are called at hit servers, as `server/tool`. */
+  /** Called tools of hit servers, as `server/tool`. */
   readonly tools: readonly string[]
-  /** Makes sure that calls succeed while nothing is injected; rejects when they do not. Resolves to the tools that it leaves out. */
+  /** Checks that calls succeed before any injection; rejects otherwise. Resolves to the omitted tools. */
   settle(stop: Cancellation): Promise<readonly string[]>
-  /** Makes calls until `stop` aborts, and waits a while for those that are under way. */
+  /** Makes calls until `stop` aborts, then waits a while for calls under way. */
   run(stop: Cancellation): Promise<void>
-  /** Names of all tools that `/mcp` lists; undefined when it does not say them. */
+  /** Names of all tools listed by `/mcp`; undefined without an answer. */
   listed(): Promise<readonly string[] | undefined>
 }
 
 export interface RunParts {
   readonly gateway: Faults
   readonly clock: Clock
-  /** None when a run only observes what others send. */
+  /** Absent when a run only observes the calls of others. */
   readonly traffic?: OwnTraffic
   /** Ends the run early. */
   readonly stop: Cancellation
-  /** Hears how it goes, line by line. */
+  /** Called with progress, line by line. */
   readonly say: (line: string) => void
-  /** Shows how it stands, where somebody watches; elsewhere `say` is told now and then. */
+  /** Shows the state to a watching person; otherwise `say` gets a line now and then. */
   readonly status?: Output['status']
 }
 
-/** A fault of a run, with what it did as far as is known. */
+/** A fault of a run and its known counts. */
 export interface Injected {
   readonly name: string
   readonly id: string
   readonly counts: FaultCounts | undefined
-  /** The counts when it was cleared, as far as they were known: what it held then was let go. */
+  /** The counts known at the clearing, when held calls were released. */
   readonly whenCleared: FaultCounts | undefined
 }
 
-/** The same while its counts still change. */
+/** An injected fault whose counts still change. */
 type Counting = { -readonly [Key in keyof Injected]: Injected[Key] } & { isCleared?: true }
 
-/** The outcome of a run. */
 export interface ScenarioRun {
   readonly faults: readonly Injected[]
-  /** Why it proves nothing; empty when it is valid. */
+  /** Why the run proves nothing; empty for a valid run. */
   readonly flaws: readonly string[]
   /** Undefined when nothing was injected. */
   readonly evidence: Evidence | undefined
   readonly seed: ChaosState['seed']
 }
 
-/** How often the counts are asked for, in milliseconds. */
+/** Poll interval of the counts, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** How often progress is told. */
+/** Looks per progress line. */
 const LOOKS_A_LINE = 5
 
-/** How much longer than the run its faults would stay if nobody cleared them, in milliseconds. */
+/** How long faults outlive their run when nobody clears the faults, in milliseconds. */
 const MARGIN_MS: Millis = 30_000
 
-/** How often clearing a fault is tried, unless the run is stopped. */
+/** Tries to clear a fault, unless the run is stopped. */
 const CLEAR_TRIES = 3
 
-/** How long fates that are open when the calls of a run are over are waited for, in milliseconds: calls of others may last. */
+/** Longest wait for open fates after the run's last call, in milliseconds: others' calls may last. */
 const FATES_MS: Millis = 2_000
 
-/** Longest that metrics may be kept for a run to wait for new ones, in milliseconds. */
+/** Longest cache age of metrics for a run to wait for new metrics, in milliseconds. */
 const MAX_METRICS_AGE_MS: Millis = 10_000
 
-/** How much longer than an assertion allows for a recovery is looked at, in milliseconds: what comes too late is measured, too. */
+/** Extra observation after the longest allowed recovery, in milliseconds, because late recoveries are measured too. */
 const LATE_MS: Millis = 3_000
 
-/** Data collected by a run so far. */
 interface Collected {
   readonly faults: Counting[]
   readonly flaws: string[]
@@ -104,9 +101,8 @@ interface Collected {
 }
 
 /**
- * Makes sure that calls succeed, injects the faults of a scenario, waits, takes them away again, whatever happens, and looks
- * on for as long as the scenario asserts something about what comes then. Rejects with a `ControlError` or with what the
- * traffic rejects with.
+ * Checks that calls succeed, injects the faults of a scenario, waits, and always clears the faults. Then observes as
+ * long as the scenario has assertions on the aftermath. Rejects with a `ControlError` or with the traffic's error.
  */
 export async function runScenario(
   scenario: Scenario,
@@ -127,7 +123,7 @@ export async function runScenario(
   const wantsLists = scenario.assert.lists !== undefined
   const listed = wantsLists ? await traffic?.listed() : undefined
   const countedBefore = await counters(scenario, hit, parts)
-  // Breakers that are open already are no doing of these faults: calls have just succeeded.
+  // Breakers already open are not caused by these faults: calls have just succeeded.
   const openBefore = new Set(await gateway.breakers(hit))
   const look = async () => (await gateway.breakers(hit)).filter((key) => !openBefore.has(key))
 
@@ -159,7 +155,7 @@ export async function runScenario(
     await clearAll(faults, parts)
   }
   if (stop.aborted) flaws.push('it was stopped early')
-  // Nothing more is asked of a run that is invalid already: the gateway may not answer at all.
+  // An invalid run needs no more answers, and the gateway may not answer at all.
   const after = stop.aborted ? before : await gateway.state()
   if (after.engineErrors > before.engineErrors)
     flaws.push(`the engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
@@ -185,14 +181,13 @@ export async function runScenario(
   return { faults, flaws, evidence: faults.length === 0 ? undefined : evidence, seed: after.seed }
 }
 
-/** Waits until calls succeed. Resolves to the tools that are left out. */
+/** Waits until calls succeed. Resolves to the omitted tools. */
 async function settled({ traffic, stop, status }: RunParts): Promise<readonly string[]> {
   if (traffic === undefined) return []
   status?.('making sure that calls succeed')
   return traffic.settle(stop).finally(() => status?.(undefined))
 }
 
-/** Most tools that are named. */
 const MAX_NAMED = 4
 
 function leftOut(unfit: readonly string[]): string {
@@ -217,7 +212,7 @@ async function injectAll(
   }
 }
 
-/** Calls with their times from when the faults were armed. */
+/** Returns calls with times relative to the arming of the faults. */
 function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): readonly OwnCall[] | undefined {
   return calls?.map(({ startedAt, endedAt, ...call }) => ({
     ...call,
@@ -226,7 +221,7 @@ function relative(calls: readonly OwnCall[] | undefined, armedAt: Millis): reado
   }))
 }
 
-/** Keeps the counts up to date until the time is up. */
+/** Updates the counts until the time is up. */
 async function watch(
   { faults, flaws, breakers }: Collected,
   endsAt: Millis,
@@ -253,7 +248,7 @@ async function watch(
   }
 }
 
-/** Reads the counts again when the calls of the run are over: calls that wait or are tried again when the faults end have no fate yet. */
+/** Reads the counts again after the run's calls: calls waiting or retried at the end of the faults had no fate yet. */
 async function recount(faults: readonly Counting[], { gateway, clock, stop }: RunParts): Promise<void> {
   const endsAt = clock.now() + FATES_MS
   while (!stop.aborted) {
@@ -266,17 +261,16 @@ async function recount(faults: readonly Counting[], { gateway, clock, stop }: Ru
   }
 }
 
-/** Input for judging the recovery. */
 interface Recovering {
   readonly scenario: Scenario
   readonly breakers: BreakerLook[]
-  /** The run's own calls so far, with times as evidence has them. */
+  /** The run's own calls so far, with times as in evidence. */
   readonly seen: () => readonly OwnCall[] | undefined
   readonly faultsEndedAt: Millis
   readonly armedAt: Millis
 }
 
-/** Looks on after the faults until all is well again, or until no assertion allows for more. */
+/** Observes after the faults until all is well again, or until no assertion allows more time. */
 async function watchRecovery(
   { scenario, breakers, seen, faultsEndedAt, armedAt }: Recovering,
   look: () => Promise<readonly string[]>,
@@ -290,7 +284,7 @@ async function watchRecovery(
     const open = await look()
     breakers.push({ at: clock.now(), open })
     const calls = seen()
-    // Twice as many good answers as it takes to call it steady: the next one is no chance either.
+    // Twice the good answers of a steady state, so the steady state is no chance.
     const isSteady =
       calls === undefined || recoveryOf({ calls, faultsEndedAt }).steady.length >= 2 * stableCount(calls)
     if (open.length === 0 && isSteady) return
@@ -299,7 +293,10 @@ async function watchRecovery(
   }
 }
 
-/** The metrics now, no older than that; undefined when the scenario asserts nothing about them, or when they are kept too long. */
+/**
+ * Reads current metrics, not cached ones. Undefined when no assertion needs metrics, or when the gateway caches metrics
+ * too long.
+ */
 async function counters(
   { assert }: Scenario,
   servers: readonly string[],
@@ -312,7 +309,7 @@ async function counters(
   return gateway.counters(servers)
 }
 
-/** How many calls at hit servers the gateway has to have counted: of those of others, one at the least. */
+/** Fewest calls at hit servers expected in the gateway's counts; at least 1 when only others make calls. */
 function endedCalls(calls: readonly OwnCall[] = []): number {
   const ended = calls.filter(
     ({ isHit, endedAt, ending }) => isHit && endedAt !== undefined && ending !== UNANSWERED,
@@ -320,7 +317,10 @@ function endedCalls(calls: readonly OwnCall[] = []): number {
   return Math.max(1, ended.length)
 }
 
-/** Returns the increase of the counts. Undefined when the gateway counted fewer than `calls`: other counts are no evidence then. */
+/**
+ * Returns the increase of the counts; undefined when the gateway counted fewer than `calls`, so the counts are no
+ * evidence.
+ */
 function increaseOver(before: Counted, after: Counted, calls: number): Counted | undefined {
   const counted = increase(before, after)
   return counted.calls >= calls ? counted : undefined
@@ -356,8 +356,8 @@ function progress(faults: readonly Injected[], leftMs: Millis): string {
 }
 
 /**
- * Clears each fault that is not marked as cleared, and marks the fault. After a stop, a failed clear is not tried again:
- * a fault that stays at a gateway without an answer ends with its lease.
+ * Clears the faults not yet marked as cleared, and marks them. After a stop, a failed clear is not retried: at a
+ * gateway without an answer, the fault ends with its lease.
  */
 async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): Promise<void> {
   const left = faults.filter(({ isCleared }) => isCleared !== true)
@@ -375,7 +375,7 @@ async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): P
   await Promise.all(left.map(clear))
 }
 
-/** Returns why a failed run proves nothing: its faults hit calls and changed no outcome. Undefined when the faults had an effect. */
+/** Returns why a failed run proves nothing: its faults hit calls but changed no outcome. Undefined with any effect. */
 export function withoutEffect(faults: readonly Injected[]): string | undefined {
   const sum = summing(faults)
   const masked = sum((counts) => counts.masked)
@@ -395,7 +395,10 @@ export function withoutEffect(faults: readonly Injected[]): string | undefined {
 const summing = (faults: readonly Pick<Injected, 'counts'>[]) => (count: (counts: FaultCounts) => number) =>
   faults.reduce((total, { counts }) => total + (counts === undefined ? 0 : count(counts)), 0)
 
-/** How many calls the faults held when they were cleared, if none that they had hit had ended; else 0. Nobody knows how these would have ended. */
+/**
+ * Returns the number of calls held at the clearing, if no hit call had ended before; else 0. The natural end of held
+ * calls is unknown.
+ */
 function onlyHeld(faults: readonly Injected[]): number {
   const sum = summing(faults.map(({ whenCleared }) => ({ counts: whenCleared })))
   const held = sum((counts) => Math.min(counts.hits, counts.concurrent))

@@ -181,9 +181,9 @@ export class Traffic {
   }
 
   /**
-   * Makes sure that calls succeed while nothing is injected: tries every tool, leaves out those that take no made-up
-   * arguments or their time, and calls the others for a second or so. Resolves to the tools that are left out; rejects
-   * with a `TrafficError` when the servers are not in order within 20 s.
+   * Checks that calls succeed before any injection: tries every tool, leaves out slow tools and tools refusing made-up
+   * arguments, and calls the others for a second or so. Resolves to the omitted tools. Rejects with a `TrafficError`
+   * when the servers are not in order within 20 s.
    */
   async settle(stop: Cancellation): Promise<readonly string[]> {
     const until = this.#clock.now() + STEADY_MS
@@ -436,7 +436,7 @@ function named(pattern: string): (entry: Entry) => boolean {
 /** Deepest nesting of made-up arguments. */
 const MAX_DEPTH = 8
 
-/** The simplest value that a schema allows for, as far as its own members tell: of objects what they require. */
+/** Returns the simplest value allowed by a schema's own members; objects get required properties only. */
 function exampleOf(schema: unknown, depth = 0): unknown {
   if (!isObject(schema) || depth > MAX_DEPTH) return {}
   const { default: usual, const: only, enum: choices, examples, type, properties, required } = schema
@@ -464,7 +464,7 @@ function exampleOf(schema: unknown, depth = 0): unknown {
 
 const first = (list: unknown): unknown => (Array.isArray(list) ? list[0] : undefined)
 
-/** Sends one request of the modern era, and reads its response; rejects when there is no connection, or no end. */
+/** Sends a request of the modern era, and reads the response. Rejects without a connection or without an end. */
 export async function askModern(
   url: string,
   method: string,

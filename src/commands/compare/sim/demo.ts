@@ -46,7 +46,7 @@ ${optionLines(liveOptions)}
 
   Exit codes: 0; 1 when it could not run; 2 when the arguments make no sense, or the numbers of --live do not add up.`
 
-/** Most calls of a run: more of them show nothing new, and take minutes. */
+/** Most calls of a run: more calls show nothing new, and take minutes. */
 const MOST_CALLS = 10_000_000
 
 /** `breakwater demo`: resolves to the exit code. */
@@ -67,14 +67,13 @@ export function demo(args: readonly string[], out: Output, env: Env): Promise<nu
   })
 }
 
-/** The output of a demo. */
 export interface DemoResult {
-  /** Share of the tasks of which a call fails if all failures are independent and nobody tries again; null under a plan. */
+  /** Share of tasks with a failed call, for independent failures and no retries; null under a plan. */
   readonly predicted: number | null
   readonly rows: readonly ({ readonly policies: string } & Slis)[]
 }
 
-/** The output of a demo, and lines on faults that hit no call. */
+/** The output of a demo, and lines on faults without a hit. */
 interface Ran {
   readonly result: DemoResult
   readonly idle: readonly string[]
@@ -99,7 +98,7 @@ async function run(values: Values<typeof options>, env: Env): Promise<Ran> {
   return { result: { predicted: null, rows }, idle: idleIn(plan, faults, idle) }
 }
 
-/** Errors that hit each attempt on its own, as the plans of mcp-chaos say it. */
+/** Errors hitting each attempt independently, as in plans of mcp-chaos. */
 function failing(rate: number): readonly Fault[] {
   const [fault] = fromMcpChaos({ faults: [{ type: 'error_injection', rate }] }, { ttl: '1h' }).faults
   return [planned(fault as object)]

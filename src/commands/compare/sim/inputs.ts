@@ -15,7 +15,7 @@ import { suggest } from '../../../units/suggest.ts'
 import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { readPlan } from '../../run/plan-file.ts'
 
-/** Options of commands that simulate, for the policies that they simulate. */
+/** Options to choose the simulated policies. */
 export const policyOptions = {
   policies: {
     kind: 'text',
@@ -32,7 +32,7 @@ export interface PolicyValues {
   readonly set: string | undefined
 }
 
-/** The policies that somebody asks for. Rejects with an `UnusableInput`, or with `Misuse`. */
+/** Returns the chosen policies. Rejects with an `UnusableInput`, or with `Misuse`. */
 export async function choiceOf({ set, ...where }: PolicyValues, env: Env): Promise<PolicyChoice> {
   const file = where.policies ?? where.config
   if (file !== undefined) return setOf(await policiesAt(where, env), set, file)
@@ -42,7 +42,7 @@ export async function choiceOf({ set, ...where }: PolicyValues, env: Env): Promi
   )
 }
 
-/** The policies of a file. Rejects like `choiceOf`. */
+/** Returns the policies of a file. Rejects like `choiceOf`. */
 export async function policiesAt(
   { policies, config }: Omit<PolicyValues, 'set'>,
   env: Env,
@@ -55,7 +55,9 @@ export async function policiesAt(
   return policiesOf(loaded.config)
 }
 
-/** A policy set of a file, or without a name its policies. Throws an `UnusableInput` when there is no such set. */
+/**
+ * Returns a policy set of a file; without a name, the file's policies. Throws an `UnusableInput` for an unknown set.
+ */
 export function setOf(policies: Config['policies'], set: string | undefined, file: string): PolicyChoice {
   if (set === undefined || set === DEFAULT_SET) return { name: DEFAULT_SET, policies }
   if (Object.hasOwn(policies.sets, set)) return { name: set, policies, set }
@@ -68,8 +70,8 @@ export function setOf(policies: Config['policies'], set: string | undefined, fil
 }
 
 /**
- * The faults of a plan, of all formats that are read, armed for as long as a simulation takes. Rejects with an `UnusableInput`, also where none of them can do anything to a
- * call of a tool of a simulated server.
+ * Returns the faults of a plan in any known format, armed for a whole simulation. Rejects with an `UnusableInput`, also
+ * when no fault can affect a call of a simulated server's tool.
  */
 export async function planOf(file: string, env: Env): Promise<readonly Fault[]> {
   const read = await readPlan(file, env, false, { ttl: '1h' })
@@ -88,8 +90,8 @@ export async function planOf(file: string, env: Env): Promise<readonly Fault[]> 
 }
 
 /**
- * Returns a line for each fault of a plan that hit no call in any of these runs. Throws an `UnusableInput` where no fault hit a call:
- * runs without hits say nothing about the faults.
+ * Returns a line for each fault of a plan without a hit in all runs. Throws an `UnusableInput` when no fault hit a
+ * call, because runs without hits show nothing about the faults.
  */
 export function idleIn(file: string, faults: readonly Fault[], runs: readonly IdleFaults[]): string[] {
   const idle = faults.filter(({ name }) => runs.every((run) => run.has(name)))
@@ -103,7 +105,7 @@ export function idleIn(file: string, faults: readonly Fault[], runs: readonly Id
   return idle.map((fault) => `${fault.name} of ${file} hit no call: ${why(fault)}`)
 }
 
-/** Why a fault does nothing to calls of tools of simulated servers; undefined when it does. */
+/** Why a fault has no effect on simulated tool calls; undefined for a fault with an effect. */
 export function notSimulated({ type, side }: Fault): string | undefined {
   const known = registry[type]
   if (known === undefined || !methodsOf(known).includes('tools/call')) return 'it does not hit calls of tools'

@@ -47,7 +47,7 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when it cannot be played; 2 when the arguments make no sense.`
 
-/** How often the calls are played under each of the policies. */
+/** Number of plays under each policy choice. */
 const PLAYS = 5
 
 /** `breakwater sim`: resolves to the exit code. */
@@ -68,7 +68,9 @@ export function sim(args: readonly string[], out: Output, env: Env): Promise<num
 
 type Asked = Values<typeof options> & { readonly recording: string }
 
-/** With the config of this folder where no policies are named. Rejects with `Misuse`, or with an `UnusableInput`. */
+/**
+ * Without named policies, the config of the current folder applies. Rejects with `Misuse`, or with an `UnusableInput`.
+ */
 async function asked(values: Values<typeof options>, out: Output): Promise<Asked> {
   const { recording, policies, config } = values
   if (recording === undefined) throw new Misuse('--recording FILE is missing')
@@ -111,7 +113,7 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
   }
 }
 
-/** The policies to play under, and the hash of those without a name. Rejects with an `UnusableInput`. */
+/** The policies to play under, and the hash of the unnamed policies. Rejects with an `UnusableInput`. */
 async function choicesOf(
   given: Asked,
   env: Env,

@@ -29,7 +29,7 @@ import { showProgress } from '../../shared/progress.ts'
 import { choiceOf, policyOptions } from './inputs.ts'
 import { inJson, inText, planFile } from '../../../sim/search/report.ts'
 
-/** Tools that the agents call: three servers with three tools each, all read-only. */
+/** Tools of the agents: three servers with three tools each, all read-only. */
 const TOOLS = [
   'search/query',
   'search/suggest',
@@ -67,7 +67,7 @@ const options = {
   concurrency: { kind: 'integer', min: 1, max: 512, value: 'N', default: '8', about: 'tasks at a time' },
   runs: {
     kind: 'integer',
-    // There is no standard error of one run.
+    // A standard error needs 2 runs.
     min: 2,
     max: 100,
     value: 'N',
@@ -76,7 +76,7 @@ const options = {
   },
   population: {
     kind: 'integer',
-    // A child has two parents, and the best lives on.
+    // A child has two parents, and the best individuals survive.
     min: 4,
     max: 1_000,
     value: 'N',
@@ -155,7 +155,7 @@ async function run(given: Given, out: Output, env: Env): Promise<number> {
       throw new Misuse(
         `${given.resume} has ${from.state.generation} generations already: --generations must be at least that`,
       )
-    // Before a minute of work, and not after it.
+    // Checked before a minute of work, not after.
     if (given.out !== undefined) makeOut(given.out)
     endProgress = showProgress(out, systemClock, () => words)
     const parts: SearchParts = {
@@ -203,7 +203,7 @@ function makeOut(folder: string): void {
   }
 }
 
-/** Removes the findings of an earlier run: old findings would look like a part of this run's findings. */
+/** Removes findings of an earlier run, which would look like findings of this run. */
 async function removeFindings(folder: string): Promise<void> {
   for (const name of await readdir(folder)) if (/^finding-\d+\.yaml$/.test(name)) await rm(join(folder, name))
 }
@@ -228,7 +228,7 @@ function toolsOf(text: string | undefined): readonly string[] {
   return tools
 }
 
-/** How many failures an objective has to allow in all runs of a plan: with fewer, each single one is an outage. */
+/** Fewest failures an objective must allow in all runs of a plan: with fewer, any single failure is an outage. */
 const FEWEST_FAILURES = 5
 
 function checkFailures(given: Given, { sli, target }: Slo): void {
@@ -242,7 +242,7 @@ function checkFailures(given: Given, { sli, target }: Slo): void {
     )
 }
 
-/** Returns the options that decide the search. The length of the search and the use of its result are left out. */
+/** Returns the options that decide the search, without its length and the use of its result. */
 function searchOptionsOf(
   given: Given,
   tools: readonly string[],

@@ -1,4 +1,4 @@
-/** The name of a server of the demo, as plans and metrics know it. */
+/** Name of a demo server in plans and metrics. */
 const DOCS = 'docs'
 const ORDERS = 'orders'
 
@@ -20,7 +20,7 @@ const noise = [
     message: 'the index is being rebuilt',
   },
   { name: 'orders-503', type: 'http.status', rate: 0.1, match: { server: ORDERS }, status: 503 },
-  // The order is placed, and its answer is lost: nobody may send it again.
+  // The order is placed, but the answer is lost: a retry would order twice.
   {
     name: 'lost-answers',
     type: 'conn.reset',
@@ -29,7 +29,7 @@ const noise = [
     at: 'headers',
     allowWrites: true,
   },
-  // A schema tells: a number comes as a text.
+  // Detectable by schema: a number comes as a text.
   {
     name: 'stock-as-text',
     type: 'result.drift',
@@ -37,7 +37,7 @@ const noise = [
     match: { server: ORDERS, tool: 'check_stock' },
     operators: [{ op: 'type', path: '/inStock' }],
   },
-  // No schema tells: it is a number, and a hundred times too large.
+  // Undetectable by schema: a number a hundred times too large.
   {
     name: 'price-in-cents',
     type: 'result.drift',
@@ -47,10 +47,10 @@ const noise = [
   },
 ] as const
 
-/** One server is away altogether, and the process of the other one ends. */
+/** One server is away, and the process of the other server ends. */
 const outage = [
   { name: 'orders-down', type: 'conn.refused', rate: 1, match: { server: ORDERS }, allowWrites: true },
-  // Not at a ping of the gateway's own: it is to be a call of an agent.
+  // Only at an agent's call, not at the gateway's own ping.
   {
     name: 'docs-crash',
     type: 'proc.kill',
@@ -61,17 +61,17 @@ const outage = [
 ] as const
 
 export interface Act {
-  /** Begins its line of the table. */
+  /** First cell of the act's line in the table. */
   readonly name: string
   /** Title in an operator's words. */
   readonly title: string
-  /** The faults of its plan, without `ttl`; none: whatever was armed is killed before it. */
+  /** The faults of the act's plan, without `ttl`. Without faults, all armed faults are killed before the act. */
   readonly faults: readonly { readonly name: string }[]
-  /** How long it lasts, as a share of the whole. */
+  /** Duration as a share of the whole demo. */
   readonly share: number
 }
 
-/** The acts of the demo, in order. Faults that stay in the plan go on counting. */
+/** The acts of the demo, in order. Faults still in the plan keep their counts. */
 export const acts: readonly Act[] = [
   { name: 'before', title: 'no faults', faults: [], share: 0.25 },
   { name: 'during', title: 'errors, delays, lost and wrong answers', faults: noise, share: 0.3 },

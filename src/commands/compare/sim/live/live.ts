@@ -16,16 +16,16 @@ import { type DemoStage, MARGIN_MS, openDemo } from './stage.ts'
 import { check, type Known } from './sums.ts'
 import { faultLines, line, type PhaseView, phaseLines, sumOf, table, type View } from './view.ts'
 
-/** Exit code of what does not add up. */
+/** Exit code for sums that do not add up. */
 const WRONG = 2
 
-/** How often the table is drawn, in milliseconds. */
+/** Interval between drawings of the table, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** How often there is a line where nothing can be drawn in place. */
+/** Drawings per line where nothing can be drawn in place. */
 const LOOKS_A_LINE = 5
 
-/** Longest run: its faults have to end by themselves, too. */
+/** Longest run, because the faults' own lifetime is limited too. */
 const LONGEST_MS: Millis = 3_600_000
 
 /** `breakwater demo --live`: resolves to the exit code. Throws `Misuse`. */
@@ -38,11 +38,11 @@ export async function live(values: Values<typeof liveOptions>, out: Output, env:
     const known = await new Run(stage, { durationMs, seed, stop, show }).run()
     return summary(known, { stopped: stop.aborted, show, out })
   }
-  // A second signal: children are ended by the process that looks after them.
+  // After a second signal, the process looking after the children ends them.
   return endingInOrder(task, () => process.exit(1))
 }
 
-/** Shows how it goes: a table that stays in its place, or a line now and then. */
+/** Shows the progress: a table in place, or a line now and then. */
 class Show {
   readonly paint: Paint
   readonly #out: Output
@@ -61,7 +61,7 @@ class Show {
     else if (isDue) this.#out.stdout(line(view))
   }
 
-  /** Says the last words, in place of the table. */
+  /** Prints the last lines in place of the table. */
   end(lines: readonly string[]): void {
     if (this.#out.page !== undefined) this.#out.page(lines)
     else for (const text of lines) this.#out.stdout(text)
@@ -75,14 +75,13 @@ interface RunOptions {
   readonly show: Show
 }
 
-/** State at the beginning of a phase. */
 interface Start {
   readonly name: string
   readonly reading: Reading
   readonly tally: Tally
 }
 
-/** One act after the other. Between two of them no task is under way, so that each adds up by itself. */
+/** Plays the acts in turn. No task is under way between two acts, so each act adds up by itself. */
 class Run {
   readonly #stage: DemoStage
   readonly #options: RunOptions
@@ -106,7 +105,7 @@ class Run {
     return { reading, tally, phases: this.#phases, faults, acknowledged: load.acknowledged, placed }
   }
 
-  /** Has the agents at work while the faults of the act are armed. */
+  /** Lets the agents work with the act's faults armed. */
   async #play(act: Act, next: Act | undefined): Promise<void> {
     const { load } = this.#stage
     const { durationMs, stop } = this.#options
@@ -119,7 +118,7 @@ class Run {
     } finally {
       over.abort('over')
     }
-    // Before the last tasks end: what faults hold back is let go.
+    // Killed before the last tasks end, so held calls are released.
     if (stop.aborted || next?.faults.length === 0) await this.#kill()
     await running
     this.#phases.push(this.#phaseSince(start, await this.#reading()))
@@ -129,7 +128,7 @@ class Run {
     const { seed, durationMs } = this.#options
     const ttl = durationMs + MARGIN_MS
     const body = { seed, faults: faults.map((fault) => ({ ...fault, ttl })) }
-    // Faults that are armed stay so under another plan.
+    // Armed faults stay armed under another plan.
     await ask(this.#stage.control, { method: 'PUT', path: '/admin/chaos?by=demo', body }, anything)
     if (!this.#isArmed) await this.#turn('arm', title)
     this.#isArmed = true
@@ -149,7 +148,7 @@ class Run {
     return ask(this.#stage.control, { method: 'GET', path: '/admin/chaos' }, z.custom<Status>())
   }
 
-  /** Looks on for so long. */
+  /** Shows the progress for `durationMs`. */
   async #watch(title: string, durationMs: Millis, start: Start): Promise<void> {
     const { stop } = this.#options
     const endsAt = systemClock.now() + durationMs
@@ -182,7 +181,7 @@ class Run {
     return readingOf(await this.#samples())
   }
 
-  /** The metrics, with what agents have reported until now. */
+  /** Reads the metrics, after sending the agents' pending reports. */
   async #samples(): Promise<readonly Sample[]> {
     const { control, load } = this.#stage
     const body = load.takeReports()
@@ -196,7 +195,6 @@ class Run {
   }
 }
 
-/** All faults of all acts. */
 const names = [...new Set(acts.flatMap(({ faults }) => faults.map(({ name }) => name)))]
 
 interface Told {
@@ -205,7 +203,7 @@ interface Told {
   readonly out: Output
 }
 
-/** Says what came of it, and whether it adds up. Returns the exit code. */
+/** Prints the result, and whether the sums add up. Returns the exit code. */
 function summary(known: Known, { stopped, show, out }: Told): number {
   const { paint } = show
   const { reading, phases, tally, placed, acknowledged } = known

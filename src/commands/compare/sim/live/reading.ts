@@ -3,43 +3,43 @@ import { wrongVerdicts } from '../../../../mesh/classify.ts'
 import type { Verdict } from '../../../../mesh/outcome.ts'
 import type { Sample } from '../../../shared/samples.ts'
 
-/** Ways in which an injection ends, as the label `fate` of metrics has them. */
+/** Fates of an injection, as in the label `fate` of metrics. */
 export const fates = ['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'] as const
 
 export type FateName = (typeof fates)[number]
 
-/** How often a fault was injected into calls of agents, and what became of it. */
+/** Injections of a fault into agents' calls, and their fates. */
 export type FaultCount = Readonly<Record<FateName | 'injected', number>>
 
-/** Calls, or tries of them, as the recording rules of deploy/prometheus count them. */
+/** Calls or tries, counted as in the recording rules of deploy/prometheus. */
 interface Availability {
-  /** All that say something of servers, and were not rejected. */
+  /** Calls that tell about servers, without rejected calls. */
   readonly eligible: number
-  /** Eligible calls with a reply; with a reply not known to be wrong; with a reply that nobody could check. */
+  /** Eligible calls with a reply; with a reply not known to be wrong; with an uncheckable reply. */
   readonly returned: number
   readonly good: number
   readonly unchecked: number
 }
 
-/** The metrics of a gateway at one moment. */
+/** The metrics of a gateway at a moment. */
 export interface Reading {
-  /** Tool calls of agents that are over. */
+  /** Ended tool calls of agents. */
   readonly calls: number
   /** Calls without an error of the protocol or of the tool. */
   readonly answered: number
   /** Availability of all ended calls, as agents saw the calls. */
   readonly ofAgents: Availability
-  /** Their tries at the servers. */
+  /** Availability of the tries at the servers. */
   readonly ofServers: Availability
-  /** Tasks, as agents reported their ends. */
+  /** Tasks, by the agents' reports. */
   readonly succeeded: number
   readonly failed: number
   readonly faults: ReadonlyMap<string, FaultCount>
-  /** Injections into what the gateway asked by itself. */
+  /** Injections into the gateway's own requests. */
   readonly discovery: number
 }
 
-/** Nothing that they say is about servers: who called was wrong, or has left, or the gateway rejected the call. */
+/** Outcomes that tell nothing about servers: the caller was wrong or left, or the gateway rejected the call. */
 const ineligible = new Set(['caller_error', 'cancelled', 'rejected'])
 
 export function readingOf(samples: readonly Sample[]): Reading {
@@ -85,7 +85,7 @@ export function readingOf(samples: readonly Sample[]): Reading {
   }
 }
 
-/** The state of the gate of each server: `closed`, `open` or `half_open`. */
+/** The gate of each server: `closed`, `open` or `half_open`. */
 export type Gates = ReadonlyMap<string, string>
 
 export const gatesIn = (samples: readonly Sample[]): Gates =>
@@ -97,7 +97,7 @@ export const gatesIn = (samples: readonly Sample[]): Gates =>
     ),
   )
 
-/** Counts less those of before, if there were any. */
+/** Subtracts earlier counts, if any. */
 export function less<Counts extends object>(later: Counts, earlier: Counts | undefined): Counts {
   const before = (earlier ?? {}) as Readonly<Record<string, number>>
   const counts = Object.entries(later as Readonly<Record<string, number>>)
@@ -119,11 +119,11 @@ export function between(before: Reading, after: Reading): Reading {
 const mapCount = (value: (key: keyof FaultCount) => number): FaultCount =>
   Object.fromEntries((['injected', ...fates] as const).map((key) => [key, value(key)])) as FaultCount
 
-/** All faults together. */
+/** Sums all faults. */
 export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
   return mapCount((key) => [...faults.values()].reduce((total, count) => total + count[key], 0))
 }
 
-/** The counts of the engine, in the words of the metrics. */
+/** The engine's counts under the metrics' names. */
 export const countOf = (status: FaultStatus): FaultCount =>
   mapCount((key) => status[key === 'not_reached' ? 'notReached' : key])

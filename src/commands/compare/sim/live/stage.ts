@@ -12,27 +12,29 @@ import { demandFaults, openStage } from '../../../shared/stage.ts'
 export interface DemoOptions {
   readonly durationMs: Millis
   readonly seed: number
-  /** Without policies only verdicts are given, which change nothing: the metrics live on them. */
+  /** Without policies, only verdicts are computed for the metrics; verdicts change nothing. */
   readonly withPolicies: boolean
 }
 
-/** Two servers, a gateway in front of them, and agents that have their sessions with it. */
+/** Two servers behind a gateway, and agents with sessions at the gateway. */
 export interface DemoStage {
   readonly load: Load
   readonly control: Control
-  /** How often the server placed each order. */
+  /** Placements of each order at the server. */
   readonly placed: ReadonlyMap<string, number>
 }
 
 const ENVIRONMENT = 'staging'
 
-/** How much longer than the demo its faults would stay armed, in milliseconds. */
+/** How long faults outlive the demo, in milliseconds. */
 export const MARGIN_MS: Millis = 60_000
 
-/** Starts everything; `closing` gets the ends of it. Rejects with an `UnusableInput` where the demo cannot run. */
+/**
+ * Starts everything; `closing` gets the functions to end it. Rejects with an `UnusableInput` when the demo cannot run.
+ */
 export async function openDemo(options: DemoOptions, closing: Closing, env: Env): Promise<DemoStage> {
   const { durationMs, seed, withPolicies } = options
-  // Nothing else of the environment is to have a say.
+  // No other variable may influence the demo.
   const variables = { NODE_ENV: env.NODE_ENV, ENVIRONMENT: env.ENVIRONMENT }
   demandFaults(ENVIRONMENT, variables)
   const { mcpServers, placed, close } = await startShop()
@@ -42,7 +44,7 @@ export async function openDemo(options: DemoOptions, closing: Closing, env: Env)
     mcpServers,
     policies: { defaults: withPolicies ? on : off },
     chaos: { enabled: true, maxTtl: durationMs + MARGIN_MS },
-    // Every look is to be of now.
+    // Every look must be current.
     telemetry: { metrics: { maxAge: 0 } },
   })
   const { url, control } = await openStage(config, { name: 'demo', env: variables, closing })
@@ -51,7 +53,7 @@ export async function openDemo(options: DemoOptions, closing: Closing, env: Env)
   return { load, control, placed }
 }
 
-/** The default policies, with a shorter wait for servers that hang, and with verdicts that count. */
+/** The default policies, with a shorter timeout for hanging servers, and with enforced verdicts. */
 const on = {
   deadline: { total: '25s' },
   attemptTimeout: { timeout: '1s' },

@@ -3,26 +3,26 @@ import { acts } from './faults.ts'
 import { countOf, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
 import type { Tally } from '../../../../load/shop-agents.ts'
 
-/** Two numbers that have to be the same. */
+/** Two numbers expected to be equal. */
 interface Sum {
   readonly what: string
   readonly expected: number
   readonly found: number
 }
 
-/** Everything known of a finished run, from all of its counters. */
+/** All counters of a finished run. */
 export interface Known {
-  /** Reading of the metrics, from the beginning to the end. */
+  /** From the start to the end of the run. */
   readonly reading: Reading
-  /** Readings and tallies of the same time, act by act. */
+  /** Readings and tallies of each act. */
   readonly phases: readonly { readonly name: string; readonly reading: Reading; readonly tally: Tally }[]
-  /** Tally of the agents, from the beginning to the end. */
+  /** Tally of the agents, from start to end. */
   readonly tally: Tally
   /** Status of the faults, from their engine. */
   readonly faults: readonly FaultStatus[]
-  /** Orders that agents know to be placed. */
+  /** Orders known by agents as placed. */
   readonly acknowledged: readonly string[]
-  /** How often the server placed each order. */
+  /** Placements of each order at the server. */
   readonly placed: ReadonlyMap<string, number>
 }
 
@@ -38,7 +38,7 @@ export function check(known: Known): { readonly checked: number; readonly wrong:
 
 const fatesOf = (count: FaultCount) => fates.reduce((total, fate) => total + count[fate], 0)
 
-/** The metrics add up, and the engine has counted the same. */
+/** The metrics add up, and match the engine's counts. */
 function ofFaults({ reading, faults }: Known): readonly Sum[] {
   const sums: Sum[] = []
   for (const status of faults) {
@@ -75,13 +75,13 @@ function compared(
   ]
 }
 
-/** The agents have counted the same as the gateway. */
+/** The agents' counts match the gateway's counts. */
 function ofAgents({ reading, tally }: Known): readonly Sum[] {
   const { right, wrong, flagged, errors } = tally
   return [
     { what: 'endings of calls', expected: tally.calls, found: right + wrong + flagged + errors },
     ...compared('', reading, tally),
-    // The demo has no two faults that could spoil the same answer.
+    // In this demo no two faults can spoil the same answer.
     { what: 'escaped faults', expected: wrong, found: totalOf(reading).escaped },
   ]
 }
@@ -97,7 +97,7 @@ function ofPhases({ phases }: Known): readonly Sum[] {
   ])
 }
 
-/** No order was placed twice, and none that an agent was promised is missing. */
+/** No order was placed twice, and no acknowledged order is missing. */
 function ofOrders({ acknowledged, placed }: Known): readonly Sum[] {
   const twice = [...placed.values()].filter((times) => times > 1).length
   const missing = acknowledged.filter((ref) => !placed.has(ref)).length

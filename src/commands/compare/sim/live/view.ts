@@ -5,7 +5,7 @@ import type { Tally } from '../../../../load/shop-agents.ts'
 import { type FaultCount, fates, type Gates, type Reading, totalOf } from './reading.ts'
 import { numbered } from '../../../../units/numbered.ts'
 
-/** One part of the run, from its beginning to now. */
+/** A part of the run, from its start to now. */
 export interface PhaseView {
   readonly name: string
   readonly reading: Reading
@@ -17,25 +17,24 @@ export interface View {
   readonly title: string
   readonly elapsedMs: Millis
   readonly totalMs: Millis
-  /** Phases that have begun. */
+  /** Started phases. */
   readonly phases: readonly PhaseView[]
   readonly reading: Reading
   readonly gates: Gates
-  /** Names of all faults that there will be: a table that grows cannot be drawn in place. */
+  /** Names of all faults of the demo: a growing table cannot be drawn in place. */
   readonly faults: readonly string[]
   readonly armed: ReadonlySet<string>
 }
 
 const share = (part: number, whole: number): number | undefined => (whole === 0 ? undefined : part / whole)
 
-/** Rounded down, so that nothing looks perfect that is not. */
+/** Rounded down, so only a perfect share looks perfect. */
 const percent = (ratio: number | undefined): string =>
   ratio === undefined ? '-' : `${(Math.floor(ratio * 1_000) / 10).toFixed(1)} %`
 
 /** Effective tool availability. */
 const etaOf = ({ good, eligible }: Reading['ofAgents']) => share(good, eligible)
 
-/** The whole table. */
 export function table(view: View, paint: Paint): readonly string[] {
   const { title, elapsedMs, totalMs } = view
   return [
@@ -54,7 +53,7 @@ function row(first: string, ...others: readonly string[]): string {
   return first.padEnd(7) + others.map((cell) => cell.padStart(12)).join('')
 }
 
-/** Availability, as servers and as agents have it, beside what agents know to be right. */
+/** Availability as seen by servers and by agents, and the answers known by agents to be right. */
 export function phaseLines(phases: readonly PhaseView[], paint: Paint): readonly string[] {
   const lines = phases.map(({ name, reading, tally }) => {
     const { calls, answered, ofServers, ofAgents } = reading
@@ -99,7 +98,7 @@ function gateInWords(state: string | undefined): string {
 
 const keys = ['injected', ...fates] as const
 
-/** One cell for each of `keys`, as wide as its word asks for. */
+/** A cell for each of `keys`, as wide as the key's word. */
 const faultRow = (name: string, cell: (key: (typeof keys)[number]) => string): string =>
   name.padEnd(15) + keys.map((key) => cell(key).padStart(key.length + 2)).join('')
 
@@ -125,7 +124,7 @@ export function faultLines(
   ]
 }
 
-/** The same in one line, for who reads a log. */
+/** The state in a line, for readers of a log. */
 export function line({ title, elapsedMs, phases, reading, gates }: View): string {
   const now = phases.at(-1)
   const { injected, ...ended } = totalOf(reading)
@@ -141,7 +140,7 @@ export function line({ title, elapsedMs, phases, reading, gates }: View): string
   ].join(' | ')
 }
 
-/** The sum of which nothing is left over. */
+/** The injections as the sum of all fates. */
 export function sumOf(count: FaultCount): string {
   const { injected, masked, delayed, surfaced, escaped } = count
   return `${injected} = ${masked} masked + ${delayed} delayed + ${surfaced} surfaced + ${escaped} escaped + ${count.not_reached} not reached`
