@@ -3,7 +3,7 @@ import { printable } from './telemetry/printable.ts'
 import { commands } from './commands/index.ts'
 import { Terminal } from './commands/shared/terminal.ts'
 
-/** Why a file cannot be used, in words. */
+/** Reasons for an unusable file, by error code. */
 const causes: Readonly<Record<string, string>> = {
   EACCES: 'no permission',
   EPERM: 'no permission',
@@ -14,13 +14,13 @@ const causes: Readonly<Record<string, string>> = {
   ENOTDIR: 'it is in what is no folder',
 }
 
-/** Errors of standard error, on a full disk for example, can be reported nowhere: no reason to end. */
+/** Errors of standard error, such as a full disk, can be reported nowhere: no reason to end. */
 process.stderr.on('error', () => undefined)
 
 const out = new Terminal(process.stdout, process.stderr, process.env)
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // A reader of a part, as `head` is, has read enough: the rest goes nowhere.
+  // A closed reader, such as `head`, wants no more: the rest is dropped.
   if (error.code === 'EPIPE') {
     out.isClosed = true
     return
@@ -29,7 +29,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(1)
 })
 
-/** Other ways to say a command. */
+/** Aliases of commands. */
 const aliases: Readonly<Record<string, string>> = {
   '--help': 'help',
   '-h': 'help',
@@ -37,7 +37,7 @@ const aliases: Readonly<Record<string, string>> = {
   '-v': 'version',
 }
 
-/** Requests of the admin API, by the command that one may look for in place of them. */
+/** Requests of the admin API, by the command name a user may try. */
 const elsewhere: ReadonlyMap<string, string> = new Map([
   [
     'breaker',
@@ -45,7 +45,7 @@ const elsewhere: ReadonlyMap<string, string> = new Map([
   ],
 ])
 
-/** Runs the command that the arguments name. Resolves to the exit code. */
+/** Runs the named command. Resolves to the exit code. */
 async function run([given, ...args]: string[]): Promise<number> {
   if (given === undefined) {
     const { welcome } = await import('./commands/welcome.ts')
@@ -65,7 +65,7 @@ async function run([given, ...args]: string[]): Promise<number> {
 }
 
 process.exitCode = await run(process.argv.slice(2)).catch((error: NodeJS.ErrnoException) => {
-  // Refusals of the machine are reported in words; any other error is a defect, and needs its stack.
+  // System errors are reported in words; any other error is a bug and needs its stack.
   if (error.syscall === undefined) throw error
   const { code = '', message, path } = error
   const cause = causes[code]

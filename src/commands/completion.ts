@@ -9,7 +9,10 @@ const usage = `breakwater completion [bash | zsh]
 
   --help                  this text`
 
-/** `breakwater completion`: options, subcommands and studies are read from the help of their command, so the script knows none by itself. */
+/**
+ * `breakwater completion`: reads options, subcommands and studies from the commands' help, so the script needs no list
+ * of its own.
+ */
 export function completionOf(commands: Commands): Run {
   return (args, out) =>
     runCommand(args, { usage, options: {} }, out, (_, [shell = 'bash', extra]) => {

@@ -1,7 +1,7 @@
 import { Misuse, runCommand, unknownCommand } from './shared/arguments.ts'
 import { type Commands, groups, type Run } from './listed.ts'
 
-/** How the program is used, on the whole. */
+/** Returns the usage of the whole program. */
 export function usageOf(commands: Commands): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length))
   return [

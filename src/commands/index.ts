@@ -1,6 +1,6 @@
 import type { Commands } from './listed.ts'
 
-/** The commands, by group, in the order in which somebody may want them. */
+/** Commands by group, in the order of their likely use. */
 export const commands: Commands = {
   init: {
     group: 'run',

@@ -1,10 +1,10 @@
 import type { Env } from '../config/files/interpolate.ts'
 import type { Terminal } from './shared/terminal.ts'
 
-/** Runs a command with the arguments behind its name. Resolves to the exit code. */
+/** Runs a command with the arguments after its name. Resolves to the exit code. */
 export type Run = (args: string[], out: Terminal, env: Env) => Promise<number>
 
-/** Groups of commands by purpose, in the order in which help lists them. */
+/** Groups of commands by purpose, in the order of help. */
 export const groups = {
   run: 'Run',
   look: 'Look',
@@ -16,11 +16,10 @@ export const groups = {
 
 export interface Listed {
   readonly group: keyof typeof groups
-  /** One line for the list of all commands. */
+  /** A line for the list of all commands. */
   readonly about: string
   /** Loads the command's module: loading the whole gateway takes longer than most commands. */
   readonly load: () => Promise<Run>
 }
 
-/** Commands by their names. */
 export type Commands = Readonly<Record<string, Listed>>

@@ -10,8 +10,8 @@ import type { Control } from './shared/control.ts'
 const PATIENCE_MS: Millis = 10_000
 
 /**
- * Opens a session at a data port, and looks for it at a control port. Resolves to a message when the data port belongs to another gateway;
- * undefined when both ports belong together, or when nobody can tell. Never rejects.
+ * Opens a session at a data port, and looks for it at a control port. Resolves to a message when the ports belong to
+ * different gateways; undefined when they belong together, or when the check is impossible. Never rejects.
  */
 export function otherGateway(
   control: Control,
@@ -25,13 +25,13 @@ export function otherGateway(
     try {
       const answered = await control({ method: 'GET', path: '/admin/sessions' })
       const { sessions } = answered.ok && isObject(answered.value) ? answered.value : {}
-      // The gateway names 1,000 sessions at most, the newest ones.
+      // The gateway lists at most the 1,000 newest sessions.
       if (!Array.isArray(sessions)) return undefined
       const shown = `${id.slice(0, 8)}…`
       if (sessions.some((session) => isObject(session) && session.id === shown)) return undefined
       return `${data} is the data port of another gateway: nothing is called there`
     } finally {
-      // The session ends by itself, too.
+      // Otherwise the session expires.
       await left(url, id, signal).catch(ignore)
     }
   })

@@ -22,7 +22,7 @@ const options = {
   json: { kind: 'flag', about: 'the answers as they are' },
 } as const
 
-/** How often `--watch` shows it anew, in milliseconds. */
+/** Interval of `--watch`, in milliseconds. */
 const EVERY_MS: Millis = 2_000
 
 const usage = `breakwater status
@@ -35,7 +35,7 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when the gateway cannot be asked; 2 when the arguments make no sense.`
 
-/** `breakwater status`. Resolves to the exit code; with `--watch` when the gateway cannot be asked any more. */
+/** `breakwater status`. Resolves to the exit code; with `--watch`, resolves when the gateway no longer answers. */
 export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
     if (values.every !== undefined && !values.watch) throw new Misuse('--every goes with --watch only')
@@ -80,7 +80,7 @@ async function watch(
   }
 }
 
-/** A server, as far as it is shown. */
+/** The shown fields of a server. */
 interface SeenServer {
   readonly name: string
   readonly state: 'starting' | 'up' | 'down'
@@ -88,7 +88,7 @@ interface SeenServer {
   readonly since: string
   readonly tools: number
   readonly error?: string
-  /** Also of one that is up, and not well. */
+  /** Also present for an unhealthy server that is up. */
   readonly failureReason?: string
 }
 
@@ -104,13 +104,16 @@ interface SeenBreaker {
   readonly nextProbeInMs?: number
 }
 
-/** Tool calls of one server since the gateway started. `failed` counts errors, missing replies and wrong replies; errors of agents do not count. */
+/**
+ * Tool calls of a server since the gateway's start. `failed` counts errors, missing replies and wrong replies, but not
+ * agents' errors.
+ */
 interface Calls {
   readonly all: number
   readonly failed: number
 }
 
-/** The control port's answers at one time. */
+/** The control port's answers at a time. */
 export interface Seen {
   /** Monotonic and wall time, in milliseconds. */
   readonly at: Millis
@@ -119,11 +122,11 @@ export interface Seen {
   readonly breakers: readonly SeenBreaker[]
   readonly chaos: Status
   readonly calls: Readonly<Record<string, Calls>>
-  /** Whether the last reload was refused, so that an older config is in force than the file. */
+  /** Whether the last reload was refused, so an older config than the file is in force. */
   readonly reloadRefused: boolean
 }
 
-/** Asks for everything that is shown; in words why that cannot be. */
+/** Asks for all shown data; resolves to a message on failure. */
 async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promise<Seen | string> {
   const get = (path: string) => control({ method: 'GET', path })
   const [servers, breakers, chaos, metrics] = await Promise.all([
@@ -148,10 +151,10 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
   }
 }
 
-/** Outcomes that blame no server: the agent cancelled the call, or sent a wrong one. */
+/** Outcomes without blame for a server: the agent cancelled the call, or sent a wrong call. */
 const ofAgents = new Set(['cancelled', 'caller_error'])
 
-/** Reads the tool calls of each server out of what Prometheus would scrape. */
+/** Reads the tool calls of each server from metrics in Prometheus format. */
 export function callsIn(metrics: string): Record<string, Calls> {
   const calls: Record<string, { all: number; failed: number }> = {}
   for (const { name, labels, value: count } of samplesIn(metrics)) {
@@ -205,7 +208,7 @@ function serverLines(
   const rows = servers.map(({ name, state, since, tools, error, failureReason }): Cell[] => {
     const now = calls[name] ?? { all: 0, failed: 0 }
     const then = before?.calls[name] ?? { all: 0, failed: 0 }
-    // A gateway that started anew counts from 0.
+    // A restarted gateway counts from 0.
     const rate = (key: keyof Calls) => (Math.max(0, now[key] - then[key]) / seconds).toFixed(1)
     return [
       name,

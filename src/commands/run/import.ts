@@ -42,7 +42,7 @@ export function importConfigs(args: readonly string[], out: Output, env: Env): P
   })
 }
 
-/** Writes a file; says so when one is there. Throws what the machine refuses, which is told in words. */
+/** Writes a file; resolves to a message if the file exists. Throws other system errors. */
 async function write(file: string, text: string, force: boolean): Promise<string | undefined> {
   try {
     await writeFile(file, text, { flag: force ? 'w' : 'wx' })

@@ -59,7 +59,7 @@ export function start(args: readonly string[], out: Terminal, env: Env): Promise
 }
 
 async function serve(path: string, values: Values<typeof options>, out: Terminal, env: Env): Promise<number> {
-  // Until somebody listens, these signals end a process. Signals that arrive during the start are heeded after it.
+  // Without a handler, these signals end a process. Signals during the start are handled after it.
   const early: NodeJS.Signals[] = []
   let heed = (signal: NodeJS.Signals): unknown => early.push(signal)
   for (const signal of ['SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => heed(signal))
@@ -79,21 +79,21 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   for (const issue of loaded.warnings) log.warn(formatIssue(issue))
   const config = readdress(loaded.config, values)
 
-  // From before the start on: whoever ends a gateway that has just come up wants what it made to go, too.
+  // Installed before the start, so a signal right after the start also closes everything.
   const stopped = untilSignal()
   let gateway
   try {
     gateway = await startGateway({ config, path, files: loaded.files, env, log })
   } catch (error) {
     out.stderr(`breakwater: cannot start: ${(error as Error).message}`)
-    // Parts that were made before the failure may keep the process alive.
+    // Parts created before the failure may keep the process alive.
     exitSoon(1)
     return 1
   }
   const { live, data, control, tokenFile, chaos } = gateway
   const endWaiting = out.status === undefined ? () => undefined : showWaiting(live.current, out)
   void settled(live.current.servers.values(), systemClock, BANNER_MS).then(() => {
-    // On standard output a pipe expects JSON lines and nothing else.
+    // A pipe expects only JSON lines on standard output.
     const parts = { data, control, tokenFile, paint: isTTY ? out.paint : plain }
     const text = banner(live.current, parts)
     if (isTTY) out.stdout(text)
@@ -109,7 +109,7 @@ async function serve(path: string, values: Values<typeof options>, out: Terminal
   return 0
 }
 
-/** Shows which servers are still starting until none is; returns how to end that. */
+/** Shows the servers still starting, until all are settled; returns a function to end the display. */
 function showWaiting({ servers }: GatewayGeneration, out: Terminal): Cancel {
   const cancel = showProgress(out, systemClock, (ms) => {
     const waiting = [...servers.values()].filter(({ state }) => state === 'starting')
@@ -120,7 +120,7 @@ function showWaiting({ servers }: GatewayGeneration, out: Terminal): Cancel {
   return cancel
 }
 
-/** The config under the addresses of the command line. */
+/** Applies the addresses of the command line to the config. */
 function readdress(config: Config, { host, port }: Values<typeof options>): Config {
   const move = (address: string, offset: number) => {
     const colon = address.lastIndexOf(':')
@@ -132,7 +132,7 @@ function readdress(config: Config, { host, port }: Values<typeof options>): Conf
   return { ...config, gateway: { ...config.gateway, listen: move(onHost, 0), control: move(control, 1) } }
 }
 
-/** How much is told of why a server is down, in characters. */
+/** Longest shown reason for a server being down, in characters. */
 const LONGEST_REASON = 400
 
 interface BannerParts {
@@ -140,7 +140,7 @@ interface BannerParts {
   readonly data: string
   /** Base URL of the control plane. */
   readonly control: string
-  /** The file with the control token, if it was made at start. */
+  /** The file with the control token, if created at start. */
   readonly tokenFile: string | undefined
   readonly paint: Paint
 }

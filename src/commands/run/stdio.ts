@@ -40,21 +40,21 @@ const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT â€
 
 ${optionLines(wrapping)}`
 
-/** How long the program may take to start, as one that is downloaded first does; the first message waits for it. */
+/** Start timeout of the program, which may be downloaded first; the first message waits for the start. */
 const START_MS: Millis = 60_000
 
-/** How long the answers of a gateway that ends are waited for, in milliseconds. */
+/** Longest wait for answers of a closing gateway, in milliseconds. */
 const LAST_ANSWERS_MS: Millis = 1_000
 
-/** How long nothing may be read of what is left to read when all is said, in milliseconds. */
+/** Timeout of the reader for the remaining output after the end, in milliseconds, restarted by each progress. */
 const LAST_LINES_MS: Millis = 5_000
 
-/** How long calls that are under way may take when the client has said all that it wanted to. */
+/** Timeout of calls under way after the client's end of input, in milliseconds. */
 const LAST_CALLS_MS: Millis = 5_000
 
 /**
- * `breakwater stdio`: an MCP server over standard input and output that is another one with the mesh around it. Runs
- * until its input ends. Resolves to the exit code.
+ * `breakwater stdio`: an MCP server over standard input and output, wrapping another server in the mesh. Runs until the
+ * end of its input. Resolves to the exit code.
  */
 export function stdio(
   args: readonly string[],
@@ -80,14 +80,14 @@ async function serve(
       plan: values.plan,
       strict: values.strict,
       logLevel: values['log-level'],
-      // A client that starts us in place of the program has meant its variables for the program.
+      // A client starting us instead of the program meant its variables for the program.
       server: {
         command,
         args: rest,
         env: definedIn(env),
         timeouts: { connect: START_MS, discovery: START_MS },
       },
-      // Nobody else can reach it, and the session ends with the input.
+      // Only this process reaches the gateway, and the session ends with the input.
       gateway: { listen: '127.0.0.1:0', drain: 0, sessions: { max: 4, idle: '24d' } },
     },
     out,
@@ -100,7 +100,7 @@ async function serve(
   const stop = Promise.race([untilSignal(), gone])
   const untilRead = async () => {
     await settled(gateway.live.current.servers.values(), systemClock, START_MS)
-    // An input that breaks off has ended.
+    // A broken input counts as ended.
     await readLines(
       io.stdin,
       () => MAX_MESSAGE,
@@ -111,7 +111,7 @@ async function serve(
   }
   await Promise.race([untilRead(), stop])
   io.stdin.destroy()
-  // It answers what is under way: it knows whether that has reached the program.
+  // The gateway answers calls under way, because it knows whether a call has reached the program.
   await gateway.close()
   await bridge.settled(LAST_ANSWERS_MS)
   await bridge.close()
@@ -126,18 +126,20 @@ function definedIn(env: Env): Record<string, string> {
   )
 }
 
-/** From so much on that waits for who reads our output, nothing more is taken in that would come on top, in bytes. */
+/** Bytes waiting for the reader of our output; above this, we take no further input. */
 const MOST_UNREAD = 1024 ** 2
 
 /** Writes lines to a stream. */
 export interface LineWriter {
-  /** A promise asks to wait: the reader is slower. Lines for a reader that has gone are dropped. */
+  /** A promise asks to wait for a slow reader. Lines for a closed reader are dropped. */
   readonly write: (line: string) => Promise<void> | undefined
-  /** Asks to wait only while more than `MOST_UNREAD` bytes wait to be read: many clients write all that they want before they read. */
+  /**
+   * Asks to wait only while more than `MOST_UNREAD` bytes wait to be read: many clients write all input before reading.
+   */
   readonly room: () => Promise<void> | undefined
-  /** Resolves when everything has been read, or when nothing was for `patienceMs`. */
+  /** Resolves when everything was read, or when nothing was read for `patienceMs`. */
   readonly read: (clock: Clock, patienceMs: Millis) => Promise<void>
-  /** Resolves when nobody reads any more. */
+  /** Resolves when the reader has closed. */
   readonly gone: Promise<void>
 }
 
@@ -150,7 +152,7 @@ export function lineWriter(stream: Writable): LineWriter {
       resolve()
     }
     stream.once('close', end)
-    // Stays, for an error that nobody listens to ends the process.
+    // Stays, because an unhandled error ends the process.
     stream.on('error', end)
   })
   const untilDrained = () =>
@@ -174,24 +176,24 @@ export function lineWriter(stream: Writable): LineWriter {
 }
 
 interface BridgeParts {
-  /** The MCP endpoint that the lines go to. */
+  /** The MCP endpoint for the lines. */
   readonly url: string
   readonly clock: Clock
   /** Longest message either way, in bytes. */
   readonly maxMessage: number
-  /** Takes a line for the client; a promise asks to wait. */
+  /** Writes a line to the client; a promise asks to wait. */
   readonly write: LineWriter['write']
   readonly room: LineWriter['room']
 }
 
-/** How long the endpoint may take to let the session go, in milliseconds. */
+/** Timeout to end the session, in milliseconds. */
 const LEAVE_MS: Millis = 500
 
-/** Carries the messages of a client over stdio, a line each, to an endpoint of Streamable HTTP, and back. */
+/** Carries a client's messages between stdio, a line each, and an endpoint of Streamable HTTP. */
 class Bridge {
   readonly #parts: BridgeParts
   readonly #pool: Pool
-  /** The wire of no session. */
+  /** The wire without a session. */
   readonly #bare: HttpWire
   #wire: HttpWire
   readonly #underWay = new Map<PostedMessage, HttpReply>()
@@ -200,18 +202,18 @@ class Bridge {
 
   constructor(parts: BridgeParts) {
     this.#parts = parts
-    // How long a reply may take is for the mesh to say.
+    // The mesh limits the time of replies, so the pool has no timeouts.
     const { url } = parts
     const { origin } = new URL(url)
     this.#pool = new Pool(origin, { headersTimeout: 0, bodyTimeout: 0, connect: connectorOf() })
-    // It sends everything as it comes, so that the sockets for one-way posts are never opened.
+    // All messages go out in order over `calls`, so the sockets for one-way posts are never opened.
     const oneWay = new OneWayPosts(origin, { connections: 1 })
     const pools = { calls: this.#pool, oneWay, streams: this.#pool }
     this.#bare = HttpWire.to({ url, headers: {}, agent: undefined }, pools)
     this.#wire = this.#bare
   }
 
-  /** Takes a line of the client. A promise asks it to wait, so that what has to stay in order does. */
+  /** Takes a line of the client. A promise asks the client to wait, to keep the order. */
   take(line: string | Overlong): Promise<void> | undefined {
     const said = readLine(line, this.#parts.maxMessage)
     if (typeof said === 'string') return this.#parts.write(said)
@@ -223,7 +225,7 @@ class Bridge {
       return undefined
     if (!isModern) for (const message of said.messages) this.#expectsNoMore(message)
     const posted = this.#post(line, said)
-    // Lines behind may build upon a line that asks for no reply: the client waits until the line was taken.
+    // Later lines may depend on a line without a reply, so the client waits until the line was accepted.
     return posted.ids.size > 0 ? this.#parts.room() : posted.over
   }
 
@@ -239,7 +241,7 @@ class Bridge {
     })
   }
 
-  /** Gives up what is under way, and ends the session. */
+  /** Aborts all calls under way, and ends the session. */
   async close(): Promise<void> {
     for (const reply of this.#underWay.values())
       reply.abort(gatewayError('shutting_down', 'the gateway has ended', { sent: reply.sent }))
@@ -252,7 +254,7 @@ class Bridge {
     if (this.#wire.sessionId !== undefined) await leave(this.#wire, this.#parts.clock, LEAVE_MS)
   }
 
-  /** Nothing else can be said before a session is open. */
+  /** Waits, because no other message is valid before a session is open. */
   async #initialize(line: string, said: Said): Promise<void> {
     await this.#leave()
     this.#wire = this.#bare
@@ -275,8 +277,8 @@ class Bridge {
   }
 
   /**
-   * Without a session there are no notifications: over HTTP, a client of the modern era takes a request back by
-   * hanging up. True when the message needs not be sent.
+   * Without a session there are no notifications: over HTTP, a client of the modern era cancels a request by hanging
+   * up. Returns true when the message needs no sending.
    */
   #takesBack(message: Said['messages'][number]): boolean {
     if (kindOf(message) !== 'notification') return false
@@ -285,14 +287,14 @@ class Bridge {
     return true
   }
 
-  /** Has a request that a message takes back get no error in place of an answer. Returns the replies to that request. */
+  /** Suppresses the error reply of a request cancelled by the message. Returns the request's replies. */
   #expectsNoMore(message: Said['messages'][number]): HttpReply[] {
     const { requestId } = paramsOf(message)
     if (message.method !== 'notifications/cancelled' || !isRequestId(requestId)) return []
     return [...this.#underWay].filter(([{ ids }]) => ids.delete(requestId)).map(([, reply]) => reply)
   }
 
-  /** Resolves when what the server says on its own would arrive. */
+  /** Resolves when the stream for the server's own messages is open. */
   async #open(id: string, version: string): Promise<void> {
     const wire = this.#bare.inSession(id, version)
     this.#wire = wire
@@ -304,21 +306,21 @@ class Bridge {
       receive: (data) => void write(data),
       backpressure: room,
       ready: () => Promise.resolve(),
-      // The client finds out with its next message: there is nothing more to listen to.
+      // The client notices a lost session with its next message, so nothing more to listen for.
       isLost: () => Promise.resolve(false),
     })
     await this.#listener.opening
   }
 }
 
-/** One line of a client: a message, or several as a batch. */
+/** A line of a client: a message, or several as a batch. */
 interface Said {
   readonly messages: readonly Readonly<Record<string, unknown>>[]
   /** Ids of the requests among the messages: each request wants an answer. */
   readonly ids: Set<RequestId>
 }
 
-/** Reads a line of a client; the text of an error when it says nothing, and undefined when it is empty. */
+/** Parses a line of a client. Returns an error's text for an invalid line, and undefined for an empty line. */
 export function readLine(line: string | Overlong, limit: number): Said | string | undefined {
   if (typeof line !== 'string')
     return errorText(null, INVALID_REQUEST, `a message is larger than ${limit} bytes`)
@@ -330,12 +332,12 @@ export function readLine(line: string | Overlong, limit: number): Said | string 
   return { messages, ids: new Set(ids) }
 }
 
-/** Parameters that name what a request is about. */
+/** Parameters naming a request's subject. */
 const names = ['name', 'uri', 'taskId'] as const
 
 /**
- * The headers by which a request of the modern era repeats over HTTP what stands in its body; undefined for one of
- * the legacy era.
+ * Returns the headers of the modern era, which repeat parts of the body over HTTP; undefined for a request of the
+ * legacy era.
  */
 export function modernHeaders(
   message: Readonly<Record<string, unknown>> | undefined,
@@ -353,20 +355,20 @@ export function modernHeaders(
 }
 
 interface PostedMessageParts {
-  /** Takes a line for the client; a promise asks to wait. */
+  /** Writes a line to the client; a promise asks to wait. */
   readonly write: (line: string) => Promise<void> | undefined
-  /** Told of the session that a reply opens; what the client is told waits for it. */
+  /** Called with the session opened by a reply; the reply is passed on afterwards. */
   readonly onSession: (id: string, version: string) => Promise<void>
 }
 
-/** Most of a body that is no JSON-RPC that the client is told, in characters. */
+/** Most characters shown of a body without JSON-RPC. */
 const SHOWN = 200
 
-/** The reply to one POST, line by line. A client over stdio knows no status: each request gets an answer or an error. */
+/** The reply to a POST, line by line. Stdio has no status codes, so each request gets an answer or an error. */
 export class PostedMessage implements ReplySink {
-  /** Requests that have no answer yet. */
+  /** Requests without an answer yet. */
   readonly ids: Set<RequestId>
-  /** Resolves when nothing more comes. */
+  /** Resolves at the end of the reply. */
   readonly over: Promise<void>
   readonly #parts: PostedMessageParts
   #end: () => void = () => undefined
@@ -406,7 +408,7 @@ export class PostedMessage implements ReplySink {
 
   #finish(status: number, text: string, value: unknown): void {
     if (isAnonymousError(value) && this.ids.size > 0) {
-      // A server that refuses a request unread does not know its id.
+      // A server refusing a request unread does not know its id.
       for (const id of this.ids) void this.#parts.write(JSON.stringify({ ...value, id }))
       this.ids.clear()
     } else if (isObject(value) ? 'jsonrpc' in value : Array.isArray(value)) void this.#pass(text, value)
@@ -414,7 +416,7 @@ export class PostedMessage implements ReplySink {
     this.#giveUp(gatewayError('upstream_refused', `HTTP ${status} without an answer${words}`, { sent: true }))
   }
 
-  /** Hands on what the server said; what is no JSON would break the client's reading. */
+  /** Passes the server's message on, unless it is no JSON, because invalid JSON would break the client's reading. */
   #pass(text: string, value: unknown): Promise<void> | undefined {
     if (value === undefined) {
       this.#broken = true

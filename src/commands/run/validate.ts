@@ -26,7 +26,7 @@ const usage = `breakwater validate [FILE]
 
 ${optionLines(options)}`
 
-/** `breakwater validate [FILE]`: checks a config and prints all that is wrong with it. Resolves to the exit code. */
+/** `breakwater validate [FILE]`: checks a config and prints all findings. Resolves to the exit code. */
 export function validate(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options }, out, async (values, positionals) => {
     const file = namedConfig(values.config, positionals) ?? (await findConfig(process.cwd()))
@@ -48,15 +48,16 @@ async function check(file: string, token: string | undefined, out: Output, env: 
   return loaded.ok ? 0 : 1
 }
 
-/** The tools of servers, and where they are from, or why there are none. */
+/** The tools of servers and their source, or the reason for their absence. */
 interface Known {
   readonly tools: KnownTools
   readonly note: string
 }
 
 /**
- * The tools of servers that the gateway at the control port runs just as the config has them. Undefined when nothing names tools,
- * when the port is not on this machine, or when nothing listens there. Waits two seconds at most for each answer.
+ * Returns the tools of servers run by the gateway at the control port exactly as in the config. Undefined when the
+ * config names no tools, when the port is on another machine, or when nothing listens there. Waits at most 2 s per
+ * answer.
  */
 async function knownTools(config: Config, token: string | undefined, env: Env): Promise<Known | undefined> {
   const { gateway, mcpServers } = config
@@ -83,7 +84,7 @@ async function knownTools(config: Config, token: string | undefined, env: Env): 
     const one = await control({ method: 'GET', path: `/admin/servers/${encodeURIComponent(name)}` })
     if (!one.ok || !isObject(one.value) || !Array.isArray(one.value.tools)) continue
     const { tools: offered, excluded } = one.value
-    // By the gateway's config: which of them the file offers is the file's to say.
+    // Includes excluded tools, because the file decides about the offered tools.
     const keys = offered.map((entry: unknown) => (isObject(entry) ? entry.key : undefined))
     const all = [...keys, ...(Array.isArray(excluded) ? (excluded as unknown[]) : [])]
     tools.set(
@@ -116,7 +117,7 @@ function namesTools({ mcpServers, policies, chaos, experiments }: Config): boole
   return named.some(Boolean)
 }
 
-/** The servers that a gateway in force runs by the same command or at the same URLs. */
+/** Returns servers run by a gateway with the same command or URLs. */
 function sameServers(config: Config, inForce: unknown): string[] {
   const there = isObject(inForce) && isObject(inForce.config) ? inForce.config.mcpServers : undefined
   const here = (redact(config) as Config).mcpServers

@@ -4,34 +4,34 @@ import { duration } from '../../units/duration.ts'
 import { didYouMean, suggest } from '../../units/suggest.ts'
 import { DEFAULT_CONTROL } from './control.ts'
 
-/** Where a command writes, line by line. */
+/** Line-by-line output of a command. */
 export interface Output {
   stdout(line: string): void
   stderr(line: string): void
-  /** Whether nobody reads standard output any more; read by what would go on for ever. */
+  /** Whether standard output has no reader any more; checked by endless commands. */
   readonly isClosed?: boolean
-  /** Characters of a line of standard output, where that is a terminal. */
+  /** Characters per line of standard output, on a terminal. */
   readonly width?: number | undefined
-  /** Gives what goes to standard output its colours; no colours unless given. */
+  /** Colours standard output. Default: no colours. */
   readonly paint?: Paint
   /**
-   * Shows a line below all that is written, in place of the one before, or none; only where a person watches standard
-   * error.
+   * Shows a line below all written lines, in place of the line before; undefined removes the line. Only when standard
+   * error is a terminal.
    */
   readonly status?: ((line: string | undefined) => void) | undefined
-  /** Shows lines in place of all that is on the screen; only where standard output is a terminal. */
+  /** Replaces the screen by lines. Only when standard output is a terminal. */
   readonly page?: ((lines: readonly string[]) => void) | undefined
 }
 
 interface Described {
-  /** One line for the usage; what it is by default is added to it. */
+  /** A line for the usage, without the default. */
   readonly about: string
 }
 
 interface Valued extends Described {
   /** Placeholder of the value in the usage, such as FILE. */
   readonly value: string
-  /** The default, as a user would write the value. */
+  /** The default, as written by a user. */
   readonly default?: string
 }
 
@@ -42,12 +42,12 @@ export type Option =
   /** May be repeated. */
   | (Described & { readonly kind: 'list'; readonly value: string })
   | (Valued & { readonly kind: 'choice'; readonly of: readonly string[] })
-  /** From `min` on, which is 0 unless given, to `max` at most; whole numbers up to 2^52 unless given, so that sums of them are exact. */
+  /** From `min` (default 0) to `max` (default for whole numbers: 2^52, so sums are exact). */
   | (Valued & { readonly kind: 'number' | 'integer'; readonly min?: number; readonly max?: number })
   /** `min` in milliseconds. */
   | (Valued & { readonly kind: 'duration'; readonly min?: number })
 
-/** By name, without the dashes. `help` belongs to every command, and is not among them. */
+/** By name, without the dashes. Excludes `help`, an option of every command. */
 export type Options = Readonly<Record<string, Option>>
 
 interface Kinds {
@@ -61,7 +61,7 @@ interface Kinds {
   duration: number
 }
 
-/** Flags are false and lists are empty when they are not given; durations are in milliseconds. */
+/** Absent flags are false and absent lists empty; durations are in milliseconds. */
 export type Values<Given extends Options> = {
   readonly [Name in keyof Given]: Given[Name] extends
     { readonly kind: 'flag' | 'list' } | { readonly default: string }
@@ -69,10 +69,10 @@ export type Values<Given extends Options> = {
     : Kinds[Given[Name]['kind']] | undefined
 }
 
-/** Arguments that cannot be meant so. */
+/** Wrong arguments. */
 export class Misuse extends Error {}
 
-/** The command cannot do what it is asked for. The message gives the reasons, line by line. */
+/** The command cannot do its task. The message gives the reasons, line by line. */
 export class UnusableInput extends Error {
   readonly exitCode: 1 | 2
 
@@ -82,14 +82,14 @@ export class UnusableInput extends Error {
   }
 }
 
-/** Throws what was met as an `UnusableInput`. */
+/** Throws an error's message as an `UnusableInput`. */
 export function unusable({ message }: Error): never {
   throw new UnusableInput(message)
 }
 
 interface Expected<Given extends Options> {
   readonly options: Given
-  /** Names of what has to follow; undefined: anything may, and whoever asks looks at it. */
+  /** Names of the required positionals. Undefined: any positionals, checked by the caller. */
   readonly positionals?: readonly string[]
 }
 
@@ -97,7 +97,7 @@ type Read<Given extends Options> =
   | { readonly help: true }
   | { readonly help: false; readonly values: Values<Given>; readonly positionals: readonly string[] }
 
-/** Reads the arguments of a command; all that stands behind `--` is positional. Throws `Misuse`. */
+/** Reads the arguments of a command; everything after `--` is positional. Throws `Misuse`. */
 export function readArguments<const Given extends Options>(
   args: readonly string[],
   { options, positionals: names }: Expected<Given>,
@@ -109,7 +109,7 @@ export function readArguments<const Given extends Options>(
     args: [...args],
     options: { ...Object.fromEntries(known), help: { type: 'boolean', short: 'h' } },
     allowPositionals: true,
-    // `parseArgs` reports no mistakes here: the code below finds mistakes, and reports each in our words.
+    // Lenient, because the code below reports mistakes in our words.
     strict: false,
     tokens: true,
   })
@@ -125,7 +125,7 @@ export function readArguments<const Given extends Options>(
       texts.set(name, [])
     } else {
       if (value === undefined) throw new Misuse(`${rawName} needs a value: ${option.value}`)
-      // Not repeated: it may be a token.
+      // The message omits the value, because it may be a token.
       if (!inlineValue && value.length > 1 && value.startsWith('-'))
         throw new Misuse(
           `${rawName} needs a value; one that begins with - is written ${rawName}=${option.value}`,
@@ -145,20 +145,20 @@ export function readArguments<const Given extends Options>(
   return { help: false, values: Object.fromEntries(values) as Values<Given>, positionals }
 }
 
-/** The words for a command that is missing, or that there is not. */
+/** Returns the message for a missing or unknown command. */
 export function unknownCommand(name: string, names: readonly string[]): string {
   if (name === '') return `which command: ${names.join(', ')}?`
   if (name.startsWith('-')) return 'the command comes first, and its options behind it'
   return `unknown command "${name}"${didYouMean(name, names)}`
 }
 
-/** The same for an option, by its name with the dashes. */
+/** Returns the message for an unknown option, by its name with the dashes. */
 export function unknownOption(rawName: string, names: readonly string[]): string {
   const meant = suggest(rawName.replace(/^-+|=.*$/g, ''), names)
   return `unknown option ${rawName}${meant === undefined ? '' : `; did you mean --${meant}?`}`
 }
 
-/** A number as people and programs write it, with an exponent or not; nothing else that `Number` reads. */
+/** A number with or without exponent; excludes other notations accepted by `Number`. */
 const DECIMAL = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/
 
 function valueOf(name: string, option: Option, texts: readonly string[] | undefined): unknown {
@@ -190,7 +190,7 @@ function valueOf(name: string, option: Option, texts: readonly string[] | undefi
   }
 }
 
-/** Reads a duration of an option, in milliseconds; `bare` is what a number without a unit counts. Throws `Misuse`. */
+/** Reads a duration, in milliseconds. `bare`: the unit of a plain number. Throws `Misuse`. */
 export function durationOf(
   name: string,
   text: string,
@@ -201,22 +201,22 @@ export function durationOf(
   throw new Misuse(`--${name}: ${read.error.issues[0]?.message}, not "${text}"`)
 }
 
-/** Characters in front of what an option is about. */
+/** Column of the options' descriptions. */
 const ABOUT_AT = 26
 
-/** An option as a usage tells of it. */
+/** An option's line in a usage. */
 export interface ListedOption {
   readonly name: string
   readonly option: Option
-  /** Stands behind it in brackets, such as the commands that have it. */
+  /** In brackets after the description, such as the commands with the option. */
   readonly tag?: string
 }
 
-/** `options` by name, as a usage lists them. */
+/** `options` by name, for a usage. */
 export const listed = (options: Options): readonly ListedOption[] =>
   Object.entries(options).map(([name, option]) => ({ name, option }))
 
-/** The options that only some commands have, each with those that mean the same by it. */
+/** Returns the options of some commands only, each with the commands sharing its meaning. */
 export function optionsOf(
   commands: Readonly<Record<string, { readonly options?: Options }>>,
 ): readonly ListedOption[] {
@@ -235,7 +235,7 @@ const isList = (options: Options | readonly ListedOption[]): options is readonly
 
 const HELP: ListedOption = { name: 'help', option: { kind: 'flag', about: 'this text' } }
 
-/** The lines of a usage that tell of options, with `--help`. */
+/** Returns the usage's lines on options, with `--help`. */
 export function optionLines(options: Options | readonly ListedOption[]): string {
   const all = [...(isList(options) ? options : listed(options)), HELP]
   const lines = all.map(({ name, option, tag }) => {
@@ -252,16 +252,15 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
   readonly usage: string
 }
 
-/** Returns the message for arguments that make no sense. */
+/** Returns the message for wrong arguments. */
 function misused({ message }: Misuse, usage: string): string {
   const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
   return `${command}: ${message}\n\nHow it is used: ${command} --help`
 }
 
 /**
- * Runs a command with its arguments, or prints its usage when somebody asks for that (exit code 0). Arguments that make no
- * sense (2), also if `run` finds that out and throws `Misuse`, are told in words, and so is an `UnusableInput`, which has
- * its own code. Resolves to the exit code.
+ * Runs a command with its arguments, or prints its usage on request (exit code 0). Reports wrong arguments (exit code
+ * 2), also a `Misuse` thrown by `run`, and an `UnusableInput` with its own exit code. Resolves to the exit code.
  */
 export async function runCommand<const Given extends Options>(
   args: readonly string[],
@@ -285,10 +284,10 @@ export async function runCommand<const Given extends Options>(
   }
 }
 
-/** Levels of the log, as `--log-level` takes them. */
+/** Levels for `--log-level`. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
-/** Options that several commands have. */
+/** Options shared by several commands. */
 export const seeded = (about: string) =>
   ({
     kind: 'integer',

@@ -1,10 +1,10 @@
 import { ignore } from '../../mesh/cancel.ts'
 
-/** A reply that is not read to its end; the message says why, behind the name of who sent it. */
+/** A reply was not read to its end. The message gives the reason, to follow the sender's name. */
 export class BodyError extends Error {}
 
 /**
- * The text of a reply to `fetch`. Rejects with a `BodyError` when it is longer than `maxBytes`, and as soon as `signal` aborts:
+ * Reads the text of a `fetch` reply. Rejects with a `BodyError` beyond `maxBytes`, and as soon as `signal` aborts:
  * `fetch` may lose its listener when the request is garbage-collected, so the body is cancelled here.
  */
 export async function bodyText(
@@ -13,7 +13,7 @@ export async function bodyText(
 ): Promise<string> {
   if (body === null) return ''
   const reader = body.getReader() as ReadableStreamDefaultReader<Uint8Array>
-  // A body that is over or broken needs no cancelling.
+  // A finished or broken body needs no cancelling.
   const leave = () => void reader.cancel().catch(ignore)
   signal.addEventListener('abort', leave)
   const chunks: Uint8Array[] = []

@@ -8,33 +8,33 @@ import { printable, printablePainted } from '../../telemetry/printable.ts'
 /** Values of options, by name. */
 export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
 
-/** Values and positionals of a command, and the places to read from and write to. */
+/** Values and positionals of a command, the gateway and the output. */
 export interface Given {
   readonly values: Values
-  /** One for each of the command's `positionals`. */
+  /** One per entry of the command's `positionals`. */
   readonly positionals: readonly string[]
   /** The running gateway. */
   readonly control: Control
   readonly out: Output
   readonly env: Env
-  /** Characters in a line of the terminal. */
+  /** Characters per line of the terminal. */
   readonly width: number
 }
 
-/** One of the commands of `breakwater chaos`. */
+/** A command of `breakwater chaos`. */
 export interface Command {
-  /** Names of what has to follow the command. */
+  /** Names of the required positionals. */
   readonly positionals?: readonly string[]
-  /** Besides those that all have. */
+  /** In addition to the common options. */
   readonly options?: Options
-  /** Resolves to the exit code: 0, or 1 when it did not work. Throws `Misuse`. */
+  /** Resolves to the exit code: 0, or 1 on failure. Throws `Misuse`. */
   run(given: Given): Promise<number>
 }
 
-/** Options of all such commands. */
+/** Options of all commands against a running gateway. */
 export const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
 
-/** Runs the command that the first argument names. Resolves to the exit code; 2 when the arguments make no sense. */
+/** Runs the command named by the first argument. Resolves to the exit code; 2 for wrong arguments. */
 export function runNamed(
   [name = '', ...rest]: readonly string[],
   { usage, commands }: { readonly usage: string; readonly commands: Readonly<Record<string, Command>> },
@@ -53,26 +53,28 @@ export function runNamed(
   })
 }
 
-/** The text of an option; undefined when it is not given. */
+/** Returns an option's text; undefined without the option. */
 export function textOf(values: Values, name: string): string | undefined {
   const value = values[name]
   return typeof value === 'string' ? value : undefined
 }
 
-/** The number of an option; undefined when it is not given. */
+/** Returns an option's number; undefined without the option. */
 export function numberOf(values: Values, name: string): number | undefined {
   const value = values[name]
   return typeof value === 'number' ? value : undefined
 }
 
-/** The state of the whole mesh, as it strikes an operator. */
+/** Colours for the state of the mesh, from an operator's view. */
 export const stateTones: Readonly<Record<Status['state'], Tone>> = {
   disarmed: 'good',
   armed: 'doubtful',
   killed: 'bad',
 }
 
-/** Returns a sentence for each fault and server: the fault leaves the server's calls alone while the server's list is unknown. */
+/**
+ * Returns a sentence for each fault and server: the fault spares the server's calls while the server's list is unknown.
+ */
 export const awaitedLists = (faults: Status['faults']): string[] =>
   faults.flatMap(({ name, awaitedLists: servers }) =>
     servers.map((server) =>
@@ -80,25 +82,23 @@ export const awaitedLists = (faults: Status['faults']): string[] =>
     ),
   )
 
-/** A column of a table of faults. */
 interface FaultColumn {
   readonly head: readonly string[]
   readonly cells: (fault: Status['faults'][number]) => readonly number[]
 }
 
-/** The column of hits on what the gateway asks servers by itself; it is left out while there are none. */
+/** Returns the column of hits on the gateway's own requests; omitted without such hits. */
 export function discoveryColumn(faults: Status['faults']): FaultColumn {
   return faults.every(({ discovery }) => discovery.hits === 0)
     ? { head: [], cells: () => [] }
     : { head: ['DISCOVERY'], cells: ({ discovery }) => [discovery.hits] }
 }
 
-/** How what a command prints gets its colours. */
 export const paintOf = ({ out }: Pick<Given, 'out'>): Paint => out.paint ?? plain
 
 /**
- * Asks the gateway, and shows its answer: as it is with `--json`, else as `show` says it in lines. Resolves to 1 when the
- * gateway refuses, or `failure` says in words that its answer is not what was asked for.
+ * Asks the gateway, and prints the answer: unchanged with `--json`, else as lines from `show`. Resolves to 1 when the
+ * gateway refuses, or when `failure` returns a message.
  */
 export async function ask<Answer>(
   { control, values, out }: Given,

@@ -9,14 +9,14 @@ import { BodyError, bodyText } from './body-text.ts'
 
 export interface Request {
   readonly method: 'GET' | 'POST' | 'PUT'
-  /** With its query. */
+  /** With the query. */
   readonly path: string
   readonly body?: unknown
-  /** Whether the answer is any text, rather than JSON. */
+  /** Whether the answer is text instead of JSON. */
   readonly isText?: boolean
 }
 
-/** The gateway's answer; or, in words, the reason why the gateway did not act. */
+/** The gateway's answer, or the reason for a failure in words. */
 export type Answered =
   | { readonly ok: true; readonly value: unknown }
   | {
@@ -29,44 +29,44 @@ export type Answered =
 /** Asks a running gateway over its control port. Never rejects. */
 export type Control = (request: Request) => Promise<Answered>
 
-/** Where a gateway is controlled unless its config says otherwise. */
+/** Default control address of a gateway. */
 export const DEFAULT_CONTROL = 'http://127.0.0.1:8081'
 
-/** How long one request may take, in milliseconds. */
+/** Timeout of a request, in milliseconds. */
 const PATIENCE_MS: Millis = 10_000
 
-/** The same during a run. Runs have hours to lose and keep the machine busy, and Ctrl-C still ends them in seconds. */
+/** Timeout during a run. Runs have hours to lose and keep the machine busy, and Ctrl-C still ends them in seconds. */
 export const RUN_PATIENCE_MS: Millis = 60_000
 
 /**
- * How long a request may take once the user has ended the run, and each further request after the gateway exceeded that limit. Ending
- * a run takes several requests, and a gateway that hangs would hold up each of them. In milliseconds.
+ * Timeout of a request after the user ended the run, and of each request after a first timeout. Ending a run takes
+ * several requests, and a hanging gateway would hold up each. In milliseconds.
  */
 const HURRY_MS: Millis = 4_000
 const HUNG_MS: Millis = 500
 
-/** Most bytes of an answer: what an experiment has sampled of 50,000 units takes about 15 MiB. */
+/** Most bytes of an answer: an experiment's samples of 50,000 units take about 15 MiB. */
 const MAX_ANSWER = 64 * 1024 ** 2
 
-/** A control token, and how to say where it is from. */
+/** A control token and its source. */
 interface Access {
   readonly base: string
   readonly token: string | undefined
-  /** The file that it was found in. */
+  /** The token's file. */
   readonly file?: string
-  /** Why none was found. */
+  /** Why no token was found. */
   readonly why?: string
 }
 
 export interface ControlOptions {
   /** URL of the control port. */
   readonly base: string
-  /** The token that somebody gave; without one the gateway's own is looked for. */
+  /** The user's token. Without it, the gateway's own token is looked for. */
   readonly token: string | undefined
   readonly env: Env
   /**
-   * Ends a run: a request may take 60 s before it aborts, and 4 s afterwards; 0.5 s after a request that exceeded the 4 s. Undefined:
-   * no run, and a request may take 10 s.
+   * Ends a run. A request times out after 60 s before the signal, after 4 s afterwards, and after 0.5 s following a
+   * first timeout. Undefined: no run, and a request times out after 10 s.
    */
   readonly hurry?: Signal
 }
@@ -90,9 +90,9 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
         signal: patience.signal,
       })
       const { status, headers } = response
-      // A status alone does not tell: there are others without leave than those without the token.
+      // Other refusals have the same status, so the header decides.
       if (status >= 400 && headers.has('www-authenticate')) {
-        // It may be without an end.
+        // The body may be endless.
         void response.body?.cancel().catch(() => undefined)
         return failed(refusedToken(access))
       }
@@ -113,7 +113,7 @@ export function controlAt({ base: asked, token: given, env, hurry }: ControlOpti
   }
 }
 
-/** How long one answer is waited for: less as soon as somebody is in a hurry. */
+/** Timeout of a request, shorter once `hurry` aborts. */
 class Patience {
   readonly #abort = new AbortController()
   readonly #hurry: Signal | undefined

@@ -2,26 +2,26 @@ import type { Cancel, Clock, Millis } from '../../mesh/clock.ts'
 import { formatDuration } from '../../units/duration.ts'
 import type { Output } from './arguments.ts'
 
-/** A step that ends within this time shows no progress, in milliseconds. */
+/** Shorter steps show no progress, in milliseconds. */
 const PATIENCE_MS: Millis = 2_000
 
-/** How often a line on a terminal is brought up to date, and how often another one is written where there is none. */
+/** Update interval on a terminal, and interval of plain lines elsewhere. */
 const TICK_MS: Millis = 1_000
 const PLAIN_MS: Millis = 10_000
 
 /** Whole seconds: `23s`. */
 export const seconds = (ms: Millis): string => formatDuration(Math.round(ms / 1_000) * 1_000)
 
-/** How much of a whole is done, as a ratio: `[#####---------------]`. */
+/** A ratio as a bar: `[#####---------------]`. */
 export function bar(done: number, cells = 20): string {
   const filled = Math.round(cells * Math.min(1, Math.max(0, done)))
   return `[${'#'.repeat(filled)}${'-'.repeat(cells - filled)}]`
 }
 
 /**
- * Says how something goes that takes longer than 2 s: on a terminal in one line that is brought up to date every second, and
- * goes with it; elsewhere in plain lines on standard error, the first after 10 s. `words` gets the time that has passed, and
- * gives undefined while there is nothing to say. Returns how to end it.
+ * Shows progress after 2 s: on a terminal in a line updated every second and removed at the end; elsewhere in plain
+ * lines on standard error, the first after 10 s. `words` gets the elapsed time, and returns undefined for no line.
+ * Returns a function to end the display.
  */
 export function showProgress(
   out: Output,

@@ -1,11 +1,11 @@
-/** One line of metrics. */
+/** A line of metrics. */
 export interface Sample {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
 }
 
-/** Reads the text format of Prometheus, as far as counters and gauges need it. */
+/** Parses Prometheus' text format, as far as needed for counters and gauges. */
 export function samplesIn(text: string): readonly Sample[] {
   return text.split('\n').flatMap((line) => {
     const [, name, labels = '', value] = /^([a-z]\w*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? []

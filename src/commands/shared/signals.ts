@@ -1,7 +1,7 @@
 import { Cancellation } from '../../mesh/cancel.ts'
 import { keepAlive } from '../../mesh/clock.ts'
 
-/** Calls `task` at each of these signals, in place of what they do otherwise. Returns how to stop that. */
+/** Calls `task` at each of these signals, instead of the default action. Returns a function to undo. */
 function onSignals(signals: readonly NodeJS.Signals[], task: () => void): () => void {
   for (const signal of signals) process.on(signal, task)
   return () => {
@@ -9,7 +9,7 @@ function onSignals(signals: readonly NodeJS.Signals[], task: () => void): () => 
   }
 }
 
-/** Resolves at the first SIGTERM or SIGINT; a second one ends the process at once. */
+/** Resolves at the first SIGTERM or SIGINT; a second signal ends the process at once. */
 export function untilSignal(): Promise<void> {
   return new Promise((resolve) => {
     let asked = false
@@ -21,15 +21,15 @@ export function untilSignal(): Promise<void> {
   })
 }
 
-/** Why a task is stopped: somebody interrupts it. */
+/** The reason of a stop by the user. */
 export const INTERRUPTED = 'signal'
 
-/** How to end what was started. The last part ends first. */
+/** Functions to end started parts. The last part ends first. */
 export type Closing = (() => Promise<unknown>)[]
 
 /**
- * Runs a task that has to end in order, however often somebody asks: signals abort `stop`, and all that is in `closing` is
- * ended behind the task, also if that rejects. `again` is called at each signal after the first.
+ * Runs a task with an orderly end, whatever the number of signals: the first aborts `stop`, and each later signal calls
+ * `again`. All of `closing` is ended after the task, even if the task rejects.
  */
 export async function endingInOrder<Result>(
   task: (stop: Cancellation, closing: Closing) => Promise<Result>,
@@ -40,7 +40,7 @@ export async function endingInOrder<Result>(
   const off = onSignals(['SIGINT', 'SIGTERM', 'SIGHUP'], () =>
     stop.aborted ? again() : stop.abort(INTERRUPTED),
   )
-  // Between two looks at a gateway nothing else keeps the process alive.
+  // Nothing else keeps the process alive between two looks at a gateway.
   const letEnd = keepAlive()
   try {
     return await task(stop, closing)

@@ -14,31 +14,31 @@ import { UnusableInput } from './arguments.ts'
 import { type Control, controlAt } from './control.ts'
 import type { Closing } from './signals.ts'
 
-/** How long servers may take to come up, in milliseconds. */
+/** Start timeout of servers, in milliseconds. */
 const START_MS: Millis = 60_000
 
-/** Throws an `UnusableInput` where no faults may be armed in a gateway of this environment. */
+/** Throws an `UnusableInput` if a gateway of this environment must not have faults. */
 export function demandFaults(environment: string, variables: Env): void {
   const lock = environmentLock({ environment, variables })
   if (lock !== undefined) throw new UnusableInput(`faults are refused: ${lock}`)
 }
 
-/** Throws an `UnusableInput` where a config breaks rules, each in the words of `said`. */
+/** Throws an `UnusableInput` if a config breaks rules, each formatted by `said`. */
 export function demandRules(config: Config, said: (finding: ConfigFinding) => string): void {
   const broken = brokenRules(config)
   if (broken.length > 0) throw new UnusableInput(broken.map(said).join('\n'))
 }
 
-/** Starts a gateway that lives no longer than its command: no earlier kill counts. Rejects with an `UnusableInput`. */
+/** Starts a gateway for the time of a command: no earlier kill counts. Rejects with an `UnusableInput`. */
 export function startOwn(options: Omit<GatewayOptions, 'keepsKill'>): Promise<Gateway> {
   return startGateway({ ...options, keepsKill: false }).catch((error: unknown) => {
     throw new UnusableInput(`cannot start: ${(error as Error).message}`)
   })
 }
 
-/** A gateway of a command with its servers around it. */
+/** A command's gateway and its servers. */
 export interface Stage {
-  /** Where agents find all servers: `…/mcp`. */
+  /** The agents' URL for all servers: `…/mcp`. */
   readonly url: string
   readonly control: Control
 }
@@ -47,15 +47,15 @@ export interface StageOptions {
   /** Name of the config in messages. */
   readonly name: string
   readonly env: Env
-  /** Gets the end of the gateway. */
+  /** Gets the function to end the gateway. */
   readonly closing: Closing
   /** Ends the wait for servers. */
   readonly stop?: Signal
 }
 
 /**
- * Starts a gateway with ports and a token of its own, on loopback. It writes no files and no log, and tells no collector of
- * anything. Resolves when its servers are up; rejects with an `UnusableInput`.
+ * Starts a gateway on loopback with its own ports and token, without files, log or telemetry. Resolves when the servers
+ * are up; rejects with an `UnusableInput`.
  */
 export async function openStage(
   config: Config,

@@ -1,7 +1,7 @@
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
 import { printable } from '../../telemetry/printable.ts'
 
-/** A text that has a colour where there are any. */
+/** A text with an optional colour. */
 export interface Toned {
   readonly text: string
   readonly tone: Tone
@@ -9,13 +9,13 @@ export interface Toned {
 
 export type Cell = string | number | Toned
 
-/** No column is cut to less, in characters. */
+/** Least width of a cut column, in characters. */
 const LEAST = 6
 
 /** Between columns. */
 const GAP = '  '
 
-/** Rows under a head, in columns as wide as their longest cell; past `width` the widest ones are cut. */
+/** Rows under a head, in columns as wide as their longest cell; beyond `width` the widest columns are cut. */
 export function table(
   head: readonly string[],
   rows: readonly (readonly Cell[])[],
@@ -36,7 +36,7 @@ export function table(
       const cut = fitted(cell, widths[column]!)
       return isNumber[column] ? cut.padStart(widths[column]!) : cut.padEnd(widths[column]!)
     })
-    // Nothing but spaces may be at the end, and colours would keep them there.
+    // No trailing spaces: colours would protect them from trimming.
     const last = cells.length - 1
     if (last >= 0) cells[last] = cells[last]!.trimEnd()
     const painted = cells.map((cell, column) => {

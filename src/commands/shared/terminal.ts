@@ -2,38 +2,38 @@ import { type Paint, paintFor, plain } from '../../telemetry/colours.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
 import type { Output } from './arguments.ts'
 
-/** As much of a stream as a terminal needs. */
+/** The needed part of a stream. */
 export interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number
   write(text: string): unknown
 }
 
-/** To the left edge, and nothing to the right of it. */
+/** Moves to the left edge, and erases the line. */
 const CLEAR = '\r\u001b[2K'
 
-/** To the upper left corner, and nothing on the screen. */
+/** Moves to the upper left corner, and erases the screen. */
 const WIPE = '\u001b[H\u001b[2J'
 
-/** Width of a terminal that does not say it, in characters. */
+/** Default width of a terminal, in characters. */
 const WIDTH = 80
 
-/** A text of several lines, all of which we have written: whatever slipped into one of them is made visible. */
+/** Makes control characters visible in a text with line breaks of our own. */
 function shown(text: string, paint: Paint): string {
   const show = paint === plain ? (line: string) => printable(line, Infinity) : printablePainted
   return text.split('\n').map(show).join('\n')
 }
 
 /**
- * Standard output and standard error of a command. Where standard error is a terminal, one line below all others can say
- * how things stand: it goes while another is written, and comes back below it.
+ * Standard output and standard error of a command. On a terminal, a status line stays below all other lines: it is
+ * removed during a write, and restored below.
  */
 export class Terminal implements Output {
   readonly paint: Paint
   readonly width: number | undefined
   readonly status: Output['status']
   readonly page: Output['page']
-  /** Whether nobody reads standard output any more: set once a write has met that. */
+  /** Whether standard output has no reader any more: set by the first failed write. */
   isClosed = false
   readonly #stdout: Screen
   readonly #stderr: Screen
@@ -57,7 +57,7 @@ export class Terminal implements Output {
     this.#above(this.#stderr, `${shown(line, plain)}\n`)
   }
 
-  /** A stream whose whole lines get the same treatment: a log's, on a terminal. They are printable already. */
+  /** A stream for a log on a terminal: whole, printable lines, above the status line. */
   get log(): Screen {
     return { isTTY: true, write: (text) => this.#above(this.#stdout, text) }
   }

@@ -14,22 +14,22 @@ import { readPlan, WRAPPED } from '../plan-file.ts'
 /** Longest message either way, in bytes. */
 export const MAX_MESSAGE = 16 * 1024 ** 2
 
-/** Marks the gateway as one of a test, whatever machine it runs on: wrapping a server is an explicit act. */
+/** Marks the gateway as a test gateway on any machine: wrapping a server is an explicit act. */
 const ENVIRONMENT = 'test'
 
 export interface WrapOptions {
-  /** A file with a plan; without one, only the policies act. */
+  /** A file with a plan; without a plan, only the policies act. */
   readonly plan: string | undefined
-  /** Whether calls fail when the engine of the faults does. */
+  /** Whether calls fail when the fault engine fails. */
   readonly strict: boolean
   readonly logLevel: string
   /** The entry of `mcpServers`. */
   readonly server: Readonly<Record<string, unknown>>
-  /** Keys of the block `gateway` besides those that are the same for all. */
+  /** Further keys of the block `gateway`. */
   readonly gateway: Readonly<Record<string, unknown>>
 }
 
-/** Starts a gateway around one server, with its plan armed. Rejects with an `UnusableInput`. */
+/** Starts a gateway around a server, with the plan armed. Rejects with an `UnusableInput`. */
 export async function startWrapped(options: WrapOptions, out: Output, env: Env): Promise<Gateway> {
   const { plan: file, strict, logLevel } = options
   if (file !== undefined) demandFaults(ENVIRONMENT, env)
@@ -44,7 +44,7 @@ export async function startWrapped(options: WrapOptions, out: Output, env: Env):
   // Wrapping a server arms the plan, each time anew.
   const source = { config, path: file ?? WRAPPED, env, log: createLog(logLevel, process.stderr) }
   const gateway = await startOwn(source).catch((error: unknown) => {
-    // Parts that were made before the failure may keep the process alive.
+    // Parts created before the failure may keep the process alive.
     exitSoon(1)
     throw error
   })
@@ -61,7 +61,7 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
   const fixed = { control: '127.0.0.1:0', environment: ENVIRONMENT, maxBody: MAX_MESSAGE }
   const parsed = schema.safeParse({
     gateway: { ...fixed, ...gateway },
-    // The user who wraps a server knows the server, so the gateway may believe what the server says of its tools.
+    // The user wraps a known server, so the gateway may trust the server's statements about its tools.
     mcpServers: { [WRAPPED]: { trusted: true, ...server } },
   })
   if (!parsed.success) {
@@ -71,7 +71,7 @@ function configOf({ server, gateway }: WrapOptions, chaos: ChaosConfig | undefin
   return chaos === undefined ? parsed.data : { ...parsed.data, chaos }
 }
 
-/** A finding, with the path as the plan has it. */
+/** Formats a finding, with the path as in the plan. */
 function said({ path, message }: ConfigFinding, { plan }: WrapOptions): string {
   const [block, ...rest] = path
   return block === 'chaos' ? `${plan}  ${formatPath(rest)}  ${message}` : `${formatPath(path)}  ${message}`
