@@ -1,6 +1,6 @@
 import { parts } from './chart-parts.ts'
 
-/** The script that draws the samples of a run in a browser, with uPlot, the page's data and the colours of its style. */
+/** Draws the samples of a run in a browser, with uPlot. The colours come from the style of the page. */
 export const runScript = String.raw`(() => {${parts}
   const dashes = [[3, 3], [], [9, 4]]
 

@@ -1,6 +1,6 @@
 import { parts } from './chart-parts.ts'
 
-/** Draws the lines over time by uPlot, in the colours of the page. */
+/** Draws the lines over time with uPlot, in the colours of the page. */
 export const studyScript = String.raw`(() => {${parts}
   const dashes = [[], [9, 4], [3, 3]]
   function chart(one, at, width) {
