@@ -21,7 +21,7 @@ export function faultPages(registry: FaultRegistry): Pages {
       list([
         '[Fields of every fault](faults/common-fields.md): `rate`, `ttl`, `match`, `when` and the other common fields.',
         '[Operators](faults/operators.md): the changes `result.drift`, `result.split_brain` and `result.partial` can make to a result.',
-        '[What is seen of each fault](fault-cells.md): effects of each type on agents, and on servers of each transport and era, and why a type is not applicable somewhere. A plan with a fault outside its range is refused with the same words.',
+        '[Effects of each fault](fault-cells.md): effects of each type on agents, and on servers of each transport and era, and why a type is not applicable somewhere. A plan with a fault outside its range is refused with the same words.',
         '[config/chaos.yaml](../config/chaos.yaml): a plan with an example of each type.',
       ]),
       ...chapters.flatMap(({ title, types }) => [
@@ -64,9 +64,9 @@ function typePage(name: string, type: FaultType<unknown>): string {
     about,
     '## When to use it',
     use,
-    '## What the agent sees',
+    '## The view of the agent',
     seen,
-    '## What contains it',
+    '## Containment',
     containment(type),
     '## Where it works',
     list([
@@ -74,7 +74,7 @@ function typePage(name: string, type: FaultType<unknown>): string {
       `Sides: ${code(sides)}`,
       `Transports: ${code(transports.filter((transport) => eras.some((era) => works(transport, era))))}`,
       `Eras: ${code(eras.filter((era) => transports.some((transport) => works(transport, era))))}`,
-      ...(refusals.length === 0 ? [] : [`Refused elsewhere, because ${[...new Set(refusals)].join('; ')}`]),
+      ...[...new Set(refusals)].map((why) => `Refused elsewhere: ${why}`),
       ...(foreign.length === 0 ? [] : [`In other formats of plans: ${foreign.join(', ')}`]),
     ]),
     '## Fields',

@@ -73,11 +73,11 @@ function policyPage(name: string, policy: Policies[string], faults: FaultRegistr
     fieldTable(objectOf(policy)),
     ...(own.length === 0
       ? []
-      : ['## What the agent sees', 'The policy ends calls for these reasons:', reasonTable(own)]),
+      : ['## The view of the agent', 'The policy ends calls for these reasons:', reasonTable(own)]),
     ...(facts.length === 0
       ? []
       : [
-          '## What it notes on calls',
+          '## Notes on calls',
           table(
             ['Access log', 'Span attribute', 'Metric', 'Meaning'],
             facts.map(({ telemetry: { log, attribute, counting, about } }) => [

@@ -4,7 +4,7 @@ import { type FramedPiece, HttpFraming } from './http-framing.ts'
 import { isObject, parseJson } from '../protocol/jsonrpc.ts'
 import { EventBoundary, SseDecoder } from '../protocol/sse.ts'
 
-/** The target of a shaped reply's bytes, and the ways to end its connection. */
+/** The target of a shaped reply's bytes: `shaped-connection` for servers' replies, `shaped-reply` towards agents. */
 export interface WireEnd {
   /** Passes bytes; calls `passed` once the bytes are out. An empty chunk comes only with `passed`. */
   pass(bytes: Buffer, passed?: () => void): void

@@ -7,53 +7,96 @@ import { fileURLToPath } from 'node:url'
 /** Words that point at another word. A stranger has to find the other word first. */
 const POINTING = /\b(that|those|what|who|one|it|them|which|such)\b/gi
 
+/** Most pointing words per 100 words, over all texts of a kind and in a single file. */
+const MOST = 4
+const MOST_IN_A_FILE = 8
+
+/** Files with fewer words have no density to speak of. */
+const FEWEST_WORDS = 50
+
+/** Longest sentence, in words. */
+const LONGEST = 30
+
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 
-/** Returns the text of files below a folder by path, of pages without code, of modules only comments. */
-const proseOf = (folder: string, ending: string): Map<string, string> =>
-  new Map(
-    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-      .filter((file) => file.endsWith(ending))
-      .map((file) => [join(folder, file), plain(readFileSync(join(root, folder, file), 'utf8'), ending)]),
+/** Returns the paragraphs of a file's prose: a page without its code, or the comments of a module. */
+function paragraphsOf(path: string): string[] {
+  const text = readFileSync(join(root, path), 'utf8')
+  if (path.endsWith('.md')) {
+    const blocks = text
+      .replace(/```[\s\S]*?```|<!--[\s\S]*?-->/g, '\n\n')
+      .split(/\n\s*\n|\n(?=\s*(?:[-*|>#]|\d+\.) )/)
+    return blocks.map((block) => block.replace(/\]\([^)]*\)/g, ']'))
+  }
+  const blocks = [...text.matchAll(/(?<=^|\s)\/\*\*?\s([\s\S]*?)\*\//gm)].map(([, block = '']) =>
+    block.replace(/^\s*\* ?/gm, ''),
   )
-
-function plain(text: string, ending: string): string {
-  if (ending === '.md') return text.replace(/```[\s\S]*?```/g, '').replace(/`[^`]*`/g, 'x')
-  const comments = text.matchAll(/\/\*\*?([\s\S]*?)\*\/|(?<=^|\s)\/\/ (.*)$/gm)
-  return [...comments].map(([, block, line]) => block ?? line).join(' ')
+  const lines = [...text.matchAll(/(?:^\s*\/\/ .*\n)+|(?<=\S\s)\/\/ .*$/gm)].map(([run]) =>
+    run.replace(/^\s*\/\/ /gm, ''),
+  )
+  return [...blocks.flatMap((block) => block.split(/\n\s*\n|\n(?=\s*- )/)), ...lines]
 }
+
+const wordsOf = (text: string) => text.replace(/`[^`]*`/g, 'x').match(/[A-Za-z0-9'’%/×.-]*[A-Za-z0-9]/g) ?? []
 
 /** Returns the number of pointing words per 100 words. */
-function density(texts: Iterable<string>): number {
-  const text = [...texts].join(' ')
-  const words = text.match(/[A-Za-z']+/g)?.length ?? 0
-  return ((text.match(POINTING)?.length ?? 0) * 100) / Math.max(1, words)
+function densityOf(paragraphs: readonly string[]): number {
+  const text = paragraphs.join(' ').replace(/`[^`]*`/g, 'x')
+  return ((text.match(POINTING)?.length ?? 0) * 100) / Math.max(1, text.match(/[A-Za-z']+/g)?.length ?? 0)
 }
 
-test('README and pages have fewer than four pointing words per 100, and no page more than nine', () => {
-  const readme = plain(readFileSync(join(root, 'README.md'), 'utf8'), '.md')
-  assert.ok(density([readme]) < 4, `README: ${density([readme])}`)
-  const pages = proseOf('docs', '.md')
-  assert.ok(density(pages.values()) < 4, `pages: ${density(pages.values())}`)
-  const worst = [...pages].filter(([, text]) => density([text]) > 9).map(([path]) => path)
-  assert.deepEqual(worst, [])
-})
+const sentencesOf = (paragraph: string) =>
+  paragraph
+    .replace(/\s+/g, ' ')
+    .trim()
+    .split(/(?<=[.!?:;]["”)*]*) /)
 
-test('comments of src have fewer than five pointing words per 100, and finished folders fewer than three', () => {
-  const comments = proseOf('src', '.ts')
-  assert.ok(density(comments.values()) < 5, `comments: ${density(comments.values())}`)
-  for (const folder of [
-    'access',
-    'chaos',
-    'config',
-    'console',
-    'load',
-    'policies',
-    'telemetry',
-    'upstreams',
-    'wire',
-  ]) {
-    const texts = proseOf(join('src', folder), '.ts').values()
-    assert.ok(density(texts) < 3, folder)
-  }
+const filesIn = (folder: string, ending: string) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith(ending) && !file.includes('node_modules'))
+    .map((file) => join(folder, file))
+
+const kinds = {
+  README: ['README.md'],
+  pages: [...filesIn('docs', '.md'), 'CONTRIBUTING.md', 'CHANGELOG.md'],
+  'comments of src': filesIn('src', '.ts'),
+  'comments of tests': filesIn('test', '.ts'),
+  'comments of bench, deploy and docs': ['bench', 'deploy', 'docs'].flatMap((folder) =>
+    filesIn(folder, '.ts'),
+  ),
+}
+
+for (const [kind, files] of Object.entries(kinds)) {
+  const texts = files.map((path) => ({ path, paragraphs: paragraphsOf(path) }))
+
+  test(`${kind}: fewer than ${MOST} pointing words per 100, and at most ${MOST_IN_A_FILE} in a file`, () => {
+    const density = densityOf(texts.flatMap(({ paragraphs }) => paragraphs))
+    assert.ok(density > 0 && density < MOST, `${density.toFixed(2)}`)
+    const long = texts.filter(({ paragraphs }) => wordsOf(paragraphs.join(' ')).length >= FEWEST_WORDS)
+    const worst = long.map(({ path, paragraphs }) => ({ path, density: densityOf(paragraphs) }))
+    assert.deepEqual(
+      worst.filter(({ density }) => density > MOST_IN_A_FILE),
+      [],
+    )
+  })
+
+  test(`${kind}: no sentence has more than ${LONGEST} words`, () => {
+    const tooLong = texts.flatMap(({ path, paragraphs }) =>
+      paragraphs
+        .filter((paragraph) => !/^\s*[|#]/.test(paragraph))
+        .flatMap(sentencesOf)
+        .filter((sentence) => wordsOf(sentence).length > LONGEST)
+        .map((sentence) => `${path}: ${sentence}`),
+    )
+    assert.deepEqual(tooLong, [])
+  })
+}
+
+test('a sentence of 31 words is too long, and code in it counts as a word', () => {
+  const sentence = `${'word '.repeat(29)}\`a b c\` end. Another.`
+  assert.deepEqual(
+    sentencesOf(sentence).map((one) => wordsOf(one).length),
+    [31, 1],
+  )
+  assert.equal(densityOf(['It is one of those, `what that`.']).toFixed(0), '50')
 })
