@@ -1,7 +1,7 @@
-/** As the SDKs write it. */
+/** The header as the SDKs send it. */
 const BOTH = 'application/json, text/event-stream'
 
-/** In which forms a client takes the reply to a POST. */
+/** Formats that a client accepts for the reply to a POST. */
 export interface Accepted {
   readonly json: boolean
   readonly events: boolean
@@ -9,10 +9,10 @@ export interface Accepted {
 
 const both: Accepted = { json: true, events: true }
 
-/** The header that was read last: most clients send the same with each request. */
+/** The last header read: most clients send the same header with each request. */
 let latest = { header: '*/*', accepted: both }
 
-/** Reads an `Accept` header, in any case of letters; a client without the header takes anything. */
+/** Reads an `Accept` header, in any case of letters; a client without the header accepts everything. */
 export function acceptedBy(header: string | undefined): Accepted {
   if (header === BOTH || header === undefined) return both
   if (header !== latest.header) latest = { header, accepted: read(header) }
@@ -30,5 +30,5 @@ function read(header: string): Accepted {
 
 const typeOf = (range: string) => (range.split(';', 1)[0] ?? '').trim()
 
-/** A weight of 0 says that a type is not wanted (RFC 9110, section 12.4.2). */
+/** A weight of 0 refuses a type (RFC 9110, section 12.4.2). */
 const isWanted = (range: string) => !/;\s*q=0(?:\.0*)?\s*(?:;|$)/.test(range)

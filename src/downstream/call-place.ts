@@ -3,8 +3,8 @@ import { hold, letGo } from '../mesh/pause-deadline.ts'
 import type { Asked, Quota, Quotas } from './limits/quotas.ts'
 
 /**
- * The place of a call among the calls under way. The call lends its place while its agent is asked, so that calls which wait
- * for answers keep no other calls out. With the answer the call has its place again at once, also when there are too many calls by then.
+ * The place of a call among the calls in progress. While the agent is asked, the call lends its place, so waiting calls
+ * keep no other calls out. With the answer the call takes its place back at once, even above the limit.
  */
 export class CallPlace implements Holding {
   outer: Holding | undefined
@@ -13,14 +13,14 @@ export class CallPlace implements Holding {
   readonly #calls: Quota
   #isLent = false
 
-  /** `calls` counts the call already, as one of `client`. */
+  /** `calls` already counts the call, for `client`. */
   constructor(record: CallRecord, client: string, calls: Quota) {
     this.#record = record
     this.#client = client
     this.#calls = calls
   }
 
-  /** The agent is to be asked for the first time. */
+  /** Called before the agent is asked for the first time. */
   begin(): this {
     hold(this.#record, this)
     return this
@@ -40,14 +40,14 @@ export class CallPlace implements Holding {
     this.#isLent = false
   }
 
-  /** The call is over: whoever counted it releases its place. */
+  /** Ends the call: its quota then releases the place. */
   end(): void {
     letGo(this.#record, this)
     this.takeBack()
   }
 }
 
-/** The same of a call in a session, which counts as a call that waits for its agent meanwhile. */
+/** The place of a call in a session; while lent, the call counts as waiting for its agent. */
 export class SessionCallPlace extends CallPlace {
   readonly #asked: Asked
   readonly #pendingInputs: Quotas['pendingInputs']

@@ -34,7 +34,7 @@ import { withPartial, type Manner, onWire, respond, type Response } from './resp
 import { ownResult } from './own-answer.ts'
 import { firstOf } from '../units/numbered.ts'
 
-/** The capabilities of the aggregate, whatever servers come and go. */
+/** The capabilities of the aggregate, whichever servers are present. */
 const capabilities = {
   tools: { listChanged: true },
   prompts: { listChanged: true },
@@ -44,13 +44,13 @@ const capabilities = {
   tasks: { cancel: {}, requests: { tools: { call: {} } } },
 }
 
-/** Kept back of an agent's deadline for the way home, in milliseconds; at most half of it. */
+/** Time kept of an agent's deadline for sending the answer, in milliseconds; at most half of the deadline. */
 const RESERVE_MS = 50
 
-/** Longest instructions of one server that are passed on, in characters. */
+/** Longest instructions of a server that are passed on, in characters. */
 const INSTRUCTIONS = 4_000
 
-/** All servers under one roof: names carry their server, lists come from the catalogs. */
+/** All servers together: names carry their server, lists come from the catalogs. */
 export class AggregateEndpoint implements Endpoint {
   readonly server = undefined
   readonly #clock: Clock
@@ -88,7 +88,7 @@ export class AggregateEndpoint implements Endpoint {
     for (const { upstreamSessions } of servers.values()) upstreamSessions.notify(caller, message)
   }
 
-  /** Changes of lists are told when the catalog has taken them in. */
+  /** List changes are announced later, when the catalog has the new list. */
   inbound({ names }: GatewayGeneration, server: string, message: Message): Message | undefined {
     return isListChange(message) ? undefined : exposeMessage(server, message, names)
   }
@@ -101,7 +101,7 @@ export class AggregateEndpoint implements Endpoint {
     const { id, message, caller, headers, signal, record } = request
     const { cursor } = paramsOf(message.value)
     const { servers, names, config } = generation
-    // An agent in a hurry gets the entries that are known by then, with the names of the servers that are missing.
+    // An agent with a short deadline gets the entries known by then, with the names of the missing servers.
     const askedMs = askedLimitMs({ inbound: headers, message }) ?? Infinity
     const leftMs = record.startedAt + askedMs - this.#clock.now() - Math.min(RESERVE_MS, askedMs / 2)
     const { listTimeout } = config.gateway
@@ -120,8 +120,8 @@ export class AggregateEndpoint implements Endpoint {
   }
 
   /**
-   * Applies the faults towards agents to a page: to the faults, the part of each server is a list of its own. A part
-   * that becomes an error, or a broken connection, replaces the whole page.
+   * Applies the faults towards agents to a page: for faults, each server's part is a list of its own. A part that
+   * becomes an error, or a broken connection, replaces the whole page.
    */
   async #faulted(
     { servers, clientFaults }: GatewayGeneration,
@@ -158,13 +158,13 @@ export class AggregateEndpoint implements Endpoint {
           return { ...respond(call.id, outcome, call, mannerOf(server, call, generation)), status: 200 }
         }
         const exposed = exposeResponse(server.name, withPartial(outcome), generation.names)
-        // A copy of a large one would be its text.
+        // A copy of a large message would decode its whole text.
         const response = exposed.status === 200 ? exposed : { ...exposed, status: 200 }
         return onWire(response, outcome, call.record)
       })
   }
 
-  /** Sends a request to every server that can take it; the agent hears one empty result. */
+  /** Sends a request to every server with the capability; the agent gets one empty result. */
   async #toAll(generation: GatewayGeneration, capability: string, request: McpRequest): Promise<Response> {
     const able = [...generation.servers.values()].filter((server) =>
       offers(server, request.caller, capability),
@@ -177,20 +177,20 @@ export class AggregateEndpoint implements Endpoint {
   }
 }
 
-/** The request for a part of a page: it begins elsewhere than the page, and is no page of the server's own. */
+/** Returns the request for a server's part of a page: its cursor differs from the page's, and from the server's own. */
 function asked({ cursor }: ListSlice, { value }: Message): Message {
   const params = { ...paramsOf(value), cursor }
   return { text: JSON.stringify({ ...value, params }), value: { ...value, params } }
 }
 
-/** A part of a page, as if its server had answered with it. */
+/** Returns a part of a page as an outcome, as if its server had answered. */
 function answerOf(kind: ListKind, { entries, nextCursor }: ListSlice, id: RequestId): Outcome {
   const list = entries.map(({ text }) => parseExactly(text))
   const result = { [kind]: list, ...(nextCursor === undefined ? {} : { nextCursor }) }
   return ownResult(id, JSON.stringify(result))
 }
 
-/** The part of a page that an outcome is; undefined for one that is no list. */
+/** Returns the part of a page in an outcome; undefined for an outcome without a list. */
 function sliceIn(kind: ListKind, { server, cursor }: ListSlice, outcome: Outcome): ListSlice | undefined {
   if (outcome.kind !== 'answered' || outcome.wire !== undefined) return undefined
   const { result } = outcome.result.value
@@ -205,13 +205,13 @@ function sliceIn(kind: ListKind, { server, cursor }: ListSlice, outcome: Outcome
   }
 }
 
-/** Whether a request is about something that agents may not see: of this server, or under its name on this endpoint. */
+/** Whether a request names an item hidden from agents, by its name at this server or on this endpoint. */
 function isHidden(method: string, message: Message, { name, message: own }: Routed, server: Server): boolean {
   if (method === 'tools/call') return !server.allows(name)
   return isAboutUnlisted(method, own) || isAboutUnlisted(method, message)
 }
 
-/** Whether a server offers a capability. The answer may depend on the era in which the server is spoken to for a caller. */
+/** Whether a server offers a capability. The answer may depend on the era used with the server for this caller. */
 function offers(server: Server, caller: Caller, capability: string): boolean {
   const era = caller.era
   const initializeResult =
@@ -221,11 +221,11 @@ function offers(server: Server, caller: Caller, capability: string): boolean {
   return server.state === 'up' && isObject(offered) && capability in offered
 }
 
-/** Most extensions that are passed on, and longest settings of one, in characters of JSON. */
+/** Most extensions that are passed on, and longest settings of an extension, in characters of JSON. */
 const MOST_EXTENSIONS = 64
 const EXTENSION_SETTINGS = 4_000
 
-/** The extensions that any of the servers offers, in their order; undefined when none offers one. */
+/** Returns the extensions of all servers, in server order; undefined without extensions. */
 function mergedExtensions(offers: readonly unknown[]): Record<string, unknown> | undefined {
   const merged = new Map<string, Record<string, unknown>>()
   for (const capabilities of offers) {
@@ -240,7 +240,7 @@ function mergedExtensions(offers: readonly unknown[]): Record<string, unknown> |
   return merged.size === 0 ? undefined : Object.fromEntries(merged)
 }
 
-/** Merges two servers' settings of one extension: lists are joined; for all else the first server counts. */
+/** Merges two servers' settings of an extension: lists are joined; for other values the first server counts. */
 function mergedSettings(
   first: Readonly<Record<string, unknown>>,
   second: Readonly<Record<string, unknown>>,
@@ -265,7 +265,7 @@ function instructionsOf({ name, initializeResult }: Server): string[] {
   return typeof instructions === 'string' ? [`# ${name}\n${instructions.slice(0, INSTRUCTIONS)}`] : []
 }
 
-/** Returns the error that the protocol asks for when there is no such tool, prompt or resource. */
+/** Returns the protocol's error for an unknown tool, prompt or resource. */
 function unknown(method: string, { id, message }: McpRequest, { servers }: GatewayGeneration): Response {
   const { name, uri, taskId } = paramsOf(message.value)
   const named = [name, uri, taskId].find((value) => typeof value === 'string')
@@ -279,7 +279,7 @@ function rpcError(id: RequestId, code: number, message: string): Response {
   return { text: errorText(id, code, message), status: 200 }
 }
 
-/** One server as it is: names untouched, every message passed on. */
+/** One server unchanged: names stay, every message is passed on. */
 export class ServerEndpoint implements Endpoint {
   readonly server: string
 
@@ -294,7 +294,7 @@ export class ServerEndpoint implements Endpoint {
     limitMs?: Millis,
   ): Promise<Welcome> {
     const server = generation.servers.get(this.server)
-    // Faults may hold a handshake back for as long as that.
+    // The server may be removed while faults hold the handshake back.
     if (server === undefined)
       return { error: gatewayError('upstream_unavailable', `server ${this.server} has left the config`) }
     try {
@@ -333,7 +333,7 @@ export class ServerEndpoint implements Endpoint {
   }
 
   notify(generation: GatewayGeneration, caller: Caller, message: Message): void {
-    // One that was removed has calls that go on, and hears of nothing else.
+    // A removed server still has calls in progress, but gets no notifications.
     generation.servers.get(this.server)?.upstreamSessions.notify(caller, message)
   }
 
@@ -352,12 +352,12 @@ export class ServerEndpoint implements Endpoint {
   }
 }
 
-/** How an agent is told how its call ended. */
+/** Returns how an agent is told the outcome of its call. */
 function mannerOf({ config }: Server, call: Call, { mesh }: GatewayGeneration): Manner {
   return { deliver: config.deliver, effectOf: () => mesh.effectOf(call) }
 }
 
-/** A list without what agents may not see of it; the same bytes when all may be seen. */
+/** Returns a list without entries hidden from agents; the same bytes when nothing is hidden. */
 function onlyAllowed(server: Server, kind: ListKind, response: Response, value: Message['value']): Response {
   const list = isObject(value.result) ? value.result[kind] : undefined
   if (!Array.isArray(list)) return response

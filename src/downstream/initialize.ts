@@ -1,14 +1,14 @@
 import { locate, type JsonPath } from '../protocol/json-span.ts'
 
-/** Most that a client may say of itself, in bytes: it is kept for as long as the client stays. */
+/** Longest description of a client, in bytes: kept as long as the client stays. */
 const MAX_CLIENT_INFO = 16 * 1024
 
-/** Most members and elements in what a client says of itself: parsed, each takes up to twenty times its text. */
+/** Most members and elements in a client's description: parsed, each takes up to twenty times its text. */
 export const MAX_CLIENT_INFO_VALUES = 256
 
 /**
- * Why what stands at these places of a request is too much to be kept; undefined when it is not. `said` is the same
- * parsed.
+ * Returns why the values at `paths` are too large to keep; undefined when the values are small enough. `said` holds the
+ * same values, parsed.
  */
 export function tooMuchToSay(
   text: string,
@@ -20,7 +20,7 @@ export function tooMuchToSay(
   for (const value of said) values += valuesIn(value, MAX_CLIENT_INFO_VALUES - values)
   if (values > MAX_CLIENT_INFO_VALUES)
     return `Invalid params: ${names()} have too many members and elements (at most ${MAX_CLIENT_INFO_VALUES})`
-  // No character takes more than three bytes of UTF-8: most requests need no second look.
+  // A character takes at most three bytes of UTF-8: most requests need no exact count.
   if (text.length * 3 <= MAX_CLIENT_INFO) return undefined
   let bytes = 0
   for (const path of paths) {
@@ -31,7 +31,7 @@ export function tooMuchToSay(
   return `Invalid params: ${names()} take ${bytes} bytes (at most ${MAX_CLIENT_INFO})`
 }
 
-/** How many members and elements a value has; counts no further than to one more than `most`. */
+/** Returns how many members and elements a value has; stops counting above `most`. */
 function valuesIn(value: unknown, most: number): number {
   if (typeof value !== 'object' || value === null) return 0
   const inner: unknown[] = Array.isArray(value) ? value : Object.values(value)
@@ -40,12 +40,12 @@ function valuesIn(value: unknown, most: number): number {
   return count
 }
 
-/** Most bytes of memory that a member or element takes besides its text; measured. */
+/** Most memory of a member or element besides its text, in bytes; measured. */
 const VALUE_BYTES = 128
 
 /** Returns the most bytes of memory that the params of an `initialize` take, with the headers of its request. */
 export function initializeBytes(initializeParams: unknown, headers: unknown): number {
-  // A character takes one byte or two.
+  // A character takes one or two bytes.
   const text = 2 * JSON.stringify([initializeParams, headers]).length
   return text + VALUE_BYTES * (valuesIn(initializeParams, Infinity) + valuesIn(headers, Infinity))
 }

@@ -23,10 +23,10 @@ import { respond } from './respond.ts'
 import { ShapedReply } from '../wire/shaped-reply.ts'
 import type { Tenancy } from '../access/caller.ts'
 
-/** By which a standing stream is asked for. */
+/** The method that opens an event stream; the GET of the legacy era counts as the same. */
 export const LISTEN = 'subscriptions/listen'
 
-/** A request that the gateway answers by itself, and whose it is. */
+/** A request that the gateway answers itself, with its caller and tenant. */
 export interface OwnRequest {
   readonly incoming: Pick<InboundRequest, 'endpoint' | 'headers'>
   readonly id: RequestId
@@ -37,9 +37,9 @@ export interface OwnRequest {
 }
 
 /**
- * Answers such a request by a service, on which the faults towards agents work as on the way to a server. To the faults the
- * endpoint over all servers is a server without a name, so that they hit it where they name none. `signal` aborts when nobody
- * waits for the answer any more.
+ * Answers a request by `service`, with the same faults towards agents as on the way to a server. For faults the
+ * aggregate is a server without a name, so faults that name no server hit it. `signal` aborts when nobody waits for the
+ * answer any more.
  */
 export function answerOwn(
   { clientFaults }: GatewayGeneration,
@@ -62,14 +62,14 @@ export function answerOwn(
   return (clientFaults(server, method)?.(service) ?? service)(call)
 }
 
-/** A result of the gateway's own, in JSON, as an outcome. */
+/** Returns an outcome with the gateway's own result, given as JSON. */
 export function ownResult(id: RequestId, json: string): Outcome {
   const text = resultText(id, json)
   const value = parseExactly(text) as Message['value']
   return { kind: 'answered', result: { text, value, status: 200 }, verdict: verdictOf(value) }
 }
 
-/** The same for a client that may leave before the answer is there: then the signal aborts. */
+/** Does the same, and aborts the signal if the client disconnects before the answer. */
 export function answerWhileThere(
   generation: GatewayGeneration,
   request: OwnRequest,
@@ -84,15 +84,15 @@ export function answerWhileThere(
 }
 
 /**
- * Answers `subscriptions/listen`, as which also the GET of the legacy era goes, by a stream that stands: to faults it is a call
- * that is over when the stream is. Without faults nothing is kept of it, for there may be thousands. Resolves when the stream has
- * begun, or is refused; `begin` gets by how many messages it is to begin later than it should, where it can be taken up again.
+ * Answers `subscriptions/listen`, or the GET of the legacy era, by an open stream: for faults, a call that ends with
+ * its stream. Without faults no state is kept, because there may be thousands of streams. Resolves when the stream has
+ * begun, or is refused. `begin` gets the number of messages by which a resumed stream starts late.
  */
 export async function answerListen(
   generation: GatewayGeneration,
   { endpoint, response }: InboundRequest,
   requestOf: () => OwnRequest,
-  /** Told when the client does not take what is written. */
+  /** Called after writes that the client may not accept. */
   wrote: () => void,
   begin: (shift: number) => void | Promise<void>,
 ): Promise<void> {
@@ -119,14 +119,14 @@ export async function answerListen(
       return ownResult(id, '{}')
     }
     answerOwn(generation, request, stand, { signal: new Cancellation(), channel }).then((outcome) => {
-      // Sends nothing after a stream, which has its end already.
+      // Sends nothing if the stream has already ended.
       sendOutcome(response, id, outcome, endpoint.server)
       begun()
     }, reject)
   })
 }
 
-/** Sends what has become of an answer, with more headers. */
+/** Sends an outcome to the client, with more headers. */
 export function sendOutcome(
   response: ServerResponse,
   id: RequestId,

@@ -3,16 +3,15 @@ import { isObject } from './jsonrpc.ts'
 import { edited } from './large-message.ts'
 import { metaOf } from './meta.ts'
 
-/** The key of `_meta`, and the header, that W3C Baggage travels under: https://www.w3.org/TR/baggage/ */
+/** The key of `_meta`, and the header, of W3C Baggage: https://www.w3.org/TR/baggage/ */
 const KEY = 'baggage'
 
-/** Most that anyone has to pass on of it, in bytes; of what is longer nothing is read. */
+/** Longest baggage that W3C requires everybody to pass on, in bytes. Longer baggage is not read. */
 const MOST_BYTES = 8_192
 
-/** Longest value that is read, in bytes once it is decoded. */
+/** Longest value that is read, in bytes after decoding. */
 const MOST_VALUE_BYTES = 256
 
-/** As much of a call as carries baggage. */
 interface Carrier {
   readonly message: { readonly value: Readonly<Record<string, unknown>> }
   /** All headers of the agent's request, lower case. */
@@ -20,8 +19,8 @@ interface Carrier {
 }
 
 /**
- * Returns the values of `keys` from the baggage of a call, `_meta` before the header; undefined without baggage. Anybody may have written
- * baggage: the values label calls, and allow nothing.
+ * Returns the values of `keys` from the baggage of a call, `_meta` before the header; undefined without baggage.
+ * Anybody may have written baggage: the values label calls, and allow nothing.
  */
 export function baggageOf(
   { message, inbound }: Carrier,
@@ -34,7 +33,7 @@ export function baggageOf(
   return found
 }
 
-/** `key=value;property,key=value`, the values percent-encoded. The first value of a key counts. */
+/** Parses `key=value;property,key=value` with percent-encoded values. The first value of a key counts. */
 function read(text: unknown, keys: ReadonlySet<string>, found: Map<string, string>): void {
   if (typeof text !== 'string' || text.length > MOST_BYTES || Buffer.byteLength(text) > MOST_BYTES) return
   for (const entry of text.split(',')) {
@@ -63,7 +62,10 @@ interface Message {
 
 const PATH = ['params', '_meta', KEY] as const
 
-/** A message without the baggage in its `_meta`; the same one when there is none. Both of two equal keys go: servers may go by either. */
+/**
+ * Returns a message without the baggage in its `_meta`; the same object when there is none. Removes duplicate keys too,
+ * because servers may read either.
+ */
 export function withoutBaggage<M extends Message>(message: M): M {
   const { value } = message
   const { params } = value

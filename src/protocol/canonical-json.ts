@@ -1,17 +1,17 @@
-/** Deepest nesting that is written unless somebody says otherwise, in levels: nobody may exhaust the stack. */
+/** Deepest nesting by default, in levels, so that no value exhausts the stack. */
 const DEEPEST = 1_000
 
 interface CanonicalOptions {
   /** Levels of objects and arrays; at least 0, by default 1,000. */
   readonly maxDepth?: number
-  /** Sees each value before it is written, those within others too; what it throws ends the writing. */
+  /** Called with each value before writing, nested values too; an error thrown here ends the writing. */
   readonly visit?: (value: unknown) => void
 }
 
 /**
- * JSON without white space, with the keys of every object in the order of their UTF-16 code units: the same text for
- * equal values, whatever the order of their keys. Members that are undefined are left out, as `JSON.stringify` does.
- * Undefined when the value nests deeper than `maxDepth`. The text is the source of hashes on disk: it must not change.
+ * Returns JSON without white space, with object keys in the order of their UTF-16 code units: equal values give equal
+ * texts, whatever their key order. Skips undefined members, as `JSON.stringify` does. Undefined when the value nests
+ * deeper than `maxDepth`. Hashes on disk depend on the text: never change its format.
  */
 export function canonicalJson(value: unknown, { maxDepth = DEEPEST, visit }: CanonicalOptions = {}) {
   return write(value, maxDepth, visit)

@@ -1,32 +1,32 @@
 import { isAscii } from 'node:buffer'
 
-/** From which size on a chunk is kept as it came, in bytes. */
+/** Chunks of at least this size are kept as they came, in bytes. */
 const LARGE = 4_096
 
-/** Smallest and largest buffer in which small chunks are gathered, in bytes. */
+/** Smallest and largest buffer for gathering small chunks, in bytes. */
 const LEAST = 64
 const MOST = 64 * 1024
 
 /**
- * Bytes that come in chunks. Small ones are gathered in a buffer that grows: whoever sends one byte at a time costs a copy
- * of each, and not an object with the socket's whole buffer behind it.
+ * Buffers bytes that come in chunks, and gathers small chunks in a growing buffer. A peer that sends single bytes then
+ * costs a copy per byte, not an object that holds the socket's whole buffer.
  */
 export class Chunks {
-  /** How many bytes they are. */
+  /** Total bytes. */
   length = 0
   #chunks: Buffer[] = []
-  /** Small chunks, which come after all others: so much of it is used. */
+  /** Small chunks, behind all others; `#used` bytes are filled. */
   #gathered: Buffer | undefined
   #used = 0
 
-  /** `isAll`: nothing is to follow, so that what the chunk is a piece of is not kept for long. */
+  /** `isAll`: no chunk follows, so the chunk is read soon and its socket buffer is not held long. */
   add(chunk: Buffer, isAll = false): void {
     const isFirst = this.length === 0
     this.length += chunk.length
     if (isAll && isFirst) return void this.#chunks.push(chunk)
     if (chunk.length < LARGE) return this.#gather(chunk)
     this.#seal()
-    // A piece of a socket's buffer would keep the whole of it.
+    // A slice of a socket's buffer would hold the whole buffer.
     this.#chunks.push(chunk.buffer.byteLength > 2 * chunk.length ? copyOf(chunk) : chunk)
   }
 
@@ -39,7 +39,7 @@ export class Chunks {
 
   #makeRoom(bytes: number): void {
     if (this.#used + bytes > MOST) this.#seal()
-    // Not out of a pool, of which a small piece would keep the whole.
+    // Not from a pool: a small slice would hold the whole pool.
     const room = Buffer.allocUnsafeSlow(Math.max(LEAST, Math.min(2 * (this.#used + bytes), MOST)))
     this.#gathered?.copy(room, 0, 0, this.#used)
     this.#gathered = room
@@ -51,19 +51,19 @@ export class Chunks {
     this.#used = 0
   }
 
-  /** All of them as text, once: they are gone then. */
+  /** Returns all bytes as text and empties the buffer. */
   take(): string {
     return textOf(this.takeBytes())
   }
 
-  /** All of them in one, once: they are gone then. */
+  /** Returns all bytes in one buffer and empties this. */
   takeBytes(): Buffer {
     const chunks = this.takeChunks()
     const [first] = chunks
     return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
   }
 
-  /** All of them in order, once: they are gone then. No chunk is empty. */
+  /** Returns the chunks in order and empties the buffer. No chunk is empty. */
   takeChunks(): Buffer[] {
     this.#seal()
     const chunks = this.#chunks
@@ -73,7 +73,7 @@ export class Chunks {
   }
 }
 
-/** Most large texts are ASCII throughout, which is read several times as fast if that is known. */
+/** Most large texts are pure ASCII, and decoding known ASCII is several times faster. */
 export function textOf(bytes: Buffer): string {
   return bytes.length > MOST && isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
 }

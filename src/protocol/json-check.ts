@@ -9,22 +9,25 @@ import {
 } from './versions.ts'
 
 /**
- * Reads what peers send as JSON so that what is checked is what is sent on. Texts are passed on as they came, and parsers
- * differ in what they make of them: of two equal keys one takes the first and another the last, some do not tell `name`
- * from `Name`. A text that could be read in two ways is refused, instead of decided by in one and executed in the other.
+ * Reads JSON of peers so that the checked text and the sent text mean the same. Texts are passed on unchanged, and
+ * parsers disagree: of two equal keys some take the first, some the last; some do not distinguish `name` from `Name`.
+ * An ambiguous text is refused; otherwise the gateway would decide by one reading and the server execute another.
  */
 
-/** How deep objects and arrays may be nested: whoever walks a value that was read here may do so recursively. */
+/** Deepest nesting of objects and arrays, so that code may walk a value from here recursively. */
 export const MAX_DEPTH = 128
 
-/** A JSON value, or the JSON-RPC error that says why the text is none to go by. */
+/** A JSON value, or the JSON-RPC error that explains the refusal. */
 export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
 
-/** Reads a body: JSON, nested at most 128 deep, at most 50,000 members and 100,000 values, each key once in its object, no other spellings of the keys that decide. */
+/**
+ * Reads a body: JSON, nested at most 128 deep, with at most 50,000 members and 100,000 values. Refuses a key that
+ * occurs twice in one object, and variant spellings of keys that decide.
+ */
 export function readJson(text: string): ReadJson {
-  // A text that is expensive to parse is found before parsing; a short text cannot hold enough to be expensive.
+  // Finds an expensive text before parsing; a short text cannot hold enough to be expensive.
   if (text.length > SHORT_TEXT) {
     const size = sizeOf(text, MAX_DEPTH)
     if (size.depth > MAX_DEPTH) return refused(TOO_DEEP)
@@ -39,7 +42,8 @@ export function readJson(text: string): ReadJson {
   }
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
-  // The parser keeps one of several equal keys. A text with no more colons than members has no equal keys, and no colons in strings.
+  // The parser keeps one of several equal keys. A text with no more colons than members has no equal keys, and no
+  // colons in strings.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key stands twice in one object', value)
   const variant = variantIn(value)
@@ -65,7 +69,10 @@ function colonsIn(text: string): number {
   return colons
 }
 
-/** How many members the objects of a value have, all together; NaN when it is nested too deeply. `depth`: its own, from 1. */
+/**
+ * Returns the number of members in all objects of a value; NaN when nested too deeply. `depth`: the value's own, from
+ * 1.
+ */
 function membersOf(value: object, depth: number): number {
   if (depth > MAX_DEPTH) return NaN
   let members = 0
@@ -82,7 +89,7 @@ function membersOf(value: object, depth: number): number {
   return members
 }
 
-/** Letters that parsers in use take for ASCII letters: the Kelvin sign, the long s, and the two i of Turkish. */
+/** Letters that common parsers take for ASCII letters: the Kelvin sign, the long s, and the two Turkish i. */
 const foreign: Readonly<Record<string, string>> = {
   '\u212a': 'k',
   '\u017f': 's',
@@ -90,7 +97,7 @@ const foreign: Readonly<Record<string, string>> = {
   '\u0131': 'i',
 }
 
-/** A key as the least exact of parsers sees it: in lower case, and up to a NUL. */
+/** Returns a key as the least exact parser reads keys: in lower case, and up to a NUL. */
 function folded(key: string): string {
   const ascii = /[\0\u212a\u017f\u0130\u0131]/.test(key)
     ? key.replace(/\0.*$/s, '').replace(/[\u212a\u017f\u0130\u0131]/g, (letter) => foreign[letter] ?? letter)
@@ -98,7 +105,7 @@ function folded(key: string): string {
   return ascii.toLowerCase()
 }
 
-/** Keys that decide what becomes of a message, each under itself as a parser may see it that does not tell cases apart. */
+/** Keys that decide how a message is handled, each under its folded spelling. */
 type Keys = ReadonlyMap<string, string>
 
 const keys = (...names: readonly string[]): Keys => new Map(names.map((name) => [folded(name), name]))
@@ -125,7 +132,7 @@ const ofParams = keys(
   'uri',
 )
 
-/** The keys of `_meta` that the gateway goes by. */
+/** The keys of `_meta` used by the gateway. */
 export const decidingMeta = [
   'progressToken',
   'baggage',
@@ -150,12 +157,12 @@ export const decidingMeta = [
 const ofMeta = keys(...decidingMeta)
 const ofReference = keys('type', 'name', 'uri')
 
-/** All of them as they are written: a key that is one of these is no variant of another one. */
+/** All correct spellings: a key in this set is no variant of another key. */
 const exact: ReadonlySet<string> = new Set(
   [ofMessage, ofParams, ofMeta, ofReference].flatMap((known) => [...known.values()]),
 )
 
-/** A key that could be taken for one that decides, in a message or in those of a batch. */
+/** Returns a key, of a message or of a batch's messages, with the wrong spelling of a deciding key. */
 function variantIn(value: unknown): string | undefined {
   if (!Array.isArray(value)) return isObject(value) ? variantOf(value) : undefined
   for (const message of value as unknown[]) {
@@ -179,7 +186,7 @@ function variantOf(message: Readonly<Record<string, unknown>>): string | undefin
 
 function variantAmong(known: Keys, fields: Readonly<Record<string, unknown>>): string | undefined {
   for (const key in fields) {
-    // Most keys are those of the protocol, and written as they should be.
+    // Most keys are keys of the protocol, spelt correctly.
     if (exact.has(key)) continue
     const meant = known.get(folded(key))
     if (meant !== undefined && meant !== key) return key

@@ -1,25 +1,25 @@
 import { isDeeperThan, skipComma, skipSpace, skipString, skipValue } from './json-span.ts'
 
 /**
- * V8 from 12.8 on (Node 24) may take a key that is written with an escape for another one, if objects with that other key
- * were parsed before (https://github.com/nodejs/node/issues/63785): whoever sends `"na\u006de"` after `"na\\u"` would be
- * checked for another name than the server reads. Texts with such keys are read without V8's help where it has this defect.
+ * V8 from 12.8 on (Node 24) may confuse a key written with an escape with another key parsed before
+ * (https://github.com/nodejs/node/issues/63785). After `"na\\u"`, the gateway would check `"na\u006de"` under another
+ * name than the server reads. Where V8 has this bug, texts with escaped keys are read without its help.
  */
 const isSound = (() => {
   JSON.parse('{"h":[],"\\\\":0}')
   return '"' in (JSON.parse('{"h":1,"\\"":2}') as object)
 })()
 
-/** Deeper texts are not worth the stack: requests nested so deeply are refused, before or after `parseExactly` reads them. */
+/** Deeper texts are not worth the stack: such requests are refused before or after `parseExactly` reads them. */
 const MAX_DEPTH = 1_000
 
-/** `JSON.parse`, with the keys that stand in the text. Throws for what is no JSON. */
+/** Works as `JSON.parse`, with the keys as written in the text. Throws for a text that is not JSON. */
 export function parseExactly(text: string): unknown {
   const value: unknown = JSON.parse(text)
   return isSound || !hasEscapedKey(text) || isDeeperThan(MAX_DEPTH, text) ? value : readExactly(text)
 }
 
-/** Whether a key of an object is written with an escape. */
+/** Whether any key of an object is written with an escape. */
 export function hasEscapedKey(text: string): boolean {
   if (!text.includes('\\')) return false
   for (let at = text.indexOf('"'); at !== -1;) {
@@ -30,7 +30,7 @@ export function hasEscapedKey(text: string): boolean {
   return false
 }
 
-/** Reads a text that `JSON.parse` accepts; V8 reads the strings and numbers in it. */
+/** Reads a text accepted by `JSON.parse`; V8 reads only its strings and numbers. */
 export function readExactly(text: string): unknown {
   let at = skipSpace(text, 0)
 
@@ -52,7 +52,7 @@ export function readExactly(text: string): unknown {
       const key = next(skipString(text, at)) as string
       at = skipSpace(text, skipSpace(text, at) + 1)
       const value = read()
-      // A member that a text calls `__proto__` is a member like any other.
+      // A member named `__proto__` is a member like any other.
       if (key !== '__proto__') fields[key] = value
       else Object.defineProperty(fields, key, { value, writable: true, enumerable: true, configurable: true })
       at = skipComma(text, at)
@@ -75,21 +75,22 @@ export function readExactly(text: string): unknown {
   return read()
 }
 
-/** The cost of parsing a JSON text, found without parsing the text. */
-
-/** Most members that the objects of a message may have, all together: each new key takes a microsecond and more to parse. */
+/** Most members in all objects of a message: each new key takes a microsecond and more to parse. */
 export const MAX_MEMBERS = 50_000
 
-/** Most values that a message may hold, all together: objects, arrays, and what stands in them. */
+/** Most values in a message: objects, arrays, and their contents. */
 export const MAX_VALUES = 100_000
 
-/** Up to this length a text cannot hold as many of either, in characters: a value takes two of them at least. */
+/** No text up to this length, in characters, reaches either limit: a value takes at least two characters. */
 export const SHORT_TEXT = 64 * 1024
 
-/** How deep a long reply may be nested: what is deeper is no data, and a million levels take half a second to parse. */
+/** Deepest nesting of a long reply: deeper nesting is not data, and a million levels take half a second to parse. */
 const MAX_REPLY_DEPTH = 1_000
 
-/** Why a reply of a server is not parsed: everybody would wait for it. Undefined when it may be. */
+/**
+ * Returns why a server's reply is not parsed, because parsing would block the event loop; undefined when it may be
+ * parsed.
+ */
 export function sizeFault(text: string): string | undefined {
   if (text.length <= SHORT_TEXT) return undefined
   const size = sizeOf(text, MAX_REPLY_DEPTH)
@@ -99,14 +100,14 @@ export function sizeFault(text: string): string | undefined {
 }
 
 interface JsonSize {
-  /** The number of members in all objects together. */
+  /** In all objects together. */
   readonly members: number
   readonly values: number
-  /** The depth of the innermost object or array. */
+  /** Depth of the innermost object or array. */
   readonly depth: number
 }
 
-/** Returns the part of a text that exceeds its limit, in words; undefined when no limit is exceeded. */
+/** Returns, in words, the count that exceeds its limit; undefined when no limit is exceeded. */
 export function excessOf({ members, values }: JsonSize): string | undefined {
   if (members > MAX_MEMBERS) return `more than ${MAX_MEMBERS} members of objects`
   return values > MAX_VALUES ? `more than ${MAX_VALUES} values` : undefined
@@ -117,13 +118,15 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 
-/** So much of a string is looked at character by character: most are shorter, and for those it is faster. */
+/**
+ * Characters of a string read one by one before `indexOf`: most strings are shorter, and for short strings this is
+ * faster.
+ */
 const SHORT_STRING = 32
 
 /**
- * How many members the objects of a text have, by its colons, how many values there are, by commas and brackets that
- * open, and how deep objects and arrays are nested. The text need not be JSON: for one that is not, the numbers mean
- * nothing. Looks no further once there is too much of anything.
+ * Counts members by colons and values by commas and opening brackets, and measures nesting. For a text that is not JSON
+ * the numbers mean nothing. Stops once a count exceeds its limit.
  */
 export function sizeOf(text: string, maxDepth: number): JsonSize {
   const { length } = text
@@ -148,14 +151,16 @@ export function sizeOf(text: string, maxDepth: number): JsonSize {
   return { members, values, depth: deepest }
 }
 
-/** Where the quote stands that closes the string of which `at` is the first character; -1 when there is none. */
+/**
+ * Returns the position of the closing quote of a string whose first character is at `at`; -1 without a closing quote.
+ */
 function endOfString(text: string, at: number): number {
   for (const stop = at + SHORT_STRING; at < stop; at++) {
     const unit = text.charCodeAt(at)
     if (unit === QUOTE) return at
     if (unit === BACKSLASH) at++
   }
-  // Here a backslash may have led beyond `stop`, never into the middle of an escape.
+  // A backslash may have led beyond `stop` here, but never into the middle of an escape.
   const from = at
   for (let quote = text.indexOf('"', from); quote !== -1; quote = text.indexOf('"', quote + 1)) {
     let slashes = 0

@@ -1,10 +1,9 @@
 /**
- * Finds and replaces values inside a JSON text without re-serialising it, so that everything else
- * (unknown fields, number precision, key order, white space) stays as its author wrote it.
- * All functions expect a text that `JSON.parse` accepts.
+ * Finds and replaces values inside a JSON text without re-serialising the text: unknown fields, number precision, key
+ * order and white space stay as written. All functions expect a text accepted by `JSON.parse`.
  */
 
-/** Where a value stands in a text: from `start` up to, not including, `end`. */
+/** A range of a text, from `start` up to, not including, `end`. */
 export interface Span {
   readonly start: number
   readonly end: number
@@ -12,7 +11,7 @@ export interface Span {
 
 export type JsonPath = readonly (string | number)[]
 
-/** The span of the value at `path`. The last of duplicate keys counts, as for `JSON.parse`. */
+/** Returns the span of the value at `path`. The last of duplicate keys counts, as for `JSON.parse`. */
 export function locate(text: string, path: JsonPath): Span | undefined {
   let at = skipSpace(text, 0)
   let found: Span | undefined
@@ -30,14 +29,17 @@ export function locate(text: string, path: JsonPath): Span | undefined {
   return found ?? { start: at, end: skipValue(text, at) }
 }
 
-/** The member whose key begins at `keyStart`. */
+/** Returns the member whose key begins at `keyStart`. */
 function memberAt(text: string, keyStart: number): Span & { readonly keyEnd: number } {
   const keyEnd = skipString(text, keyStart)
   const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
   return { keyEnd, start, end: skipValue(text, start) }
 }
 
-/** The value of the last member of that name of the object that opens at `at`; without the slices that walking over `members` makes of each. */
+/**
+ * Returns the value of the last member named `name` of the object that opens at `at`. Cheaper than `members`, which
+ * slices every key.
+ */
 export function findMember(text: string, at: number, name: string): Span | undefined {
   let found: Span | undefined
   at = skipSpace(text, at + 1)
@@ -49,7 +51,7 @@ export function findMember(text: string, at: number, name: string): Span | undef
   return found
 }
 
-/** Whether the string from `start` to `end`, quotes included, says `name`, perhaps with escapes. */
+/** Whether the string from `start` to `end`, quotes included, equals `name`, perhaps with escapes. */
 function isKey(text: string, start: number, end: number, name: string): boolean {
   if (end - start === name.length + 2 && text.startsWith(name, start + 1)) return true
   for (let at = start + 1; at < end - 1; at++)
@@ -57,7 +59,10 @@ function isKey(text: string, start: number, end: number, name: string): boolean 
   return false
 }
 
-/** The spans of the members of an object by these names, in their order, in one walk; of duplicate keys the last counts. */
+/**
+ * Returns the spans of several members of an object, in the order of `names`, in one walk. The last of duplicate keys
+ * counts.
+ */
 export function locateMembers(text: string, names: readonly string[]): (Span | undefined)[] {
   const found = new Array<Span | undefined>(names.length).fill(undefined)
   let at = skipSpace(text, 0)
@@ -72,13 +77,12 @@ export function locateMembers(text: string, names: readonly string[]): (Span | u
   return found
 }
 
-/** A member of an object: the span is that of its value. */
+/** The span covers the member's value. */
 export interface Member extends Span {
   readonly key: string
   readonly keyStart: number
 }
 
-/** The members of the object that opens at `at`. */
 export function members(text: string, at: number): Member[] {
   const all: Member[] = []
   at = skipSpace(text, at + 1)
@@ -92,7 +96,6 @@ export function members(text: string, at: number): Member[] {
   return all
 }
 
-/** The elements of the array that opens at `at`. */
 export function* elements(text: string, at: number): Generator<Span> {
   at = skipSpace(text, at + 1)
   while (text.charCodeAt(at) !== CLOSE_ARRAY) {
@@ -102,20 +105,24 @@ export function* elements(text: string, at: number): Generator<Span> {
   }
 }
 
-/** A replacement of one span by a text. */
 export interface Edit extends Span {
   readonly with: string
 }
 
-/** The replacement of a span. Written out: to copy a span and add to it makes V8 a new shape of object each time, which costs more than all else here. */
+/**
+ * Returns the replacement of a span. Written out, because spreading the span creates a new V8 object shape each time,
+ * the largest cost here.
+ */
 export const edit = ({ start, end }: Span, by: string): Edit => ({ start, end, with: by })
 
-/** The text with one span replaced. */
 export function spliceOne(text: string, { start, end }: Span, by: string): string {
   return text.slice(0, start) + by + text.slice(end)
 }
 
-/** Edits by where they begin; the same array when they are in order, for to sort even two takes longer than to apply them. */
+/**
+ * Returns edits in the order of their starts; the same array if already sorted, because sorting even two costs more
+ * than applying both.
+ */
 export function inOrder(edits: readonly Edit[]): readonly Edit[] {
   const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
   return isSorted ? edits : edits.toSorted((a, b) => a.start - b.start)
@@ -133,23 +140,26 @@ export function splice(text: string, edits: readonly Edit[]): string {
   return result + text.slice(at)
 }
 
-/** Returns the edit that replaces the value at `path`; no edit when there is no such value. */
+/** Returns the edit that replaces the value at `path`; no edit when the path has no value. */
 export function replacing(text: string, path: JsonPath, value: unknown): Edit[] {
   const span = locate(text, path)
   return span === undefined ? [] : [edit(span, JSON.stringify(value))]
 }
 
-/** The text with the value at `path` replaced; unchanged when there is no such value. */
+/** Returns the text with the value at `path` replaced; unchanged when the path has no value. */
 export function replaceAt(text: string, path: JsonPath, value: unknown): string {
   return splice(text, replacing(text, path, value))
 }
 
-/** The text without the member of an object at `path`; unchanged when there is no such member. All duplicates of the key go. */
+/**
+ * Returns the text without the member at `path`, with all duplicates of its key removed; unchanged without such a
+ * member.
+ */
 export function withoutMember(text: string, path: JsonPath): string {
   return splice(text, removing(text, path))
 }
 
-/** The edits by which `withoutMember` takes a member away. */
+/** Returns the edits of `withoutMember`. */
 export function removing(text: string, path: JsonPath): Edit[] {
   const parent = locate(text, path.slice(0, -1))
   if (parent === undefined || text.charCodeAt(parent.start) !== OPEN_OBJECT) return []
@@ -163,11 +173,11 @@ export function removing(text: string, path: JsonPath): Edit[] {
     )
   const [first, last] = [all[lastKept + 1], all.at(-1)]
   if (first === undefined || last === undefined) return edits
-  // Behind them there is nothing: the comma before them goes as well.
+  // Nothing follows the removed members: the comma before the first goes as well.
   return [...edits, edit({ start: all[lastKept]?.end ?? first.keyStart, end: last.end }, '')]
 }
 
-/** The text of an object with one more member, in front of all others. */
+/** Returns the text of an object with one more member, in front of all others. */
 export function prependMember(object: string, key: string, value: string): string {
   return splice(object, [prepending(object, skipSpace(object, 0), key, value)])
 }
@@ -179,7 +189,7 @@ export function prepending(text: string, at: number, key: string, value: string)
   return { start: inside, end: inside, with: `${JSON.stringify(key)}:${value}${comma}` }
 }
 
-/** The wanted paths that go on in the same way. */
+/** Wanted paths that share a beginning. */
 interface Branch {
   /** The indices of the paths that end here. */
   readonly ends: number[]
@@ -187,8 +197,8 @@ interface Branch {
 }
 
 /**
- * The spans of the values at many paths, in the order of the paths, in one walk over the text: as many
- * calls of `locate` would take a walk each.
+ * Returns the spans of the values at many paths, in the order of the paths. Walks the text once, where `locate` would
+ * walk once per path.
  */
 export function locateAll(text: string, paths: readonly JsonPath[]): (Span | undefined)[] {
   const found = new Array<Span | undefined>(paths.length).fill(undefined)
@@ -233,9 +243,9 @@ function children(text: string, { start }: Span): Iterable<[string | number, Spa
 }
 
 /**
- * How far the parts of a JSON text reach: each function takes a place in the text and returns the one behind. None looks
- * at what it passes more closely than it must, so what they find means something only in a text that `JSON.parse` accepts;
- * of any other the end is the end.
+ * Functions that skip parts of a JSON text: each takes a position and returns the position behind the part. They check
+ * as little as possible, so results mean something only if `JSON.parse` accepts the text. In any other text a skip may
+ * stop at the end.
  */
 
 export const QUOTE = 0x22
@@ -246,7 +256,6 @@ export const CLOSE_OBJECT = 0x7d
 export const OPEN_ARRAY = 0x5b
 export const CLOSE_ARRAY = 0x5d
 
-/** Over white space, if there is any. */
 export function skipSpace(text: string, at: number): number {
   for (;;) {
     const unit = text.charCodeAt(at)
@@ -255,13 +264,13 @@ export function skipSpace(text: string, at: number): number {
   }
 }
 
-/** From behind a member or element to the next one, or to the bracket that closes them. */
+/** Returns the next member or element, or the closing bracket, from behind a member or element. */
 export function skipComma(text: string, at: number): number {
   at = skipSpace(text, at)
   return text.charCodeAt(at) === COMMA ? skipSpace(text, at + 1) : at
 }
 
-/** Over a string; `at` stands on its opening quote. */
+/** `at` is the position of the opening quote. */
 export function skipString(text: string, at: number): number {
   for (;;) {
     at = text.indexOf('"', at + 1)
@@ -272,7 +281,7 @@ export function skipString(text: string, at: number): number {
   }
 }
 
-/** Over a value of any kind; `at` stands on its first character. */
+/** Skips a value of any kind; `at` is the position of its first character. */
 export function skipValue(text: string, at: number): number {
   const opening = text.charCodeAt(at)
   if (opening === QUOTE) return skipString(text, at)
@@ -281,7 +290,7 @@ export function skipValue(text: string, at: number): number {
   return at
 }
 
-/** Whether a character is none of a number or a word: a comma, a bracket that closes, or white space. */
+/** Whether a character ends a number or a word: a comma, a closing bracket, or white space. */
 function endsLiteral(unit: number): boolean {
   return unit === COMMA || unit === CLOSE_OBJECT || unit === CLOSE_ARRAY || unit <= 0x20
 }
@@ -301,7 +310,7 @@ function skipNested(text: string, at: number): number {
   return at
 }
 
-/** Whether objects and arrays stand more than `most` levels within each other. */
+/** Whether objects and arrays are nested more than `most` levels deep. */
 export function isDeeperThan(most: number, text: string): boolean {
   let depth = 0
   for (let at = 0; at < text.length; at++) {

@@ -1,11 +1,11 @@
 import { parseExactly, sizeFault } from './json-parse.ts'
 import { elements, type JsonPath } from './json-span.ts'
 
-/** The JSON-RPC 2.0 envelope, as far as a gateway needs to read it. */
+/** The JSON-RPC 2.0 envelope, as far as a gateway must read the envelope. */
 
 export type RequestId = string | number
 
-/** A message: its text, and what `JSON.parse` made of it. */
+/** A message: its text, and the value parsed from the text. */
 export interface Envelope {
   readonly text: string
   readonly value: Readonly<Record<string, unknown>>
@@ -19,16 +19,15 @@ export const METHOD_NOT_FOUND = -32601
 export const INVALID_PARAMS = -32602
 export const INTERNAL_ERROR = -32603
 
-/** Reads one message (not a batch); undefined if the text is no JSON object with a JSON-RPC shape. */
+/** Reads a single message (not a batch); undefined if the text is no JSON object with a JSON-RPC shape. */
 export function readMessage(text: string): Envelope | undefined {
   const value = parseJson(text)
   return isObject(value) && kindOf(value) !== undefined ? { text, value } : undefined
 }
 
-/** Most messages of one batch. */
 const MAX_BATCH = 100
 
-/** Reads a body, parsed already as `value`: one message, or a batch of 1 to 100; undefined for anything else. */
+/** Reads a body, already parsed as `value`: a single message, or a batch of 1 to 100; undefined for anything else. */
 export function readMessages(text: string, value: unknown): Envelope[] | undefined {
   if (!Array.isArray(value))
     return isObject(value) && kindOf(value) !== undefined ? [{ text, value }] : undefined
@@ -42,8 +41,8 @@ export function readMessages(text: string, value: unknown): Envelope[] | undefin
 }
 
 /**
- * `parseExactly` that returns undefined for what is no JSON (`undefined` is no JSON value itself), or would hold up
- * everybody (`sizeFault` says why).
+ * `parseExactly`, but undefined (never a JSON value) for invalid JSON, and for a text that would block the event loop
+ * (see `sizeFault`).
  */
 export function parseJson(text: string): unknown {
   if (sizeFault(text) !== undefined) return undefined
@@ -58,13 +57,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Whether an object has no members. */
 export function isEmpty(object: object): boolean {
   for (const _ in object) return false
   return true
 }
 
-/** The value at a path; undefined when there is none. */
 export function at(value: unknown, path: JsonPath): unknown {
   let found: unknown = value
   for (const step of path) {
@@ -79,17 +76,19 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/** Whether a response with the id `told` answers a request with the id `asked`: some servers send a number back as text. */
+/**
+ * Whether a response with the id `told` answers a request with the id `asked`: some servers send a number back as text.
+ */
 export function isIdOf(told: unknown, asked: RequestId): boolean {
   return told === asked || (typeof asked === 'number' && told === String(asked))
 }
 
-/** The id of what may be a request; null when it has none that could be read. */
+/** Returns the id of a possible request; null without a readable id. */
 export function idOf(value: unknown): RequestId | null {
   return isObject(value) && isRequestId(value.id) ? value.id : null
 }
 
-/** Returns the kind of a JSON-RPC 2.0 message; undefined when the value is no such message. */
+/** Returns the kind of a JSON-RPC 2.0 message; undefined for any other value. */
 export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefined {
   if (value.jsonrpc !== '2.0') return undefined
   if (typeof value.method === 'string') {
@@ -105,12 +104,12 @@ export function kindOf(value: Readonly<Record<string, unknown>>): Kind | undefin
     : undefined
 }
 
-/** The `params` of a request or notification; an empty object when it has none. */
+/** Returns the `params` of a request or notification; an empty object when absent. */
 export function paramsOf(value: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
   return isObject(value.params) ? value.params : {}
 }
 
-/** The text of an error response; `id` null when the request's id could not be read. */
+/** Returns the text of an error response; `id` is null when the request's id could not be read. */
 export function errorText(id: RequestId | null, code: number, message: string, data?: unknown): string {
   return JSON.stringify({
     jsonrpc: '2.0',
@@ -119,17 +118,15 @@ export function errorText(id: RequestId | null, code: number, message: string, d
   })
 }
 
-/** The text of a successful response; `result` is JSON text already. */
+/** Returns the text of a successful response; `result` is JSON text already. */
 export function resultText(id: RequestId, result: string): string {
   return `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${result}}`
 }
 
-/** The text of a request. */
 export function requestText(id: RequestId, method: string, params?: unknown): string {
   return JSON.stringify({ jsonrpc: '2.0', id, method, params })
 }
 
-/** The text of a notification. */
 export function notificationText(method: string, params?: unknown): string {
   return JSON.stringify({ jsonrpc: '2.0', method, params })
 }

@@ -6,44 +6,44 @@ import { BACKSLASH, type Edit, inOrder, type Span, splice } from './json-span.ts
 import { isObject, type Envelope } from './jsonrpc.ts'
 import { type LongStrings, MOST_MEMBERS, type TopMember } from './long-strings.ts'
 
-/** The random part of the marks that stand for long strings while the rest is parsed: no peer can write such a mark. */
+/** The random part of the marks that replace long strings during parsing: no peer can guess such a mark. */
 const nonce = randomBytes(16).toString('hex')
 
-/** A long string of a message, and the short one that stands for it in the outline. */
+/** A long string of a message, and its short replacement in the outline. */
 interface LongPart extends Span {
-  /** The keys and indices that lead to it from the top. */
+  /** The keys and indices from the top to the string. */
   readonly path: readonly (string | number)[]
   readonly mark: string
 }
 
 interface LargeMessageParts {
-  /** Where the long strings are, in order. */
+  /** In order. */
   readonly long?: readonly LongPart[]
   readonly members?: readonly TopMember[]
-  /** Read when somebody asks for it, unless given. */
+  /** Read lazily, unless given. */
   readonly value?: Envelope['value'] | undefined
   readonly status?: number
 }
 
-/** The parts of a message with edits besides its text. */
+/** The parts of an edited message besides its text. */
 export interface Edited {
-  /** The value that `JSON.parse` would make of the text; read when somebody asks for it, unless given. */
+  /** The parsed text; read lazily, unless given. */
   readonly value?: Envelope['value'] | undefined
-  /** The HTTP status that goes with it; that of the message unless given. */
+  /** The HTTP status; the message's own unless given. */
   readonly status?: number
 }
 
 /**
- * A message that stays the bytes that it came in. Its `value` is what `JSON.parse` would have made of it, but for long strings: they are
- * read when somebody asks for them, and so is its `text`. Most large messages are one long string that nobody in the gateway looks at,
- * and three copies of it are new memory for each call.
+ * A message that stays the bytes that it came in. Its `value` equals the parsed text, but long strings and `text` are
+ * read lazily. Most large messages are one long string that the gateway never reads, and would need three new copies
+ * per call.
  */
 export class LargeMessage implements Envelope {
   declare readonly text: string
   declare readonly value: Envelope['value']
-  /** The status of the HTTP reply that the message came in; 200 unless given. */
+  /** The status of the HTTP reply that brought the message; 200 unless given. */
   readonly status: number
-  /** Private, so that who copies this object to give it another text does not copy them. */
+  /** Private, so that a spread copy with another text does not copy the bytes. */
   readonly #bytes: Bytes
   readonly #long: readonly LongPart[]
   readonly #members: readonly TopMember[]
@@ -58,7 +58,7 @@ export class LargeMessage implements Envelope {
     else this.value = value
   }
 
-  /** A response whose text has become bytes, which takes a while of a large one. */
+  /** Returns a response whose text is turned into bytes, which takes a while for a large text. */
   static of({
     text,
     value,
@@ -67,7 +67,9 @@ export class LargeMessage implements Envelope {
     return new LargeMessage(new Bytes([Buffer.from(text)]), { value, status })
   }
 
-  /** A JSON object whose long strings were found; undefined for anything else, and for bytes that are no UTF-8. */
+  /**
+   * Returns a JSON object whose long strings were found; undefined for anything else, and for bytes that are not UTF-8.
+   */
   static read(
     chunks: readonly Buffer[],
     { isComplete, found, members }: LongStrings,
@@ -87,7 +89,7 @@ export class LargeMessage implements Envelope {
     }
   }
 
-  /** Whether an object is a large message itself, and no copy of one. */
+  /** Whether an object is a large message itself, not a spread copy. */
   static is(message: object): message is LargeMessage {
     return #bytes in message
   }
@@ -97,14 +99,14 @@ export class LargeMessage implements Envelope {
     return this.#bytes.chunks
   }
 
-  /** Length of its text in UTF-8, in bytes. */
+  /** Length of the text in UTF-8, in bytes. */
   get byteLength(): number {
     return this.#bytes.length
   }
 
   /**
-   * Where the values of members of these names begin and end, in bytes; undefined when not all are known, as of a message
-   * that was edited. The last of equal keys counts.
+   * Returns where the values of the named members begin and end, in bytes. Undefined when any is unknown, as after an
+   * edit. The last of equal keys counts.
    */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
@@ -117,15 +119,15 @@ export class LargeMessage implements Envelope {
       : undefined
   }
 
-  /** Whether a key is a name; one that is too long for it, whatever it is written with, is not looked at. */
+  /** Whether a key equals a name; a key too long for the name, even fully escaped, is not read. */
   #says(key: Span, name: string): boolean {
     const isTooLong = key.end - key.start > 2 + name.length * LONGEST_ESCAPE
     return !isTooLong && this.#bytes.string(key) === name
   }
 
   /**
-   * The message with edits of its bytes, which do not overlap and are in order; what stays is not copied. For the last edits of a message: its
-   * outline is all of its text from then on.
+   * Returns the message with edits of its bytes, in order and without overlap; unedited bytes are not copied. For the
+   * last edits of a message: from then on the outline contains the whole text.
    */
   spliced(edits: readonly Edit[]): LargeMessage {
     const chunks: Buffer[] = []
@@ -139,8 +141,9 @@ export class LargeMessage implements Envelope {
   }
 
   /**
-   * The message with edits of its outline, which is its text with a short string in place of each long one: what `find` finds there, in any
-   * order. An edit may replace a long string, or what one is in, but must not give one another path. Long strings are not copied.
+   * Returns the message with edits of its outline: its text with a short string in place of each long string. `find`
+   * returns edits of the outline, in any order. An edit may replace a long string, or a value around it, but must not
+   * change the path of another long string. Long strings are not copied.
    */
   edited(
     find: (outline: string) => readonly Edit[],
@@ -158,7 +161,7 @@ export class LargeMessage implements Envelope {
     let short = ''
     let at = 0
     let next = 0
-    /** Goes on with the edits that begin at a place of the outline, or before it. */
+    /** Applies the edits that begin at or before a place of the outline. */
     const editUpTo = (place: number) => {
       for (let edit = edits[next]; edit !== undefined && edit.start <= place; edit = edits[++next]) {
         short += text.slice(at, edit.start) + edit.with
@@ -182,8 +185,9 @@ export class LargeMessage implements Envelope {
 }
 
 /**
- * A message with edits of its text, which `find` finds there, and all else that it has. For a large message `find` gets the outline
- * (`LargeMessage.edited`), and the result is a large message. Its value is read from its text unless given.
+ * Returns a message with the edits that `find` makes from its text; all other fields stay. For a large message `find`
+ * gets the outline (`LargeMessage.edited`), and the result is a large message. The value is parsed from the text unless
+ * given.
  */
 export function edited<M extends Envelope>(
   message: M,
@@ -195,7 +199,7 @@ export function edited<M extends Envelope>(
   return { ...message, text, value: value ?? parseExactly(text) }
 }
 
-/** Length of the text of a message in UTF-8, in bytes. */
+/** Returns the length of a message's text in UTF-8, in bytes. */
 export function byteLengthOf(message: Pick<Envelope, 'text'>): number {
   return LargeMessage.is(message) ? message.byteLength : Buffer.byteLength(message.text)
 }
@@ -204,26 +208,26 @@ const SPACE = 0x20
 
 const U = 0x75
 
-/** The length of `\u0041`, in bytes. */
+/** Length of `\u0041`, in bytes. */
 const LONGEST_ESCAPE = 6
 
-/** How much of a string that was not read yet is looked at for its beginning, in bytes. */
+/** Bytes at the beginning of an unread string that `beginningOf` decodes. */
 const BEGINNING = 64
 
-/** A long string that nobody has read yet. */
+/** A long string that is not decoded yet. */
 interface Unread {
-  /** The length of the string's JSON text, in bytes. */
+  /** Length of the string's JSON text, in bytes. */
   readonly length: number
-  /** The first bytes of it. */
+  /** Returns the first bytes, at most 64. */
   first(): Buffer
 }
 
-/** The members of an object that are long strings, and that nobody has read yet. */
+/** By object, the members that are long strings not decoded yet. */
 const unread = new WeakMap<object, Map<string | number, Unread>>()
 
 /**
- * Whether a text member of a value is longer than so many characters, for certain: one that nobody has read yet is not read for this, and
- * its length is not known exactly then.
+ * Whether a text member has certainly more than `than` characters. An undecoded string stays undecoded; its exact
+ * length is unknown then.
  */
 export function isSurelyLonger(
   holder: Readonly<Record<string, unknown>>,
@@ -237,8 +241,8 @@ export function isSurelyLonger(
 }
 
 /**
- * A text member of a value, or where that is a long string that nobody has read yet, the beginning of it, up to what is no white
- * space. Undefined where there is no text.
+ * Returns a text member; for an undecoded long string only its beginning, if the beginning holds more than white space.
+ * Undefined without a text.
  */
 export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
   const bytes = unread.get(holder)?.get(key)?.first()
@@ -251,7 +255,7 @@ export function beginningOf(holder: Readonly<Record<string, unknown>>, key: stri
   return typeof text === 'string' ? text : undefined
 }
 
-/** Length of the longest beginning of the bytes, which begin a string, that ends inside of no escape. */
+/** Returns the length of the longest prefix of a string's first bytes that ends inside no escape. */
 function endOfWhole(bytes: Buffer): number {
   let at = 0
   for (let end = 0; end <= bytes.length;) {
@@ -261,7 +265,7 @@ function endOfWhole(bytes: Buffer): number {
   return at
 }
 
-/** Defines a property whose value is found out when somebody asks for it first. */
+/** Defines a property whose value is computed at the first read. */
 function readLater(holder: object, key: string | number, read: () => unknown): void {
   const get = () => {
     const value = read()
@@ -274,7 +278,7 @@ function readLater(holder: object, key: string | number, read: () => unknown): v
 
 const standIn = (index: number): string => `\0${nonce}${index}`
 
-/** The text with a short string in place of each long one, and where these are. */
+/** Returns the text with a short string in place of each long string, and the places of the short strings. */
 function outlineOf(bytes: Bytes, long: readonly LongPart[]) {
   const places: Span[] = []
   let text = ''
@@ -290,14 +294,14 @@ function outlineOf(bytes: Bytes, long: readonly LongPart[]) {
   return { text, places }
 }
 
-/** Returns the value of a text; its long strings are read when somebody asks for them. */
+/** Returns the value of a text; its long strings are read lazily. */
 function valueOf(bytes: Bytes, long: readonly LongPart[]): Envelope['value'] {
   const value = parseExactly(outlineOf(bytes, long).text) as Envelope['value']
   for (const part of long) putBack(value, bytes, part)
   return value
 }
 
-/** Puts a long string where its mark stands for it. The last of equal keys counts, and may not be the string's own. */
+/** Puts a long string in the place of its mark. The last of equal keys counts, and may not hold the mark. */
 function putBack(value: unknown, bytes: Bytes, { path, start, end, mark }: LongPart): void {
   const last = path.at(-1)
   let holder: unknown = value
@@ -316,7 +320,7 @@ function memberOf(holder: unknown, key: string | number): unknown {
   return isThere ? (holder as Readonly<Record<string | number, unknown>>)[key] : undefined
 }
 
-/** Bytes in several chunks, of which any piece is found without looking at all of them. */
+/** Bytes in several chunks, with fast access to any piece. */
 class Bytes {
   readonly length: number
   readonly chunks: readonly Buffer[]
@@ -340,7 +344,7 @@ class Bytes {
     return JSON.parse(this.text(span)) as string
   }
 
-  /** Copies it only where it is in more than one chunk. */
+  /** Copies the bytes only if they span several chunks. */
   slice(span: Span): Buffer {
     const pieces = this.pieces(span)
     return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces)
@@ -356,7 +360,7 @@ class Bytes {
     return pieces
   }
 
-  /** The first place from there on that holds no white space. */
+  /** Returns the first position from `place` on without white space. */
   skipSpace(place: number): number {
     for (let index = this.#chunkAt(place); index < this.chunks.length; index++) {
       const chunk = this.chunks[index] as Buffer
@@ -367,7 +371,7 @@ class Bytes {
     return this.length
   }
 
-  /** The last place up to there that has no white space before it. */
+  /** Returns the last position up to `place` without white space before it. */
   skipSpaceBefore(place: number): number {
     for (let index = this.#chunkAt(place - 1); index >= 0; index--) {
       const chunk = this.chunks[index] as Buffer
@@ -378,7 +382,7 @@ class Bytes {
     return 0
   }
 
-  /** The last chunk that does not begin behind a place. */
+  /** Returns the index of the last chunk that begins at or before `place`. */
   #chunkAt(place: number): number {
     let low = 0
     for (let high = this.#starts.length - 1; low < high;) {
@@ -390,7 +394,7 @@ class Bytes {
   }
 }
 
-/** Whether chunks are UTF-8 together: a character may begin in one and end in the next. */
+/** Whether the chunks together are UTF-8: a character may begin in one chunk and end in the next. */
 function areUtf8(chunks: readonly Buffer[]): boolean {
   let begun: Buffer | undefined
   return (
@@ -404,7 +408,7 @@ function areUtf8(chunks: readonly Buffer[]): boolean {
   )
 }
 
-/** How many bytes at the end are the beginning of a character that is longer. */
+/** Returns how many bytes at the end begin an incomplete character. */
 function begunAtEnd(bytes: Buffer): number {
   for (let back = 1; back <= 3 && back <= bytes.length; back++) {
     const byte = bytes[bytes.length - back] as number

@@ -1,6 +1,6 @@
 import { type Envelope, isObject, isRequestId } from './jsonrpc.ts'
 
-/** The lists that a server offers, and how each of them is asked for. */
+/** The lists of a server, with the names by which the protocol asks for each. */
 export const kinds = {
   tools: {
     method: 'tools/list',
@@ -28,7 +28,9 @@ export const kinds = {
   },
 } as const
 
-/** Where a tool, or a result of one, names its user interface by a URI: as the protocol's extension writes it, and as its predecessors do. */
+/**
+ * Paths of the URI of a user interface, in a tool or its result: first the protocol's extension, then its predecessors.
+ */
 export const uiPaths = [
   ['_meta', 'ui', 'resourceUri'],
   ['_meta', 'ui/resourceUri'],
@@ -39,12 +41,11 @@ export type ListKind = keyof typeof kinds
 
 export const listKinds = Object.keys(kinds) as readonly ListKind[]
 
-/** The list that a method asks for. */
 export function kindOfList(method: string): ListKind | undefined {
   return listKinds.find((kind) => kinds[kind].method === method)
 }
 
-/** The notifications that a list has changed, with the key by which a filter of `subscriptions/listen` admits each. */
+/** The notifications of list changes, each with its key in a filter of `subscriptions/listen`. */
 const filterKeys = new Map([
   ['notifications/tools/list_changed', 'toolsListChanged'],
   ['notifications/prompts/list_changed', 'promptsListChanged'],
@@ -53,17 +54,17 @@ const filterKeys = new Map([
 
 type FilterKey = typeof filterKeys extends Map<unknown, infer Key> ? Key : never
 
-/** Under which key a client asks to be told of a list change; undefined for a message that is none. */
+/** Returns the filter key for a list change; undefined for any other message. */
 export function listChangeKey({ value }: Envelope): FilterKey | undefined {
   return value.id === undefined ? (filterKeys as Map<unknown, FilterKey>).get(value.method) : undefined
 }
 
-/** Whether a message says no more than that a list is another one now: of several, one says it all. */
+/** Whether a message only says that a list has changed: one such message can replace several. */
 export function isListChange(message: Envelope): boolean {
   return listChangeKey(message) !== undefined
 }
 
-/** The type that a parameter must have, in the words of the error. */
+/** The type of a parameter, with its wording in errors. */
 interface Type {
   readonly words: string
   is(value: unknown): boolean
@@ -72,10 +73,10 @@ interface Type {
 const string: Type = { words: 'a string', is: (value) => typeof value === 'string' }
 const token: Type = { words: 'a string or a number', is: isRequestId }
 const object: Type = { words: 'an object', is: isObject }
-/** Clients write `null` for what they leave out, and servers take it. */
+/** Clients write `null` for an absent value, and servers accept `null`. */
 const objectOrNull: Type = { words: 'an object', is: (value) => value === null || isObject(value) }
 
-/** Parameters by which the gateway decides, or which it looks into, where a request has them. */
+/** Parameters that the gateway reads or decides by; checked only where present. */
 const types = {
   _meta: objectOrNull,
   arguments: objectOrNull,
@@ -97,7 +98,7 @@ const list: readonly Param[] = ['cursor']
 const resource: readonly Param[] = ['uri']
 const task: readonly Param[] = ['taskId']
 
-/** The checked parameters of each method. A map, for methods come from outside. */
+/** The checked parameters of each method. A map, because method names come from outside. */
 const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, readonly Param[]>([
   ['initialize', ['protocolVersion', 'capabilities', 'clientInfo']],
   ['tools/call', ['name', 'arguments', 'task']],
@@ -119,8 +120,8 @@ const paramsByMethod: ReadonlyMap<string, readonly Param[]> = new Map<string, re
 ])
 
 /**
- * Returns the fault in the parameters of a request, as the message of an error; undefined when there is no fault. The
- * checks cover only types, and whether a tool call names a tool: the server checks the rest.
+ * Returns the fault in a request's parameters as an error message; undefined without a fault. Checks only types, and
+ * whether a tool call names a tool: the server checks the rest.
  */
 export function paramsFault(method: string, params: Readonly<Record<string, unknown>>): string | undefined {
   const wanted = paramsByMethod.get(method)
@@ -139,7 +140,7 @@ export function paramsFault(method: string, params: Readonly<Record<string, unkn
   return expected('_meta.progressToken', token, progressToken)
 }
 
-/** The same of the answers that a request brings to questions: each is the result of one. */
+/** Returns the fault in a request's `inputResponses`, each an object; undefined without a fault. */
 export function answersFault(inputResponses: unknown): string | undefined {
   if (inputResponses === undefined) return undefined
   if (!isObject(inputResponses)) return expected('inputResponses', object, inputResponses)

@@ -10,87 +10,96 @@ import {
   QUOTE,
 } from './json-span.ts'
 
-/** From which length on a string is a long one, in bytes: what it costs to find it is nothing then to what a copy of it costs. */
+/**
+ * Shortest long string, in bytes: from this length on, finding a string costs nothing compared with copying the string.
+ */
 const LONG = 16 * 1024
 
-/** One that is deeper than that, or behind a key that is longer, is a string like any other: its way there would cost as much. */
+/**
+ * A string that is nested deeper, or lies behind a longer key (in bytes), is not treated as long: its path would cost
+ * as much.
+ */
 const MOST_STEPS = 8
 const LONGEST_KEY = 256
 
-/** As many members of the outermost object are noted: a message has three or four. */
+/** Most members of the outermost object that are noted: a message has three or four. */
 export const MOST_MEMBERS = 16
 
-/** How deep objects and arrays may be nested; what is deeper is read as any other text. */
+/** Deepest nesting of objects and arrays; a deeper text is read as any other text. */
 const MAX_DEPTH = 128
 
-/** So much of a string is looked at byte by byte: most are shorter, and for those it is faster. */
+/**
+ * Bytes of a string read one by one before the word search: most strings are shorter, and for short strings this is
+ * faster.
+ */
 const SHORT = 32
 
 const COLON = 0x3a
 const SPACE = 0x20
 const U = 0x75
 
-/** Stands where a position is returned: the text is not read any further. */
+/** Returned in place of a position: reading stops. */
 const UNREADABLE = -1
 
-/** For an array, in place of the end of an object's last key: where that has the beginning of the key, it has an index. */
+/** Marks an array level: in place of the end of the last key, while the key's start holds the array index. */
 const ARRAY = -1
 
-/** By byte, whether it may follow a backslash and is no `u`. */
+/** By byte, whether the byte may follow a backslash, except for `u`. */
 const escapes = new Uint8Array(256)
 for (const byte of Buffer.from('"\\/bfnrt')) escapes[byte] = 1
 
-/** By byte, whether it is a hexadecimal digit. */
 const hexDigits = new Uint8Array(256)
 for (const byte of Buffer.from('0123456789abcdefABCDEF')) hexDigits[byte] = 1
 
-/** A long string, its quotes included, and the keys and indices that lead to it from the top. */
+/** A long string, quotes included, with the keys and indices from the top to the string. */
 export interface LongString extends Span {
   readonly path: readonly (Span | number)[]
 }
 
-/** A member of the outermost object; white space around its value counts as part of it. */
+/** A member of the outermost object; white space around its value counts as part of the value. */
 export interface TopMember {
   readonly key: Span
   readonly value: Span
 }
 
 /**
- * Finds the long strings of a JSON text in UTF-8 that comes in chunks. It knows strings and looks at nothing else more closely than
- * it must: with each long string replaced by a short one, a text is JSON if and only if it was before.
+ * Finds the long strings of a JSON text in UTF-8 that comes in chunks. Checks strings, and little else: with each long
+ * string replaced by a short string, the text is JSON if and only if the original is JSON.
  */
 export class LongStrings {
   readonly found: LongString[] = []
-  /** The members of the outermost object, but no more than 16. */
+  /** The members of the outermost object, at most 16. */
   readonly members: TopMember[] = []
   readonly #least: number
-  /** Length of the chunks before the one that is read, in bytes. */
+  /** Length of the chunks before the current chunk, in bytes. */
   #before = 0
   #place: 'outside' | 'string' | 'escape' | 'hex' = 'outside'
   /** Digits that an escape still needs. */
   #digits = 0
-  /** The string that is being read, or was last. */
+  /** The current or the last string. */
   #start = 0
   #end = 0
-  /** The members and values so far, counted as `sizeOf` in `json-parse.ts` counts them. */
+  /** Members and values so far, counted as `sizeOf` in `json-parse.ts` counts. */
   #members = 0
   #values = 0
   /** Objects and arrays that are open. */
   #depth = 0
-  /** Length of the long strings that were found, in bytes. */
+  /** Length of the long strings found so far, in bytes. */
   #long = 0
-  /** Where the value of the member at the top begins that is being read. */
+  /** Where the value of the current top member begins. */
   #value = 0
-  /** By depth, where the last key of the object that is open there begins and ends; of an array the index, and `ARRAY`. */
+  /** By depth, begin and end of the last key of the object open there; for an array, the index and `ARRAY`. */
   readonly #starts: number[] = []
   readonly #ends: number[] = []
 
-  /** `least`: from which length on a string is a long one, in bytes, its quotes included; by default 16 KiB. */
+  /** `least`: shortest long string, in bytes with quotes; by default 16 KiB. */
   constructor(least = LONG) {
     this.#least = least
   }
 
-  /** Reads on. False: what was read is no JSON, is nested deeper than 128, or has too much of anything; reading it is over then. */
+  /**
+   * Reads a chunk. False ends the reading: the text is not JSON, is nested deeper than 128, or exceeds a count limit.
+   */
   read(chunk: Buffer): boolean {
     const { length } = chunk
     const words = wordsOf(chunk)
@@ -104,7 +113,7 @@ export class LongStrings {
     return at !== UNREADABLE
   }
 
-  /** How much was read that belongs to no long string, in bytes; a string that may still become one is left out. */
+  /** Bytes read so far outside of long strings; leaves out a string that may still become long. */
   get rest(): number {
     const mayBeLong = this.#place !== 'outside' && this.#depth <= MOST_STEPS
     return (mayBeLong ? this.#start : this.#before) - this.#long
@@ -115,7 +124,7 @@ export class LongStrings {
     return this.#place === 'outside' && this.#depth === 0
   }
 
-  /** Reads to where a string is neither short nor whole in the chunk, or to its end. */
+  /** Reads up to a string that is not short or not complete in this chunk, or to the end of the chunk. */
   #outside(chunk: Buffer, from: number): number {
     const { length } = chunk
     const before = this.#before
@@ -138,7 +147,7 @@ export class LongStrings {
         this.#place = 'string'
         break
       }
-      // Most bytes outside of strings are those of numbers and words.
+      // Most bytes outside of strings belong to numbers and words.
       if (byte > COLON ? byte < OPEN_ARRAY : byte < COLON && byte !== COMMA) continue
       if (byte === COMMA) {
         this.#values++
@@ -146,7 +155,7 @@ export class LongStrings {
         else if (depth === 1) this.#endMember(before + at)
       } else if (byte === COLON) {
         this.#members++
-        // It was a key, and stays in its place.
+        // The long string was a key, and stays in the outline.
         if (this.found.at(-1)?.start === start) {
           this.found.pop()
           this.#long -= end - start
@@ -171,12 +180,12 @@ export class LongStrings {
     return at
   }
 
-  /** Reads to behind the quote that closes the string, a backslash before what is no escape or is cut, or the end of the chunk. */
+  /** Reads past the closing quote, to a bad or incomplete escape, or to the end of the chunk. */
   #inside(chunk: Buffer, words: Int32Array, from: number): number {
     let at = endOfPlain(chunk, words, from)
     for (let length = escapeAt(chunk, at); length > 0; length = escapeAt(chunk, at)) {
       at += length
-      // Text in another script is one escape after the other where its server writes nothing but ASCII.
+      // A server that writes only ASCII sends text in other scripts as one escape after another.
       if (chunk[at] !== BACKSLASH) at = endOfPlain(chunk, words, at)
     }
     const byte = chunk[at]
@@ -191,7 +200,7 @@ export class LongStrings {
     return at + 1
   }
 
-  /** Whether a byte may stand there. */
+  /** Whether the byte is allowed at this place of an escape. */
   #escaped(byte: number): boolean {
     if (this.#place === 'escape') {
       this.#place = byte === U ? 'hex' : 'string'
@@ -202,7 +211,7 @@ export class LongStrings {
     return hexDigits[byte] === 1
   }
 
-  /** The key of what ends here is the last that stood at the top. */
+  /** The member that ends here belongs to the last key at the top level. */
   #endMember(end: number): void {
     if (this.members.length === MOST_MEMBERS || this.#value === 0) return
     const key = { start: this.#starts[1] as number, end: this.#ends[1] as number }
@@ -220,7 +229,7 @@ export class LongStrings {
   }
 }
 
-/** Length of the escape that begins there, in bytes; 0 where there is none, or not all of it. */
+/** Returns the length of the escape that begins at `at`, in bytes; 0 without a complete escape. */
 function escapeAt(chunk: Buffer, at: number): number {
   if (chunk[at] !== BACKSLASH || at + 1 >= chunk.length) return 0
   const kind = chunk[at + 1] as number
@@ -232,13 +241,16 @@ function escapeAt(chunk: Buffer, at: number): number {
 
 const noWords = new Int32Array(0)
 
-/** The bytes of a chunk four at a time, from the first place in memory on where an integer may stand. */
+/** Returns the bytes of a chunk in groups of four, from the first aligned address on. */
 function wordsOf({ buffer, byteOffset, length }: Buffer): Int32Array {
   const skipped = -byteOffset & 3
   return length < skipped ? noWords : new Int32Array(buffer, byteOffset + skipped, (length - skipped) >> 2)
 }
 
-/** Where the first byte stands, from `at` on, that is a quote, a backslash or a control character; the end when there is none. */
+/**
+ * Returns the position of the first quote, backslash or control character from `at` on; the length of the chunk when
+ * there is none.
+ */
 function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   const { length } = chunk
   for (const stop = Math.min(at + SHORT, length); at < stop; at++)
@@ -252,13 +264,16 @@ function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   return length
 }
 
-/** By byte, whether it ends what is plain in a string; a table, because it is looked up for each byte of most strings. */
+/** By byte, whether the byte ends plain text in a string; a table, because most bytes of strings are looked up. */
 const specials = new Uint8Array(256).fill(1, 0, SPACE)
 specials[QUOTE] = specials[BACKSLASH] = 1
 
 const isSpecial = (byte: number): boolean => specials[byte] === 1
 
-/** `isSpecial` of any of four bytes, by the borrows of subtractions (https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord). */
+/**
+ * Whether `isSpecial` holds for any of four bytes, by the borrows of subtractions
+ * (https://graphics.stanford.edu/~seander/bithacks.html#HasLessInWord).
+ */
 function hasSpecial(word: number): boolean {
   const quotes = word ^ 0x22222222
   const slashes = word ^ 0x5c5c5c5c

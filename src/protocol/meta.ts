@@ -5,13 +5,13 @@ import { edited } from './large-message.ts'
 /** Where a message keeps its `_meta`: requests in `params`, responses in `result`. */
 export type MetaRoot = 'params' | 'result'
 
-/** Where a result or a list says that something is missing of it. */
+/** Key by which a result or a list says: a part is missing. */
 export const PARTIAL_KEY = 'dev.breakwater/partial'
 
-/** Where a tool that is listed under a shortened name says its whole one. */
+/** Key for the full name of a tool listed under a shortened name. */
 export const FULL_NAME_KEY = 'dev.breakwater/name'
 
-/** Where an agent says how long it has, and a server is told, in milliseconds. */
+/** Key for the time left to an agent, and told to a server, in milliseconds. */
 export const DEADLINE_KEY = 'dev.breakwater/deadline-ms'
 
 interface Message {
@@ -27,8 +27,8 @@ export function metaOf(value: Message['value'], root: MetaRoot, key: string): un
 }
 
 /**
- * The message with one more entry in its `_meta`, or another one in its place; every other byte stays.
- * A `_meta` that is no object gives way.
+ * Returns the message with an entry of its `_meta` added or replaced; every other byte stays. A `_meta` that is no
+ * object is replaced.
  */
 export function withMeta<M extends Message>(message: M, root: MetaRoot, key: string, entry: unknown): M {
   const { value } = message
@@ -41,14 +41,14 @@ export function withMeta<M extends Message>(message: M, root: MetaRoot, key: str
   )
 }
 
-/** The text of a thing that is listed, such as a tool, with one more entry in its `_meta`. */
+/** Returns the text of a listed item (a tool, for instance) with another entry in its `_meta`. */
 export function listedWithMeta(text: string, key: string, entry: unknown): string {
   return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
 /**
- * Returns the edit that puts `json` at `path`, with the missing objects on the way there. Each level is walked once: a
- * level may be large.
+ * Returns the edit that puts `json` at `path` and creates missing objects. Walks each level once, because a level may
+ * be large.
  */
 function patch(text: string, path: readonly string[], json: string): Edit {
   let at = skipSpace(text, 0)
@@ -67,14 +67,14 @@ function patch(text: string, path: readonly string[], json: string): Edit {
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * A copy of a parsed JSON object with one more entry, or another one in its place: calls on their way out are copied every time.
- * For V8 a copy with the same keys is a copy of memory; one more key behind it takes longer than to write all of them anew.
+ * Returns a copy of a parsed JSON object with an entry added or replaced; called for every outgoing call. V8 copies
+ * memory when the keys stay the same; adding a key to such a copy is slower than writing all keys anew.
  */
 export function withEntry(object: Fields, key: string, entry: unknown): Fields {
   if (Object.hasOwn(object, key)) return { ...object, [key]: entry }
   const copy: Record<string, unknown> = { [key]: entry }
   for (const name in object) {
-    // To assign it would change what the copy inherits.
+    // Assigning `__proto__` would change the copy's prototype.
     if (name === '__proto__') return { ...object, [key]: entry }
     if (name !== key) copy[name] = object[name]
   }

@@ -1,13 +1,13 @@
 import { isObject } from './jsonrpc.ts'
 import { isDeeperThan, locate } from './json-span.ts'
 
-/** Deepest nesting of a schema that is rewritten: it is walked through by one call a level. */
+/** Deepest schema that is rewritten, in levels, because the walk is recursive. */
 const MAX_DEPTH = 200
 
 /** Keywords whose values are data, not schemas. */
 const dataKeywords = new Set(['const', 'enum', 'default', 'examples'])
 
-/** Keywords whose values hold schemas by names that authors choose. */
+/** Keywords whose values map author-chosen names to schemas. */
 const nameMaps = new Set([
   'properties',
   'patternProperties',
@@ -17,23 +17,23 @@ const nameMaps = new Set([
   'dependencies',
 ])
 
-/** Whether a tool's `outputSchema` allows for more than objects, which the legacy era does not know. */
+/** Whether a tool's `outputSchema` allows more than objects, which the legacy era does not know. */
 export function isWider(outputSchema: unknown): boolean {
   return isObject(outputSchema) && outputSchema.type !== 'object'
 }
 
-/** A tool, as JSON text, in the words of the legacy era: results that may be no objects stand under `result`. */
+/** Returns a tool, as JSON text, for the legacy era: results that may be no objects move under `result`. */
 export function legacyTool(text: string, { outputSchema }: Readonly<Record<string, unknown>>): string {
   const span = isWider(outputSchema) ? locate(text, ['outputSchema']) : undefined
   if (span === undefined) return text
-  // One that is too deep to be rewritten is left out: then the result may be anything.
+  // A schema too deep to rewrite is left out: then the result may be anything.
   const isTooDeep = isDeeperThan(MAX_DEPTH, text.slice(span.start, span.end))
   const schema = isTooDeep ? {} : (outputSchema as Record<string, unknown>)
   const wrapped = JSON.stringify(inLegacyWords(schema))
   return text.slice(0, span.start) + wrapped + text.slice(span.end)
 }
 
-/** A schema of results that may be no objects, as that of an object which holds one. */
+/** Returns a schema of an object whose `result` has the given schema. */
 export function inLegacyWords(schema: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return {
     ...(typeof schema.$schema === 'string' ? { $schema: schema.$schema } : {}),
@@ -43,7 +43,9 @@ export function inLegacyWords(schema: Readonly<Record<string, unknown>>): Record
   }
 }
 
-/** A schema whose references to its own root follow it to its new place. `byName`: its keys are names of an author. */
+/**
+ * Returns a schema with references to its own root moved to the new place. `byName`: the keys are author-chosen names.
+ */
 function moved(node: unknown, byName: boolean): unknown {
   if (Array.isArray(node)) return node.map((item) => moved(item, false))
   if (!isObject(node) || (!byName && isBase(node.$id))) return node
@@ -58,7 +60,7 @@ function movedValue(key: string, value: unknown, byName: boolean): unknown {
   return dataKeywords.has(key) ? value : moved(value, nameMaps.has(key))
 }
 
-/** Whether references below resolve against this `$id`, and not against the root. */
+/** Whether references below resolve against this `$id`, not against the root. */
 function isBase(id: unknown): boolean {
   return id !== undefined && !(typeof id === 'string' && id.startsWith('#'))
 }

@@ -4,7 +4,7 @@ import { edited } from './large-message.ts'
 import { withEntry } from './meta.ts'
 import { ownText } from '../units/recent.ts'
 
-/** A request of a caller, with the caller's own id. */
+/** A request with the caller's own id. */
 interface Request {
   readonly id: RequestId
   readonly message: Envelope
@@ -14,43 +14,43 @@ const ID: JsonPath = ['id']
 const ASKED_TOKEN: JsonPath = ['params', '_meta', 'progressToken']
 const TOLD_TOKEN: JsonPath = ['params', 'progressToken']
 
-/** The exact text of the value at `path`; `null` when there is none. */
+/** Returns the exact text of the value at `path`; `null` without a value. */
 export function rawAt(text: string, path: JsonPath): string {
   const span = locate(text, path)
   return span === undefined ? 'null' : text.slice(span.start, span.end)
 }
 
-/** A message under another id, which is given as JSON text. */
+/** Returns a message under another id, given as JSON text. */
 export function withRawId(text: string, id: string): string {
   return splice(text, editAt(text, ID, id))
 }
 
-/** The request as the server gets it: under our own number, which is its progress token too. */
+/** Returns the request for the server: our own number is its id, and its progress token too. */
 export function toServer({ message: { text, value } }: Request, id: number): string {
   const edits = editAt(text, ID, String(id))
   if (hasProgressToken(value)) edits.push(...editAt(text, ASKED_TOKEN, String(id)))
   return splice(text, edits)
 }
 
-/** The server's reply as the caller gets it. */
+/** Returns the server's reply under the caller's id. */
 export function replyToCaller<Reply extends Envelope>(call: Request, reply: Reply): Reply {
   const id = rawAt(call.message.text, ID)
   return edited(reply, (text) => editAt(text, ID, id), withEntry(reply.value, 'id', call.id))
 }
 
-/** The progress token of a caller's request: the exact text of the token, and the token itself. */
+/** The progress token of a caller's request: its exact text, and its value. */
 export interface ProgressToken {
   readonly text: string
   readonly value: unknown
 }
 
-/** The server's progress as the caller gets it; undefined for a caller that asked for none. */
+/** Returns the server's progress under the caller's token; undefined for a caller that asked for none. */
 export function progressToCaller({ message }: Request, progress: Envelope): Envelope | undefined {
   if (!hasProgressToken(message.value)) return undefined
   return progressUnder({ text: rawAt(message.text, ASKED_TOKEN), value: tokenOf(message.value) }, progress)
 }
 
-/** The progress token of a request, to be kept; undefined without a token, and for one that is too long for that. */
+/** Returns a request's progress token for keeping; undefined without a token, and for a token over 1,024 characters. */
 export function progressTokenOf({ message }: Request): ProgressToken | undefined {
   if (!hasProgressToken(message.value)) return undefined
   const text = rawAt(message.text, ASKED_TOKEN)
@@ -59,7 +59,7 @@ export function progressTokenOf({ message }: Request): ProgressToken | undefined
   return { text: ownText(text), value: typeof value === 'string' ? ownText(value) : value }
 }
 
-/** The server's progress under a token of the caller. */
+/** Returns the server's progress under a token of the caller. */
 export function progressUnder(token: ProgressToken, { text, value }: Envelope): Envelope {
   const edits = editAt(text, TOLD_TOKEN, token.text)
   return {
@@ -82,10 +82,16 @@ function editAt(text: string, path: JsonPath, value: string): Edit[] {
   return span === undefined ? [] : [edit(span, value)]
 }
 
-/** Longest id and progress token that are kept, in characters of JSON: those of a server's request until it is answered, a caller's token as long as a task. */
+/**
+ * Longest kept id and progress token, in characters of JSON. The gateway keeps ids of server requests until the answer,
+ * and callers' tokens as long as a task.
+ */
 const MAX_ID = 1_024
 
-/** The exact text of the id of a server's request; undefined for one that is too long to keep, and so not answered. */
+/**
+ * Returns the exact text of the id of a server's request; undefined for an id or token too long to keep, whose request
+ * stays unanswered.
+ */
 export function answerableId({ text, value }: Envelope): string | undefined {
   const id = rawAt(text, ID)
   const token = tokenOf(value)

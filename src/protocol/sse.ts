@@ -1,26 +1,26 @@
 import { Chunks } from './chunks.ts'
 import { ENDS, type Overlong } from './overlong.ts'
 
-/** Server-sent events, as the WHATWG HTML standard (section 9.2) frames them. */
+/** Server-sent events, as framed by the WHATWG HTML standard (section 9.2). */
 
 export interface SseEvent {
   /** `message` unless the stream named another type. */
   readonly type: string
   readonly data: string
-  /** The last event id that the stream set, on this event or before; undefined if none can be resumed behind. */
+  /** The last event id set by the stream, on this event or before; undefined if no event can be resumed behind. */
   readonly id: string | undefined
-  /** A reconnection time that came with this event, in milliseconds; 0 … 2^31−1, which is the longest of all timers. */
+  /** A reconnection time that came with this event, in milliseconds; 0 … 2^31−1, the longest delay of a timer. */
   readonly retryMs: number | undefined
 }
 
-/** Thrown by `feed` when one event is larger than the limit, unless such events are passed over. */
+/** Thrown by `feed` when an event exceeds the limit and the decoder has no `overlong` callback. */
 export class SseOverflow extends Error {
   constructor(limit: number) {
     super(`an event is larger than ${limit} bytes`)
   }
 }
 
-/** Longest id of an event behind which a stream can be resumed, in characters. */
+/** Longest event id behind which a stream can be resumed, in characters. */
 const LONGEST_ID = 2_048
 
 const MAX_RETRY_MS = 2 ** 31 - 1
@@ -36,22 +36,21 @@ const LINE_COST = 32
 const nothing = Buffer.alloc(0)
 
 /**
- * An incremental decoder. Feed it chunks as they come; it calls `emit` for every complete event, also for those with an
- * empty `data` that only carry an id or a retry time. Each byte is looked at a few times at most, whatever the chunks are,
- * and comments are kept nowhere.
+ * An incremental decoder. Feed chunks as they come; `emit` gets every complete event, also an empty `data` with only an
+ * id or a retry time. Each byte is looked at a few times at most, whatever the chunks, and comments are never kept.
  */
 export class SseDecoder {
   readonly #emit: (event: SseEvent) => unknown
   readonly #limit: number
-  /** The chunk that is being read, and how far. */
+  /** The chunk being read, and the position in the chunk. */
   #chunk: Buffer = nothing
   #at = 0
-  /** Where the next line break of either kind is; the length of the chunk when there is none any more. */
+  /** Positions of the next line breaks of either kind; the length of the chunk when none is left. */
   #nextLf = 0
   #nextCr = 0
-  /** A line that has begun; undefined between lines, which is when there are thousands of streams. */
+  /** A line that has begun; undefined between lines, because an idle stream needs no buffer and thousands are idle. */
   #partial: Chunks | undefined
-  /** How much there is of the comment that has begun, in bytes. */
+  /** Bytes so far of a comment that has begun. */
   #comment = 0
   #skipLf = false
   #started = false
@@ -66,8 +65,9 @@ export class SseDecoder {
   #long: LongEvent | undefined
 
   /**
-   * `limit`: largest event, in bytes. `emit` returns false to pause: what is left of the chunk waits for `resume`. Where
-   * `overlong` is given, it is told of a larger event its id, as `SseEvent` has it, and the ends of its data; the stream goes on behind it.
+   * `limit`: largest event, in bytes. `emit` returns false to pause: the rest of the chunk waits for `resume`.
+   * `overlong`, if given, gets the id of a larger event, as `SseEvent` has it, and the ends of its data; the stream
+   * goes on behind the event.
    */
   constructor(
     limit: number,
@@ -79,18 +79,20 @@ export class SseDecoder {
     this.#overlong = overlong
   }
 
-  /** How much there is of the line that has begun, in bytes. */
+  /** Bytes so far of the line that has begun. */
   get #begun(): number {
     return this.#partial?.length ?? 0
   }
 
-  /** The memory of an event that is not complete, and of a chunk that waits for `resume`, in bytes. */
+  /** Memory of an incomplete event, and of a chunk that waits for `resume`, in bytes. */
   get held(): number {
     const waiting = this.#chunk.length - this.#at
     return this.#begun + this.#dataBytes + this.#data.length * LINE_COST + waiting
   }
 
-  /** Reads a chunk, which stays the caller's not to change until it is read. False when `emit` paused in the middle of it. */
+  /**
+   * Reads a chunk; the caller must not change the chunk until it is read. False when `emit` paused inside the chunk.
+   */
   feed(chunk: Buffer): boolean {
     if (chunk.length === 0) return true
     if (this.#chunk.length > 0) {
@@ -106,7 +108,7 @@ export class SseDecoder {
     return this.resume()
   }
 
-  /** Goes on after a pause. False when `emit` paused again. */
+  /** Continues after a pause. False when `emit` paused again. */
   resume(): boolean {
     const chunk = this.#chunk
     for (let at = this.#at; ;) {
@@ -131,7 +133,7 @@ export class SseDecoder {
     }
   }
 
-  /** The first line break from `at` on: each kind is looked for again only when the last one found is behind. */
+  /** Returns the first line break from `at` on. Searches again for a kind only when its last position is behind. */
   #lineEnd(at: number): number {
     const chunk = this.#chunk
     if (this.#nextLf < at) this.#nextLf = indexOrEnd(chunk, LF, at)
@@ -139,7 +141,7 @@ export class SseDecoder {
     return Math.min(this.#nextLf, this.#nextCr)
   }
 
-  /** Takes the line between two places of the chunk, with what came of it before. False when `emit` asks to pause. */
+  /** Processes the line between two positions of the chunk, with its earlier part. False when `emit` asks to pause. */
   #completes(start: number, end: number): boolean {
     const chunk = this.#chunk
     if (this.#long !== undefined) {
@@ -184,7 +186,7 @@ export class SseDecoder {
     return line.startsWith('\ufeff') ? line.slice(1) : line
   }
 
-  /** `bytes`: how long the line was on the wire. */
+  /** `bytes`: length of the line on the wire. */
   #line(line: string, bytes: number): boolean {
     if (line === '') return this.#dispatch()
     const colon = line.indexOf(':')
@@ -234,7 +236,7 @@ export class SseDecoder {
     this.#touched = false
   }
 
-  /** The event is over the limit: of what there is of it, and of what follows, only the ends are kept. */
+  /** Starts to drop an event over the limit: only its two ends are kept. */
   #passOver(): void {
     if (this.#overlong === undefined) throw new SseOverflow(this.#limit)
     this.#long = new LongEvent(this.#data, this.#partial?.takeChunks() ?? [])
@@ -249,23 +251,23 @@ export class SseDecoder {
   }
 }
 
-/** Most that the name of a field takes in front of its value, in bytes. */
+/** Longest field name in front of a value, in bytes. */
 const FIELD = 'data: '.length
 
-/** An event over the limit, of which the ends are kept. */
+/** An event over the limit; only its ends are kept. */
 class LongEvent {
   #head = ''
   #tail = ''
-  /** As it stands in the event; undefined where it names none. */
+  /** The id as written in the event; undefined without an id. */
   id: string | undefined
-  /** Whether there is a gap behind the head. */
+  /** Whether text is missing behind the head. */
   #isCut = false
-  /** The ends of the line that has begun, and how long it is, in bytes. */
+  /** The ends of the line that has begun, and its length in bytes. */
   #start = nothing
   #end = nothing
   #length = 0
 
-  /** `data`: what there is of it already; `line`: the same of the line that has begun. */
+  /** `data`: lines read so far; `line`: the parts of the line that has begun. */
   constructor(data: readonly string[], line: readonly Buffer[]) {
     for (const value of data.slice(0, ENDS)) this.#begin(value, value.length > ENDS)
     this.#isCut ||= data.length > ENDS
@@ -277,7 +279,7 @@ class LongEvent {
     return { head: this.#head, tail: this.#tail }
   }
 
-  /** A part of a line that goes on. */
+  /** Adds a part of a line that goes on. */
   part(bytes: Buffer): void {
     const most = FIELD + ENDS
     if (this.#start.length < most)
@@ -286,7 +288,7 @@ class LongEvent {
     this.#length += bytes.length
   }
 
-  /** The last part of a line. True where the line is empty, with which the event ends. */
+  /** Adds the last part of a line. True for an empty line, which ends the event. */
   line(bytes: Buffer): boolean {
     this.part(bytes)
     if (this.#length === 0) return true
@@ -312,42 +314,47 @@ class LongEvent {
   }
 }
 
-/** A part of a line that may be long: as a text of its own, for it would keep the whole. */
+/** Returns a part of a line as a text of its own: a slice would keep the whole line in memory. */
 const shortened = (value: string, from: number, to?: number): string =>
   value.length > ENDS ? Buffer.from(value.slice(from, to), 'utf16le').toString('utf16le') : value
 
-/** The id behind which a stream can be resumed, after a line that names one; `before`: what it was until then. */
+/** Returns the id behind which a stream can be resumed, after a line with an id; `before`: the id until then. */
 function idOf(named: string, before: string | undefined): string | undefined {
   if (named.includes('\0')) return before
   return isResumable(named) ? named : undefined
 }
 
-/** Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP itself control characters. */
+/**
+ * Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP forbids control characters.
+ */
 function isResumable(id: string): boolean {
   return id.length <= LONGEST_ID && !/[\x00-\x08\x0a-\x1f\x7f]/.test(id)
 }
 
 function indexOrEnd(chunk: Buffer, byte: number, from: number): number {
-  // Where lines are empty the next break is the next byte, and the search is not worth its call.
+  // Where lines are empty the next break is the next byte, and a search costs more than this comparison.
   if (chunk[from] === byte) return from
   const at = chunk.indexOf(byte, from)
   return at === -1 ? chunk.length : at
 }
 
-/** One event on the wire. `data` is JSON: a line break stands between its tokens, where a space is as good and costs no line of its own. */
+/**
+ * Returns one event as wire text. `data` is JSON, so a line break stands between tokens: a space replaces the break and
+ * saves a `data` line.
+ */
 export function encodeEvent(data: string, id?: string): string {
   const head = id === undefined ? 'event: message\n' : `id: ${id}\nevent: message\n`
   return `${head}data: ${/[\r\n]/.test(data) ? withSpaces(data) : data}\n\n`
 }
 
-/** By bytes: a text may have millions of breaks, and to replace them one by one takes seconds. */
+/** Works on bytes: a text may have millions of breaks, and replacing each in a string takes seconds. */
 function withSpaces(data: string): string {
   const bytes = Buffer.from(data)
   for (let at = 0; at < bytes.length; at++) if (bytes[at] === CR || bytes[at] === LF) bytes[at] = SPACE
   return bytes.toString()
 }
 
-/** The bytes of U+FEFF in UTF-8; no line of an event begins with one of them. */
+/** The bytes of U+FEFF in UTF-8; no line of an event begins with any of these bytes. */
 const byteOrderMark: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf])
 
 /** Finds the ends of events (WHATWG HTML, section 9.2.5): empty lines, each line ended by CR, LF or CRLF. */
@@ -355,10 +362,10 @@ export class EventBoundary {
   #isLineEmpty = true
   #isAfterCr = false
   #hasContent = false
-  /** Whether a sign of life between two events has begun and not ended. */
+  /** Whether a comment between two events (a keep-alive) has begun and not ended. */
   #isComment = false
 
-  /** Between two events: how many bytes at the beginning belong to none, as a byte order mark, empty lines and signs of life do. */
+  /** Returns how many leading bytes between two events belong to no event: a byte order mark, empty lines, comments. */
   idle(bytes: Buffer): number {
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at] as number
@@ -370,7 +377,7 @@ export class EventBoundary {
     return bytes.length
   }
 
-  /** Where the event ends, behind its last byte; undefined when it goes on. */
+  /** Returns the position behind the event's last byte; undefined when the event goes on. */
   find(bytes: Buffer): number | undefined {
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at]

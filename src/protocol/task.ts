@@ -2,36 +2,35 @@ import { baggageOf } from './baggage.ts'
 import { isObject, paramsOf } from './jsonrpc.ts'
 import type { Era } from './versions.ts'
 
-/** Where an agent says which of its tasks a call belongs to. */
+/** Key by which an agent names the task of a call. */
 export const INTENT_KEY = 'dev.breakwater/intent'
 
-/** Where an agent may say which call of its task this is, from 0: then the order in which they come makes no difference. */
+/** Key by which an agent may number the calls of its task, from 0; then their order of arrival makes no difference. */
 export const STEP_KEY = 'dev.breakwater/step'
 
-/** Where an agent may say in which arm of an experiment a call is to be, where the experiment leaves that to agents. */
+/** Key by which an agent may choose a call's experiment arm, if the experiment leaves the choice to agents. */
 export const ARM_KEY = 'dev.breakwater/arm'
 
 /** The name of a task as a header, and as an entry of `baggage` (W3C), in `_meta` or as a header. */
 export const INTENT_HEADER = 'x-breakwater-intent'
 const INTENT_BAGGAGE = 'breakwater.intent'
 
-/** The conversation of an agent, by OpenTelemetry's conventions: an entry of baggage that frameworks set by themselves. */
+/** An agent's conversation, by OpenTelemetry's conventions: a baggage entry that frameworks set by themselves. */
 const CONVERSATION_BAGGAGE = 'gen_ai.conversation.id'
 
 const TASK_BAGGAGE: ReadonlySet<string> = new Set([INTENT_BAGGAGE, CONVERSATION_BAGGAGE])
 
-/** Longest name of a task, in characters: what is longer is none. */
+/** Longest name of a task, in characters; a longer name is ignored. */
 export const LONGEST_INTENT = 256
 
-/** The task of an agent that a call belongs to. */
 export interface Task {
-  /** As the agent named it, or its trace, or its session: unique only together with `source` and the tenant. */
+  /** The agent's name for the task, or its trace, or its session; unique only together with `source` and the tenant. */
   readonly id: string
-  /** The source of the id, from the surest to the vaguest. */
+  /** From the surest to the vaguest. */
   readonly source: 'meta' | 'baggage' | 'conversation' | 'trace' | 'header' | 'session'
 }
 
-/** As much of a call as tells which task it belongs to. */
+/** The parts of a call that tell its task. */
 export interface TaskClues {
   readonly message: { readonly value: Readonly<Record<string, unknown>> }
   /** All headers of the agent's request, lower case. */
@@ -41,9 +40,8 @@ export interface TaskClues {
 }
 
 /**
- * The task that a call belongs to, by the surest word there is: `_meta`, baggage, the conversation, the trace of the agent, a header,
- * and for sessions of the older protocol the session. Undefined when there is none. Faults, experiments and telemetry all
- * go by this.
+ * Returns the task of a call by the surest source: `_meta`, baggage, the conversation, the agent's trace, a header, or
+ * the session in the legacy era. Undefined without a source. Faults, experiments and telemetry all use this task.
  */
 export function taskOf({ message, inbound, caller }: TaskClues): Task | undefined {
   const found = paramsOf(message.value)._meta
@@ -63,13 +61,16 @@ export function taskOf({ message, inbound, caller }: TaskClues): Task | undefine
   return caller.era === 'modern' ? undefined : { id: caller.id, source: 'session' }
 }
 
-/** Sources of names of chance, which are others in the next run. */
+/** Sources of random names, which differ in the next run. */
 const unnamed: ReadonlySet<Task['source']> = new Set(['conversation', 'trace', 'session'])
 
-/** Whether its agent gave it its name. */
+/** Whether the agent chose the task's name. */
 export const isNamed = ({ source }: Task): boolean => !unnamed.has(source)
 
-/** Returns the number of the call within its task, as the agent numbers calls; undefined when the agent does not number them. */
+/**
+ * Returns the number of the call within its task, as numbered by the agent; undefined when the agent does not number
+ * calls.
+ */
 export function stepOf({ message }: Pick<TaskClues, 'message'>): number | undefined {
   const { _meta: meta } = paramsOf(message.value)
   const step = isObject(meta) ? meta[STEP_KEY] : undefined
@@ -80,38 +81,38 @@ function nameIn(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' && value.length <= LONGEST_INTENT ? value : undefined
 }
 
-/** The span of somebody else that a call belongs under. */
+/** The agent's span, parent of the call's span. */
 export interface Parent {
   /** 32 hexadecimal digits. */
   readonly traceId: string
   /** 16 hexadecimal digits. */
   readonly spanId: string
-  /** Whether its trace was chosen to be recorded. */
+  /** Whether the trace is recorded. */
   readonly sampled: boolean
-  /** The additions of tracing vendors, to be passed on unchanged. */
+  /** Tracing vendors' additions, passed on unchanged. */
   readonly state: string | undefined
 }
 
-/** https://www.w3.org/TR/trace-context/#traceparent-header; later versions may add fields, and `ff` is none. */
+/** https://www.w3.org/TR/trace-context/#traceparent-header; later versions may add fields, and `ff` is no version. */
 const TRACEPARENT =
   /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
 
-/** Longest that is looked at: no known version comes near. */
+/** Longest `traceparent` that is read, in characters: no known version comes near. */
 const LONGEST = 256
 
-/** It becomes a header again: nothing may be in it that ends one. */
+/** The value becomes a header again, so it must hold no line break. */
 const TRACESTATE = /^[\x20-\x7e]{1,512}$/
 
 /** Headers of W3C Trace Context and Baggage, lower case. */
 const OF_ONE_REQUEST: ReadonlySet<string> = new Set(['baggage', 'traceparent', 'tracestate'])
 
 /**
- * Whether a header describes one request and no caller: the header changes with each request of an agent, and is no credential.
- * `header`: its name at the server, lower case.
+ * Whether a header describes one request, not a caller: the header changes with each request of an agent, and is no
+ * credential. `header`: its name at the server, lower case.
  */
 export const isOfOneRequest = (header: string): boolean => OF_ONE_REQUEST.has(header)
 
-/** Reads the pair of fields in which W3C Trace Context travels; undefined when the first is missing or malformed. */
+/** Reads `traceparent` and `tracestate` of W3C Trace Context; undefined when the first is missing or malformed. */
 export function readParent(traceparent: unknown, tracestate: unknown): Parent | undefined {
   if (typeof traceparent !== 'string' || traceparent.length > LONGEST) return undefined
   const [, version, traceId, spanId, flags, more] = TRACEPARENT.exec(traceparent) ?? []

@@ -1,12 +1,12 @@
 import { locate, members, spliceOne } from './json-span.ts'
 import { isObject, paramsOf } from './jsonrpc.ts'
 
-/** Versions of the legacy era, newest first. */
+/** Newest first. */
 export const legacyVersions = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'] as const
 
 export type LegacyVersion = (typeof legacyVersions)[number]
 
-/** The version of a client that sends no version header, by the specification of 2025-06-18. */
+/** The version of a client without a version header, by the specification of 2025-06-18. */
 export const ASSUMED_VERSION: LegacyVersion = '2025-03-26'
 
 export const LATEST_LEGACY: LegacyVersion = legacyVersions[0]
@@ -15,7 +15,7 @@ export function isLegacyVersion(value: unknown): value is LegacyVersion {
   return (legacyVersions as readonly unknown[]).includes(value)
 }
 
-/** The version to answer an `initialize` with: the asked one when known, else our newest. */
+/** Returns the version to answer `initialize` with: the requested version when known, else our newest. */
 export function negotiate(asked: unknown): LegacyVersion {
   return isLegacyVersion(asked) ? asked : LATEST_LEGACY
 }
@@ -26,8 +26,8 @@ export function allowsBatches(version: string): boolean {
 }
 
 /**
- * The value of a header that stands in a request once, or several times alike: proxies and clients that each add it make `X, X` of
- * it. As it is when its parts differ.
+ * Returns the value of a header given once, or several times with the same value: proxies and clients that each add the
+ * header make `X, X`. The header itself when its parts differ.
  */
 export function onceGiven(header: string): string {
   if (!header.includes(',')) return header
@@ -38,12 +38,12 @@ export function onceGiven(header: string): string {
 /** A family of protocol versions: with sessions, up to 2025-11-25, or without. */
 export type Era = 'legacy' | 'modern'
 
-/** The modern era's one version. */
+/** The modern era's only version. */
 export const MODERN_VERSION = '2026-07-28'
 
 const PREFIX = 'io.modelcontextprotocol/'
 
-/** Keys of `params._meta` by which a request says on its own what a session used to know. */
+/** Keys of `params._meta` for facts that a session holds in the legacy era. */
 export const PROTOCOL_VERSION_KEY = `${PREFIX}protocolVersion`
 export const CLIENT_INFO_KEY = `${PREFIX}clientInfo`
 export const CLIENT_CAPABILITIES_KEY = `${PREFIX}clientCapabilities`
@@ -53,20 +53,20 @@ export const LOG_LEVEL_KEY = `${PREFIX}logLevel`
 export const SERVER_INFO_KEY = `${PREFIX}serverInfo`
 export const SUBSCRIPTION_ID_KEY = `${PREFIX}subscriptionId`
 
-/** Errors of the modern era; each is answered with HTTP 400. */
+/** Errors of the modern era, each sent with HTTP 400. */
 export const HEADER_MISMATCH = -32020
 export const MISSING_CAPABILITY = -32021
 export const UNSUPPORTED_VERSION = -32022
 
 const ENCODED = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/
 
-/** A value as a header carries it: as it is when it is plain ASCII without blanks around, else in base64 of its UTF-8. */
+/** Returns a header value: plain ASCII without blanks around stays; any other value becomes base64 of its UTF-8. */
 export function encodeHeaderValue(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith('=?base64?')
   return plain ? value : `=?base64?${Buffer.from(value, 'utf8').toString('base64')}?=`
 }
 
-/** The value that a header carries; undefined when its base64 is broken. */
+/** Returns the decoded value of a header; undefined when its base64 is broken. */
 export function decodeHeaderValue(header: string): string | undefined {
   const trimmed = header.trim()
   if (!trimmed.startsWith('=?base64?') || !trimmed.endsWith('?=')) return trimmed
@@ -75,7 +75,7 @@ export function decodeHeaderValue(header: string): string | undefined {
   return Buffer.from(base64, 'base64').toString('utf8')
 }
 
-/** Keys by which a request of the modern era describes its client; a session of the legacy era knows the same facts. */
+/** Keys by which a modern request describes its client; in the legacy era the session holds these facts. */
 const envelope: ReadonlySet<string> = new Set([
   PROTOCOL_VERSION_KEY,
   CLIENT_INFO_KEY,
@@ -84,8 +84,8 @@ const envelope: ReadonlySet<string> = new Set([
 ])
 
 /**
- * A request's text without what only the modern era knows. A server of both eras that finds it beside the headers of a
- * session takes the request for a contradiction.
+ * Returns a request's text without the modern era's keys. A server of both eras refuses such keys beside a session
+ * header as a contradiction.
  */
 export function withoutEnvelope(text: string): string {
   const meta = locate(text, ['params', '_meta'])
@@ -99,7 +99,10 @@ export function withoutEnvelope(text: string): string {
   return isWhole ? text : spliceOne(text, meta, `{${kept}}`)
 }
 
-/** Whether a request is of the modern era: its `_meta` or its header says so; never its method, which both may have. */
+/**
+ * Whether a request is of the modern era, by its `_meta` or its header; never by its method, because both eras share
+ * methods.
+ */
 export function isModern(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   value: unknown,

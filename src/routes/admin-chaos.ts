@@ -13,7 +13,7 @@ import { malformed, outdated, read, refused, tagged } from './answers.ts'
 import { readPlan } from './chaos/plan.ts'
 import { wouldHit } from './chaos/would-hit.ts'
 
-/** The author of an action, when a request names none. */
+/** The author of an action whose request names none. */
 const SOMEBODY = 'admin API'
 const NO_REASON = 'no reason given'
 
@@ -24,7 +24,7 @@ const attribution = z
   })
   .prefault({})
 
-/** Most that is read of why somebody stops it, in bytes. */
+/** Longest body of a stop request, in bytes. */
 const MOST_WORDS = 16 * 1024
 
 type Turn = (chaos: Controller, by: string, why: string) => Done
@@ -35,7 +35,7 @@ const turns: Readonly<Record<string, Turn>> = {
   renew: (chaos, by) => chaos.renew(by),
 }
 
-/** `POST /admin/chaos/{arm,unkill,renew}`: starting asks for a request that can be read. */
+/** Registers `POST /admin/chaos/{arm,unkill,renew}`: starting needs a readable request. */
 function registerStarts(app: FastifyInstance, chaos: Controller): void {
   for (const [name, turn] of Object.entries(turns)) {
     app.post(`/admin/chaos/${name}`, (request, reply) => {
@@ -50,8 +50,8 @@ function registerStarts(app: FastifyInstance, chaos: Controller): void {
 }
 
 /**
- * `POST /admin/chaos/{kill,disarm}`: stopping works whatever is wrong with the request, `If-Match` included, and asks nothing of the engine
- * but to stop. The answer of `kill` comes from the switch alone.
+ * Registers `POST /admin/chaos/{kill,disarm}`: stopping works whatever is wrong with the request, `If-Match` included.
+ * The answer of `kill` depends only on the kill switch, not on the engine.
  */
 function registerStops(scope: FastifyInstance, chaos: Controller): void {
   const kill = (body: unknown) => {
@@ -76,7 +76,7 @@ function registerStops(scope: FastifyInstance, chaos: Controller): void {
       config: { stops: true },
       handler: (request, reply) => reply.send(stop(request.body)),
       errorHandler(error, _, reply) {
-        // A body that is too long, or cut off, is no reason to go on either.
+        // A body that is too long, or cut off, must not prevent the stop.
         stop(undefined)
         void reply.code(error.statusCode ?? 500).send({ error: `${error.message}; stopped all the same` })
       },
@@ -84,7 +84,7 @@ function registerStops(scope: FastifyInstance, chaos: Controller): void {
   }
 }
 
-/** Returns the author and the reason of a stop, as far as the body says. */
+/** Returns the author and the reason of a stop, as far as the body is readable. */
 function attributed(body: unknown): { readonly by: string; readonly why: string } {
   const said = typeof body === 'string' ? parseJson(body) : undefined
   const { by, why } = isObject(said) ? said : {}
@@ -94,7 +94,6 @@ function attributed(body: unknown): { readonly by: string; readonly why: string 
   }
 }
 
-/** Most entries that one request shows. */
 const MAX_SHOWN = 1_000
 
 const number = (least: number, most: number) => z.coerce.number().int().min(least).max(most)
@@ -114,7 +113,7 @@ const planQuery = z.strictObject({
   last: duration({ min: 1 }).default(3_600_000).describe('How far back.'),
 })
 
-/** Registers the views of decisions and actions that are in memory: `GET /admin/chaos/{journal,explain,plan}`. */
+/** Registers the views of decisions and actions in memory: `GET /admin/chaos/{journal,explain,plan}`. */
 function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): void {
   app.get('/admin/chaos/journal', (request, reply) => {
     const query = read(journalQuery, request.query, 'the query')
@@ -127,7 +126,7 @@ function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): v
       entries,
       /** The `since` of the next request. */
       next: entries.at(-1)?.seq ?? since ?? 0,
-      /** Whether there are entries after these. */
+      /** Whether more entries follow. */
       more: later.at(-1) !== entries.at(-1),
       oldest: kept[0]?.seq,
     })
@@ -158,7 +157,7 @@ function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): v
   })
 }
 
-/** Says of a decision, in one sentence, who was hit or not, and why. */
+/** Returns a decision as one sentence: hit or not, and why. */
 function inWords(entry: DecisionEntry): string {
   const { fault, type, side, attempt, call } = entry
   const target = `${call.server}/${call.tool ?? call.method}`
@@ -216,13 +215,13 @@ const stepOf = ({ step }: DecisionEntry) =>
 const reasonIn = (note: DecisionEntry['note']) =>
   typeof note?.why === 'string' ? ` (${note.why.slice(0, 200)})` : ''
 
-/** Cut and not rounded, so that no draw looks as if it had reached the rate. */
+/** Truncated, not rounded: a draw must never look as if it had reached the rate. */
 const shown = (u: number) => String(Math.floor(u * 1e6) / 1e6)
 
 export interface AdminChaosParts {
   readonly chaos: Controller
   readonly clock: Clock
-  /** The servers that a plan may aim at; unless it is given, plans are not checked against them. */
+  /** The servers that a plan may target; if absent, plans are not checked against servers. */
   readonly targets?: () => PlanTargets
 }
 
@@ -230,9 +229,9 @@ const putQuery = z.strictObject({
   by: z.string().min(1).max(128).default(SOMEBODY).describe('Who does it.'),
 })
 
-/** The chaos mesh, for operators: its state, its plan, its switches, what it decided. */
+/** Registers the operator's routes for chaos: state, plan, switches, decisions. */
 export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets }: AdminChaosParts): void {
-  // In a scope of its own: how it reads bodies is nothing to the others.
+  // In a scope of its own, because its body parsers must not affect other routes.
   void app.register((scope, _, done) => {
     registerStops(scope, chaos)
     done()
@@ -242,7 +241,7 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
 
   app.get('/admin/chaos', (_, reply) => tagged(reply, chaos).send(withoutSecrets(chaos.status())))
 
-  // Calls that a fault has hit may still be under way when it ends: then its counts still change.
+  // After a fault ends its counts may still change: calls that it hit may still run.
   app.get<{ Params: { name: string } }>('/admin/chaos/faults/:name', (request, reply) => {
     const { name } = request.params
     const found = chaos.faultStatus(name)
@@ -253,8 +252,8 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
   })
 
   /**
-   * The plan of this process from now on, until a config is loaded whose block `chaos` is another one than before.
-   * Parts that it leaves out are as in a config without them, and not as in the plan before.
+   * Replaces the plan of this process until a config with a changed `chaos` block is loaded. Parts missing in the body
+   * get their defaults, not the values of the previous plan.
    */
   app.put('/admin/chaos', (request, reply) => {
     const query = read(putQuery, request.query, 'the query')

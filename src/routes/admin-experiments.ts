@@ -22,13 +22,16 @@ import { firstOf } from '../units/numbered.ts'
 export interface AdminExperimentsParts {
   readonly live: Live<GatewayGeneration>
   readonly clock: Clock
-  /** Comparisons of policy sets, which the config has. */
+  /** Comparisons of policy sets from the config. */
   readonly experiments: Pick<Experiments, 'runs' | 'get' | 'start' | 'stop' | 'waitsFor'>
-  /** Guarded runs, which have come over this API: their names are none of the comparisons'. */
+  /** Guarded runs started by this API; never named like a comparison. */
   readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
 }
 
-/** Settings as a config writes them: durations and sizes with their units. `schemas`: all that have a say about the value. */
+/**
+ * Returns settings in the notation of a config: durations and sizes with units. `schemas`: all schemas that apply to
+ * the value.
+ */
 function withUnits(schemas: ReturnType<typeof spread>, value: unknown): unknown {
   if (typeof value === 'number') {
     const format = schemas
@@ -48,14 +51,14 @@ interface Named {
 }
 
 /**
- * `GET /admin/experiments` and `/admin/experiments/{name}`, with `/report` (JSON) and `/samples` (CSV) behind it;
+ * Registers `GET /admin/experiments` and `/admin/experiments/{name}`, with `/report` (JSON) and `/samples` (CSV) below;
  * `POST /admin/experiments/{name}/start` and `/stop`.
  */
 export function registerAdminExperiments(
   app: FastifyInstance,
   { live, clock, experiments, guarded }: AdminExperimentsParts,
 ): void {
-  /** Returns the settings of each policy under a policy set, for calls that no override applies to. */
+  /** Returns the settings of each policy under a policy set, for calls without a matching override. */
   const settingsUnder: SettingsUnder = (given) => {
     const settings = new Settings(given ?? live.current.config.policies)
     return (set) =>
@@ -66,7 +69,10 @@ export function registerAdminExperiments(
         ]),
       )
   }
-  /** As the config has them, without what came out of variables: a salt may be a secret. Names of policy sets are shown anyway. */
+  /**
+   * Returns the config's settings without values from variables: a salt may be a secret. Names of policy sets are
+   * always shown.
+   */
   const shownSettings = ({ name, arms }: Experiment): unknown => {
     const { experiments: all } = redact(live.current.config) as Pick<Config, 'experiments'>
     return { ...all.find((experiment) => experiment.name === name), arms }
@@ -108,7 +114,7 @@ export function registerAdminExperiments(
   app.get<Named>('/admin/experiments/:name/samples', ({ params: { name } }, reply) => {
     const found = experiments.get(name)
     if (found === undefined) return reply.code(404).send(unknown(name))
-    // As they are now: while a run goes on, they change before the last line is told.
+    // A copy, because a running experiment changes its samples while the response is written.
     const units = (found.run?.samples.all() ?? []).map((sample) => ({
       ...sample,
       durations: [...sample.durations],
@@ -130,10 +136,10 @@ export function registerAdminExperiments(
     })
 }
 
-/** Most lines that are made in one turn of the event loop. */
+/** Most lines written in one turn of the event loop. */
 const LINES_A_TURN = 500
 
-/** Lines in portions, between which everybody else has a turn. */
+/** Yields lines in portions, with a turn of the event loop between. */
 async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
   let portion: string[] = []
   for (const line of lines) {
@@ -147,7 +153,10 @@ async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
-/** Returns an experiment as lists show it. An experiment that has run is shown as it was then, whatever the config says by now. */
+/**
+ * Returns an experiment for lists. An experiment that has run keeps the settings of its run, whatever the config says
+ * now.
+ */
 function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
   const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}
@@ -174,7 +183,7 @@ function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor
   }
 }
 
-/** Differences are treatment minus control, shares in [0, 1]; null where there is none yet. */
+/** Differences are treatment minus control, shares in [0, 1]; null without data. */
 function verdictShown({
   result,
   sentence,

@@ -8,7 +8,6 @@ import { malformed, read } from './answers.ts'
 
 export interface AdminGuardedParts {
   readonly guarded: GuardedExperiments
-  /** The schema of a spec. */
   readonly spec: z.ZodType<Spec>
 }
 
@@ -16,7 +15,7 @@ interface Named {
   readonly Params: { readonly name: string }
 }
 
-/** The author, where a request names none. */
+/** The author of a request without `by`. */
 const BY = 'admin API'
 
 const person = line(128)
@@ -29,19 +28,18 @@ export function whoIn(body: unknown): string {
   return read.success ? read.data.by : BY
 }
 
-/** Most bytes that wait for somebody who listens, before they are told no more. */
+/** Most unread bytes of a listener, before it gets no more events. */
 const MAX_UNREAD = 256 * 1024
 
-/** Most who listen to one run at a time: with one more the first of them is told no more. */
+/** Most listeners of one run; a further listener replaces the first. */
 const MAX_OF_RUN = 8
 
-/** Somebody who listens to a run. */
 interface Listener {
   readonly name: string
   readonly end: () => void
 }
 
-/** The listeners, the first one first: a listener to a run that only waits keeps no other listener out. */
+/** Listeners in order of arrival: a listener of a waiting run never keeps out another listener. */
 class Listeners {
   readonly #all = new Set<Listener>()
   readonly #guarded: GuardedExperiments
@@ -51,8 +49,8 @@ class Listeners {
   }
 
   /**
-   * Returns a function that ends the listening; undefined when too many listen to runs that go on. `onEnd`: another one
-   * takes its place.
+   * Returns a function that ends the listening; undefined when too many listen to runs in progress. `onEnd` is called
+   * when another listener takes the place.
    */
   add(name: string, hear: (run: RunRecord) => void, onEnd: () => void): (() => void) | undefined {
     const ofRun = [...this.#all].filter((one) => one.name === name)
@@ -74,7 +72,7 @@ class Listeners {
     return leave
   }
 
-  /** In place of the first one whose run waits. */
+  /** Replaces the first listener whose run is not in progress. */
   #listenInstead(name: string, hear: (run: RunRecord) => void): (() => void) | undefined {
     const idle = [...this.#all].find((one) => this.#guarded.get(one.name)?.state !== 'running')
     idle?.end()
@@ -83,9 +81,9 @@ class Listeners {
 }
 
 /**
- * Guarded experiments: `POST /admin/experiments` runs a spec, `/admin/experiments/plan` says what that would do,
- * `/admin/experiments/{name}/approve` lets one begin that waits; `GET /admin/experiments/{name}/events` tells of a run as it
- * goes on. The routes that all experiments have are elsewhere.
+ * Registers the routes of guarded experiments: `POST /admin/experiments` runs a spec, `/admin/experiments/plan`
+ * predicts its effects, `/admin/experiments/{name}/approve` starts a waiting run. `GET
+ * /admin/experiments/{name}/events` streams the state of a run. Routes shared with comparisons are elsewhere.
  */
 export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
   const request = z.strictObject({
@@ -145,14 +143,14 @@ export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: Ad
   })
 }
 
-/** A run that began or waits, or why there is none. */
+/** Answers with a run that began or waits, or with the refusals. */
 function answered(asked: Asked, reply: FastifyReply) {
   if (asked.ok) return reply.code(202).send(guardedInShort(asked.run))
   const findings = asked.refusals.map((message) => ({ path: '', message }))
   return reply.code(409).send({ error: 'refused: nothing was injected', findings })
 }
 
-/** Returns a guarded run as lists show it. Times of the run are in milliseconds since it began. */
+/** Returns a guarded run for lists. Times of the run are in milliseconds since its start. */
 export function guardedInShort(run: RunRecord) {
   const { spec, stage, stages, samples, beganAt, endedAt, requestedAt } = run
   return {

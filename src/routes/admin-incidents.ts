@@ -18,7 +18,7 @@ interface ById {
   readonly Params: { readonly id: string }
 }
 
-/** The incidents of servers: `/admin/incidents`, newest first, and one of them by its id. */
+/** Registers `/admin/incidents`, newest first, and `/admin/incidents/{id}`. */
 export function registerAdminIncidents(app: FastifyInstance, { incidents }: AdminIncidentsParts): void {
   app.get('/admin/incidents', (request, reply) => {
     const asked = read(query, request.query, 'the query')
@@ -42,5 +42,5 @@ export function registerAdminIncidents(app: FastifyInstance, { incidents }: Admi
   })
 }
 
-/** Returns an incident with the outcome of its notices, by the names of webhooks: the URLs of webhooks are secret. */
+/** Returns an incident with the outcome of its notices, by webhook names: the URLs of webhooks are secret. */
 const withNotices = (incident: Incident) => ({ ...shown(incident), notices: incident.notices })

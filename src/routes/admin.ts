@@ -30,10 +30,10 @@ export interface AdminParts {
   readonly reload: () => Promise<ReloadReport>
 }
 
-/** Longest word of a client on itself that is shown, in characters. */
+/** Longest shown text of a client about itself, in characters. */
 const LONGEST_CLIENT_WORD = 200
 
-/** Returns the words on itself by which a client is told apart: the other words may be anything, and there may be many. */
+/** Returns only the identifying texts of a client: other keys may hold anything, and be many. */
 function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   if (!isObject(clientInfo)) return undefined
   const words: Record<string, string> = {}
@@ -44,10 +44,9 @@ function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   return words
 }
 
-/** The body of a request that needs none. */
+/** An empty body. */
 const nothing = z.strictObject({})
 
-/** Registers the routes about the gateway as a whole. */
 export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
   app.get('/admin/config', () => ({
     hash: live.current.hash,
@@ -64,9 +63,9 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
   app.get('/admin/sessions', () => ({
     open: sessions.size,
     max: live.current.config.gateway.sessions.max,
-    // The newest.
+    // The newest 1,000.
     sessions: [...sessions.values()].slice(-1_000).map((session) => ({
-      // Anybody who knows a session's id can speak in its name: only the beginning of the id is shown.
+      // Anybody with a session's full id can act as its agent: only the beginning is shown.
       id: `${session.id.slice(0, 8)}…`,
       endpoint: session.endpoint.server === undefined ? '/mcp' : `/mcp/${session.endpoint.server}`,
       version: session.version,
@@ -81,7 +80,7 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
 
 export interface AdminMeshParts {
   readonly live: Live<GatewayGeneration>
-  /** The states that policies remember. */
+  /** The states kept by policies. */
   readonly state: StateStore
   readonly clock: Clock
 }
@@ -94,13 +93,13 @@ interface OneState extends OfSet {
   readonly Params: { readonly server: string; readonly tool: string }
 }
 
-/** The name in paths for requests that are no calls of a listed tool, as in metrics. */
+/** In paths, the name for requests other than calls of a listed tool, as in metrics. */
 const OTHER = '_other'
 
-/** Kinds of state that say how much is still free. */
+/** Kinds of state that show remaining capacity. */
 const budgets = policyStates.filter(({ isBudget }) => isBudget === true)
 
-/** Settings that policies have learned of a server, by the kind of their state. */
+/** Returns the settings learned about a server by policies, by the kind of their state. */
 function learnedOf(store: StateStore, server: string, set: string): Record<string, object> {
   const learned: Record<string, object> = {}
   for (const one of policyStates) {
@@ -111,7 +110,7 @@ function learnedOf(store: StateStore, server: string, set: string): Record<strin
   return learned
 }
 
-/** The policies in force, and what they remember. */
+/** Registers the views of policies and their states. */
 export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: AdminMeshParts): void {
   const unknownSet = (set: string) => ({
     error: `unknown policy set "${set.slice(0, 64)}"`,
@@ -139,18 +138,18 @@ export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: 
   )
 }
 
-/** Registers the routes by which an operator sees the states of a policy, and changes them by hand. */
+/** Registers the routes by which an operator sees the states of a policy, and changes states by hand. */
 function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMeshParts): void {
   const [, operator] = ordered
   const { state, clock } = parts
   const { path, kind, noun, actions } = operator
   const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
-  /** Kinds of states that are shown too, and obey nobody. */
+  /** Kinds of states shown too, but not changeable. */
   const alsoShown = policyStates.flatMap((one) => (one.shownAt === path ? one.kind : []))
   const others = () => [...new Set(alsoShown)].flatMap((one) => state.list<Observable>(one).flatMap(rowsOf))
   const rows = (): readonly Row[] => [...statesOf(ordered, parts).flatMap(rowsOf), ...heldOf(ordered, parts)]
 
-  /** Why there is nothing to be changed by hand. */
+  /** Returns why no state can be changed by hand. */
   function missing(server: string, tool: string, set: string | undefined): string {
     const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
     if (others().some((row) => row.server === server && row.tool === tool))
@@ -180,26 +179,26 @@ function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMe
   })
 }
 
-/** A state, or an order that holds without one, as an operator is shown it, and whose it is. */
+/** A state, or an order in force without a state, with its place. */
 type Row = Place & object
 
-/** Returns a state as an operator sees it: one row, or one row for each of several settings. */
+/** Returns a state as an operator sees the state: one row, or several rows for several settings. */
 function rowsOf([{ set, server, tool, overrides, replica }, state]: readonly [StateKey, Observable]) {
   const matched = overrides?.map((match) => JSON.parse(match) as unknown) ?? []
   const of = matched.length === 0 ? {} : { overrides: matched }
   return [state.snapshot()].flat().map((row) => ({ set, server, tool, ...of, replica, ...row }))
 }
 
-/** How many of the names that agents are not shown an operator is, and how much of each, in characters. */
+/** Most unlisted names shown to an operator, and the longest part of each, in characters. */
 const MAX_UNLISTED = 100
 const LONGEST_UNLISTED = 160
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
-  /** The states that policies remember. */
+  /** The states kept by policies. */
   readonly state: StateStore
   readonly dynamic: DynamicServers
-  /** Ends a server's processes and upstream sessions, and begins anew. */
+  /** Ends a server's processes and upstream sessions, and starts anew. */
   readonly restart: (server: string) => void
 }
 
@@ -207,7 +206,7 @@ interface ByName {
   readonly Params: { readonly server: string }
 }
 
-/** The registry, as an operator sees and changes it. */
+/** Registers the routes by which an operator sees and changes the registry. */
 export function registerAdminServers(
   app: FastifyInstance,
   { live, state, dynamic, restart }: AdminServersParts,
@@ -254,14 +253,14 @@ function summary(server: Server, dynamic: DynamicServers) {
   const { name, config, state, since, error, catalog, initializeResult, eras, starting } = server
   return {
     name,
-    /** The name in the config, where the config uses another name. */
+    /** Only if the config uses another name. */
     writtenName: config.writtenName,
     type: config.type,
     from: dynamic.has(name) ? 'api' : 'config',
     protected: server.protected,
     state,
     since: new Date(since).toISOString(),
-    /** How long its process has been on the way, whether it is the first one or not. */
+    /** How long its process has been starting, after a restart too. */
     ...(starting === undefined ? {} : { startingForMs: Math.round(starting.forMs) }),
     ...(error === undefined ? {} : { error: error.message, reason: error.reason }),
     failureReason: server.failureReason,
@@ -273,7 +272,7 @@ function summary(server: Server, dynamic: DynamicServers) {
     tools: server.entries('tools').length,
     serverInfo: initializeResult?.value.serverInfo,
     protocolVersion: initializeResult?.value.protocolVersion,
-    /** Why a list is not all that it offers. */
+    /** Why a list is incomplete. */
     cut: catalog.cut,
     fetchedAt: catalog.fetchedAt === undefined ? undefined : new Date(catalog.fetchedAt).toISOString(),
   }
@@ -293,7 +292,7 @@ function healthShown({ config, health }: Server) {
   }
 }
 
-/** The transport of one replica: by the config, or as it was found; nothing while nobody knows. */
+/** Returns a replica's transport from the config or from detection; empty while unknown. */
 function transportTold({ type, ...config }: ServerConfig, known: Server['transports'][number]) {
   if (known !== undefined) return { ...known, at: new Date(known.at).toISOString() }
   if ('detect' in config && config.detect && config.era !== 'modern') return {}
@@ -334,7 +333,7 @@ function detail(server: Server, dynamic: DynamicServers, schemas: Schemas | unde
   }
 }
 
-/** Names the schemas of a tool that nothing is checked with, and why; known once there was a call that could be checked. */
+/** Returns the tool's schemas unusable for checks, and why; known after the first call with something to check. */
 function uncheckedOf(facts: ToolDefinition | undefined, schemas: Schemas | undefined) {
   const inputSchema = schemas?.refusal(facts?.inputSchema, 'arguments')
   const outputSchema = schemas?.refusal(facts?.outputSchema, 'reply')
@@ -348,10 +347,9 @@ export interface AdminOutcomesParts {
   readonly intents: Pick<Intents, 'report'>
 }
 
-/** Most reports of one request. */
 const MAX_REPORTS = 1_000
 
-/** After how many reports others get a turn: each may search a journal. */
+/** Reports before other requests get a turn: each report may search a journal. */
 const REPORTS_PER_TURN = 5
 
 const ofCall = z
@@ -390,8 +388,8 @@ const report = z.union([ofCall, ofIntent])
 const reports = z.array(report).max(MAX_REPORTS)
 
 /**
- * Takes facts that gateways cannot see: what agents did with what they got, and how their tasks ended. One report or a list of them,
- * each answered with what it was linked to. If one of a list cannot be read, none is taken.
+ * Takes facts that gateways cannot see: how agents used replies, and how their tasks ended. Accepts one report or a
+ * list, and answers each with its linked faults or calls. If any report of a list cannot be read, none is taken.
  */
 export function registerAdminOutcomes(
   app: FastifyInstance,

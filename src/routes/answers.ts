@@ -4,9 +4,8 @@ import type { Done } from '../chaos/control/controller-parts.ts'
 import { Origins } from '../config/files/places.ts'
 import { explain } from '../config/issues/explain.ts'
 
-/** A fault of a request, and its place in the request. */
 export interface RequestFinding {
-  /** Such as `faults[0].rate`; empty when it is about the whole. */
+  /** Such as `faults[0].rate`; empty for a fault of the whole request. */
   readonly path: string
   readonly message: string
 }
@@ -15,13 +14,13 @@ export type Read<Value> =
   | { readonly ok: true; readonly value: Value }
   | { readonly ok: false; readonly error: string; readonly findings: readonly RequestFinding[] }
 
-/** Reads a value by its schema; what is wrong with it is said as of a config: with the bound, or what was meant. */
+/** Reads a value by its schema. Findings are worded as for a config: with the limit, or a suggestion. */
 export function read<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
   what: string,
 ): Read<z.output<Schema>> {
-  // Without texts of its own zod leaves those of the schemas, and `explain` finds the rest.
+  // Without its own texts zod keeps the messages of the schemas, and `explain` words the rest.
   const parsed = schema.safeParse(value, { error: () => '' })
   if (parsed.success) return { ok: true, value: parsed.data }
   const issues = explain(parsed.error.issues, { schema, value, origins: new Origins() })
@@ -40,27 +39,27 @@ export const unreadable = (
   findings,
 })
 
-/** Answers 400 with all that is wrong. */
+/** Answers 400 with all findings. */
 export const malformed = (reply: FastifyReply, { error, findings }: Read<unknown> & { ok: false }) =>
   reply.code(400).send({ error, findings })
 
-/** Answers 409 with the reason of a refusal; undefined when there was none. */
+/** Answers 409 with the reason of a refusal; undefined without a refusal. */
 export const refused = (reply: FastifyReply, done: Done) =>
   done.ok ? undefined : reply.code(409).send({ error: done.why })
 
-/** Returns the tag that `If-Match` is compared with: the state of the chaos mesh, without its counters. */
+/** Returns the tag for `If-Match`: the state of chaos without its counters. */
 const etagOf = ({ revision }: Revised) => `"${revision}"`
 
 interface Revised {
   readonly revision: string
 }
 
-/** The reply, with the `ETag` of the state that it leaves. */
+/** Returns the reply with the current `ETag`. */
 export const tagged = (reply: FastifyReply, chaos: Revised) => reply.header('etag', etagOf(chaos))
 
 /**
- * Answers 412 when the request was written for another state than this one (`If-Match`, RFC 9110, section 13.1.1);
- * undefined when it was not, or does not say.
+ * Answers 412 when `If-Match` names another state (RFC 9110, section 13.1.1); undefined when the tag matches or is
+ * absent.
  */
 export function outdated({ headers }: FastifyRequest, reply: FastifyReply, chaos: Revised) {
   const wanted = headers['if-match']

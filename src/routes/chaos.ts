@@ -13,16 +13,16 @@ import { malformed, outdated, read, type Read, type RequestFinding, tagged, unre
 
 export interface ChaosParts {
   readonly chaos: Controller
-  /** The servers that a fault may aim at; unless it is given, faults are not checked against them. */
+  /** The servers that a fault may target; if absent, faults are not checked against servers. */
   readonly targets?: () => PlanTargets
 }
 
 const BY = 'runtime API'
 
-/** The status that mcp-chaos-monkey answers where a fault cannot be injected now, though the request is right. */
+/** The status of mcp-chaos-monkey for a well-formed request whose fault cannot be injected now. */
 const REFUSED = 500
 
-/** The status that mcp-chaos-monkey answers without the token. */
+/** The status of mcp-chaos-monkey for a request without the token. */
 const unauthorized = 403
 
 const plain = { config: { unauthorized } }
@@ -45,15 +45,15 @@ const clearBody = z.strictObject({
 })
 
 /**
- * Faults one by one, each for a time: `/chaos/{status,inject,clear,clear-all}`, as mcp-chaos-monkey has them, with its
- * status codes: 200, 400 for a request that cannot be read, 403 without the token, 500 for one that is refused; and
- * `/chaos/renew`, for those that are to end with the program that made them.
+ * Registers `/chaos/{status,inject,clear,clear-all}`, as in mcp-chaos-monkey: single faults, each for a time. Status
+ * codes are 200, 400 for an unreadable request, 403 without the token, and 500 for a refusal. `/chaos/renew` extends
+ * the leases of faults that should end with the program that made them.
  */
 export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosParts): void {
-  /** Faults as they were asked for, by id. */
+  /** Faults as requested, by id. */
   const asked = new Map<string, RuntimeFaultRequest>()
 
-  /** Forgets what ended. */
+  /** Forgets faults that have ended. */
   function prune(): void {
     const present = new Set(chaos.runtime.list().map(({ id }) => id))
     for (const id of asked.keys()) if (!present.has(id)) asked.delete(id)
@@ -68,7 +68,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
       const original = asked.get(id)
       return {
         faultId: id,
-        // The same two by the names that mcp-chaos-monkey has for them.
+        // The same two values under the names of mcp-chaos-monkey.
         id,
         requestCount: hits,
         target: original?.target ?? target,
@@ -119,7 +119,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
     const stale = outdated(request, reply, chaos)
     if (stale !== undefined) return stale
     const { faultId } = body.value
-    // One that is gone is cleared: whoever was late gets what they wanted.
+    // Clearing a fault that has ended succeeds: a late caller gets the wanted state.
     const { ok: existed } = chaos.runtime.clear(faultId, BY)
     return tagged(reply, chaos).send({ cleared: faultId, existed })
   })
@@ -134,7 +134,7 @@ export function registerChaos(app: FastifyInstance, { chaos, targets }: ChaosPar
 
 const send = (reply: FastifyReply, style: Style, answer: object) => reply.send(restyled(answer, style))
 
-/** How long a fault stays unless its request says so, in milliseconds. */
+/** How long a fault stays by default, in milliseconds. */
 const DEFAULT_MS = 900_000
 
 /** A request for a fault, its keys in camelCase. */
@@ -142,11 +142,11 @@ interface RuntimeFaultRequest {
   readonly target: string
   readonly config: Readonly<Record<string, unknown>>
   readonly fault: Fault
-  /** Undefined: it outlives whoever asked for it. */
+  /** Undefined: the fault outlives its creator. */
   readonly leaseMs: number | undefined
-  /** Whether tools that may write are left out without the request having said so. */
+  /** Whether tools that may write are left out by default, because the request does not say. */
   readonly isProtected: boolean
-  /** Parts of it that do nothing as things are. */
+  /** Parts of the request without effect in the current state. */
   readonly warnings: readonly RequestFinding[]
 }
 
@@ -176,17 +176,17 @@ const body = z.strictObject({
 const fault = faultSchema()
 
 export interface RuntimeFaultParts {
-  /** Its name, unless it has one of its own. */
+  /** The fault's name, unless the config names the fault. */
   readonly name: string
   readonly maxTtl: number
-  /** The meaning of the targets of mcp-chaos-monkey here, by their names. */
+  /** Our meaning of mcp-chaos-monkey's targets, by their names. */
   readonly aliases: Readonly<Record<string, string>>
   readonly targets: PlanTargets | undefined
 }
 
 /**
- * Reads the body of an injection: a fault config of mcp-chaos-monkey, or a fault of ours, whose type has a dot in it.
- * A fault of ours needs neither a name nor a `ttl`.
+ * Reads the body of an injection: a fault config of mcp-chaos-monkey, or a fault of ours, whose type contains a dot. A
+ * fault of ours needs neither a name nor a `ttl`.
  */
 export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read<RuntimeFaultRequest> {
   const asked = read(body, value, 'the body')
@@ -199,7 +199,7 @@ export function readRuntimeFault(value: unknown, parts: RuntimeFaultParts): Read
     durationMs === undefined
       ? (translated.value.ttl ?? DEFAULT_MS)
       : Math.min(Math.max(1, durationMs), maxTtl)
-  // A fault draws by its name: a fault with a name of its own hits the same calls whenever it is injected.
+  // A fault draws by its name: a fault with a name of its own hits the same calls whenever injected.
   const parsed = read(fault, { ...translated.value, name: config.name ?? name, ttl }, 'the fault')
   if (!parsed.ok) return parsed
   const limited: Fault = { ...parsed.value, ttl: Math.min(parsed.value.ttl, maxTtl) }
@@ -235,7 +235,7 @@ function inOwnWords(
   try {
     const servers = targets?.servers.map(({ name }) => name)
     const aimed = targetsOf([target], { aliases, ...(servers && { servers }) })(target, ['target'])
-    // A type with a dot that there is not gets our words too: the other format has none.
+    // An unknown type with a dot gets our error message too: the other format has no dots.
     if (typeof type === 'string' && (type.includes('.') || Object.hasOwn(types, type))) {
       const match = { ...(isObject(config.match) ? config.match : {}), ...matchOf(aimed) }
       const leave = allowWrites === undefined ? {} : { allowWrites }
@@ -243,7 +243,8 @@ function inOwnWords(
     }
     const [own] = fromChaosMonkey({ target: aimed, config }, { ttl: DEFAULT_MS })
     if (own === undefined) return { ok: true, value: {} }
-    // Its users know no tools that may not be hit: where nothing can run by it that was not asked for, all are.
+    // The users of this format know no protected tools: if the fault cannot run anything unrequested, it hits all
+    // tools.
     const runsAsAsked = types[own.type]?.runsAsAsked === true
     return { ok: true, value: { ...own, allowWrites: allowWrites ?? runsAsAsked } }
   } catch (error) {
@@ -258,10 +259,10 @@ function matchOf(target: string): Readonly<Record<string, string>> {
   return { ...(server === '*' ? {} : { server }), ...(tool && { tool }) }
 }
 
-/** How the keys of a request are written; its answer has the same. */
+/** The spelling of a request's keys; the answer uses the same. */
 type Style = 'camelCase' | 'snake_case'
 
-/** The keys with names or data of somebody else, in which nothing may be renamed. */
+/** Keys with names or data of other programs, in which nothing may be renamed. */
 const foreign = new Set(['header', 'headers', 'data', 'value', 'values', 'to', 'body'])
 
 /** `snake_case` when any key has a `_`; else `camelCase`. */
@@ -275,7 +276,7 @@ function keysIn(value: unknown): string[] {
   return Object.entries(value).flatMap(([key, held]) => [key, ...(foreign.has(key) ? [] : keysIn(held))])
 }
 
-/** The same with its keys in a style. When two keys become one, the last one counts. */
+/** Returns the value with its keys in a style. When two keys become equal, the last counts. */
 function restyled(value: unknown, style: Style): unknown {
   if (Array.isArray(value)) return value.map((item) => restyled(item, style))
   if (!isObject(value)) return value

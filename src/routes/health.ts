@@ -6,13 +6,13 @@ import { roundedDuration } from '../units/duration.ts'
 
 export interface HealthParts {
   readonly live: Live<GatewayGeneration>
-  /** True from the first sign of the end on. */
+  /** True from the first shutdown signal on. */
   readonly isStopping: () => boolean
 }
 
 /**
- * `/livez` (aliases `/healthz`, `/health`): the process serves. `/readyz`: it can do its work, as
- * `gateway.ready` defines it. A server that is down is no reason to restart the gateway, so it never fails `/livez`.
+ * Registers `/livez` (aliases `/healthz`, `/health`): the process serves; `/readyz`: the gateway can do its work, as
+ * defined by `gateway.ready`. Restarting the gateway does not help a server, so a down server never fails `/livez`.
  */
 export function registerHealth(app: FastifyInstance, { live, isStopping }: HealthParts): void {
   for (const url of ['/livez', '/healthz', '/health']) {
@@ -32,7 +32,7 @@ export function registerHealth(app: FastifyInstance, { live, isStopping }: Healt
   })
 }
 
-/** Why servers are not well, be they up or down; nothing while all are. */
+/** Returns the failure reasons of servers, up or down; an empty object while all are well. */
 function reasonsIn(servers: Iterable<Server>) {
   const known = [...servers].flatMap(({ name, failureReason }) =>
     failureReason === undefined ? [] : [[name, failureReason] as const],
@@ -40,7 +40,7 @@ function reasonsIn(servers: Iterable<Server>) {
   return known.length === 0 ? {} : { reasons: Object.fromEntries(known) }
 }
 
-/** How long the processes have been on the way that are not up yet. */
+/** Returns the time since the start of each process that is not up yet. */
 function startingIn(servers: Iterable<Server>) {
   const known = [...servers].flatMap(({ name, starting }) =>
     starting === undefined ? [] : [[name, roundedDuration(starting.forMs)] as const],

@@ -30,9 +30,8 @@ export interface McpRoutesParts {
   readonly quotas: Pick<Quotas, 'calls'>
   readonly clock: Clock
   readonly log: Log
-  /** Reads request bodies. */
   readonly bodies: Bodies
-  /** Calls that are under way; the drain waits for it to fall to 0. */
+  /** Calls in progress; the drain waits until this falls to 0. */
   readonly load: { inFlight: number }
 }
 
@@ -46,17 +45,17 @@ interface ServerParams {
   readonly server?: string
 }
 
-/** Takes a request before Fastify sees it; false: it does not. */
+/** Handles a request before Fastify; false leaves the request to Fastify. */
 export type DirectRoute = (request: IncomingMessage, response: ServerResponse) => boolean
 
-/** The path of the endpoint of all servers, and what comes before the name in that of one server. */
+/** The path of the endpoint of all servers, and the path prefix of endpoints of single servers. */
 const OF_ALL = '/mcp'
 const OF_ONE = '/mcp/'
 
 /**
- * `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. Returns the short way of the usual POST, with JSON of a known
- * length, to an endpoint that is there: what Fastify does around a handler would be a twentieth of the CPU of a call. All else, and all that is
- * refused before its body is read, goes Fastify's way.
+ * Registers `/mcp` and `/mcp/{server}`: POST, GET and DELETE of the MCP endpoints. Returns a direct route for the usual
+ * POST: JSON of known length to an existing endpoint. Fastify's work around a handler would take a twentieth of the CPU
+ * of a call. All other requests, and all refusals before a body is read, go through Fastify.
  */
 export function registerMcp(
   app: FastifyInstance,
@@ -76,10 +75,10 @@ export function registerMcp(
 
   const isThere = (server: string | undefined) => server === undefined || live.current.servers.has(server)
 
-  /** Whether there is such a server, or calls of a config before that go on at one which was removed. */
+  /** Whether a server has this name now, or had it in an earlier config whose calls still run. */
   const isKnown = (server: string) => live.open.some(({ servers }) => servers.has(server))
 
-  /** The endpoint of a server, or the one of all; undefined when there is no such server. */
+  /** Returns the endpoint of a server, or of all servers; undefined for an unknown server. */
   function endpointOf(server: string | undefined): Endpoint | undefined {
     if (server === undefined) return aggregate
     return isKnown(server) ? new ServerEndpoint(server) : undefined
@@ -104,14 +103,14 @@ export function registerMcp(
     return { endpoint, headers: request.headers, client, response: reply.raw }
   }
 
-  /** Answers the client, whatever went wrong: by an error, or by the end of an answer that has begun already. */
+  /** Answers the client after an internal error, or ends an answer that has begun. */
   function defect({ response }: InboundRequest, cause: unknown): void {
     log.error({ err: cause }, 'a request met a defect of the gateway')
     if (response.headersSent) response.end()
     else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }
 
-  /** Everything that is done for a request whose reply is ours to write goes through here. `size`: of its body, in characters. */
+  /** Runs everything whose reply the gateway writes itself. `size`: length of the request's body, in characters. */
   function contained(incoming: InboundRequest, take: () => Promise<void> | undefined | void, size = 0): void {
     let ending: Promise<void> | undefined | void
     try {
@@ -135,18 +134,24 @@ export function registerMcp(
     })
   }
 
-  /** Asked before a body is read, and again when the body has come: a full gateway spends nothing on calls that it cannot serve. */
+  /**
+   * Checked before a body is read, and again with the complete body: a full gateway spends nothing on calls that it
+   * must refuse.
+   */
   const isFull = (client: string) => quotas.calls.exceeds(client) !== undefined
 
-  /** Whether the body has to say if a full gateway takes a POST: answers come from open sessions, or to calls that wait for them. */
+  /**
+   * Whether the body decides if a full gateway accepts a POST: answers come from open sessions, or to calls waiting for
+   * answers.
+   */
   const mayNeedNoPlace = (headers: IncomingHttpHeaders) =>
     legacy.knows(headers['mcp-session-id']) || (modern.isAsking && isModern(headers, undefined))
 
-  /** Whether a full gateway takes a POST: answers, cancellations and pings begin no call, and may end one. */
+  /** Whether a full gateway accepts a POST: answers, cancellations and pings begin no call, and may end a call. */
   const needsNoPlace = (value: unknown) =>
     asksNothing(value) || modern.goesOn(value) || (isObject(value) && value.method === 'ping')
 
-  /** The refusal of a POST by a full gateway, which is counted. */
+  /** Returns, and counts, the refusal of a POST by a full gateway. */
   function fullness(client: string): BodyRefusal {
     const { calls } = quotas
     const limit = calls.exceeds(client) ?? 'perClient'
@@ -155,7 +160,7 @@ export function registerMcp(
     return new BodyRefusal(status, error.message, gatewayErrorText(null, error, {}), { 'retry-after': '1' })
   }
 
-  /** `whenFull`: the gateway had no place for a call when the body had come. */
+  /** `whenFull`: the gateway was full when the body was complete. */
   function post(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> | undefined {
     const { server } = incoming.endpoint
     const read = readJson(body)
@@ -167,19 +172,23 @@ export function registerMcp(
       return undefined
     }
     const isOfModern = isModern(incoming.headers, value)
-    // It may also have been removed since the request came: its body waits for the end of a turn, and a large one for turns of its own.
+    // The server may have been removed since the request came: its body waits for the end of a turn, and a large body
+    // for turns of its own.
     const goesOn = () => (isOfModern ? modern.goesOn(value) : asksNothing(value))
     if (server !== undefined && !isThere(server) && !goesOn()) return refuse(incoming, unknownServer(server))
     return isOfModern ? modern.post(incoming, body, value) : legacy.post(incoming, body, value)
   }
 
-  /** A large request, or a batch of many, is read in a turn of its own; by then its client may have left. */
+  /** Reads a large request, or a batch, in a turn of its own; by then the client may have disconnected. */
   async function postInTurn(incoming: InboundRequest, body: string, whenFull: boolean): Promise<void> {
     await ownTurn(incoming.client)
     if (!incoming.response.destroyed) await during('request', () => post(incoming, body, whenFull))
   }
 
-  /** Takes a POST with its body, unless the gateway is full by now: others of the same turn have come before it. */
+  /**
+   * Handles a complete POST, unless the gateway is full by now: earlier requests of the same turn take their places
+   * first.
+   */
   function take({ incoming, body }: Arrived): void {
     load.inFlight--
     const { client, headers } = incoming
@@ -191,7 +200,7 @@ export function registerMcp(
 
   const arrived = new TurnBatch(take)
 
-  /** From here on the drain waits for it. */
+  /** From here on the drain waits for the request. */
   function arrive(post: Arrived): void {
     load.inFlight++
     arrived.add(post)
@@ -200,7 +209,7 @@ export function registerMcp(
   for (const url of [OF_ALL, `${OF_ONE}:server`]) {
     app.post(url, (request, reply) => {
       const { body } = request
-      // The request is kept until its reply has been read; nobody counts what it holds by then.
+      // Fastify keeps the request until its reply has been read, and no quota counts the body by then.
       request.body = undefined
       if (typeof body !== 'string') return noBody(reply)
       if (!acceptsAny(request.headers.accept))
@@ -208,7 +217,7 @@ export function registerMcp(
       const incoming = inboundRequestOf(request, reply)
       if (incoming !== undefined) arrive({ incoming, body })
     })
-    // A HEAD would be taken for a client that listens.
+    // A HEAD would count as a client that listens.
     app.get(url, { exposeHeadRoute: false }, (request, reply) => {
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = acceptsEvents(request, reply) ? inboundRequestOf(request, reply) : undefined
@@ -218,7 +227,7 @@ export function registerMcp(
       if (isModern(request.headers, undefined)) return onlyPost(reply)
       const incoming = inboundRequestOf(request, reply)
       if (incoming === undefined) return
-      // Earlier messages of the client must not meet a session that is unknown by then.
+      // Earlier messages of the client must reach the session before it is closed.
       arrived.flush()
       contained(incoming, () => legacy.leave(incoming))
     })
@@ -229,10 +238,10 @@ export function registerMcp(
     if (method !== 'POST' || isClosing) return false
     if (headers['content-type'] !== 'application/json' || !(Number(headers['content-length']) > 0))
       return false
-    // The name of a server has no query in it, no escapes, and nothing else that a router would have to tidy.
+    // Names of servers need no query, no escapes and no normalising by a router.
     const server = url === OF_ALL ? undefined : url.slice(OF_ONE.length)
     if (!(url === OF_ALL || url.startsWith(OF_ONE)) || !isThere(server)) return false
-    // Not by `fullness`, which counts the refusal: Fastify's way counts it.
+    // Not `fullness`, which counts the refusal: Fastify's route counts it.
     const client = clientOf(request.socket.remoteAddress)
     if (!acceptsAny(headers.accept) || isFull(client)) return false
     bodies.read(request, (refused, body = '') => {
@@ -246,7 +255,7 @@ export function registerMcp(
   }
 }
 
-/** Whether a POST asks for nothing: it holds answers and notifications, which may belong to calls that are under way. */
+/** Whether a POST has no requests: answers and notifications may belong to calls in progress. */
 const asksNothing = (value: unknown) =>
   (Array.isArray(value) ? value : [value]).every(
     (message) => isObject(message) && kindOf(message) !== 'request',
@@ -254,10 +263,10 @@ const asksNothing = (value: unknown) =>
 
 const BRACE = 0x7b
 
-/** Whether a body is an array, if it is JSON: a short text may ask for as much as a hundred others. */
+/** Whether a body, if JSON, is an array: a short text may ask for a hundred calls. */
 const isBatch = (body: string) => body.charCodeAt(0) !== BRACE && body.trimStart().startsWith('[')
 
-/** The modern era has no streams to open and no sessions to leave. */
+/** The modern era has no streams to open and no sessions to close. */
 function onlyPost(reply: FastifyReply): void {
   const text = errorText(
     null,
@@ -267,13 +276,13 @@ function onlyPost(reply: FastifyReply): void {
   void reply.code(405).header('allow', 'POST').type('application/json').send(text)
 }
 
-/** Refuses a request without a body, which need not even name a type. */
+/** A request without a body may lack a content type too. */
 function noBody(reply: FastifyReply): void {
   const text = errorText(null, PARSE_ERROR, 'Parse error: the request has no body')
   void reply.code(400).type('application/json').send(text)
 }
 
-/** A POST is answered in one of two ways, and the client has to be ready for one of them. */
+/** A POST is answered in either of two formats: the client must accept at least one. */
 function acceptsAny(accept: string | undefined): boolean {
   const { json, events } = acceptedBy(accept)
   return json || events

@@ -25,10 +25,10 @@ export interface MetricsParts {
   readonly clock: Clock
   readonly metrics: Metrics
   readonly sessions: { readonly size: number }
-  /** Data that is kept, or on its way, on behalf of agents. */
+  /** Data of agents that is kept or in transit. */
   readonly guards: Pick<Guards, 'unread' | 'replay' | 'quotas'>
   readonly bodies: { readonly count: number; readonly bytes: number }
-  /** The parts of replies that are kept until the replies are complete. */
+  /** The parts of replies kept until the replies are complete. */
   readonly replies: { readonly bytes: number }
   readonly intents: { readonly size: number }
   readonly experiments: { runs(): ExperimentRuns }
@@ -40,7 +40,7 @@ export interface MetricsParts {
 /** Prometheus and compatible scrapers send this header with each scrape. */
 const OF_PROMETHEUS = 'x-prometheus-scrape-timeout-seconds'
 
-/** `/metrics` for Prometheus, in the format that it asks for. */
+/** Registers `/metrics` for Prometheus, in the format requested by the scraper. */
 export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void {
   const { live, clock, metrics } = parts
   const exposition = new Exposition({
@@ -48,7 +48,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
     maxAgeMs: () => live.current.config.telemetry.metrics.maxAge,
     registries: [metrics.registry, processRegistry()],
     prepare: () => during('metrics', () => collect(parts)),
-    // Only now, so that the last of their counts has been told.
+    // Only after writing, so that the last counts of removed servers are exported once.
     written: () => {
       forgetGone(metrics, live.current)
       metrics.arms.told()
@@ -61,7 +61,7 @@ export function registerMetrics(app: FastifyInstance, parts: MetricsParts): void
   })
 }
 
-/** Reads the values that are states rather than events, when they are asked for. */
+/** Reads values that are states, not events, at each scrape. */
 function collect(parts: MetricsParts): void {
   const { live, metrics, sessions, guards, bodies, replies, intents, experiments, chaos } = parts
   metrics.sessions.set(sessions.size)
@@ -102,14 +102,14 @@ function collectHealth({ live, metrics, incidents }: MetricsParts): void {
     if (config.health === false) continue
     metrics.incidentsOpen.set({ server }, incidents.openOf(server) === undefined ? 0 : 1)
     for (const { step, latestMs, baselineMs } of health.paces) {
-      // While it is down there is no probe to time: how long the last one took says nothing of now.
+      // While a server is down no probe has a time: the latest time would be outdated.
       if (state === 'up') metrics.probeLatency.set({ server, step }, latestMs / 1000)
       if (baselineMs !== undefined) metrics.probeBaseline.set({ server, step }, baselineMs / 1000)
     }
   }
 }
 
-/** Series of servers that were deregistered go, once the last of their calls is over. */
+/** Removes the series of deregistered servers once their last call has ended. */
 function forgetGone(metrics: Metrics, { servers }: GatewayGeneration): void {
   const { inFlight, tools } = metrics
   for (const server of new Set([...inFlight.keys(), ...tools.servers]))

@@ -18,13 +18,13 @@ export interface PassthroughParts {
   readonly live: Live<GatewayGeneration>
   readonly clock: Clock
   readonly log: Log
-  /** Calls that are under way; the drain waits for it to fall to 0. */
+  /** Calls in progress; the drain waits until this falls to 0. */
   readonly load: { inFlight: number }
-  /** The quota of calls counts plain HTTP requests as well. */
+  /** The quota of calls, which counts plain HTTP requests as well. */
   readonly quotas: Pick<Quotas, 'calls'>
 }
 
-/** The key of a `ProxiedRequest` among the headers of its request: reply-from hands over nothing else. */
+/** Key of a `ProxiedRequest` among the headers of its request: reply-from hands over nothing else. */
 const PROXIED = Symbol('proxied')
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>
@@ -33,7 +33,7 @@ type Done = (error: Error | null, reply: Dispatcher.ResponseData<null>) => void
 
 type WithProxied = Dispatcher.RequestOptions & { readonly headers: Headers & { [PROXIED]?: ProxiedRequest } }
 
-/** Statuses by reason, where a client of a proxy expects another one than 502. */
+/** Statuses by reason, where clients of a proxy expect another status than 502. */
 const statuses: Readonly<Record<string, number>> = {
   deadline_exceeded: 504,
   attempt_timeout: 504,
@@ -42,16 +42,16 @@ const statuses: Readonly<Record<string, number>> = {
 }
 
 /**
- * `/proxy/{server}/*`: plain HTTP to a server whose entry says `passthrough: true`, below the folder of its (first) URL:
- * `/proxy/a/x` is `http://host/base/x` for `http://host/base/mcp`. The gateway does not look at the content, so no policy and no
- * filter of tools acts on it; limits, deadline, TLS and headers of the operator hold, and nothing is sent twice.
+ * Registers `/proxy/{server}/*`: plain HTTP to a server with `passthrough: true`, below the folder of its (first) URL.
+ * `/proxy/a/x` is `http://host/base/x` for `http://host/base/mcp`. The gateway does not read the content, so policies
+ * and tool filters do not act. Limits, deadline, TLS and the operator's headers apply; nothing is sent twice.
  */
 export async function registerPassthrough(app: FastifyInstance, parts: PassthroughParts): Promise<void> {
   const { live, clock, log, load } = parts
   const { calls } = parts.quotas
   const letIn = new WeakMap<FastifyRequest, ProxiedRequest>()
 
-  /** Before the body is read; the refusal is sent, if there is one. */
+  /** Runs before the body is read, and sends the refusal if there is one. */
   function admit(request: FastifyRequest, reply: FastifyReply, done: () => void): void {
     const { config, servers, mesh } = live.current
     const { maxBody } = config.gateway
@@ -116,7 +116,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     done()
   })
   app.setErrorHandler((error: Error & { statusCode?: number }, _, reply) => failed(reply, error))
-  // Text as well passes as the bytes that it is.
+  // Text passes as unchanged bytes too.
   app.removeAllContentTypeParsers()
   await app.register(proxy, {
     prefix: '/proxy/:server',
@@ -125,9 +125,9 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     internalRewriteLocationHeader: false,
     disableRequestLogging: true,
     retryMethods: [],
-    // In place of a pool that knows nothing of the server's settings, and would not check certificates.
+    // Replaces a pool that would ignore the server's settings, and would not check certificates.
     undici: { request: send as Dispatcher['request'] },
-    // The path is not read as a URL, which would change how the path is written.
+    // Parsing the path as a URL would change its spelling.
     handler: (_, reply, __, options) => reply.from('/', options),
     replyOptions: {
       getUpstream: (request) => proxiedOf(request as FastifyRequest).parts.way.origin,
@@ -155,17 +155,17 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
   })
 }
 
-/** Sends a request once over the sockets of its server, to its path: what may have run is not sent again. */
+/** Sends a request once over the server's sockets: never again, because the server may have acted on it. */
 function send({ headers, path, ...options }: WithProxied, done: Done): void {
   const proxied = headers[PROXIED]
   if (proxied === undefined) throw new Error('a request that was not let in')
   const { way, path: own } = proxied.parts
-  // In place of the slash that reply-from has been given; a query comes behind.
+  // Replaces the slash given to reply-from; a query follows.
   const whole = way.folder + own.slice(1) + path.slice(1)
   way.pool.request({ ...options, headers, path: whole, signal: proxied.signal }, done)
 }
 
-/** The deadline among the policies of a chain, in milliseconds. */
+/** Returns the deadline among the policies of a chain, in milliseconds. */
 function deadlineIn(
   chain: readonly { readonly layer: string; readonly config?: unknown }[],
 ): number | undefined {
@@ -176,20 +176,20 @@ function deadlineIn(
 const hasBody = ({ headers }: FastifyRequest) =>
   'transfer-encoding' in headers || Number(headers['content-length'] ?? 0) > 0
 
-/** Refuses a request that was sent to nobody. */
+/** Refuses a request that was sent to no server. */
 function refuse(reply: FastifyReply, status: number, error: string): void {
   closeAfter(reply)
   void reply.code(status).send({ error, sent: false })
 }
 
-/** Closes the connection where the rest of a body, or another protocol, would be taken for the next request. */
+/** Closes the connection if the rest of a body, or another protocol, would be taken for the next request. */
 function closeAfter(reply: FastifyReply): void {
   const { request } = reply
   const isLeft = hasBody(request) && !request.raw.complete
   if (isLeft || request.headers.upgrade !== undefined) void reply.header('connection', 'close')
 }
 
-/** Answers with an error of the gateway; nothing of a reply that was begun stays. */
+/** Answers with an error of the gateway; removes the headers of a reply that had begun. */
 function answer(reply: FastifyReply, { reason, message, sent, status }: Failure): void {
   for (const name of Object.keys(reply.getHeaders())) if (name !== 'retry-after') reply.removeHeader(name)
   closeAfter(reply)
@@ -203,18 +203,18 @@ interface ProxiedRequestParts {
   readonly way: PlainHttp
   /** The server's name in the registry. */
   readonly server: string
-  /** Below the server's folder, with a slash before it; without a query. */
+  /** The path below the server's folder, with a leading slash, without a query. */
   readonly path: string
   /** Largest request body, in bytes. */
   readonly maxBody: number
   /** Largest reply body, in bytes. */
   readonly maxReply: number
-  /** How long all of it may take; undefined: as long as bytes flow. */
+  /** Limit for request and reply together; undefined allows any duration while bytes flow. */
   readonly deadlineMs: Millis | undefined
   readonly clock: Clock
 }
 
-/** Why a proxied request failed; `status`: if that does not follow from the reason. */
+/** Why a proxied request failed; `status` only if the reason does not imply the status. */
 type Failure = GatewayError & { readonly status?: number }
 
 const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
@@ -222,17 +222,17 @@ const bodyTooLarge = (bytes: number, sent: boolean): Failure => ({
   status: 413,
 })
 
-/** Headers of the agent that are for the gateway, and never for a server. */
+/** Headers of the agent for the gateway, never sent to a server. */
 const ours = new Set(['authorization', 'cookie', 'host', 'mcp-session-id', 'origin'])
 
-/** One request to a server by plain HTTP, and its reply, within their limits. */
+/** One plain HTTP request to a server, and its reply, within their limits. */
 class ProxiedRequest {
   readonly parts: ProxiedRequestParts
   readonly #abort = new AbortController()
   readonly #cancel: Cancel | undefined
   #failure: Failure | undefined
 
-  /** Its time begins now, and ends with `end`. */
+  /** Starts the deadline; `end` cancels it. */
   constructor(parts: ProxiedRequestParts) {
     this.parts = parts
     const { clock, deadlineMs } = parts
@@ -242,7 +242,7 @@ class ProxiedRequest {
     this.#cancel = clock.after(deadlineMs, () => this.fail(overdue))
   }
 
-  /** Why it failed; undefined as long as it did not. */
+  /** Undefined until the request fails. */
   get failure(): Failure | undefined {
     return this.#failure
   }
@@ -252,26 +252,26 @@ class ProxiedRequest {
     return this.#abort.signal
   }
 
-  /** Cancels the deadline, and the request if nobody waits for its reply any more. Safe to call twice. */
+  /** Cancels the deadline, and a request whose agent has disconnected. Safe to call twice. */
   end(): void {
     this.#cancel?.()
     this.fail(gatewayError('cancelled', 'the agent has gone', { sent: true }))
   }
 
-  /** The first failure is the one that counts. */
+  /** Only the first failure counts. */
   fail(failure: Failure): void {
     if (this.#failure !== undefined) return
     this.#failure = failure
     this.#abort.abort(new Error(failure.message))
   }
 
-  /** Its connection to the server failed. */
+  /** Handles a failed connection to the server. */
   brokenOff(error: Error & { readonly code?: string }): void {
     const isTooLarge = error.code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE'
     this.fail(isTooLarge ? replyTooLarge(this.parts.maxReply) : plainHttpError(error))
   }
 
-  /** The body of the agent's request, within the limit. The agent's socket stays open for an answer. */
+  /** Yields the agent's request body within the limit. Keeps the agent's socket open for an answer. */
   async *limited(body: IncomingMessage): AsyncGenerator<Buffer> {
     let bytes = 0
     for await (const chunk of body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
@@ -282,14 +282,14 @@ class ProxiedRequest {
     }
   }
 
-  /** The headers for the agent, of those that came. */
+  /** Returns the reply headers for the agent. */
   replyHeaders(headers: Headers): Record<string, string | string[]> {
     const kept = withoutHop(headers)
     if (typeof kept.location === 'string') kept.location = this.#locationOf(kept.location)
     return kept
   }
 
-  /** Where a redirection leads as the agent has to ask for it; what lies elsewhere stays as it is. */
+  /** Returns the target of a redirection as a path of the gateway; a target elsewhere stays unchanged. */
   #locationOf(location: string): string {
     const { way, path, server } = this.parts
     const here = way.origin + way.folder + path.slice(1)
@@ -303,7 +303,7 @@ class ProxiedRequest {
 const replyTooLarge = (bytes: number) =>
   gatewayError('reply_too_large', `the reply is larger than ${bytes} bytes (maxReply)`, { sent: true })
 
-/** Headers without those of one connection, those that `connection` names, and `others`. */
+/** Returns headers without hop-by-hop headers, headers named by `connection`, and `others`. */
 function withoutHop(headers: Headers, others: ReadonlySet<string> = new Set()) {
   const named = new Set(
     [headers.connection ?? []]
@@ -318,18 +318,18 @@ function withoutHop(headers: Headers, others: ReadonlySet<string> = new Set()) {
   return kept
 }
 
-/** Matches the part behind `/proxy/{server}` in a request's target, which has to be a path: a target may be a whole URL. */
+/** Matches the part behind `/proxy/{server}` in a request's target; a target that is a whole URL does not match. */
 const TARGET = /^\/proxy\/[^/?#]+(\/[^?#]*)?(\?[^#]*)?$/
 
-/** How often a path may be encoded. */
+/** Most rounds of decoding; the last must change nothing, so a path may be encoded up to three times. */
 const MAX_ROUNDS = 4
 
 /**
- * Why a path is refused; undefined for a good path. Servers may read some paths in more than one way: nobody knows
- * which reading this server takes.
+ * Returns why a path is refused; undefined for a good path. Servers may read some paths in several ways, and the
+ * gateway cannot know which way.
  */
 function faultIn(path: string): string | undefined {
-  // Characters other than visible ASCII have to be encoded, and encoded bytes have to be text.
+  // Only visible ASCII is allowed unencoded, and encoded bytes must be UTF-8.
   if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return 'the path is not encoded as one'
   const segments = path.split('/').length
   let text = path
@@ -338,7 +338,7 @@ function faultIn(path: string): string | undefined {
     if (text.includes('\\')) return 'there is a backslash in the path'
     if (text.split('/').length !== segments) return 'there is an encoded slash in the path'
     if (text.includes('//')) return 'there is an empty segment in the path'
-    // Some servers take what follows a semicolon for a parameter of the segment.
+    // Some servers read text behind a semicolon as a parameter of the segment.
     if (text.split('/').some((segment) => /^\.\.?(;|$)/.test(segment)))
       return 'there is a segment "." or ".." in the path'
     const plain = decoded(text)
@@ -358,6 +358,6 @@ function isEncoded(text: string): boolean {
   }
 }
 
-/** Each byte that is encoded as a character of its own; a % that encodes nothing stays, as lenient servers have it. */
+/** Decodes each encoded byte to a character of its own; a % that encodes nothing stays, as in lenient servers. */
 const decoded = (text: string) =>
   text.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(parseInt(hex, 16)))

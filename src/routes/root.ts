@@ -1,10 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { version } from '../protocol/identity.ts'
 
-/** Paths by what they are for. */
+/** Descriptions by path. */
 export type Directory = Readonly<Record<string, string>>
 
-/** The paths of the data plane. */
 export const dataDirectory: Directory = {
   '/mcp': 'MCP: all servers, their tools as {server}__{tool}',
   '/mcp/{server}': 'MCP: one server as it is',
@@ -12,7 +11,7 @@ export const dataDirectory: Directory = {
   '/readyz': 'whether servers are up, and which',
 }
 
-/** The paths of the control plane that read most often. */
+/** The paths of the control plane opened most often by people. */
 export const controlDirectory: Directory = {
   '/metrics': 'Prometheus',
   '/admin/servers': 'servers, their states and tools',
@@ -24,7 +23,7 @@ export const controlDirectory: Directory = {
   '/admin/config': 'the config in force',
 }
 
-/** `GET /`: says as text where everything is, for whoever opens the port by hand. */
+/** Registers `GET /`: lists the paths as text, for people who open the port in a browser. */
 export function registerRoot(app: FastifyInstance, directory: Directory): void {
   const paths = Object.entries(directory)
   const width = Math.max(...paths.map(([path]) => path.length))
@@ -35,7 +34,7 @@ export function registerRoot(app: FastifyInstance, directory: Directory): void {
     '',
   ]
   app.get('/', (request, reply) => {
-    // The router takes the target * for this path.
+    // The router maps the target * to this path.
     if (!request.url.startsWith('/')) return reply.callNotFound()
     return reply.type('text/plain; charset=utf-8').send(lines.join('\n'))
   })

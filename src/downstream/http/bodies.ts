@@ -227,7 +227,7 @@ export class Bodies {
     return this.#bytes
   }
 
-  /** How many bodies have a place. */
+  /** Bodies with a place. */
   get count(): number {
     return this.#count
   }
@@ -489,7 +489,6 @@ interface BodyParts {
   readonly done: Done
 }
 
-/** An unfinished body. */
 class Body {
   readonly sender: Sender
   /** The agent's share, once agents are told apart. */

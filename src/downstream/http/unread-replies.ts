@@ -55,7 +55,6 @@ interface Unread {
   bytes: number
 }
 
-/** A connection with waiting bytes. */
 interface Waiting {
   /** More than one reply when the client pipelined requests. */
   readonly replies: Map<ServerResponse, Unread>

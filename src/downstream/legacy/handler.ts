@@ -64,7 +64,6 @@ export class LegacyHandler {
     this.#dialogue = new Dialogue(live, sessions, clock, guards)
   }
 
-  /** Whether there is such a session. */
   knows(id: unknown): boolean {
     return typeof id === 'string' && this.#sessions.find(id) !== undefined
   }
@@ -298,7 +297,7 @@ class Dialogue {
       .then((responses) => this.#inTime(session, { reply, now }, responses))
   }
 
-  /** Acknowledges a POST without requests: accepted, or dropped as a whole. */
+  /** Acknowledges a POST without requests: accepted, or refused as a whole. */
   #acknowledge(
     { response }: InboundRequest,
     session: Session,
@@ -433,7 +432,6 @@ class Dialogue {
     })
   }
 
-  /** Returns the answer to a refused request. */
   #refusal(session: Session, message: Message, id: RequestId): string | undefined {
     const { value } = message
     // In a batch: all clients of a server session share its handshake.

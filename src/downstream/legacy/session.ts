@@ -31,7 +31,6 @@ import { SessionTenants } from '../../access/caller.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 export interface SessionParts {
-  /** The `Mcp-Session-Id`. */
   readonly id: string
   readonly endpoint: Endpoint
   /** The client's own `initialize` params. */
@@ -175,7 +174,6 @@ export class Session implements Caller {
     else this.tell(text)
   }
 
-  /** Sends the client a message from the gateway. */
   tell(text: string): void {
     this.streams.standalone.tell(text)
   }
@@ -305,7 +303,6 @@ class SessionStreams {
     return stream
   }
 
-  /** Ends all streams for good: no client resumes them. */
   endAll(): void {
     for (const stream of this.#open.values()) stream.end()
     this.standalone.end()
@@ -349,7 +346,6 @@ export class PendingServerRequests {
     this.#outbound = outbound
   }
 
-  /** Number of unanswered questions. */
   get size(): number {
     return this.#open?.size ?? 0
   }

@@ -17,24 +17,24 @@ import { Session, type SessionParts } from './session.ts'
 import type { UnreadReplies } from '../http/unread-replies.ts'
 
 export interface SessionLimits {
-  /** A session that had no request yet is closed after so long. */
+  /** How long a session may stay without any request. */
   readonly unused: Millis
-  /** A session unused for so long is closed. */
+  /** How long a session may stay unused. */
   readonly idle: Millis
-  /** Calls under way at once in one session. */
+  /** Most calls in progress in one session. */
   readonly maxInFlight: number
 }
 
-/** One timer for all sessions: an idle one lives at most this much longer than it should. */
+/** One timer for all sessions: an idle session lives at most this much too long. */
 const SWEEP_MS: Millis = 15_000
 
-/** Most sessions that are looked at for the sake of one newcomer. */
+/** Most sessions examined for a newcomer. */
 const MOST_LOOKS = 1_000
 
-/** Changes of the catalogs within this time are told as one, in milliseconds. */
+/** Catalog changes within this time are announced together, in milliseconds. */
 const TELL_MS: Millis = 100
 
-/** All legacy-era sessions: bounded in number, of all clients and of each, and swept when idle. */
+/** All legacy-era sessions: limited in number, in total and for each client, and swept when idle. */
 export class Sessions {
   readonly limits: SessionLimits
   readonly #live: Live<GatewayGeneration>
@@ -45,7 +45,7 @@ export class Sessions {
   readonly #byId = new Map<string, Session>()
   /** The sessions whose server was removed: each ends with its last call. */
   readonly #leaving = new Set<Session>()
-  /** All of them, drafts and leaving ones included, as quotas know them. */
+  /** All sessions, also drafts and leaving sessions, with their quota holdings. */
   readonly #all = new Map<Session, Holding>()
   readonly #quota: EvictingQuota
   readonly #quotas: Guards['quotas']
@@ -57,7 +57,7 @@ export class Sessions {
   #cancelSweep: Cancel
   #cancelTell: Cancel | undefined
 
-  /** `onEnd` is told of each that has ended, and of the error that ended its calls; drafts have never begun. */
+  /** Calls `onEnd` for each ended session, with the error that ended its calls; not for drafts. */
   constructor(
     live: Live<GatewayGeneration>,
     clock: Clock,
@@ -82,7 +82,7 @@ export class Sessions {
     return this.#byId.size
   }
 
-  /** Why a client may not begin one more session, for whose sake others may be ended that are idle. */
+  /** Returns why a client may not begin another session; ends idle sessions of others to make room. */
   refusal(client: string, principal: string): GatewayError | undefined {
     return this.#quota.makeRoom(client, principal, 1, (limit) => {
       const spare = this.#unusedFor(client, principal, limit)
@@ -91,8 +91,8 @@ export class Sessions {
   }
 
   /**
-   * The session that goes where the only other choice is to refuse a newcomer: one that had no request yet and listens to
-   * nothing, the oldest one, of the same principal if there is any, or else of the same client, or else of anybody.
+   * Returns the session to end when the only other choice is to refuse a newcomer. Candidates had no request yet and
+   * listen to nothing. The oldest goes: of the same principal, else of the same client, else of anybody.
    */
   #unusedFor(client: string, principal: string, limit: 'max' | 'perClient'): Session | undefined {
     let found: Session | undefined
@@ -111,7 +111,7 @@ export class Sessions {
     return found
   }
 
-  /** Why no more may be kept of what a client says of itself, for whose sake others may be ended that are idle. */
+  /** Returns why a client's description cannot be kept; ends idle sessions of others to make room. */
   initializeRefusal(
     client: string,
     principal: string,
@@ -129,12 +129,14 @@ export class Sessions {
     return this.#byId.get(id)
   }
 
-  /** Whether a request bears the credentials that a session was opened with. */
+  /** Whether a request has the credentials that opened a session. */
   isOf(session: Session, headers: InboundHeaders): boolean {
     return bearsCredentialsOf(session, headers, this.#live.current.servers)
   }
 
-  /** A session that nobody can find yet: its `initialize` may still fail. Either `add` or `close` it. */
+  /**
+   * Returns a session that nobody can find yet, because its `initialize` may still fail. Call either `add` or `close`.
+   */
   draft(
     parts: Pick<SessionParts, 'endpoint' | 'initializeParams' | 'headers' | 'version' | 'client'>,
   ): Session {
@@ -161,7 +163,7 @@ export class Sessions {
     const holding: Holding = {
       client,
       principal,
-      // A session whose `initialize` is under way is in use, and a session that is leaving ends anyway.
+      // A session in its `initialize` is in use, and a leaving session ends anyway.
       get idleMs() {
         return byId.has(id) ? session.idleMs : 0
       },
@@ -180,7 +182,7 @@ export class Sessions {
     this.#initializeParamsQuota.drop(holding)
   }
 
-  /** Has a draft found from now on; false when it was closed meanwhile. */
+  /** Makes a draft findable; false when the draft was closed meanwhile. */
   add(session: Session): boolean {
     if (!this.#all.has(session)) return false
     this.#byId.set(session.id, session)
@@ -188,7 +190,7 @@ export class Sessions {
     return true
   }
 
-  /** Ends a session and its upstream sessions with all servers; calls under way end with `error`. */
+  /** Ends a session and its upstream sessions with all servers; calls in progress end with `error`. */
   async close(session: Session, error?: GatewayError): Promise<void> {
     if (this.#byId.delete(session.id)) this.#onEnd(session, error)
     this.#unused.delete(session)
@@ -196,7 +198,7 @@ export class Sessions {
     this.#discount(session)
     session.close(error)
     const servers = [...this.#live.current.servers.values()]
-    // A run of a call that others have joined goes on over its upstream session, unless the gateway ends.
+    // A shared run of a call continues over its upstream session, unless the gateway stops.
     await Promise.all(
       servers.map(({ upstreamSessions }) =>
         error === undefined ? upstreamSessions.end(session) : upstreamSessions.drop(session),
@@ -204,7 +206,7 @@ export class Sessions {
     )
   }
 
-  /** Ends all sessions, also those whose `initialize` is under way. */
+  /** Ends all sessions, also drafts in their `initialize`. */
   async closeAll(): Promise<void> {
     this.#cancelSweep()
     this.#cancelTell?.()
@@ -212,7 +214,7 @@ export class Sessions {
     await Promise.all([...this.#all.keys()].map((session) => this.close(session, error)))
   }
 
-  /** Ends the sessions that look onto a server which is no more, each with its last call: until then its client may answer what is asked. */
+  /** Ends the sessions of removed servers, each with its last call: until then its client may answer questions. */
   closeOrphans(): void {
     const { servers } = this.#live.current
     for (const session of this.#byId.values()) {
@@ -225,12 +227,12 @@ export class Sessions {
     }
   }
 
-  /** Some of a session's calls have ended: if it only waited for that, so does the session. */
+  /** Called when calls of a session have ended: ends a session that waited only for its last call. */
   settle(session: Session): void {
     if (this.#leaving.has(session) && session.inFlight.size === 0) void this.close(session)
   }
 
-  /** Tells all sessions on the aggregate that lists changed; a storm of changes is told once. */
+  /** Tells all sessions on the aggregate that lists changed; many changes at once are announced once. */
   tellChanged(changed: readonly ListKind[]): void {
     for (const kind of changed) this.#untold.add(kinds[kind].changed)
     this.#cancelTell ??= this.#clock.after(TELL_MS, () => {

@@ -11,7 +11,6 @@ import type { UnreadReplies } from '../http/unread-replies.ts'
 
 /** Limits for each agent, and keep-alive for its connections. */
 export interface Guards {
-  /** How fast requests may come. */
   readonly limits: RequestLimits
   /** Holds back rejections of clients that come back too soon. */
   readonly tarpit: Tarpit
@@ -21,7 +20,6 @@ export interface Guards {
   readonly tenancies: Tenancies
   /** Called for an internal error while handling a request; returns the text of the error answer. */
   readonly defect: (id: RequestId, cause: unknown) => string
-  /** Replies that clients have not read yet. */
   readonly unread: UnreadReplies
   /** Open replies, which get keep-alive comments while quiet. */
   readonly keepAlive: KeepAlive
@@ -29,9 +27,7 @@ export interface Guards {
   readonly replay: ReplayBudget
 }
 
-/** How fast requests may come. */
 export interface RequestRate {
-  /** The long-term rate. */
   readonly rate: Rate
   /** Most requests at once after a pause; default: the requests of one second, at least 1. */
   readonly burst?: number | undefined

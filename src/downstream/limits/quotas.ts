@@ -2,13 +2,13 @@ import type { Millis } from '../../mesh/clock.ts'
 import { gatewayError, type GatewayError } from '../../mesh/errors.ts'
 import { SETTLED_MS } from '../../access/caller.ts'
 
-/** How much of something there may be at once: of all clients, and of one. */
+/** Most of something open at once, for all clients and for each client. */
 export interface Share {
   readonly max: number
   readonly perClient: number
 }
 
-/** The setting that a limit for all clients follows, if any; metrics name the limits by the keys. */
+/** The setting behind a limit for all clients, if any; the keys name the limits in metrics. */
 const keys = {
   calls: 'gateway.maxInFlight',
   callers: undefined,
@@ -21,13 +21,12 @@ const keys = {
   sessions: 'gateway.sessions.max',
 } as const
 
-/** The setting that the share of one client follows. */
 const PER_CLIENT = 'gateway.limits.perClient'
 
 export type QuotaName = keyof typeof keys
 export type Shares = Readonly<Record<QuotaName, Share>>
 
-/** A limit that was met, as the metric of refusals names it. */
+/** A met limit, as named in the metric of refusals. */
 export type QuotaLimit =
   | QuotaName
   | `${QuotaName}_per_client`
@@ -45,12 +44,12 @@ export const quotaLimits: readonly QuotaLimit[] = [
   'pipelined_per_connection',
 ]
 
-/** When to try again what is full, in milliseconds: nobody knows when somebody leaves. */
+/** When to retry at a full quota, in milliseconds: nobody knows when a place becomes free. */
 const RETRY_MS = 5_000
 
 const halfOf = (max: number) => Math.max(1, Math.floor(max / 2))
 
-/** The part of a client's places that is kept for tenants with few places. */
+/** The part of a client's places kept for tenants with few places. */
 const KEPT_FREE = 1 / 8
 
 /** Amounts by key; a key whose amount is 0 is forgotten. */
@@ -68,7 +67,7 @@ class Count {
   }
 }
 
-/** Counts what clients have open of one thing. Each taker gives back. */
+/** Counts each client's open items of one kind. Every `take` needs a `release`. */
 export class Quota {
   share: Share
   readonly #name: QuotaName
@@ -77,7 +76,7 @@ export class Quota {
   readonly #counts = new Count()
   #total = 0
 
-  /** `what` there may be too many of, in words; `refused` is told of each refusal. */
+  /** `what` names the items in messages; calls `refused` for each refusal. */
   constructor(name: QuotaName, what: string, share: Share, refused: (limit: QuotaLimit) => void) {
     this.#name = name
     this.#what = what
@@ -93,23 +92,26 @@ export class Quota {
     return this.#counts.of(client)
   }
 
-  /** Returns the limit that one more of a client would exceed, counted as `amount`; undefined when both limits allow one more. */
+  /**
+   * Returns the limit that another item of a client would exceed, counted as `amount`; undefined when both limits allow
+   * another.
+   */
   exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
     const { max, perClient } = this.share
     const total = this.#total + amount
-    // As long as all together have less than one may have, nobody has to be looked at.
+    // While the total is below a single client's limit, no client can exceed its limit.
     if (total <= perClient && total <= max) return undefined
     if (this.of(client) + amount > perClient && perClient < max) return 'perClient'
     return total > max ? 'max' : undefined
   }
 
-  /** Why there may not be one more of a client; undefined when there may. */
+  /** Returns the refusal of another item of a client, and counts the refusal; undefined when there is room. */
   refusal(client: string, amount = 1): GatewayError | undefined {
     const limit = this.exceeds(client, amount)
     return limit === undefined ? undefined : this.refuse(limit)
   }
 
-  /** The error of a client that meets a limit. */
+  /** Returns, and counts, the error of a client at its limit. */
   refuse(limit: 'max' | 'perClient'): GatewayError {
     const ofClient = limit === 'perClient'
     this.#refused(ofClient ? `${this.#name}_per_client` : this.#name)
@@ -120,20 +122,23 @@ export class Quota {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
-  /** Whether a tenant that holds `own` places is refused another one: in the last eighth a tenant may hold as many places as are free. */
+  /**
+   * Whether a tenant that holds `own` places is refused another: in the last eighth a tenant may hold as many places as
+   * are free.
+   */
   isKeptFrom(client: string, own: number): boolean {
     const { perClient } = this.share
     const free = perClient - this.of(client)
     return free <= Math.floor(perClient * KEPT_FREE) && own >= free
   }
 
-  /** Whether so many places are all that one client may have, but for the last eighth. */
+  /** Whether `own` places are all that a client may have, except for the last eighth. */
   isNearlyAll(own: number): boolean {
     const { perClient } = this.share
     return own >= perClient - Math.ceil(perClient * KEPT_FREE)
   }
 
-  /** Counts and returns the refusal of a tenant that has all but the last places of its client. */
+  /** Returns, and counts, the refusal of a tenant in the last eighth of its client's places. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
     const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant has as many as are left. All new tenants count as one for their first second`
@@ -145,14 +150,14 @@ export class Quota {
     this.#total += amount
   }
 
-  /** `amount`: as was taken. */
+  /** `amount`: as in `take`. */
   release(client: string, amount = 1): void {
     this.#counts.add(client, -amount)
     this.#total -= amount
   }
 }
 
-/** The owner of a call that waits for its agent. `session`: undefined for agents without sessions. */
+/** The owner of a call waiting for its agent. `session`: undefined for agents without sessions. */
 export interface Asked {
   readonly client: string
   readonly tenant: string
@@ -160,9 +165,9 @@ export interface Asked {
 }
 
 /**
- * Calls that wait for an answer of their agent, which may take minutes. One tenant of a client has half of the client's share,
- * and one session a quarter; of the last eighth a tenant gets as many as are still free. So agents that never answer leave room to
- * others behind the same address.
+ * Counts calls that wait for an answer of their agent, which may take minutes. A tenant may hold half of its client's
+ * share, and a session a quarter. In the last eighth a tenant may hold as many places as are still free. So agents that
+ * never answer leave room for others behind the same address.
  */
 export class PendingInputQuota {
   readonly #all: Quota
@@ -170,7 +175,7 @@ export class PendingInputQuota {
   readonly #ofSessions = new Count()
   readonly #refused: (limit: QuotaLimit) => void
 
-  /** `all` counts them by client; `refused` is told of each refusal by the share of a tenant or session. */
+  /** `all` counts the calls by client; calls `refused` for each refusal by the share of a tenant or session. */
   constructor(all: Quota, refused: (limit: QuotaLimit) => void) {
     this.#all = all
     this.#refused = refused
@@ -184,7 +189,7 @@ export class PendingInputQuota {
     this.#all.share = share
   }
 
-  /** Why one more call may not wait; undefined when it may. */
+  /** Returns the refusal of another waiting call, and counts the refusal; undefined when there is room. */
   refusal(asked: Asked): GatewayError | undefined {
     const { perClient } = this.#all.share
     const ofTenant = halfOf(perClient)
@@ -193,7 +198,8 @@ export class PendingInputQuota {
     if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
       return this.#refuse('session', ofSession, 'a quarter')
     const own = this.#ofTenants.of(tenantKey(asked))
-    // Agents whose names have not settled count as one tenant: whoever among them has nothing open still gets a place.
+    // Agents whose names have not settled count as one tenant: an agent among these with nothing open still gets a
+    // place.
     const isNew = asked.tenant === '' && session !== undefined && this.#ofSessions.of(session) === 0
     if (own >= ofTenant && !isNew) return this.#refuse('tenant', ofTenant, 'half')
     const full = this.#all.refusal(asked.client)
@@ -207,7 +213,7 @@ export class PendingInputQuota {
     if (asked.session !== undefined) this.#ofSessions.add(asked.session, 1)
   }
 
-  /** `asked`: as was taken. */
+  /** `asked`: as in `take`. */
   release(asked: Asked): void {
     this.#all.release(asked.client)
     this.#ofTenants.add(tenantKey(asked), -1)
@@ -224,12 +230,12 @@ export class PendingInputQuota {
 
 const WAITING = 'calls that wait for answers'
 
-/** Tenants are counted once this part of a client's places is taken, so that usual calls cost one comparison. */
+/** Tenants are counted from this part of a client's places on, so that usual calls cost one comparison. */
 const TOLD_APART_FROM = 1 / 2
 
 /**
- * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as are free, so a
- * tenant with a thousand calls leaves room to others behind the same address.
+ * Counts the places of a quota by tenant. In the last eighth of a client's places a tenant may hold as many places as
+ * are free, so a tenant with a thousand calls leaves room for others behind the same address.
  */
 export class TenantPlaces {
   readonly #all: Quota
@@ -240,7 +246,10 @@ export class TenantPlaces {
     this.#all = all
   }
 
-  /** Takes `amount` places for a tenant. Returns the refusal, or a function that gives the places back; undefined while tenants are not counted. */
+  /**
+   * Takes `amount` places for a tenant. Returns the refusal, or a function that gives the places back; undefined while
+   * tenants are not counted.
+   */
   begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
     const { client } = asked
     const apart = this.#all.share.perClient * TOLD_APART_FROM
@@ -252,38 +261,38 @@ export class TenantPlaces {
   }
 }
 
-/** Anybody may give the name of a tenant: at another address the same name is another tenant. */
+/** Anybody may use any tenant name: at another address the same name is another tenant. */
 const tenantKey = ({ client, tenant }: Pick<Asked, 'client' | 'tenant'>) => `${client}\n${tenant}`
 
-/** A thing that somebody has open, and that may be ended for the sake of others. */
+/** An open item of a client; quotas may end items to make room for others. */
 export interface Holding {
   readonly client: string
-  /** Digest of the credentials it was opened with: tells apart several who share an address. */
+  /** Digest of the credentials at opening: distinguishes agents that share an address. */
   readonly principal: string
-  /** How long nobody has used it, in milliseconds; 0 for one that may not be ended now. */
+  /** How long unused, in milliseconds; 0 while it must not be ended. */
   readonly idleMs: Millis
   end(): void
 }
 
-/** The holdings of one client, with the amount that each takes of the quota, and their sums by principal. */
+/** The holdings of a client with their amounts, and the sums by principal. */
 interface Held {
   readonly amounts: Map<Holding, number>
   readonly byPrincipal: Map<string, number>
 }
 
 /**
- * A quota in which room is made where there is none: what was idle for the longest ends, of the client that has the
- * most, if it has more than the newcomer would; of several who share an address, of the one with the most. Clients that
- * nothing tells apart make room by what takes more than the newcomer needs. A client that lost something is told to
- * begin anew by its next request; to turn away all others for as long as somebody hoards would be worse.
+ * A quota that makes room by ending idle holdings: the longest idle holding of the client with the most, if that client
+ * has more than the newcomer would have. At a shared address, the principal with the most loses. Clients that nothing
+ * distinguishes lose only holdings larger than the newcomer's. A client that lost a holding learns from its next
+ * request to begin anew; turning everybody away while one client hoards would be worse.
  */
 export class EvictingQuota extends Quota {
-  /** The holdings of each client, and how much of the quota each holding takes. */
+  /** By client. */
   readonly #held = new Map<string, Held>()
 
   /**
-   * Why there is no room for so much of a client, even when others are ended for it; undefined when there is. `spare` names
-   * what else may be ended, where nobody has too much.
+   * Ends idle holdings until `amount` fits for a client. Returns the refusal when even so there is no room. `spare`
+   * returns another holding to end when nobody has too much.
    */
   makeRoom(
     client: string,
@@ -311,7 +320,7 @@ export class EvictingQuota extends Quota {
     this.take(client, amount)
   }
 
-  /** Gives back what it takes. Safe to call twice. */
+  /** Gives back the holding's amount. Safe to call twice. */
   drop(holding: Holding): void {
     const { client, principal } = holding
     const own = this.#held.get(client)
@@ -331,7 +340,10 @@ export class EvictingQuota extends Quota {
     return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
   }
 
-  /** Returns the holdings of the greediest principal of the client with the most, if that client has more than `client` would have. */
+  /**
+   * Returns the holdings of the greediest principal of the client with the most, if that client has more than `client`
+   * would have.
+   */
   #hoardOf(client: string, amount: number): Iterable<Holding> {
     let most = this.of(client) + amount
     let greediest: string | undefined
@@ -351,7 +363,8 @@ export class EvictingQuota extends Quota {
   }
 
   #larger(client: string, amount: number): Holding[] {
-    // Nothing takes less than one: who is refused over and over is not to cost a look at all that there is each time.
+    // No holding counts less than 1. Skips the search, so a client with repeated refusals does not cause a full search
+    // each time.
     if (amount <= 1) return []
     const own = this.#held.get(client)?.amounts ?? []
     return [...own].filter(([, each]) => each > amount).map(([held]) => held)
@@ -368,9 +381,9 @@ function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
   return idlest
 }
 
-/** The limits on one client's share of what all clients use. Clients are told apart by the address that they come from. */
+/** The limits on each client's share of common resources. The address of its connection identifies a client. */
 export class Quotas {
-  /** Calls under way. */
+  /** Calls in progress. */
   readonly calls: Quota
   readonly tenantCalls: TenantPlaces
   readonly tenantListens: TenantPlaces
@@ -378,17 +391,17 @@ export class Quotas {
   readonly callers: Quota
   /** Connections of agents. */
   readonly connections: Quota
-  /** Bytes kept of what clients say of themselves, whether in a session or as a kind of clients. */
+  /** Bytes kept of clients' descriptions, in sessions and in kinds of clients. */
   readonly initializeParams: EvictingQuota
   readonly listens: Quota
-  /** Calls that wait for an answer of their client. */
+  /** Calls waiting for an answer of their client. */
   readonly pendingInputs: PendingInputQuota
-  /** Bytes of questions, and of answers that are kept until their clients come for them. */
+  /** Bytes of questions, and of answers kept until their clients fetch them. */
   readonly answers: Quota
-  /** Requests that wait for the reply to an earlier one of their connection. */
+  /** Requests waiting for an earlier reply on their connection. */
   readonly pipelined: Quota
   readonly sessions: EvictingQuota
-  /** Told of each refusal. */
+  /** Called for each refusal. */
   readonly refused: (limit: QuotaLimit) => void
 
   constructor(shares: Shares, refused: (limit: QuotaLimit) => void) {
@@ -408,16 +421,16 @@ export class Quotas {
     this.sessions = new EvictingQuota('sessions', 'sessions', shares.sessions, refused)
   }
 
-  /** Other limits are in force. Everything that is open already stays. */
+  /** Sets new limits. Items that are open already stay. */
   tune(shares: Shares): void {
     for (const name of Object.keys(shares) as QuotaName[]) this[name].share = shares[name]
   }
 }
 
-/** An IPv6 address has one client for each of its first 64 bits: who has one of them has all that follow. */
+/** An IPv6 client is a /64 prefix: its owner controls all addresses below. */
 const PREFIX_GROUPS = 4
 
-/** The client behind the address of a connection. */
+/** Returns the client behind a connection's address. */
 export function clientOf(address: string | undefined): string {
   if (address === undefined || !address.includes(':')) return address ?? ''
   if (address.startsWith('::ffff:') && address.includes('.')) return address.slice('::ffff:'.length)

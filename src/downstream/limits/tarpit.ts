@@ -10,7 +10,6 @@ const FREE_PER_MS = FREE / 1_000
 /** The first pause, in milliseconds; each further early request doubles the pause, up to the longest. */
 const FIRST_MS: Millis = 10
 
-/** Most clients that are remembered. */
 const MOST_CLIENTS = 10_000
 
 /** Most answers held at a time, of all clients and of each client; further answers go out at once. */
@@ -32,7 +31,6 @@ interface Visitor {
   tooSoon: number
   /** When `tooSoon` was last updated. */
   countedAt: Millis
-  /** Number of held answers. */
   held: number
 }
 
@@ -75,7 +73,6 @@ export class Tarpit {
     return this.#visitors.size
   }
 
-  /** Sets a new longest pause. */
   tune(longestMs: Millis): void {
     this.#longestMs = longestMs
   }

@@ -52,7 +52,6 @@ interface KeptAnswer {
 
 interface ModernCallParts {
   readonly pendingInputs: PendingInputStore<ModernCall>
-  /** Calls under way. */
   readonly calls: Quota
 }
 
@@ -278,7 +277,6 @@ export class Questions {
     this.#room = room
   }
 
-  /** Number of unanswered questions. */
   get size(): number {
     return this.#open.size
   }

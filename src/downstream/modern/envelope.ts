@@ -22,7 +22,7 @@ import {
 } from '../../protocol/versions.ts'
 import { refusal, type Refusal } from '../http/post-reply.ts'
 
-/** The facts that a modern request states about its sender, in place of a session. */
+/** The facts about its sender in a modern request, in place of a session. */
 export interface Envelope {
   readonly id: RequestId
   readonly method: string
@@ -32,10 +32,10 @@ export interface Envelope {
   readonly logLevel: string | undefined
 }
 
-/** Versions that this gateway answers to, newest first. */
+/** Newest first. */
 export const supportedVersions = [MODERN_VERSION, ...legacyVersions] as const
 
-/** Where each method's name stands that the `Mcp-Name` header has to repeat. */
+/** By method, the param repeated by the `Mcp-Name` header. */
 const named: Readonly<Record<string, string>> = {
   'tools/call': 'name',
   'prompts/get': 'name',
@@ -45,7 +45,7 @@ const named: Readonly<Record<string, string>> = {
   'tasks/cancel': 'taskId',
 }
 
-/** Reads what a request says of itself, in the order in which the specification has it checked. */
+/** Reads the facts in a request, and checks the facts in the order of the specification. */
 export function readEnvelope(headers: IncomingHttpHeaders, { value }: Message): Envelope | Refusal {
   const id = isRequestId(value.id) ? value.id : null
   if (kindOf(value) !== 'request' || id === null)
@@ -88,7 +88,7 @@ function whatIsMissing(meta: unknown): object | undefined {
   return { key: CLIENT_CAPABILITIES_KEY, problem: CLIENT_CAPABILITIES_KEY in meta ? 'invalid' : 'missing' }
 }
 
-/** The headers that mirror arguments; undefined when there are none. */
+/** Returns the headers of mirrored arguments; undefined without any. */
 export function mirroredHeaders(headers: IncomingHttpHeaders): Record<string, string> | undefined {
   let mirrored: Record<string, string> | undefined
   for (const name in headers) {

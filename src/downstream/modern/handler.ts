@@ -39,7 +39,7 @@ import { Post } from './post.ts'
 import { Relay } from './relay.ts'
 import { readFilter, Subscription, weightOf } from './subscriptions.ts'
 
-/** Methods that this era did away with. */
+/** Legacy methods without a counterpart in this era. */
 const gone = new Set([
   'initialize',
   'ping',
@@ -50,7 +50,7 @@ const gone = new Set([
   'tasks/result',
 ])
 
-/** Why a client cannot listen that takes JSON only. */
+/** The refusal of a listening client that accepts only JSON. */
 const NO_EVENTS = 'Not Acceptable: the Accept header must name text/event-stream'
 
 /** The sender of a request, as far as clients are told apart. */
@@ -59,7 +59,7 @@ interface Sender {
   readonly tenancy: Tenancy
 }
 
-/** The 2026 era towards agents: every request speaks for itself, nothing is remembered between two of them. */
+/** The 2026 era towards agents: every request stands alone, and nothing is remembered between two requests. */
 export class ModernHandler {
   readonly listening: Listening
   readonly #live: Live<GatewayGeneration>
@@ -96,14 +96,14 @@ export class ModernHandler {
     return this.#pendingInputs.size > 0
   }
 
-  /** Whether a request brings an answer to a call that waits for its agent. */
+  /** Whether a request answers a call that waits for its agent. */
   goesOn(value: unknown): boolean {
     return isObject(value) && this.#pendingInputs.has(paramsOf(value).requestState)
   }
 
-  /** Takes a POST that was found to be of this era, with its body as text and parsed. Undefined when it was answered at once. */
+  /** Handles a POST of this era, with its body as text and parsed. Undefined when answered at once. */
   post(incoming: InboundRequest, text: string, value: unknown): Promise<void> | undefined {
-    // A dropped connection is all of a cancellation in this era, and this one would never be heard to drop.
+    // A closed connection is this era's only cancellation, and this connection would never emit its close again.
     if (incoming.response.destroyed) return undefined
     if (!isObject(value))
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, 'Invalid Request: expected one message'))
@@ -153,7 +153,7 @@ export class ModernHandler {
     return this.#request(incoming, envelope, { caller, tenancy }, message)
   }
 
-  /** Has lists asked for anew, because the offer of `server` may have changed; undefined: the offer of any server. */
+  /** Drops cached lists because the offer of `server` may have changed; undefined: of all servers. */
   forgetLists(server?: string): void {
     this.#relay.forgetLists(server)
   }
@@ -165,7 +165,7 @@ export class ModernHandler {
     this.#pool.closeAll()
   }
 
-  /** Clients share upstream sessions with servers only if neither servers nor we could tell them apart. */
+  /** Clients share upstream sessions only if neither servers nor the gateway could tell these clients apart. */
   #callerOf(
     incoming: InboundRequest,
     { clientInfo, capabilities }: Envelope,
@@ -177,7 +177,7 @@ export class ModernHandler {
     return this.#pool.of(incoming.client, clientInfo, capabilities, shown, principal, tenant)
   }
 
-  /** Tells a client what a legacy client gets to know by `initialize`, in the words of this era. */
+  /** Tells a client the facts that legacy clients get by `initialize`, in this era's format. */
   async #discover(
     incoming: InboundRequest,
     id: RequestId,
@@ -203,7 +203,7 @@ export class ModernHandler {
     const welcome = await welcomeTo(endpoint, this.#live, caller, { version: LATEST_LEGACY, limitMs })
     if ('error' in welcome)
       return sendJson(response, 200, gatewayErrorText(id, welcome.error, { server: endpoint.server }))
-    // A client that has left already would never be heard to leave.
+    // A client that has already disconnected emits no further close event.
     if (response.destroyed) return
     const { capabilities } = parseExactly(welcome.text) as { capabilities?: unknown }
     const filter = readFilter(
@@ -245,16 +245,16 @@ export class ModernHandler {
   ): Promise<void> | undefined {
     const { id, method } = envelope
     const { _meta: meta, name, uri, requestState, inputResponses } = paramsOf(message.value)
-    // Both are strings by now, where they are given.
+    // Both are checked strings here, if given.
     const target = shortened(`${incoming.endpoint.server ?? ''} ${method} ${(name ?? uri ?? '') as string}`)
     const progressToken = isObject(meta) ? meta.progressToken : undefined
     if (this.#pendingInputs.isOurs(requestState)) {
-      // Before its state is taken, which is done once.
+      // Checked first, because a state can be taken only once.
       const fault = answersFault(inputResponses)
       if (fault !== undefined) return refuse(incoming, refusal(200, id, INVALID_PARAMS, fault))
       const pending = this.#pendingInputs.take(
         requestState,
-        // A reload may have changed by which headers callers are told apart.
+        // A reload may have changed which headers tell callers apart.
         (call) =>
           call.target === target &&
           (call.caller === caller ||
@@ -273,7 +273,7 @@ export class ModernHandler {
     }
     const { calls, tenantCalls } = this.#guards.quotas
     const counted = tenantCalls.begin({ client: incoming.client, tenant: tenancy.countsAs })
-    // Never held: it would take one of the places that are kept free.
+    // Never held in the tarpit: holding would use a place kept free.
     if (isGatewayError(counted))
       return refuse(incoming, { status: 200, text: gatewayErrorText(id, counted, {}) })
     const modernCall = new ModernCall(
@@ -302,13 +302,13 @@ export class ModernHandler {
   }
 }
 
-/** Counts as a call of its caller until it is over, so that nobody else takes the caller's place meanwhile. */
+/** Counts as a call of its caller until it ends, so that nobody takes the caller's place. */
 function inUse(caller: PooledCaller, ending: Promise<void>): Promise<void> {
   caller.calls++
   return ending.finally(() => caller.calls--)
 }
 
-/** From this length on, in characters, a request's target is compared by its digest: the target is kept as long as its call. */
+/** Targets from this length on, in characters, are compared by digest, because a target is kept as long as its call. */
 const LONG_TARGET = 1_024
 
 function shortened(target: string): string {
@@ -328,7 +328,7 @@ function discovered(initializeResult: string): string {
   })
 }
 
-/** Tasks of the legacy era are not those of this one. */
+/** Tasks of the legacy era differ from the modern era's tasks. */
 function modernCapabilities(capabilities: unknown): unknown {
   if (!isObject(capabilities)) return {}
   const { tasks: _, ...rest } = capabilities

@@ -11,7 +11,6 @@ import type { Tenancy } from '../../access/caller.ts'
 import type { PooledCaller } from './pool.ts'
 import type { Subscription } from './subscriptions.ts'
 
-/** A listening client and its subscription. */
 interface Subscriber {
   readonly endpoint: Endpoint
   readonly caller: PooledCaller
@@ -116,9 +115,7 @@ interface Wanting {
   readonly tenancy: Tenancy
 }
 
-/** The resources a caller wants of one endpoint. */
 interface Wants {
-  /** Number of subscriptions for each URI. */
   readonly counts: Map<string, number>
   /** The URIs to tell the server about, and the caller of each. Whether a URI is wanted is read when asking. */
   readonly untold: Map<string, Wanting>

@@ -8,13 +8,13 @@ import { formatDuration } from '../../units/duration.ts'
 /** How long a client may take to answer, in milliseconds. */
 const INPUT_WAIT_MS: Millis = 5 * 60_000
 
-/** The beginning of our own request states: others are the servers' business. */
+/** The beginning of our own request states; other states belong to servers. */
 const PREFIX = 'breakwater.'
 
-/** From this length on an answer that waits counts, in bytes: what is smaller is bounded by the number of calls. */
+/** Waiting answers from this length on count, in bytes: the number of calls bounds smaller answers. */
 const COUNTED_FROM = 1_024
 
-/** A call that waits for input: a `ModernCall`. */
+/** A call waiting for input: a `ModernCall`. */
 export interface PendingInputCall extends Asked {
   readonly signal: Cancellation
 }
@@ -22,18 +22,18 @@ export interface PendingInputCall extends Asked {
 interface PendingInput<Waiting> {
   readonly modernCall: Waiting
   readonly cancel: Cancel
-  /** The bytes that the answer to a call that has ended counts as. */
+  /** Counted bytes of an ended call's answer. */
   readonly bytes: number
 }
 
-/** Calls whose server waits for an answer of the client, by the `requestState` that the client brings back. */
+/** Calls whose server waits for a client's answer, by the `requestState` for the client to return. */
 export class PendingInputStore<Waiting extends PendingInputCall> {
   readonly #clock: Clock
   readonly #quota: PendingInputQuota
   readonly #answers: Quota
   readonly #byState = new Map<string, PendingInput<Waiting>>()
 
-  /** How many calls may wait for input at once, and how many bytes of their questions and answers, of all clients and of one. */
+  /** The quotas bound the waiting calls, and the bytes of their questions and answers, in total and for each client. */
   constructor(clock: Clock, { pendingInputs, answers }: Pick<Quotas, 'pendingInputs' | 'answers'>) {
     this.#clock = clock
     this.#quota = pendingInputs
@@ -44,17 +44,19 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return this.#byState.size
   }
 
-  /** Whether a request state claims to be one of ours. */
+  /** Whether a request state has our prefix. */
   isOurs(state: unknown): state is string {
     return typeof state === 'string' && state.startsWith(PREFIX)
   }
 
-  /** Whether a call waits under a request state. */
   has(state: unknown): boolean {
     return this.#byState.has(state as string)
   }
 
-  /** Keeps a call that waits for input; gives the state that takes it up again, once. An error when there is no room. */
+  /**
+   * Keeps a call until its client answers. Returns the state for resuming the call, once; an error when there is no
+   * room.
+   */
   enter(modernCall: Waiting): string | GatewayError {
     const full = this.#quota.refusal(modernCall)
     if (full !== undefined) return full
@@ -72,7 +74,10 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return state
   }
 
-  /** The call behind a state, which is used up by this; a request that the call does not fit leaves it where it is. */
+  /**
+   * Returns the call behind a state and uses up the state. A request that does not fit the call leaves the call
+   * waiting.
+   */
   take(state: string, fits: (modernCall: Waiting) => boolean): Waiting | undefined {
     const pending = this.#byState.get(state)
     if (pending === undefined || !fits(pending.modernCall)) return undefined
@@ -82,8 +87,8 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
   }
 
   /**
-   * A call has ended by itself: its client may still come for the answer of so many bytes, until the time is over. An
-   * error for it when there is no room for the answer.
+   * Keeps the answer of an ended call until its client fetches it or the time is over. Returns an error, to send
+   * instead, when there is no room for the bytes.
    */
   keep(state: string, bytes: number): GatewayError | undefined {
     const pending = this.#byState.get(state)
@@ -100,7 +105,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return gatewayError('overloaded', message, { sent: true })
   }
 
-  /** Makes room for the bytes of a question, until `releaseQuestion`. False when there is none. */
+  /** Takes room for the bytes of a question, until `releaseQuestion`. False when there is no room. */
   holdQuestion(client: string, bytes: number): boolean {
     if (this.#answers.refusal(client, bytes) !== undefined) return false
     this.#answers.take(client, bytes)

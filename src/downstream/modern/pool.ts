@@ -21,10 +21,9 @@ export type Listener = (server: string, message: Message) => void
 const Use = { None: 0, Listening: 1, Task: 2, Calls: 3 } as const
 type Use = (typeof Use)[keyof typeof Use]
 
-/** A new caller: its address, credentials and tenant. */
 type Newcomer = Pick<PooledCaller, 'client' | 'principal' | 'tenant'>
 
-/** The caller that servers see for all modern clients alike. */
+/** The caller shown to servers for all modern clients alike. */
 export class PooledCaller implements Caller {
   readonly id: string
   readonly initializeParams: Readonly<Record<string, unknown>>
@@ -43,7 +42,10 @@ export class PooledCaller implements Caller {
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /** The first request decides `client`, `principal` and `tenant`, whose share is used. `tasks` holds the tasks of all callers. */
+  /**
+   * The first request decides `client`, `principal` and `tenant`, whose share is used. `tasks` holds the tasks of all
+   * callers.
+   */
   constructor(
     clock: Clock,
     id: string,
@@ -107,7 +109,6 @@ export class PooledCaller implements Caller {
       )
   }
 
-  /** Ends all listening. */
   close(): void {
     this.#changes.end()
   }
@@ -126,7 +127,7 @@ const ORDER_MS: Millis = 1_000
 /** Client descriptions from this length on, in characters, are hashed. */
 const LONG_KEY = 2_048
 
-/** A shared caller for all clients with the same capabilities and credentials: the next call costs no handshake. */
+/** Clients with the same capabilities and credentials share a caller, so the next call costs no handshake. */
 export class CallerPool {
   readonly #clock: Clock
   readonly #drop: (caller: PooledCaller) => void
@@ -139,9 +140,9 @@ export class CallerPool {
   readonly #initializeParamsQuota: EvictingQuota
 
   /**
-   * The quota says how many kinds of clients are told apart at once, and how many of them one client may be; see
-   * `#replaceable` for which makes room. `drop` ends a caller's upstream sessions; `hear` gets what
-   * servers send outside of calls before anybody else does. `drop` also ends who listens.
+   * `quota` limits the kinds of clients at once, in total and for each client; `#replaceable` says which caller makes
+   * room. `hear` gets servers' messages outside of calls first. `drop` ends a caller's upstream sessions and its
+   * listeners.
    */
   constructor(
     clock: Clock,
@@ -163,8 +164,9 @@ export class CallerPool {
   }
 
   /**
-   * The caller for clients like this one; `headers` are those that servers will see, `principal` is a digest of what says
-   * for whom it comes, and `tenant` whom it counts as. So whatever is bound to a caller is bound to the former. An error when all callers are in use.
+   * Returns the caller for clients like this client; state bound to a caller is bound to these clients. `headers` are
+   * sent to servers, `principal` is a digest of the credentials, and `tenant` is the tenant that counts. An error when
+   * all callers are in use.
    */
   of(
     client: string,
@@ -243,12 +245,14 @@ export class CallerPool {
   }
 
   /**
-   * Returns the caller that makes room for a newcomer; undefined when there is none. A caller that is not in use goes
-   * first, whoever has it: its clients lose a handshake. Only credentials with all but the last eighth of an address's
-   * callers end no idle caller of others there. Where there is none, a client that has more even then
-   * loses a caller that only listens, or else a caller with an open task. So nobody keeps others out by many kinds, and
-   * nobody loses a caller in use to its own next one. Calls under way are never ended. Among several, the caller that
-   * is missed least goes, of the client that has the most, unused for longest.
+   * Returns the caller that makes room for a newcomer; undefined when there is none. An idle caller goes first, whoever
+   * owns it: its clients lose only a handshake. Exception: credentials with all but the last eighth of an address's
+   * callers end no idle caller of others there.
+   *
+   * Without an idle caller, a client that would still have more loses a caller that only listens, else a caller with an
+   * open task. So nobody keeps others out by many kinds, and nobody loses a caller in use to its own next caller. Calls
+   * in progress are never ended. Among several, the least valuable use goes, of the client with the most, unused for
+   * longest.
    */
   #replaceable(limit: 'max' | 'perClient', newcomer: Newcomer) {
     const counts = new Map<string, number>()
@@ -303,6 +307,6 @@ export class CallerPool {
   }
 }
 
-/** Names the share of a caller: several principals may share an address. */
+/** Returns the share of a caller: several principals may use an address. */
 const shareOf = ({ client, principal }: Pick<PooledCaller, 'client' | 'principal'>) =>
   `${client} ${principal}`

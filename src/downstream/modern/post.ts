@@ -66,7 +66,7 @@ export class Post implements OpenReply {
     return this.#shaped.add(shape)
   }
 
-  /** Sends a message for a caller that cannot wait. A client that does not read is disconnected. */
+  /** Sends a message for a caller that cannot wait. Disconnects a client that does not read. */
   tell(text: string): void {
     if (this.#response.writableLength > MAX_BACKLOG) {
       // A response that waits for another response has no own connection.

@@ -32,7 +32,6 @@ export class Relay {
   readonly #clock: Clock
   readonly #lists: ListCache
   readonly #guards: Pick<Guards, 'defect' | 'tarpit'>
-  /** Calls that are under way. */
   readonly #running = new Set<ModernCall>()
   /** Cancels shared requests when the gateway closes. */
   readonly #closing = new Cancellation()
@@ -226,7 +225,6 @@ interface Fetching {
   readonly changes: number
 }
 
-/** A requested list and its server. */
 interface ListKey {
   /** Undefined for the list of all servers. */
   readonly server: string | undefined

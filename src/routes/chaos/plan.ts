@@ -12,16 +12,17 @@ import { formatPath } from '../../config/files/places.ts'
 import { isObject } from '../../protocol/jsonrpc.ts'
 import { read, unreadable, type Read } from '../answers.ts'
 
-/** A plan. */
 export type Plan = Pick<ChaosConfig, 'seed' | 'mode' | 'faults'>
 
-/** Keys of a plan: all others of the block `chaos` are the config's business. */
+/** Keys of a plan: all other keys of the block `chaos` belong to the config. */
 const keys = ['seed', 'mode', 'aliases', 'faults']
 
 /**
- * Reads a plan: `{seed?, mode?, faults}`, or one of the two other formats. What it leaves out has its
- * default, whatever was in force before.
- * `config`: the longest `ttl`, in milliseconds, and what foreign targets are here. `targets`: what there is to aim at, when that is known.
+ * Reads a plan: `{seed?, mode?, faults}`, or either of two other tools' formats. Missing parts get their defaults,
+ * whatever was in force before.
+ *
+ * `config`: the longest `ttl`, in milliseconds, and aliases of foreign targets. `targets`: the available targets, when
+ * known.
  */
 export function readPlan(
   body: unknown,
@@ -50,7 +51,7 @@ export function readPlan(
   return findings.length > 0 ? unreadable('the plan', findings) : plan
 }
 
-/** A plan of another tool, as one of ours says it. What neither of them knows is `mode`: it may stand beside. */
+/** Converts a plan of another tool to our format. Neither tool has `mode`, so our key may stand beside. */
 function inOwnWords(
   body: unknown,
   { maxTtl, aliases: known }: Pick<ChaosConfig, 'maxTtl' | 'aliases'>,
@@ -62,7 +63,7 @@ function inOwnWords(
     const message = 'expected a plan: {"faults": [ … ]}'
     return unreadable('the plan', [{ path: '', message }])
   }
-  // They hit whatever they are aimed at, and stay until they are taken away.
+  // Foreign faults hit any matching target, and stay until removed.
   const { mode, aliases, ...rest }: Record<string, unknown> = isObject(body) ? body : {}
   const beside = { ...(mode === undefined ? {} : { mode }), ...(aliases === undefined ? {} : { aliases }) }
   const options = {

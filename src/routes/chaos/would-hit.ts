@@ -1,11 +1,10 @@
 import type { DecisionEntry, JournalEntry } from '../../chaos/journal/entry.ts'
 
-/** How many calls a fault decided about, of one target or of all. */
+/** How many calls a fault decided about, for one target or all. */
 export interface HitCounts {
   decided: number
-  /** Calls that were hit. */
   hit: number
-  /** Calls that shadow mode kept from being hit. */
+  /** Calls spared only because of shadow mode. */
   wouldHit: number
 }
 
@@ -16,7 +15,7 @@ export interface FaultHits extends HitCounts {
   readonly because: Readonly<Record<string, number>>
   readonly targets: readonly (HitCounts & {
     readonly server: string
-    /** The tool; of other requests the method. */
+    /** The tool; for other requests the method. */
     readonly tool: string
   })[]
 }
@@ -26,7 +25,7 @@ export interface WouldHit {
   /** In milliseconds since the Unix epoch. */
   readonly from: number
   readonly to: number
-  /** False when entries of that time are out of memory by now. */
+  /** False when memory no longer holds all entries of the time span. */
   readonly complete: boolean
   readonly faults: readonly FaultHits[]
 }
@@ -41,7 +40,7 @@ function count(counts: HitCounts, { because }: DecisionEntry): void {
   if (because === 'shadow') counts.wouldHit++
 }
 
-/** Counts what `entries` say about the last `ms` milliseconds before `to`. */
+/** Counts the entries of the last `ms` milliseconds before `to`. */
 export function wouldHit(entries: readonly JournalEntry[], to: number, ms: number): WouldHit {
   const from = to - ms
   const faults = new Map<string, FaultHits & { because: Record<string, number> }>()
