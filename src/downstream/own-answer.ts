@@ -77,7 +77,7 @@ export function answerWhileThere(
   response: ServerResponse,
 ): Promise<Outcome> {
   const signal = new Cancellation()
-  const left = () => signal.abort(gatewayError('cancelled', 'the client has left'))
+  const left = () => signal.abort(gatewayError('cancelled', 'the client disconnected'))
   if (response.destroyed) left()
   response.once('close', left)
   return answerOwn(generation, request, service, { signal }).finally(() => response.off('close', left))

@@ -163,13 +163,13 @@ function inShort(error: GatewayError, { server, tool }: Place): string {
 
 /** Sentences for a model, which decides the next step. */
 function forModel(error: GatewayError, { server, tool }: Place, uncertain: boolean): string {
-  const what = `The gateway could not get an answer of ${placeOf(server, tool)}: ${error.message}.`
+  const what = `The gateway could not get an answer from ${placeOf(server, tool)}: ${error.message}.`
   return `${what} The call ${whatRan(error)}. ${adviceOn(error, uncertain)}`
 }
 
 function adviceOn({ retryable, retryAfterMs }: GatewayError, uncertain: boolean): string {
-  if (uncertain) return 'Find out first whether it has: to call it again may do it twice.'
-  if (!retryable) return 'To try the same again will not help.'
+  if (uncertain) return 'First check whether it has run: calling again may do it twice.'
+  if (!retryable) return 'Trying the same call again will not help.'
   return retryAfterMs === undefined ? 'Try again later.' : `Try again in ${waitDuration(retryAfterMs)}.`
 }
 

@@ -45,7 +45,7 @@ export function readJson(text: string): ReadJson {
   // The parser keeps one of several equal keys. A text with no more colons than members has no equal keys, and no
   // colons in strings.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
-    return refused('Invalid Request: a key stands twice in one object', value)
+    return refused('Invalid Request: a key occurs twice in one object', value)
   const variant = variantIn(value)
   if (variant !== undefined)
     return refused(

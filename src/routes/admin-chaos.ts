@@ -19,8 +19,8 @@ const NO_REASON = 'no reason given'
 
 const attribution = z
   .strictObject({
-    by: z.string().min(1).max(128).default(SOMEBODY).describe('Who does it.'),
-    why: z.string().min(1).max(512).default(NO_REASON).describe('What for.'),
+    by: z.string().min(1).max(128).default(SOMEBODY).describe('Name of the person or program.'),
+    why: z.string().min(1).max(512).default(NO_REASON).describe('The reason.'),
   })
   .prefault({})
 
@@ -78,7 +78,7 @@ function registerStops(scope: FastifyInstance, chaos: Controller): void {
       errorHandler(error, _, reply) {
         // A body that is too long, or cut off, must not prevent the stop.
         stop(undefined)
-        void reply.code(error.statusCode ?? 500).send({ error: `${error.message}; stopped all the same` })
+        void reply.code(error.statusCode ?? 500).send({ error: `${error.message}; stopped anyway` })
       },
     })
   }
@@ -144,8 +144,8 @@ function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): v
       })
     }
     const error =
-      `nothing was decided about a call "${call.slice(0, 64)}" as far back as memory goes: ` +
-      'no armed fault matched it, or its entries are in the journal file only'
+      `memory holds no decision about a call "${call.slice(0, 64)}": ` +
+      'no armed fault matched the call, or its entries are only in the journal file'
     return reply.code(404).send({ error })
   })
 
@@ -170,12 +170,12 @@ const reasons: Readonly<Record<Because, (entry: DecisionEntry) => string>> = {
     entry.step === undefined
       ? `the draw ${shown(entry.u)} is not below the rate ${entry.rate}`
       : `no burst in ${stepOf(entry)}, whose draw is ${shown(entry.u)} (rate ${entry.rate})`,
-  task: ({ u, rate }) => `its task is not one of the ${rate} of all tasks that are hit (draw ${shown(u)})`,
+  task: ({ u, rate }) => `its task is not in the share ${rate} of tasks to be hit (draw ${shown(u)})`,
   schedule: ({ count, sinceMs, u }) =>
-    `its schedule leaves out call ${count} of those that match, ${formatDuration(Math.round(sinceMs))} after it was armed (draw ${shown(u)})`,
+    `its schedule leaves out matching call ${count}, ${formatDuration(Math.round(sinceMs))} after arming (draw ${shown(u)})`,
   write: (entry) => `${drawn(entry)}, but the tool is not known to be read-only and allowWrites is false`,
   list_unknown: (entry) =>
-    `${drawn(entry)}, but the server's list of tools is not known, and so neither is whether the tool is read-only`,
+    `${drawn(entry)}, but the server's list of tools is unknown, so the tool may not be read-only`,
   max_injections: (entry) => `${drawn(entry)}, but maxInjections is used up`,
   overflow: (entry) => `${drawn(entry)}, but it holds maxConcurrent calls already`,
   refused: (entry) => `${drawn(entry)}, but the fault cannot work with this server`,
@@ -192,7 +192,7 @@ function hit(entry: DecisionEntry): string {
   if (released !== undefined) parts.push(`cut short: ${released}`)
   if (outcome !== undefined) parts.push(`the attempt ended as ${outcome}`)
   if (fate !== undefined) parts.push(fates[fate])
-  if (agent !== undefined) parts.push(`what the agent did next: ${agent}`)
+  if (agent !== undefined) parts.push(`the agent's use of the reply: ${agent}`)
   return parts.join('; ')
 }
 
@@ -200,8 +200,8 @@ const fates = {
   masked: 'masked: the agent never knew',
   delayed: 'delayed: the agent had to wait',
   surfaced: 'surfaced: the agent was told',
-  escaped: 'escaped: a corrupted reply reached the agent looking fine',
-  not_reached: 'not reached: the call, or the fault, was over before',
+  escaped: 'escaped: a corrupted reply reached the agent unnoticed',
+  not_reached: 'not reached: the call, or the fault, ended first',
 }
 
 const drawn = (entry: DecisionEntry) =>
@@ -226,7 +226,7 @@ export interface AdminChaosParts {
 }
 
 const putQuery = z.strictObject({
-  by: z.string().min(1).max(128).default(SOMEBODY).describe('Who does it.'),
+  by: z.string().min(1).max(128).default(SOMEBODY).describe('Name of the person or program.'),
 })
 
 /** Registers the operator's routes for chaos: state, plan, switches, decisions. */
@@ -248,7 +248,7 @@ export function registerAdminChaos(app: FastifyInstance, { chaos, clock, targets
     if (found !== undefined) return reply.send(withoutSecrets(found))
     return reply
       .code(404)
-      .send({ error: `no fault "${name.slice(0, 64)}" is known, as far back as memory goes` })
+      .send({ error: `no fault "${name.slice(0, 64)}" is armed now, or in the memory of ended faults` })
   })
 
   /**

@@ -20,7 +20,7 @@ const BY = 'admin API'
 
 const person = line(128)
 
-const approval = z.strictObject({ by: person.describe('Who approves it.') })
+const approval = z.strictObject({ by: person.describe('Name of the approver.') })
 
 /** Returns the author that a request names in its `by`, or `BY`. */
 export function whoIn(body: unknown): string {
@@ -88,9 +88,9 @@ class Listeners {
 export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: AdminGuardedParts): void {
   const request = z.strictObject({
     spec,
-    by: person.default(BY).describe('Who asks.'),
-    approvedBy: person.optional().describe('Who allows it, and stages to be skipped.'),
-    firstStage: z.int().min(1).max(10).default(1).describe('The first stage to be played, from 1.'),
+    by: person.default(BY).describe('Name of the requester.'),
+    approvedBy: person.optional().describe('Name of the approver; required to skip stages.'),
+    firstStage: z.int().min(1).max(10).default(1).describe('The first stage to run, from 1.'),
   })
   const asked = ({ by, approvedBy, firstStage }: z.output<typeof request>) => ({
     by,
@@ -130,7 +130,7 @@ export function registerAdminGuarded(app: FastifyInstance, { guarded, spec }: Ad
     }
     const unlisten = listeners.add(name, tell, () => raw.end())
     if (unlisten === undefined)
-      return reply.code(503).send({ error: 'too many listen to experiments already' })
+      return reply.code(503).send({ error: 'too many event streams of experiments are open: close some' })
     const end = () => {
       unlisten()
       raw.end()

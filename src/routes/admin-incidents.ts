@@ -9,9 +9,9 @@ export interface AdminIncidentsParts {
 }
 
 const query = z.strictObject({
-  server: z.string().max(64).optional().describe('Only those of one server.'),
-  state: z.enum(['open', 'closed']).optional().describe('Only those that are open, or over.'),
-  limit: z.coerce.number().int().min(1).max(1_000).default(100).describe('Most that are told, newest first.'),
+  server: z.string().max(64).optional().describe('Only incidents of this server.'),
+  state: z.enum(['open', 'closed']).optional().describe('Only open, or only closed incidents.'),
+  limit: z.coerce.number().int().min(1).max(1_000).default(100).describe('Most incidents, newest first.'),
 })
 
 interface ById {

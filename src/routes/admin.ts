@@ -143,7 +143,7 @@ function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMe
   const [, operator] = ordered
   const { state, clock } = parts
   const { path, kind, noun, actions } = operator
-  const order = z.strictObject({ action: z.enum(actions).describe('What is done to it.') })
+  const order = z.strictObject({ action: z.enum(actions).describe('Action to perform.') })
   /** Kinds of states shown too, but not changeable. */
   const alsoShown = policyStates.flatMap((one) => (one.shownAt === path ? one.kind : []))
   const others = () => [...new Set(alsoShown)].flatMap((one) => state.list<Observable>(one).flatMap(rowsOf))
@@ -153,7 +153,7 @@ function registerOperator(app: FastifyInstance, ordered: Ordered, parts: AdminMe
   function missing(server: string, tool: string, set: string | undefined): string {
     const named = `${server.slice(0, 64)}/${tool.slice(0, 128)}`
     if (others().some((row) => row.server === server && row.tool === tool))
-      return `${named} is no ${noun}: nobody opens or closes it by hand`
+      return `${named} is not a ${noun} and cannot be opened or closed by hand`
     const sets = setsWith(ordered, { server, tool: tool === OTHER ? undefined : tool }, parts)
     if (sets.length === 0) return `no ${noun} is configured for ${named}`
     if (set === undefined || sets.includes(set))
@@ -356,31 +356,31 @@ const ofCall = z
   .strictObject({
     call: z
       .union([z.string().min(1).max(1_024), z.number()])
-      .describe('Id of the call, as the agent sent it: the latest with this id, whoever made it.'),
+      .describe('Id of the call, as the agent sent it; of equal ids the latest call counts.'),
     task: z
       .string()
       .min(1)
       .max(LONGEST_INTENT)
       .optional()
-      .describe('Name of the task of the call: agents count their calls alike.'),
-    outcome: z.enum(['safe', 'silent', 'unknown']).describe('What the agent did with what it got.'),
+      .describe('Name of the task of the call, because agents use the same ids.'),
+    outcome: z.enum(['safe', 'silent', 'unknown']).describe('How the agent used the reply.'),
   })
-  .meta({ title: 'what came of a call' })
+  .meta({ title: 'how an agent used a reply' })
 
 const ofIntent = z
   .strictObject({
-    intent: z.string().min(1).max(LONGEST_INTENT).describe('Name of the task: what its calls carry.'),
+    intent: z.string().min(1).max(LONGEST_INTENT).describe('Name of the task, as its calls carry it.'),
     outcome: z.enum(['succeeded', 'failed']).describe('How the task ended.'),
     source: z
       .enum(['meta', 'baggage', 'conversation', 'trace', 'header', 'session'])
       .optional()
-      .describe('Where its calls carry it, in case that several tasks have this name.'),
-    tenant: z.string().max(64).optional().describe('On whose behalf they come, in the same case.'),
+      .describe('Where calls carry the name, if several tasks share it.'),
+    tenant: z.string().max(64).optional().describe('Tenant of the calls, if several tasks share the name.'),
     arm: z
       .string()
       .max(128)
       .optional()
-      .describe('The arm of an experiment that they are in, as `experiment/arm`, in the same case.'),
+      .describe('Experiment arm of the calls, as `experiment/arm`, if several tasks share the name.'),
   })
   .meta({ title: 'how a task ended' })
 

@@ -68,7 +68,7 @@ export function outdated({ headers }: FastifyRequest, reply: FastifyReply, chaos
   const tags = wanted.split(',').map((tag) => tag.trim())
   if (tags.includes('*') || tags.includes(etag)) return undefined
   const error =
-    `the plan, or what is armed, has changed since it was read: it is at ${etag} now, ` +
-    `and If-Match says ${wanted.slice(0, 64)}; read it again, then decide`
+    `the plan or the armed faults changed since you read them: the current tag is ${etag}, ` +
+    `but If-Match says ${wanted.slice(0, 64)}; read the state again, then decide`
   return tagged(reply, chaos).code(412).send({ error })
 }

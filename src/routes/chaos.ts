@@ -37,11 +37,11 @@ const renewBody = z.strictObject({
     .array(z.string().min(1).max(128))
     .min(1)
     .max(1_000)
-    .describe('What injecting gave, or the name of the fault.'),
+    .describe('Ids from /chaos/inject, or names of faults.'),
 })
 
 const clearBody = z.strictObject({
-  faultId: z.string().min(1).max(128).describe('What injecting gave, or the name of the fault.'),
+  faultId: z.string().min(1).max(128).describe('Id from /chaos/inject, or the name of the fault.'),
 })
 
 /**
@@ -150,7 +150,7 @@ interface RuntimeFaultRequest {
   readonly warnings: readonly RequestFinding[]
 }
 
-const PROTECTED = 'tools that are not known to be read-only are left out; allowWrites: true hits them too'
+const PROTECTED = 'tools not known to be read-only are left out; set allowWrites: true to hit these tools too'
 
 const TARGET = 'expected SERVER or SERVER/TOOL, as globs'
 
@@ -159,9 +159,9 @@ const body = z.strictObject({
     .string()
     .max(512)
     .regex(/^[^/]+(\/.+)?$/, TARGET)
-    .describe('What it hits.'),
+    .describe('Server or tool to hit.'),
   config: z.record(z.string(), z.unknown()).describe('The fault.'),
-  durationMs: z.number().min(0).optional().describe('How long, in milliseconds; 0 is over at once.'),
+  durationMs: z.number().min(0).optional().describe('Duration in milliseconds; 0 ends the fault at once.'),
   allowWrites: z.boolean().optional().describe('Whether it may hit tools not known to be read-only.'),
   leaseMs: z
     .int()
@@ -169,7 +169,7 @@ const body = z.strictObject({
     .max(3_600_000)
     .optional()
     .describe(
-      'Ends it when nobody has renewed it for so long, in milliseconds; without it, only its time does.',
+      'Ends the fault when nobody renews it for this time, in milliseconds; without a lease, only its duration ends it.',
     ),
 })
 
@@ -249,7 +249,7 @@ function inOwnWords(
     return { ok: true, value: { ...own, allowWrites: allowWrites ?? runsAsAsked } }
   } catch (error) {
     if (!(error instanceof ForeignPlanError)) throw error
-    const hint = error.path.at(-1) === 'type' ? '; those of a plan, such as conn.latency, will do too' : ''
+    const hint = error.path.at(-1) === 'type' ? '; types of a plan, such as conn.latency, work too' : ''
     return unreadable('the fault', [{ path: formatPath(error.path), message: error.problem + hint }])
   }
 }

@@ -105,7 +105,7 @@ export function registerMcp(
 
   /** Answers the client after an internal error, or ends an answer that has begun. */
   function defect({ response }: InboundRequest, cause: unknown): void {
-    log.error({ err: cause }, 'a request met a defect of the gateway')
+    log.error({ err: cause }, 'internal error while handling a request (a bug in Breakwater)')
     if (response.headersSent) response.end()
     else sendJson(response, 500, gatewayErrorText(null, gatewayError('internal', 'internal error'), {}))
   }

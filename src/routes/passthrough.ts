@@ -61,14 +61,14 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     if (server === undefined || way === undefined)
       return refuse(reply, 404, 'no such server, or its entry does not say passthrough: true')
     if (request.headers.upgrade !== undefined)
-      return refuse(reply, 501, 'no other protocol is spoken here: WebSocket and the like do not pass')
+      return refuse(reply, 501, 'protocol upgrades, such as WebSocket, are not supported here')
     const target = TARGET.exec(request.raw.url ?? '')
     const path = target?.[1] ?? '/'
     const fault =
       target === null ? 'expected /proxy/{server}/path as the target of the request' : faultIn(path)
     if (fault !== undefined) return refuse(reply, 400, fault)
     if (['GET', 'HEAD'].includes(request.method) && hasBody(request))
-      return refuse(reply, 400, `a ${request.method} with a body does not pass`)
+      return refuse(reply, 400, `a ${request.method} request must not have a body`)
     if (Number(request.headers['content-length']) > maxBody)
       return answer(reply, bodyTooLarge(maxBody, false))
     const client = clientOf(request.socket.remoteAddress)
@@ -96,7 +96,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
 
   const proxiedOf = (request: FastifyRequest): ProxiedRequest => {
     const proxied = letIn.get(request)
-    if (proxied === undefined) throw new Error('a request that was not let in')
+    if (proxied === undefined) throw new Error('the request was not admitted (a bug in Breakwater)')
     return proxied
   }
 
@@ -105,7 +105,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
     if (failure !== undefined) return answer(reply, failure)
     const status = error.statusCode ?? 500
     if (status < 500) return refuse(reply, status, error.message)
-    log.error({ err: error }, 'a request met a defect of the gateway')
+    log.error({ err: error }, 'internal error while handling a request (a bug in Breakwater)')
     answer(reply, gatewayError('internal', 'internal error', { sent: true }))
   }
 
@@ -158,7 +158,7 @@ export async function registerPassthrough(app: FastifyInstance, parts: Passthrou
 /** Sends a request once over the server's sockets: never again, because the server may have acted on it. */
 function send({ headers, path, ...options }: WithProxied, done: Done): void {
   const proxied = headers[PROXIED]
-  if (proxied === undefined) throw new Error('a request that was not let in')
+  if (proxied === undefined) throw new Error('the request was not admitted (a bug in Breakwater)')
   const { way, path: own } = proxied.parts
   // Replaces the slash given to reply-from; a query follows.
   const whole = way.folder + own.slice(1) + path.slice(1)
@@ -237,7 +237,7 @@ class ProxiedRequest {
     this.parts = parts
     const { clock, deadlineMs } = parts
     if (deadlineMs === undefined) return
-    const message = `not over within the deadline of ${formatDuration(deadlineMs)}`
+    const message = `the request did not finish within the deadline of ${formatDuration(deadlineMs)}`
     const overdue = gatewayError('deadline_exceeded', message, { sent: true })
     this.#cancel = clock.after(deadlineMs, () => this.fail(overdue))
   }
@@ -255,7 +255,7 @@ class ProxiedRequest {
   /** Cancels the deadline, and a request whose agent has disconnected. Safe to call twice. */
   end(): void {
     this.#cancel?.()
-    this.fail(gatewayError('cancelled', 'the agent has gone', { sent: true }))
+    this.fail(gatewayError('cancelled', 'the agent disconnected', { sent: true }))
   }
 
   /** Only the first failure counts. */
@@ -330,7 +330,7 @@ const MAX_ROUNDS = 4
  */
 function faultIn(path: string): string | undefined {
   // Only visible ASCII is allowed unencoded, and encoded bytes must be UTF-8.
-  if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return 'the path is not encoded as one'
+  if (/[^\x21-\x7e]/.test(path) || !isEncoded(path)) return 'the path is not percent-encoded UTF-8'
   const segments = path.split('/').length
   let text = path
   for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -345,7 +345,7 @@ function faultIn(path: string): string | undefined {
     if (plain === text) return undefined
     text = plain
   }
-  return 'the path is encoded over and over'
+  return 'the path is percent-encoded more than 3 times'
 }
 
 function isEncoded(text: string): boolean {

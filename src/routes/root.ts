@@ -8,17 +8,17 @@ export const dataDirectory: Directory = {
   '/mcp': 'MCP: all servers, their tools as {server}__{tool}',
   '/mcp/{server}': 'MCP: one server as it is',
   '/livez': 'whether the process serves',
-  '/readyz': 'whether servers are up, and which',
+  '/readyz': 'whether the gateway is ready, and the state of each server',
 }
 
 /** The paths of the control plane opened most often by people. */
 export const controlDirectory: Directory = {
   '/metrics': 'Prometheus',
   '/admin/servers': 'servers, their states and tools',
-  '/admin/mesh': 'policies in force, and what they do',
-  '/admin/chaos': 'faults, and what came of them',
+  '/admin/mesh': 'policies in force and their settings',
+  '/admin/chaos': 'faults and their effects',
   '/admin/experiments': 'experiments and their verdicts',
-  '/admin/incidents': 'times in which servers were not well',
+  '/admin/incidents': 'outages of servers',
   '/admin/sessions': 'sessions of agents',
   '/admin/config': 'the config in force',
 }

@@ -113,7 +113,8 @@ test('where the server is set to it, an error about a tool call is a result that
       content: [
         {
           type: 'text',
-          text: 'The gateway could not get an answer of s/t: breaker open. The call was not sent. Try again in 3s.',
+          text:
+            'The gateway could not get an answer from s/t: breaker open. The call was not sent. Try again in 3s.',
         },
       ],
       isError: true,
@@ -141,7 +142,7 @@ test('a model is told what to do next', () => {
     const { text } = respond(1, { kind: 'failed', error }, { server: 's', tool: 't' }, manner)
     return (resultOf(text).content as { text: string }[])[0]?.text.split('x. ')[1]
   }
-  const uncertain = 'The call may have run. Find out first whether it has: to call it again may do it twice.'
+  const uncertain = 'The call may have run. First check whether it has run: calling again may do it twice.'
   assert.equal(said('attempt_timeout', true), uncertain)
   assert.equal(said('attempt_timeout', true, 'write'), uncertain)
   assert.equal(said('attempt_timeout', true, 'read_only'), 'The call may have run. Try again in 100ms.')
@@ -149,7 +150,7 @@ test('a model is told what to do next', () => {
   assert.equal(said('upstream_unavailable', false), 'The call was not sent. Try again later.')
   assert.equal(
     said('invalid_arguments', false),
-    'The call was not sent. To try the same again will not help.',
+    'The call was not sent. Trying the same call again will not help.',
   )
 })
 

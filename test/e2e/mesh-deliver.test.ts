@@ -44,8 +44,8 @@ for (const [where, url, prefix] of [
       assert.equal(result.isError, true)
       assert.equal(
         textOf(result),
-        `The gateway could not get an answer of gentle/${tool}: no answer within 200ms. The call may have run. ` +
-          'Find out first whether it has: to call it again may do it twice.',
+        `The gateway could not get an answer from gentle/${tool}: no answer within 200ms. The call may have run. ` +
+          'First check whether it has run: calling again may do it twice.',
       )
       assert.deepEqual(result._meta?.[ERROR], {
         code: 'BW_ATTEMPT_TIMEOUT',
@@ -68,7 +68,7 @@ test('a client of the modern era gets it, too', async () => {
     _meta: Record<string, Json>
   }
   assert.equal(isError, true)
-  assert.match(content[0]?.text ?? '', /^The gateway could not get an answer of gentle\/read/)
+  assert.match(content[0]?.text ?? '', /^The gateway could not get an answer from gentle\/read/)
   assert.equal(_meta[ERROR]?.reason, 'attempt_timeout')
 })
 

@@ -39,7 +39,7 @@ test('a name that is written with an escape is the name that is checked', () => 
   readJson(call('na\\\\u'))
   const read = readJson(call('na\\u006de'))
   assert.ok(!read.ok)
-  assert.match(read.message, /stands twice/)
+  assert.match(read.message, /occurs twice/)
 })
 
 test('keys with escapes are found, and strings with escapes are none', () => {

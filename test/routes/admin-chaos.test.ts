@@ -84,7 +84,7 @@ test('of two operators who read the same state the second one is told that it ha
       assert.deepEqual([answered.status, answered.headers.etag], [412, now], `${path} ${etag}`)
       assert.match(
         String(answered.body.error),
-        /has changed since it was read: it is at ".*" now, and If-Match says/,
+        /changed since you read them: the current tag is ".*", but If-Match says/,
       )
     }
   }

@@ -209,7 +209,8 @@ test('the gate of a server is listed beside the breakers of its tools, and obeys
     [['default', 's', 'closed', 0]],
   )
   const { status, body: refused } = await order('s/*')
-  assert.deepEqual([status, refused.error], [404, 's/* is no breaker: nobody opens or closes it by hand'])
+  const why = 's/* is not a breaker and cannot be opened or closed by hand'
+  assert.deepEqual([status, refused.error], [404, why])
 })
 
 test('an order for one set leaves the others alone', async (t) => {

@@ -84,7 +84,7 @@ export class LegacyHandler {
     const strange = messages?.find(({ value }) => isWithoutId(value))
     if (strange !== undefined) {
       const method = String(strange.value.method).slice(0, 100)
-      const fault = `Invalid Request: ${method} needs an id, as all but notifications/… do`
+      const fault = `Invalid Request: ${method} needs an id; only notifications/… have none`
       return refuse(incoming, refusal(400, null, INVALID_REQUEST, fault))
     }
     if (messages !== undefined) return this.#dialogue.take(incoming, session, messages, isBatch)
@@ -439,7 +439,7 @@ class Dialogue {
       return errorText(
         id,
         INVALID_REQUEST,
-        'Invalid Request: initialize begins a session, and comes by itself',
+        'Invalid Request: initialize begins a session, so it must not be part of a batch',
       )
     if (session.inFlight.has(keyOf(id, message))) {
       return errorText(id, INVALID_REQUEST, 'Invalid Request: a request with this id is still running')

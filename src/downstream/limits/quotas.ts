@@ -141,7 +141,7 @@ export class Quota {
   /** Returns, and counts, the refusal of a tenant in the last eighth of its client's places. */
   refuseTenant(): GatewayError {
     this.#refused(`${this.#name}_per_tenant`)
-    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant has as many as are left. All new tenants count as one for their first second`
+    const message = `nearly too many ${this.#what} of this client (limit ${this.share.perClient}, ${PER_CLIENT}): this tenant already holds as many as are free; all new tenants count as one for their first second`
     return gatewayError('overloaded', message, { retryAfterMs: SETTLED_MS })
   }
 
@@ -415,7 +415,7 @@ export class Quotas {
     this.tenantListens = new TenantPlaces(this.listens)
     this.pendingInputs = new PendingInputQuota(quota('pendingInputs', WAITING), refused)
     this.answers = quota('answers', 'bytes of questions and answers that wait for their client')
-    this.pipelined = quota('pipelined', 'requests behind others of their connections')
+    this.pipelined = quota('pipelined', 'pipelined requests')
     const kept = 'bytes of clientInfo and capabilities'
     this.initializeParams = new EvictingQuota('initializeParams', kept, shares.initializeParams, refused)
     this.sessions = new EvictingQuota('sessions', 'sessions', shares.sessions, refused)

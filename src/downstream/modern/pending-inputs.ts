@@ -101,7 +101,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     const cancel = this.#clock.after(INPUT_WAIT_MS, () => this.#leave(state))
     this.#byState.set(state, { modernCall: modernCall, cancel, bytes: counted })
     if (full === undefined) return undefined
-    const message = `the call has run, and its answer of ${bytes} bytes was not kept until its client came for it: ${full.message}`
+    const message = `the call has run, but its answer of ${bytes} bytes could not be kept for its client: ${full.message}`
     return gatewayError('overloaded', message, { sent: true })
   }
 

@@ -104,7 +104,7 @@ export class PooledCaller implements Caller {
       else this.#tell(server, message)
     } else if (method === 'ping') void answer(resultText(0, '{}')).catch(ignore)
     else
-      void answer(errorText(null, METHOD_NOT_FOUND, 'nobody waits for requests outside of a call')).catch(
+      void answer(errorText(null, METHOD_NOT_FOUND, 'this client takes requests only during a call')).catch(
         ignore,
       )
   }

@@ -34,7 +34,7 @@ export function readPlan(
   if (!own.ok) return own
   const strange = Object.keys(own.value).filter((key) => !keys.includes(key))
   if (strange.length > 0) {
-    const message = `is no key of a plan; these are ${keys.join(', ')}`
+    const message = `is not a key of a plan; the keys are ${keys.join(', ')}`
     return unreadable(
       'the plan',
       strange.map((path) => ({ path, message })),
