@@ -177,7 +177,7 @@ export class AggregateEndpoint implements Endpoint {
   }
 }
 
-/** Returns the request for a server's part of a page: its cursor differs from the page's, and from the server's own. */
+/** Returns the request for a server's part of a page, with a cursor of its own. */
 function asked({ cursor }: ListSlice, { value }: Message): Message {
   const params = { ...paramsOf(value), cursor }
   return { text: JSON.stringify({ ...value, params }), value: { ...value, params } }

@@ -6,10 +6,7 @@ const MAX_CLIENT_INFO = 16 * 1024
 /** Most members and elements in a client's description: parsed, each takes up to twenty times its text. */
 export const MAX_CLIENT_INFO_VALUES = 256
 
-/**
- * Returns why the values at `paths` are too large to keep; undefined when the values are small enough. `said` holds the
- * same values, parsed.
- */
+/** Returns why the values at `paths`, parsed in `said`, are too large to keep; undefined when small enough. */
 export function tooMuchToSay(
   text: string,
   said: readonly unknown[],

@@ -23,10 +23,10 @@ import { respond } from './respond.ts'
 import { ShapedReply } from '../wire/shaped-reply.ts'
 import type { Tenancy } from '../access/caller.ts'
 
-/** The method that opens an event stream; the GET of the legacy era counts as the same. */
+/** The method for opening an event stream; the GET of the legacy era counts as the same. */
 export const LISTEN = 'subscriptions/listen'
 
-/** A request that the gateway answers itself, with its caller and tenant. */
+/** A request answered by the gateway itself, with its caller and tenant. */
 export interface OwnRequest {
   readonly incoming: Pick<InboundRequest, 'endpoint' | 'headers'>
   readonly id: RequestId

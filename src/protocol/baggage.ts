@@ -62,10 +62,7 @@ interface Message {
 
 const PATH = ['params', '_meta', KEY] as const
 
-/**
- * Returns a message without the baggage in its `_meta`; the same object when there is none. Removes duplicate keys too,
- * because servers may read either.
- */
+/** Returns a message without baggage, duplicate keys included, because servers may read either; the same if without. */
 export function withoutBaggage<M extends Message>(message: M): M {
   const { value } = message
   const { params } = value

@@ -13,7 +13,6 @@ export const implementation = { name: 'breakwater', title: 'Breakwater', version
  */
 const capabilities = { roots: {}, sampling: {}, elicitation: { form: {}, url: {} } } as const
 
-/** The gateway's own `initialize` params. */
 export const ownInitializeParams = {
   protocolVersion: LATEST_LEGACY,
   capabilities,

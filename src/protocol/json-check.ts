@@ -22,10 +22,7 @@ export type ReadJson =
   | { readonly ok: true; readonly value: unknown }
   | { readonly ok: false; readonly code: number; readonly message: string; readonly value?: unknown }
 
-/**
- * Reads a body: JSON, nested at most 128 deep, with at most 50,000 members and 100,000 values. Refuses a key that
- * occurs twice in one object, and variant spellings of keys that decide.
- */
+/** Reads JSON with at most 128 levels, 50,000 members and 100,000 values, and without duplicate or variant keys. */
 export function readJson(text: string): ReadJson {
   // Finds an expensive text before parsing; a short text cannot hold enough to be expensive.
   if (text.length > SHORT_TEXT) {
@@ -42,8 +39,7 @@ export function readJson(text: string): ReadJson {
   }
   const members = isNested(value) ? membersOf(value, 1) : 0
   if (Number.isNaN(members)) return refused(TOO_DEEP, value)
-  // The parser keeps one of several equal keys. A text with no more colons than members has no equal keys, and no
-  // colons in strings.
+  // The parser keeps one of equal keys. As many colons as members means no equal keys, and no colons in strings.
   if (members !== colonsIn(text) && members !== sizeOf(text, MAX_DEPTH).members)
     return refused('Invalid Request: a key occurs twice in one object', value)
   const variant = variantIn(value)
@@ -69,10 +65,7 @@ function colonsIn(text: string): number {
   return colons
 }
 
-/**
- * Returns the number of members in all objects of a value; NaN when nested too deeply. `depth`: the value's own, from
- * 1.
- */
+/** Counts the members of all objects in a value; NaN when nested too deeply. `depth`: the value's own, from 1. */
 function membersOf(value: object, depth: number): number {
   if (depth > MAX_DEPTH) return NaN
   let members = 0

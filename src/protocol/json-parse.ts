@@ -87,10 +87,7 @@ export const SHORT_TEXT = 64 * 1024
 /** Deepest nesting of a long reply: deeper nesting is not data, and a million levels take half a second to parse. */
 const MAX_REPLY_DEPTH = 1_000
 
-/**
- * Returns why a server's reply is not parsed, because parsing would block the event loop; undefined when it may be
- * parsed.
- */
+/** Returns why a server's reply is not parsed: parsing would block the event loop. Undefined for a usual reply. */
 export function sizeFault(text: string): string | undefined {
   if (text.length <= SHORT_TEXT) return undefined
   const size = sizeOf(text, MAX_REPLY_DEPTH)
@@ -118,10 +115,7 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 
-/**
- * Characters of a string read one by one before `indexOf`: most strings are shorter, and for short strings this is
- * faster.
- */
+/** Characters of a string read one by one before `indexOf`: for most strings, which are shorter, this is faster. */
 const SHORT_STRING = 32
 
 /**
@@ -151,9 +145,7 @@ export function sizeOf(text: string, maxDepth: number): JsonSize {
   return { members, values, depth: deepest }
 }
 
-/**
- * Returns the position of the closing quote of a string whose first character is at `at`; -1 without a closing quote.
- */
+/** Returns the position of the closing quote of a string whose first character is at `at`; -1 without a quote. */
 function endOfString(text: string, at: number): number {
   for (const stop = at + SHORT_STRING; at < stop; at++) {
     const unit = text.charCodeAt(at)

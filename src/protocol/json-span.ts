@@ -29,17 +29,13 @@ export function locate(text: string, path: JsonPath): Span | undefined {
   return found ?? { start: at, end: skipValue(text, at) }
 }
 
-/** Returns the member whose key begins at `keyStart`. */
 function memberAt(text: string, keyStart: number): Span & { readonly keyEnd: number } {
   const keyEnd = skipString(text, keyStart)
   const start = skipSpace(text, skipSpace(text, keyEnd) + 1)
   return { keyEnd, start, end: skipValue(text, start) }
 }
 
-/**
- * Returns the value of the last member named `name` of the object that opens at `at`. Cheaper than `members`, which
- * slices every key.
- */
+/** Returns the last member `name` of the object that opens at `at`. Cheaper than `members`, which slices all keys. */
 export function findMember(text: string, at: number, name: string): Span | undefined {
   let found: Span | undefined
   at = skipSpace(text, at + 1)
@@ -59,10 +55,7 @@ function isKey(text: string, start: number, end: number, name: string): boolean 
   return false
 }
 
-/**
- * Returns the spans of several members of an object, in the order of `names`, in one walk. The last of duplicate keys
- * counts.
- */
+/** Returns the spans of members, in the order of `names`, in one walk. The last of duplicate keys counts. */
 export function locateMembers(text: string, names: readonly string[]): (Span | undefined)[] {
   const found = new Array<Span | undefined>(names.length).fill(undefined)
   let at = skipSpace(text, 0)
@@ -109,10 +102,7 @@ export interface Edit extends Span {
   readonly with: string
 }
 
-/**
- * Returns the replacement of a span. Written out, because spreading the span creates a new V8 object shape each time,
- * the largest cost here.
- */
+/** Replaces a span. Written out: a spread creates a new V8 object shape each time, the largest cost here. */
 export const edit = ({ start, end }: Span, by: string): Edit => ({ start, end, with: by })
 
 export function spliceOne(text: string, { start, end }: Span, by: string): string {
@@ -120,8 +110,7 @@ export function spliceOne(text: string, { start, end }: Span, by: string): strin
 }
 
 /**
- * Returns edits in the order of their starts; the same array if already sorted, because sorting even two costs more
- * than applying both.
+ * Orders edits by their starts; returns a sorted array unchanged, because sorting two costs more than applying both.
  */
 export function inOrder(edits: readonly Edit[]): readonly Edit[] {
   const isSorted = edits.every(({ start }, index) => index === 0 || (edits[index - 1] as Edit).start <= start)
@@ -151,10 +140,7 @@ export function replaceAt(text: string, path: JsonPath, value: unknown): string 
   return splice(text, replacing(text, path, value))
 }
 
-/**
- * Returns the text without the member at `path`, with all duplicates of its key removed; unchanged without such a
- * member.
- */
+/** Returns the text without any member at `path`, duplicates included; unchanged without such a member. */
 export function withoutMember(text: string, path: JsonPath): string {
   return splice(text, removing(text, path))
 }
@@ -196,10 +182,7 @@ interface Branch {
   readonly steps: Map<string | number, Branch>
 }
 
-/**
- * Returns the spans of the values at many paths, in the order of the paths. Walks the text once, where `locate` would
- * walk once per path.
- */
+/** Returns the spans of values, in the order of `paths`, in one walk over the text; `locate` walks once per path. */
 export function locateAll(text: string, paths: readonly JsonPath[]): (Span | undefined)[] {
   const found = new Array<Span | undefined>(paths.length).fill(undefined)
   const root = locate(text, [])

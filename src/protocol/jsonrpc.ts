@@ -40,10 +40,7 @@ export function readMessages(text: string, value: unknown): Envelope[] | undefin
   return messages.length === value.length ? messages : undefined
 }
 
-/**
- * `parseExactly`, but undefined (never a JSON value) for invalid JSON, and for a text that would block the event loop
- * (see `sizeFault`).
- */
+/** As `parseExactly`, but undefined for invalid JSON and for text that would block the event loop (`sizeFault`). */
 export function parseJson(text: string): unknown {
   if (sizeFault(text) !== undefined) return undefined
   try {
@@ -76,9 +73,7 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/**
- * Whether a response with the id `told` answers a request with the id `asked`: some servers send a number back as text.
- */
+/** Whether `told`, the id of a response, equals `asked`: some servers send a number back as text. */
 export function isIdOf(told: unknown, asked: RequestId): boolean {
   return told === asked || (typeof asked === 'number' && told === String(asked))
 }

@@ -67,9 +67,7 @@ export class LargeMessage implements Envelope {
     return new LargeMessage(new Bytes([Buffer.from(text)]), { value, status })
   }
 
-  /**
-   * Returns a JSON object whose long strings were found; undefined for anything else, and for bytes that are not UTF-8.
-   */
+  /** Returns a JSON object whose long strings were found; undefined for anything else, and for bytes not in UTF-8. */
   static read(
     chunks: readonly Buffer[],
     { isComplete, found, members }: LongStrings,
@@ -94,7 +92,6 @@ export class LargeMessage implements Envelope {
     return #bytes in message
   }
 
-  /** The bytes of the message, in order. */
   get chunks(): readonly Buffer[] {
     return this.#bytes.chunks
   }
@@ -104,10 +101,7 @@ export class LargeMessage implements Envelope {
     return this.#bytes.length
   }
 
-  /**
-   * Returns where the values of the named members begin and end, in bytes. Undefined when any is unknown, as after an
-   * edit. The last of equal keys counts.
-   */
+  /** Returns the byte spans of members; undefined unless all are known, as after an edit. The last equal key counts. */
   locate(names: readonly string[]): Span[] | undefined {
     if (this.#members.length >= MOST_MEMBERS) return undefined
     const spans = names.map((name) => this.#members.findLast(({ key }) => this.#says(key, name))?.value)
@@ -225,10 +219,7 @@ interface Unread {
 /** By object, the members that are long strings not decoded yet. */
 const unread = new WeakMap<object, Map<string | number, Unread>>()
 
-/**
- * Whether a text member has certainly more than `than` characters. An undecoded string stays undecoded; its exact
- * length is unknown then.
- */
+/** Whether a text certainly has more than `than` characters; an undecoded string's length is only estimated. */
 export function isSurelyLonger(
   holder: Readonly<Record<string, unknown>>,
   key: string,
@@ -240,10 +231,7 @@ export function isSurelyLonger(
   return typeof text === 'string' && text.length > than
 }
 
-/**
- * Returns a text member; for an undecoded long string only its beginning, if the beginning holds more than white space.
- * Undefined without a text.
- */
+/** Returns a text member; of an undecoded long string only the first part, unless blank. Undefined without text. */
 export function beginningOf(holder: Readonly<Record<string, unknown>>, key: string): string | undefined {
   const bytes = unread.get(holder)?.get(key)?.first()
   if (bytes !== undefined) {
@@ -324,7 +312,6 @@ function memberOf(holder: unknown, key: string | number): unknown {
 class Bytes {
   readonly length: number
   readonly chunks: readonly Buffer[]
-  /** Where each chunk begins. */
   readonly #starts: readonly number[]
 
   constructor(chunks: readonly Buffer[]) {
@@ -339,7 +326,6 @@ class Bytes {
     return isAscii(bytes) ? bytes.toString('latin1') : bytes.toString('utf8')
   }
 
-  /** Returns the value of a JSON string. */
   string(span: Span): string {
     return JSON.parse(this.text(span)) as string
   }

@@ -28,9 +28,7 @@ export const kinds = {
   },
 } as const
 
-/**
- * Paths of the URI of a user interface, in a tool or its result: first the protocol's extension, then its predecessors.
- */
+/** Paths of a user interface's URI in a tool or its result: the protocol's extension, then its predecessors. */
 export const uiPaths = [
   ['_meta', 'ui', 'resourceUri'],
   ['_meta', 'ui/resourceUri'],
@@ -64,7 +62,6 @@ export function isListChange(message: Envelope): boolean {
   return listChangeKey(message) !== undefined
 }
 
-/** The type of a parameter, with its wording in errors. */
 interface Type {
   readonly words: string
   is(value: unknown): boolean

@@ -10,15 +10,10 @@ import {
   QUOTE,
 } from './json-span.ts'
 
-/**
- * Shortest long string, in bytes: from this length on, finding a string costs nothing compared with copying the string.
- */
+/** Shortest long string, in bytes: from here on, finding a string costs nothing compared with copying it. */
 const LONG = 16 * 1024
 
-/**
- * A string that is nested deeper, or lies behind a longer key (in bytes), is not treated as long: its path would cost
- * as much.
- */
+/** A string nested deeper, or behind a longer key (in bytes), is not long: its path would cost as much as a copy. */
 const MOST_STEPS = 8
 const LONGEST_KEY = 256
 
@@ -28,10 +23,7 @@ export const MOST_MEMBERS = 16
 /** Deepest nesting of objects and arrays; a deeper text is read as any other text. */
 const MAX_DEPTH = 128
 
-/**
- * Bytes of a string read one by one before the word search: most strings are shorter, and for short strings this is
- * faster.
- */
+/** Bytes of a string read one by one before the word search: for most strings, which are shorter, this is faster. */
 const SHORT = 32
 
 const COLON = 0x3a
@@ -82,7 +74,6 @@ export class LongStrings {
   /** Members and values so far, counted as `sizeOf` in `json-parse.ts` counts. */
   #members = 0
   #values = 0
-  /** Objects and arrays that are open. */
   #depth = 0
   /** Length of the long strings found so far, in bytes. */
   #long = 0
@@ -97,9 +88,7 @@ export class LongStrings {
     this.#least = least
   }
 
-  /**
-   * Reads a chunk. False ends the reading: the text is not JSON, is nested deeper than 128, or exceeds a count limit.
-   */
+  /** Reads a chunk. False ends reading: the text is not JSON, is nested deeper than 128, or exceeds a count limit. */
   read(chunk: Buffer): boolean {
     const { length } = chunk
     const words = wordsOf(chunk)
@@ -119,7 +108,6 @@ export class LongStrings {
     return (mayBeLong ? this.#start : this.#before) - this.#long
   }
 
-  /** Whether the text may end here. */
   get isComplete(): boolean {
     return this.#place === 'outside' && this.#depth === 0
   }
@@ -247,10 +235,7 @@ function wordsOf({ buffer, byteOffset, length }: Buffer): Int32Array {
   return length < skipped ? noWords : new Int32Array(buffer, byteOffset + skipped, (length - skipped) >> 2)
 }
 
-/**
- * Returns the position of the first quote, backslash or control character from `at` on; the length of the chunk when
- * there is none.
- */
+/** Returns the first position from `at` on of a quote, backslash or control character; else the chunk's length. */
 function endOfPlain(chunk: Buffer, words: Int32Array, at: number): number {
   const { length } = chunk
   for (const stop = Math.min(at + SHORT, length); at < stop; at++)

@@ -1,6 +1,5 @@
 import { isObject } from './jsonrpc.ts'
 
-/** Key by which a message names its task. */
 export const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
 export const TASK_STATUS = 'notifications/tasks/status'
@@ -48,7 +47,6 @@ export function toldTask(method: string, result: Readonly<Record<string, unknown
   return { id: named, isNew, isOpen, keepMs: keptMs(task) }
 }
 
-/** Returns the id of the task named by a message. */
 function relatedTask({ _meta: meta }: Readonly<Record<string, unknown>>): unknown {
   const related = isObject(meta) ? meta[RELATED_TASK] : undefined
   return isObject(related) ? related.taskId : undefined

@@ -26,10 +26,7 @@ export function metaOf(value: Message['value'], root: MetaRoot, key: string): un
   return isObject(meta) ? meta[key] : undefined
 }
 
-/**
- * Returns the message with an entry of its `_meta` added or replaced; every other byte stays. A `_meta` that is no
- * object is replaced.
- */
+/** Returns the message with an entry set in `_meta`; all other bytes stay. A `_meta` that is no object is replaced. */
 export function withMeta<M extends Message>(message: M, root: MetaRoot, key: string, entry: unknown): M {
   const { value } = message
   const holder = isObject(value[root]) ? value[root] : {}
@@ -46,10 +43,7 @@ export function listedWithMeta(text: string, key: string, entry: unknown): strin
   return splice(text, [patch(text, ['_meta', key], JSON.stringify(entry))])
 }
 
-/**
- * Returns the edit that puts `json` at `path` and creates missing objects. Walks each level once, because a level may
- * be large.
- */
+/** Returns the edit that puts `json` at `path`, with missing objects. Walks each level, perhaps large, only once. */
 function patch(text: string, path: readonly string[], json: string): Edit {
   let at = skipSpace(text, 0)
   for (let depth = 0; ; depth++) {

@@ -43,9 +43,7 @@ export function inLegacyWords(schema: Readonly<Record<string, unknown>>): Record
   }
 }
 
-/**
- * Returns a schema with references to its own root moved to the new place. `byName`: the keys are author-chosen names.
- */
+/** Moves a schema's references to its own root to the new place. `byName`: the keys are author-chosen names. */
 function moved(node: unknown, byName: boolean): unknown {
   if (Array.isArray(node)) return node.map((item) => moved(item, false))
   if (!isObject(node) || (!byName && isBase(node.$id))) return node

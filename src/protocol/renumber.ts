@@ -88,10 +88,7 @@ function editAt(text: string, path: JsonPath, value: string): Edit[] {
  */
 const MAX_ID = 1_024
 
-/**
- * Returns the exact text of the id of a server's request; undefined for an id or token too long to keep, whose request
- * stays unanswered.
- */
+/** Returns the exact id text of a server's request; undefined, and unanswered, if id or token is too long to keep. */
 export function answerableId({ text, value }: Envelope): string | undefined {
   const id = rawAt(text, ID)
   const token = tokenOf(value)

@@ -90,9 +90,7 @@ export class SseDecoder {
     return this.#begun + this.#dataBytes + this.#data.length * LINE_COST + waiting
   }
 
-  /**
-   * Reads a chunk; the caller must not change the chunk until it is read. False when `emit` paused inside the chunk.
-   */
+  /** Reads a chunk; nobody may change the chunk until it is read. False when `emit` paused inside the chunk. */
   feed(chunk: Buffer): boolean {
     if (chunk.length === 0) return true
     if (this.#chunk.length > 0) {
@@ -324,9 +322,7 @@ function idOf(named: string, before: string | undefined): string | undefined {
   return isResumable(named) ? named : undefined
 }
 
-/**
- * Whether an id can be sent back as `Last-Event-ID`: servers refuse long headers, and HTTP forbids control characters.
- */
+/** Whether an id can be sent as `Last-Event-ID`: servers refuse long headers, HTTP forbids control characters. */
 function isResumable(id: string): boolean {
   return id.length <= LONGEST_ID && !/[\x00-\x08\x0a-\x1f\x7f]/.test(id)
 }
@@ -338,10 +334,7 @@ function indexOrEnd(chunk: Buffer, byte: number, from: number): number {
   return at === -1 ? chunk.length : at
 }
 
-/**
- * Returns one event as wire text. `data` is JSON, so a line break stands between tokens: a space replaces the break and
- * saves a `data` line.
- */
+/** Encodes an event. Line breaks in `data`, only between JSON tokens, become spaces and save `data` lines. */
 export function encodeEvent(data: string, id?: string): string {
   const head = id === undefined ? 'event: message\n' : `id: ${id}\nevent: message\n`
   return `${head}data: ${/[\r\n]/.test(data) ? withSpaces(data) : data}\n\n`

@@ -67,10 +67,7 @@ const unnamed: ReadonlySet<Task['source']> = new Set(['conversation', 'trace', '
 /** Whether the agent chose the task's name. */
 export const isNamed = ({ source }: Task): boolean => !unnamed.has(source)
 
-/**
- * Returns the number of the call within its task, as numbered by the agent; undefined when the agent does not number
- * calls.
- */
+/** Returns the agent's number of a call within its task; undefined when the agent does not number calls. */
 export function stepOf({ message }: Pick<TaskClues, 'message'>): number | undefined {
   const { _meta: meta } = paramsOf(message.value)
   const step = isObject(meta) ? meta[STEP_KEY] : undefined

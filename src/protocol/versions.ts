@@ -38,7 +38,6 @@ export function onceGiven(header: string): string {
 /** A family of protocol versions: with sessions, up to 2025-11-25, or without. */
 export type Era = 'legacy' | 'modern'
 
-/** The modern era's only version. */
 export const MODERN_VERSION = '2026-07-28'
 
 const PREFIX = 'io.modelcontextprotocol/'
@@ -83,10 +82,7 @@ const envelope: ReadonlySet<string> = new Set([
   LOG_LEVEL_KEY,
 ])
 
-/**
- * Returns a request's text without the modern era's keys. A server of both eras refuses such keys beside a session
- * header as a contradiction.
- */
+/** Removes modern keys from a request: servers of both eras refuse these beside a session header as a contradiction. */
 export function withoutEnvelope(text: string): string {
   const meta = locate(text, ['params', '_meta'])
   if (meta === undefined || text[meta.start] !== '{') return text
@@ -99,10 +95,7 @@ export function withoutEnvelope(text: string): string {
   return isWhole ? text : spliceOne(text, meta, `{${kept}}`)
 }
 
-/**
- * Whether a request is of the modern era, by its `_meta` or its header; never by its method, because both eras share
- * methods.
- */
+/** Whether a request is modern, by its `_meta` or its header; never by its method, because both eras share methods. */
 export function isModern(
   headers: Readonly<Record<string, string | string[] | undefined>>,
   value: unknown,

@@ -126,7 +126,6 @@ function registerViews(app: FastifyInstance, chaos: Controller, clock: Clock): v
       entries,
       /** The `since` of the next request. */
       next: entries.at(-1)?.seq ?? since ?? 0,
-      /** Whether more entries follow. */
       more: later.at(-1) !== entries.at(-1),
       oldest: kept[0]?.seq,
     })

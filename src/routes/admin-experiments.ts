@@ -28,10 +28,7 @@ export interface AdminExperimentsParts {
   readonly guarded: Pick<GuardedExperiments, 'list' | 'get' | 'stop'>
 }
 
-/**
- * Returns settings in the notation of a config: durations and sizes with units. `schemas`: all schemas that apply to
- * the value.
- */
+/** Writes durations and sizes with units, as a config does. `schemas`: all schemas that apply to the value. */
 function withUnits(schemas: ReturnType<typeof spread>, value: unknown): unknown {
   if (typeof value === 'number') {
     const format = schemas
@@ -69,10 +66,7 @@ export function registerAdminExperiments(
         ]),
       )
   }
-  /**
-   * Returns the config's settings without values from variables: a salt may be a secret. Names of policy sets are
-   * always shown.
-   */
+  /** Returns the config's settings without values from variables (a salt may be secret), but with policy set names. */
   const shownSettings = ({ name, arms }: Experiment): unknown => {
     const { experiments: all } = redact(live.current.config) as Pick<Config, 'experiments'>
     return { ...all.find((experiment) => experiment.name === name), arms }
@@ -153,10 +147,7 @@ async function* inTurns(lines: Iterable<string>): AsyncGenerator<string> {
 
 type Run = NonNullable<ReturnType<AdminExperimentsParts['experiments']['get']>>['run']
 
-/**
- * Returns an experiment for lists. An experiment that has run keeps the settings of its run, whatever the config says
- * now.
- */
+/** Returns an experiment for lists. After a run the settings are those of the run, whatever the config says now. */
 function inShort({ name, active, ...configured }: Experiment, run: Run, waitsFor?: string) {
   const { arms, metric } = run?.experiment ?? configured
   const { verdict, treatment, verdicts, units } = run?.judgement ?? {}

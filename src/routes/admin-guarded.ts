@@ -48,10 +48,7 @@ class Listeners {
     this.#guarded = guarded
   }
 
-  /**
-   * Returns a function that ends the listening; undefined when too many listen to runs in progress. `onEnd` is called
-   * when another listener takes the place.
-   */
+  /** Returns an end function; undefined with too many listeners. Calls `onEnd` when another listener takes over. */
   add(name: string, hear: (run: RunRecord) => void, onEnd: () => void): (() => void) | undefined {
     const ofRun = [...this.#all].filter((one) => one.name === name)
     if (ofRun.length >= MAX_OF_RUN) ofRun[0]?.end()

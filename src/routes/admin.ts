@@ -44,7 +44,6 @@ function clientShown(clientInfo: unknown): Record<string, string> | undefined {
   return words
 }
 
-/** An empty body. */
 const nothing = z.strictObject({})
 
 export function registerAdmin(app: FastifyInstance, { live, sessions, clock, reload }: AdminParts): void {
@@ -80,7 +79,6 @@ export function registerAdmin(app: FastifyInstance, { live, sessions, clock, rel
 
 export interface AdminMeshParts {
   readonly live: Live<GatewayGeneration>
-  /** The states kept by policies. */
   readonly state: StateStore
   readonly clock: Clock
 }
@@ -110,7 +108,6 @@ function learnedOf(store: StateStore, server: string, set: string): Record<strin
   return learned
 }
 
-/** Registers the views of policies and their states. */
 export function registerAdminMesh(app: FastifyInstance, { live, state, clock }: AdminMeshParts): void {
   const unknownSet = (set: string) => ({
     error: `unknown policy set "${set.slice(0, 64)}"`,
@@ -195,7 +192,6 @@ const LONGEST_UNLISTED = 160
 
 export interface AdminServersParts {
   readonly live: Live<GatewayGeneration>
-  /** The states kept by policies. */
   readonly state: StateStore
   readonly dynamic: DynamicServers
   /** Ends a server's processes and upstream sessions, and starts anew. */

@@ -57,10 +57,7 @@ interface Revised {
 /** Returns the reply with the current `ETag`. */
 export const tagged = (reply: FastifyReply, chaos: Revised) => reply.header('etag', etagOf(chaos))
 
-/**
- * Answers 412 when `If-Match` names another state (RFC 9110, section 13.1.1); undefined when the tag matches or is
- * absent.
- */
+/** Answers 412 if `If-Match` names another state (RFC 9110, section 13.1.1); undefined if it matches or is absent. */
 export function outdated({ headers }: FastifyRequest, reply: FastifyReply, chaos: Revised) {
   const wanted = headers['if-match']
   if (wanted === undefined) return undefined

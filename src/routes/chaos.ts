@@ -243,8 +243,7 @@ function inOwnWords(
     }
     const [own] = fromChaosMonkey({ target: aimed, config }, { ttl: DEFAULT_MS })
     if (own === undefined) return { ok: true, value: {} }
-    // The users of this format know no protected tools: if the fault cannot run anything unrequested, it hits all
-    // tools.
+    // Users of this format know no protected tools: a fault that runs nothing unrequested therefore hits all tools.
     const runsAsAsked = types[own.type]?.runsAsAsked === true
     return { ok: true, value: { ...own, allowWrites: allowWrites ?? runsAsAsked } }
   } catch (error) {

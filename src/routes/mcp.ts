@@ -134,15 +134,11 @@ export function registerMcp(
     })
   }
 
-  /**
-   * Checked before a body is read, and again with the complete body: a full gateway spends nothing on calls that it
-   * must refuse.
-   */
+  /** Checked before a body is read and with the complete body: a full gateway spends nothing on calls to refuse. */
   const isFull = (client: string) => quotas.calls.exceeds(client) !== undefined
 
   /**
-   * Whether the body decides if a full gateway accepts a POST: answers come from open sessions, or to calls waiting for
-   * answers.
+   * Whether the body decides if a full gateway takes a POST: it may hold answers for open sessions or waiting calls.
    */
   const mayNeedNoPlace = (headers: IncomingHttpHeaders) =>
     legacy.knows(headers['mcp-session-id']) || (modern.isAsking && isModern(headers, undefined))
@@ -172,8 +168,7 @@ export function registerMcp(
       return undefined
     }
     const isOfModern = isModern(incoming.headers, value)
-    // The server may have been removed since the request came: its body waits for the end of a turn, and a large body
-    // for turns of its own.
+    // The server may be gone by now: a body waits for the end of a turn, and a large body for turns of its own.
     const goesOn = () => (isOfModern ? modern.goesOn(value) : asksNothing(value))
     if (server !== undefined && !isThere(server) && !goesOn()) return refuse(incoming, unknownServer(server))
     return isOfModern ? modern.post(incoming, body, value) : legacy.post(incoming, body, value)
@@ -185,10 +180,7 @@ export function registerMcp(
     if (!incoming.response.destroyed) await during('request', () => post(incoming, body, whenFull))
   }
 
-  /**
-   * Handles a complete POST, unless the gateway is full by now: earlier requests of the same turn take their places
-   * first.
-   */
+  /** Handles a complete POST, unless earlier requests of the same turn have filled the gateway. */
   function take({ incoming, body }: Arrived): void {
     load.inFlight--
     const { client, headers } = incoming

@@ -201,7 +201,6 @@ function answer(reply: FastifyReply, { reason, message, sent, status }: Failure)
 
 interface ProxiedRequestParts {
   readonly way: PlainHttp
-  /** The server's name in the registry. */
   readonly server: string
   /** The path below the server's folder, with a leading slash, without a query. */
   readonly path: string

@@ -14,10 +14,8 @@ import { clientOf, type Quota, type Quotas } from '../limits/quotas.ts'
 import type { UnreadReplies } from './unread-replies.ts'
 import { nextTurn, systemClock } from '../../mesh/clock.ts'
 
-/** The limits on the connections of a server. */
 export interface ServerGuards {
   readonly quotas: Pick<Quotas, 'connections' | 'pipelined' | 'refused'>
-  /** Replies that clients have not read yet. */
   readonly unread: Pick<UnreadReplies, 'wrote'>
 }
 

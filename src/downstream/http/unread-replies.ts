@@ -37,10 +37,7 @@ const POOLED = 8 * 1024
 /** The source buffers of replies that may share bytes with other replies. */
 const sources = new WeakMap<ServerResponse, object>()
 
-/**
- * Records the bytes of a reply before it is written: callers that waited for the same answer get the same bytes, stored
- * once.
- */
+/** Records a reply's bytes before writing: callers waiting for the same answer get the same bytes, stored once. */
 export function madeOf(response: ServerResponse, chunks: readonly Buffer[]): void {
   const largest = chunks.reduce((most, chunk) => (chunk.length > most.length ? chunk : most))
   if (largest.length > POOLED) sources.set(response, largest.buffer)

@@ -134,9 +134,7 @@ export class Sessions {
     return bearsCredentialsOf(session, headers, this.#live.current.servers)
   }
 
-  /**
-   * Returns a session that nobody can find yet, because its `initialize` may still fail. Call either `add` or `close`.
-   */
+  /** Creates a session that cannot be found yet: `initialize` may still fail. Call either `add` or `close`. */
   draft(
     parts: Pick<SessionParts, 'endpoint' | 'initializeParams' | 'headers' | 'version' | 'client'>,
   ): Session {

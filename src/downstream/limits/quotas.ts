@@ -92,10 +92,7 @@ export class Quota {
     return this.#counts.of(client)
   }
 
-  /**
-   * Returns the limit that another item of a client would exceed, counted as `amount`; undefined when both limits allow
-   * another.
-   */
+  /** Returns the limit exceeded by another item, counted as `amount`; undefined when there is room. */
   exceeds(client: string, amount = 1): 'max' | 'perClient' | undefined {
     const { max, perClient } = this.share
     const total = this.#total + amount
@@ -122,10 +119,7 @@ export class Quota {
     return gatewayError('overloaded', message, { retryAfterMs: RETRY_MS })
   }
 
-  /**
-   * Whether a tenant that holds `own` places is refused another: in the last eighth a tenant may hold as many places as
-   * are free.
-   */
+  /** Whether a tenant with `own` places gets no more: in the last eighth, nobody may hold more places than are free. */
   isKeptFrom(client: string, own: number): boolean {
     const { perClient } = this.share
     const free = perClient - this.of(client)
@@ -198,8 +192,7 @@ export class PendingInputQuota {
     if (session !== undefined && this.#ofSessions.of(session) >= ofSession)
       return this.#refuse('session', ofSession, 'a quarter')
     const own = this.#ofTenants.of(tenantKey(asked))
-    // Agents whose names have not settled count as one tenant: an agent among these with nothing open still gets a
-    // place.
+    // Agents whose names have not settled count as one tenant: those with nothing open still get a place.
     const isNew = asked.tenant === '' && session !== undefined && this.#ofSessions.of(session) === 0
     if (own >= ofTenant && !isNew) return this.#refuse('tenant', ofTenant, 'half')
     const full = this.#all.refusal(asked.client)
@@ -246,10 +239,7 @@ export class TenantPlaces {
     this.#all = all
   }
 
-  /**
-   * Takes `amount` places for a tenant. Returns the refusal, or a function that gives the places back; undefined while
-   * tenants are not counted.
-   */
+  /** Takes places for a tenant. Returns the refusal, or an undo function; undefined while tenants are not counted. */
   begin(asked: Pick<Asked, 'client' | 'tenant'>, amount = 1): GatewayError | (() => void) | undefined {
     const { client } = asked
     const apart = this.#all.share.perClient * TOLD_APART_FROM
@@ -340,10 +330,7 @@ export class EvictingQuota extends Quota {
     return idlestOf(hoard) ?? idlestOf(this.#larger(client, amount))
   }
 
-  /**
-   * Returns the holdings of the greediest principal of the client with the most, if that client has more than `client`
-   * would have.
-   */
+  /** Returns the greediest principal's holdings at the client with the most, if more than `client` would have. */
   #hoardOf(client: string, amount: number): Iterable<Holding> {
     let most = this.of(client) + amount
     let greediest: string | undefined
@@ -363,8 +350,7 @@ export class EvictingQuota extends Quota {
   }
 
   #larger(client: string, amount: number): Holding[] {
-    // No holding counts less than 1. Skips the search, so a client with repeated refusals does not cause a full search
-    // each time.
+    // No holding counts less than 1. Skipping the search here keeps repeated refusals cheap.
     if (amount <= 1) return []
     const own = this.#held.get(client)?.amounts ?? []
     return [...own].filter(([, each]) => each > amount).map(([held]) => held)
@@ -383,13 +369,11 @@ function idlestOf(holdings: Iterable<Holding>): Holding | undefined {
 
 /** The limits on each client's share of common resources. The address of its connection identifies a client. */
 export class Quotas {
-  /** Calls in progress. */
   readonly calls: Quota
   readonly tenantCalls: TenantPlaces
   readonly tenantListens: TenantPlaces
   /** Kinds of clients without sessions. */
   readonly callers: Quota
-  /** Connections of agents. */
   readonly connections: Quota
   /** Bytes kept of clients' descriptions, in sessions and in kinds of clients. */
   readonly initializeParams: EvictingQuota
@@ -401,7 +385,6 @@ export class Quotas {
   /** Requests waiting for an earlier reply on their connection. */
   readonly pipelined: Quota
   readonly sessions: EvictingQuota
-  /** Called for each refusal. */
   readonly refused: (limit: QuotaLimit) => void
 
   constructor(shares: Shares, refused: (limit: QuotaLimit) => void) {

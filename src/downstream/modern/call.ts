@@ -61,9 +61,7 @@ interface ModernCallParts {
  */
 export class ModernCall implements ChannelWire {
   readonly signal = new Cancellation()
-  /**
-   * The envelope of the call's first POST. The id, of any length, is kept only until the answer waits for another POST.
-   */
+  /** The first POST's envelope. The id, of any length, is kept only until the answer waits for another POST. */
   envelope: Envelope
   readonly caller: PooledCaller
   /** The servers of the config when the call began; they decide which headers tell callers apart. */
@@ -377,10 +375,7 @@ const cacheable = new Set([
 /** The legacy code for a missing resource; the modern code is the one for invalid params. */
 const RESOURCE_NOT_FOUND = -32002
 
-/**
- * Returns an answer for a modern client, under its own id: adds members that legacy servers omit, and changes nothing
- * else.
- */
+/** Returns an answer for a modern client, under its own id: adds members omitted by legacy servers, no more. */
 export function modernise(method: string, id: RequestId, response: Response): Response {
   const { status: given, wire } = response
   // In an open stream the text is a message; elsewhere the fault's bytes replace the text.

@@ -193,8 +193,7 @@ class WantedResources {
   async #tellAll(wanting: Wanting, wants: Wants): Promise<void> {
     const { caller } = wanting
     wants.isTelling = true
-    // Stays in use without listeners too: for a dropped caller, each request would begin an upstream session nobody
-    // ends.
+    // Stays in use without listeners too: a dropped caller's requests would begin upstream sessions nobody ends.
     caller.calls++
     try {
       while (wants.untold.size > 0) {

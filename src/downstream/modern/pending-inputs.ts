@@ -53,10 +53,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return this.#byState.has(state as string)
   }
 
-  /**
-   * Keeps a call until its client answers. Returns the state for resuming the call, once; an error when there is no
-   * room.
-   */
+  /** Keeps a call that waits for input. Returns the state that resumes the call, once; an error without room. */
   enter(modernCall: Waiting): string | GatewayError {
     const full = this.#quota.refusal(modernCall)
     if (full !== undefined) return full
@@ -74,10 +71,7 @@ export class PendingInputStore<Waiting extends PendingInputCall> {
     return state
   }
 
-  /**
-   * Returns the call behind a state and uses up the state. A request that does not fit the call leaves the call
-   * waiting.
-   */
+  /** Returns the call behind a state and uses up the state; a request that does not fit leaves the call waiting. */
   take(state: string, fits: (modernCall: Waiting) => boolean): Waiting | undefined {
     const pending = this.#byState.get(state)
     if (pending === undefined || !fits(pending.modernCall)) return undefined

@@ -42,10 +42,7 @@ export class PooledCaller implements Caller {
   readonly #changes: Coalescing<{ readonly server: string; readonly message: Message }>
   #minted = 0
 
-  /**
-   * The first request decides `client`, `principal` and `tenant`, whose share is used. `tasks` holds the tasks of all
-   * callers.
-   */
+  /** The first request decides `client`, `principal` and `tenant`, whose share is used. All callers share `tasks`. */
   constructor(
     clock: Clock,
     id: string,

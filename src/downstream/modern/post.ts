@@ -12,7 +12,7 @@ import type { Response } from '../respond.ts'
 import { ShapedReply } from '../../wire/shaped-reply.ts'
 import { forWire } from '../http/unread-replies.ts'
 
-/** Most bytes waiting for a client that does not read. */
+/** Most bytes waiting for a non-reading client. */
 const MAX_BACKLOG = 1024 ** 2
 
 export interface PostParts {
@@ -66,10 +66,10 @@ export class Post implements OpenReply {
     return this.#shaped.add(shape)
   }
 
-  /** Sends a message for a caller that cannot wait. Disconnects a client that does not read. */
+  /** Sends a message for a caller with no time to wait. Disconnects a client that does not read. */
   tell(text: string): void {
     if (this.#response.writableLength > MAX_BACKLOG) {
-      // A response that waits for another response has no own connection.
+      // A response waiting for another response has no own connection.
       this.#response.req.socket.destroy()
       this.#response.destroy()
     }
@@ -109,7 +109,7 @@ export class Post implements OpenReply {
     this.#wrote()
   }
 
-  /** A client that accepts no events misses messages before its answer. */
+  /** A client without event streams misses messages before its answer. */
   get #takesEvents(): boolean {
     return acceptedBy(this.#response.req.headers.accept).events
   }

@@ -12,7 +12,6 @@ export interface Filter {
   readonly resourceSubscriptions: readonly string[]
 }
 
-/** Most resources of a subscription. */
 const MAX_RESOURCES = 1_000
 
 /** Reads a filter, narrowed to the capabilities; undefined when invalid. */

@@ -11,7 +11,7 @@ export interface HitCounts {
 export interface FaultHits extends HitCounts {
   readonly fault: string
   readonly type: string
-  /** Calls that were not hit, by the reason. */
+  /** Calls not hit, by the reason. */
   readonly because: Readonly<Record<string, number>>
   readonly targets: readonly (HitCounts & {
     readonly server: string
@@ -20,7 +20,7 @@ export interface FaultHits extends HitCounts {
   })[]
 }
 
-/** The calls that a plan hit or would have hit over a span of time. */
+/** The calls hit, or spared by shadow mode, under a plan over a span of time. */
 export interface WouldHit {
   /** In milliseconds since the Unix epoch. */
   readonly from: number
