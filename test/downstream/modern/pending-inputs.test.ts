@@ -137,7 +137,7 @@ test('answers that wait for their clients are bounded in bytes, of one client an
   const { state, error } = kept('greedy', 15_000)
   assert.match(
     error?.message ?? '',
-    /the call has run, and its answer of 15000 bytes was not kept .*of this client \(limit 20000, gateway\.limits\.perClient\)/,
+    /the call has run, but its answer of 15000 bytes could not be kept .*of this client \(limit 20000, gateway\.limits\.perClient\)/,
   )
   assert.deepEqual([error?.reason, error?.sent], ['overloaded', true])
   assert.equal(kept('greedy', 1_000).error, undefined)
