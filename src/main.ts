@@ -11,7 +11,7 @@ const causes: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
   ENOENT: 'no such file or folder',
   EISDIR: 'it is a folder',
-  ENOTDIR: 'it is in what is no folder',
+  ENOTDIR: 'a part of the path is no folder',
 }
 
 /** Errors of standard error, such as a full disk, can be reported nowhere: no reason to end. */
@@ -56,7 +56,7 @@ async function run([given, ...args]: string[]): Promise<number> {
   if (command !== undefined) return (await command.load())(args, out, process.env)
   const { unknownCommand, unknownOption } = await import('./commands/shared/arguments.ts')
   const what = given.startsWith('-')
-    ? `${unknownOption(given, ['help', 'version'])}; the command comes first, and its options behind it`
+    ? `${unknownOption(given, ['help', 'version'])}; the command comes first, its options follow`
     : [unknownCommand(given, Object.keys(commands)), elsewhere.get(given.replace(/s$/, '')) ?? []]
         .flat()
         .join('; ')

@@ -3,7 +3,7 @@ import type { Commands, Run } from './listed.ts'
 
 const usage = `breakwater completion [bash | zsh]
 
-  Prints the script by which bash or zsh completes commands and their options; both take the same. For this shell, or in ~/.bashrc or ~/.zshrc:
+  Prints the completion script for commands and options, the same for bash and zsh. For this shell, or in ~/.bashrc or ~/.zshrc:
 
   source <(breakwater completion)
 
@@ -17,7 +17,7 @@ export function completionOf(commands: Commands): Run {
   return (args, out) =>
     runCommand(args, { usage, options: {} }, out, (_, [shell = 'bash', extra]) => {
       if (!['bash', 'zsh'].includes(shell))
-        throw new Misuse(`there is a script for bash and zsh, and none for "${shell}"`)
+        throw new Misuse(`there is a script for bash and zsh, but not for "${shell}"`)
       if (extra !== undefined) throw new Misuse(`unexpected argument "${extra}"`)
       out.stdout(scriptOf(Object.keys(commands)))
       return Promise.resolve(0)

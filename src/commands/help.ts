@@ -14,7 +14,7 @@ export function usageOf(commands: Commands): string {
         .map(([name, { about }]) => `  breakwater ${name.padEnd(width)}  ${about}`),
       '',
     ]),
-    'Each explains itself with --help, or by `breakwater help COMMAND`.',
+    'Help on a command: `breakwater COMMAND --help`, or `breakwater help COMMAND`.',
   ].join('\n')
 }
 

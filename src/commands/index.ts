@@ -4,7 +4,7 @@ import type { Commands } from './listed.ts'
 export const commands: Commands = {
   init: {
     group: 'run',
-    about: 'writes a breakwater.yaml to begin with',
+    about: 'writes a first breakwater.yaml',
     load: async () => (await import('./run/init.ts')).init,
   },
   start: {
@@ -14,12 +14,12 @@ export const commands: Commands = {
   },
   validate: {
     group: 'run',
-    about: 'checks a config and says what is wrong; exit code 0 or 1',
+    about: 'checks a config and lists its errors; exit code 0 or 1',
     load: async () => (await import('./run/validate.ts')).validate,
   },
   import: {
     group: 'run',
-    about: "writes a config from those of clients, or from a registry's server.json",
+    about: "writes a config from clients' configs, or from a registry's server.json",
     load: async () => (await import('./run/import.ts')).importConfigs,
   },
   stdio: {
@@ -34,7 +34,7 @@ export const commands: Commands = {
   },
   proxy: {
     group: 'run',
-    about: 'stdio or http, as mcp-chaos calls them',
+    about: 'stdio or http, under the names of mcp-chaos',
     load: async () => (await import('./run/proxy.ts')).proxy,
   },
   status: {
@@ -44,12 +44,12 @@ export const commands: Commands = {
   },
   logs: {
     group: 'look',
-    about: 'what happens in a running gateway; or its JSON log, as people read it',
+    about: 'events of a running gateway; or its JSON log in readable form',
     load: async () => (await import('./look/logs.ts')).logs,
   },
   token: {
     group: 'look',
-    about: 'prints the control token of a running gateway of this user',
+    about: "prints the control token of this user's running gateway",
     load: async () => (await import('./run/token.ts')).token,
   },
   chaos: {
@@ -59,7 +59,7 @@ export const commands: Commands = {
   },
   scenario: {
     group: 'break',
-    about: 'runs ready-made faults against a running gateway, and checks what it makes of them',
+    about: 'runs ready-made faults against a running gateway, and checks its reaction',
     load: async () => (await import('./break/scenario.ts')).scenario,
   },
   experiment: {
@@ -69,48 +69,48 @@ export const commands: Commands = {
   },
   compare: {
     group: 'compare',
-    about: 'plays the same tasks under two policy sets, and says which does better',
+    about: 'plays the same tasks under two policy sets, and reports the better set',
     load: async () => (await import('./compare/compare.ts')).compare,
   },
   demo: {
     group: 'simulate',
-    about: 'what two percent of failing calls do to tasks; with --live, all of it at work for a minute',
+    about: 'shows what two percent of failing calls do to tasks; with --live, a whole gateway for a minute',
     load: async () => (await import('./compare/sim/demo.ts')).demo,
   },
   sim: {
     group: 'simulate',
-    about: 'plays recorded calls again under other policies, and says what would have become of them',
+    about: 'replays recorded calls under other policies, and reports the outcomes',
     load: async () => (await import('./compare/sim/replay.ts')).sim,
   },
   study: {
     group: 'simulate',
-    about: 'answers a question by simulation, such as what retries do to a server that pauses',
+    about: 'answers a question by simulation, such as the effect of retries on a pausing server',
     load: async () => (await import('./compare/sim/study.ts')).study,
   },
   sweep: {
     group: 'simulate',
     about:
-      'the tasks of the demo at many rates of errors and many calls a task, against what theory predicts',
+      'simulates the demo at many error rates and calls a task, and compares with theory',
     load: async () => (await import('./compare/sim/sweep.ts')).sweep,
   },
   search: {
     group: 'simulate',
-    about: 'searches for faults that violate an SLO by a little, on simulated servers',
+    about: 'searches for faults that slightly violate an SLO, on simulated servers',
     load: async () => (await import('./compare/sim/search.ts')).search,
   },
   help: {
     group: 'help',
-    about: 'this text, or with a COMMAND that of the command',
+    about: 'prints this text, or the help of a COMMAND',
     load: async () => (await import('./help.ts')).helpOn(commands),
   },
   completion: {
     group: 'help',
-    about: 'prints the script by which bash or zsh completes commands and options',
+    about: 'prints the completion script for bash or zsh',
     load: async () => (await import('./completion.ts')).completionOf(commands),
   },
   version: {
     group: 'help',
-    about: 'the version of this program',
+    about: 'prints the version of this program',
     load: async () => (await import('./version.ts')).version,
   },
 }

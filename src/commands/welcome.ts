@@ -10,10 +10,10 @@ export async function welcome(commands: Commands, out: Output): Promise<number> 
     config === undefined
       ? `Breakwater is an MCP gateway with a built-in chaos and resilience mesh. There is no config in this folder.
 
-  breakwater init                 writes a breakwater.yaml to begin with
-  breakwater start --config FILE  runs the gateway with a config that you have
-  breakwater demo                 shows what the mesh is worth, without any config
-  breakwater help                 all commands`
+  breakwater init                 writes a first breakwater.yaml
+  breakwater start --config FILE  runs the gateway with your config
+  breakwater demo                 shows the effect of the mesh, without any config
+  breakwater help                 lists all commands`
       : `${usageOf(commands)}\n\nHere is a ${config}: \`breakwater start\` runs it.`,
   )
   return 0

@@ -114,7 +114,7 @@ test('what is wrong is said, with what was meant', () => {
     [['me', '-x'], 'unknown option -x'],
     [['me', '--__proto__'], 'unknown option --__proto__'],
     [['me', '--file'], '--file needs a value: FILE'],
-    [['me', '--file', '--strict'], '--file needs a value; one that begins with - is written --file=FILE'],
+    [['me', '--file', '--strict'], '--file needs a value; write a value beginning with - as --file=FILE'],
     [['me', '--strict=no'], '--strict takes no value'],
     [['me', '--port', '65536'], '--port must be a whole number from 0 to 65535, not "65536"'],
     [['me', '--port', '1.5'], '--port must be a whole number from 0 to 65535, not "1.5"'],

@@ -45,6 +45,6 @@ test('a reply that drips is given up when its signal says so, though its request
   const patience = new AbortController()
   const reading = bodyText(await fetch(url), { maxBytes: 100, signal: patience.signal })
   patience.abort()
-  await assert.rejects(reading, /was given up/)
+  await assert.rejects(reading, /was aborted/)
   await closed
 })

@@ -52,7 +52,7 @@ test('the same plan decides the same again, faults of the runtime API among them
   const { replay } = await recorded(context)
   const { code, stdout, stderr } = await replay(plan)
   assert.deepEqual([code, stderr], [0, ''])
-  assert.match(stdout, /^\d+ lines, the chain is whole; 100 of 100 decisions come out the same\n$/)
+  assert.match(stdout, /^\d+ lines, the chain is whole; 100 of 100 decisions are the same\n$/)
 })
 
 test('another plan is told by what it would have decided otherwise', async (context) => {
@@ -85,10 +85,10 @@ test('a journal of several processes and files is read file by file, the oldest 
   await runOnce(journal, 0.9)
   const files = [`${journal}.1`, journal]
   const both = await replay(plan, ...files.flatMap((file) => ['--journal', file]))
-  assert.match(both.stdout, /200 of 200 decisions come out the same/)
+  assert.match(both.stdout, /200 of 200 decisions are the same/)
   assert.equal(both.code, 0)
   const swapped = await replay(plan, ...files.reverse().flatMap((file) => ['--journal', file]))
-  assert.match(swapped.stderr, /does not go on from the file before/)
+  assert.match(swapped.stderr, /does not continue the previous file/)
   const missing = await replay(plan, '--journal', `${journal}.9`)
   assert.deepEqual([missing.code, /cannot read/.test(missing.stderr)], [1, true])
 })

@@ -88,7 +88,7 @@ test('faults are injected and cleared one by one and all at once', async (contex
     [
       1,
       '',
-      'breakwater: no injected fault has the name fault-1 (any more); those of the plan end with disarm\n',
+      'breakwater: there is no injected fault fault-1 (any more); end faults of the plan with: breakwater chaos disarm\n',
     ],
   )
   await command('inject', 'search/q*', 'malformed')
@@ -164,7 +164,7 @@ test('the status shows what was left out because a fault held as many calls as i
   await send(toolCall('t', { n: 2 }))
   await send(toolCall('t', { n: 3 }))
   const { stdout } = await command('status')
-  assert.match(stdout, /^slow left out 2 calls, because it held as many as maxConcurrent allows \(1\)$/m)
+  assert.match(stdout, /^slow left out 2 calls, because it already held maxConcurrent calls \(1\)$/m)
   assert.match(stdout, /DECIDED +HITS +OVERFLOW/)
   assert.match(stdout, /^slow .* 3 +1 +2 /m)
   await clock.advance(60_000)
@@ -189,7 +189,7 @@ test('the status shows what was chosen and came too late to do anything', async 
   controller.arm('me', 'a test')
   for (const n of [1, 2]) await send(toolCall('t', { n }))
   const { stdout } = await command('status')
-  assert.match(stdout, /^slow was to hit 2 more calls, which were over before it took effect$/m)
+  assert.match(stdout, /^slow did not reach 2 more calls: they ended before it took effect$/m)
 })
 
 test('what is wrong with a fault is printed line by line', async (context) => {
@@ -247,7 +247,7 @@ test('a port where nothing listens, or something else does, is told apart', asyn
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
   const control = `http://127.0.0.1:${(other.address() as { port: number }).port}`
   const foreign = await run(['status', '--control', control])
-  assert.deepEqual([foreign.code, /does not answer as the control port/.test(foreign.stderr)], [1, true])
+  assert.deepEqual([foreign.code, /does not answer like the control port/.test(foreign.stderr)], [1, true])
   ;[status, text] = [404, '{"error":"no route GET /admin/chaos"}']
   assert.match(
     (await run(['status', '--control', control])).stderr,
@@ -266,7 +266,7 @@ test('a port where nothing listens, or something else does, is told apart', asyn
 test('arguments that make no sense are told, and where the usage is', async () => {
   for (const [args, why] of [
     [[], /which command: status, inject, clear, .*\?/],
-    [['--json', 'status'], /the command comes first, and its options behind it/],
+    [['--json', 'status'], /the command comes first, its options follow/],
     [['statsu'], /unknown command "statsu"; did you mean status\?/],
     [['inject', 's'], /TYPE is missing/],
     [['clear'], /FAULT is missing/],

@@ -114,7 +114,7 @@ test('what cannot be simulated is refused in words', async () => {
     [['--rate', '1.5'], 2, /--rate must be a number from 0 to 1/],
     [['--tasks', '100000', '--fan-out', '1000'], 1, /more than 10000000 calls/],
     [['--plan', '/nowhere/plan.yaml'], 1, /plan\.yaml/],
-    [['--set', 'cautious'], 1, /--policies or --config names the file that has it/],
+    [['--set', 'cautious'], 1, /name its file with --policies or --config/],
     [
       ['--policies', await file('policies: { sets: { cautious: {} } }'), '--set', 'cautios'],
       1,

@@ -39,7 +39,7 @@ test('a comparison that goes on is not decided yet; one that has ended has its v
   assert.match(running, /^one +running .* tcsr +not decided yet$/m)
   assert.match(running, /^control: policy set default, 1 unit$/m)
   assert.match(running, /^treatment: policy set other, 2 units$/m)
-  assert.equal(running.match(/^units count once they are over: 30s after/gm)?.length, 2)
+  assert.equal(running.match(/^units count once they are over: telemetry\.intents\.idle after/gm)?.length, 2)
   const ended = await told(t, 'ended')
   assert.match(ended, /^one +ended .* tcsr +inconclusive$/m)
   assert.doesNotMatch(ended, /units count/)

@@ -51,13 +51,13 @@ test('runs cannot be verified where no folder of them is, and that is said', asy
   const wrong: string[] = []
   const out = { stdout: (line: string) => wrong.push(line), stderr: (line: string) => wrong.push(line) }
   assert.equal(await experiment(['verify', '--state', state], out, {}), 1)
-  assert.match(wrong.join('\n'), /^breakwater: \S+experiments is not there: /)
+  assert.match(wrong.join('\n'), /^breakwater: \S+experiments does not exist: /)
 })
 
 test("somebody else's run of the same name is not taken for the own one", async (t) => {
   const { code, said, wrong } = await run(t, { id: 'theirs', state: 'completed', phase: 'over' })
   assert.deepEqual([code, said], [1, []])
-  assert.match(wrong.at(-1) ?? '', /^breakwater: run mine of drill was superseded by run theirs/)
+  assert.match(wrong.at(-1) ?? '', /^breakwater: run mine of drill was followed by run theirs/)
 })
 
 test('a run that ended otherwise ends the command with 1, as the help says', async (t) => {
@@ -66,5 +66,5 @@ test('a run that ended otherwise ends the command with 1, as the help says', asy
   const lines: string[] = []
   const out = { stdout: (line: string) => lines.push(line), stderr: (line: string) => lines.push(line) }
   await experiment(['--help'], out, {})
-  assert.match(lines.join('\n'), /1 when it did not work, was refused, or the run was not completed/)
+  assert.match(lines.join('\n'), /1 on failure or refusal, or when the run was not completed/)
 })

@@ -250,7 +250,7 @@ test('a file is written where --out says, and never over another without --force
     '@out.yaml',
   )
   assert.equal(first.code, 1)
-  assert.deepEqual(first.said, ['breakwater: out.yaml is there already; --force writes over it'])
+  assert.deepEqual(first.said, ['breakwater: out.yaml exists already; --force overwrites it'])
   assert.equal(await readFile(join(first.path, 'out.yaml'), 'utf8'), 'mine')
   const forced = await run(
     t,

@@ -78,7 +78,7 @@ test('a mistake in an assertion is told with its line, and with what was meant',
     ['  others: { p95: { atLeast: 2s, atMost: 1s } }', /^mine\.yaml:7:\d+ .*can never hold/],
     [
       '  calls: { from: 5s, to: 5s, succeed: { atMost: 0 } }',
-      /^mine\.yaml:7:\d+ {2}assert\.calls\.from .*no such phase/,
+      /^mine\.yaml:7:\d+ {2}assert\.calls\.from .*the phase is empty/,
     ],
     ['  lists: gone', /^mine\.yaml:7:10 .*expected "kept", found "gone"$/],
   ] as const) {

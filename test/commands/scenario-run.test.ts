@@ -61,7 +61,7 @@ test('a run all of whose hits are held still at its end proves nothing', async (
   gateway.counts = { ...counts, hits: 3, concurrent: 3, masked: 0, surfaced: 0, escaped: 0 }
   const { clock, run } = start(gateway)
   await pass(clock, 14)
-  const held = /^no call that was hit has ended: 6 were held still when the faults were cleared$/
+  const held = /^no hit call has ended: 6 were still held when the faults were cleared$/
   assert.match((await run).flaws.join(), held)
 })
 
@@ -104,7 +104,7 @@ test('a run all of whose faults came too late says so', async () => {
   const { clock, run } = start(gateway)
   await pass(clock, 11)
   assert.deepEqual((await run).flaws, [
-    'no call was hit: the 6 that were to be hit were over before the faults took effect',
+    'no call was hit: 6 selected calls were over before the faults took effect',
   ])
 })
 
@@ -191,7 +191,7 @@ test('how a run stands is told every five seconds, or where somebody watches eac
 test('a run in which nothing was injected is invalid, and says what may be the reason', async () => {
   for (const [decided, mode, why] of [
     [0, 'act', /traffic/],
-    [7, 'act', /14 calls.*none was drawn.*--allow-writes/],
+    [7, 'act', /14 matching calls.*no call was drawn.*--allow-writes/],
     [7, 'shadow', /shadow/],
   ] as const) {
     const gateway = new FakeGateway()
@@ -210,10 +210,7 @@ test('a run whose faults found nothing to do says so', async () => {
   gateway.counts = { ...counts, hits: 0, decided: 7, notApplicable: 7 }
   const { clock, run } = start(gateway)
   await pass(clock, 11)
-  assert.match(
-    (await run).flaws.join(),
-    /in 14 of 14 calls that matched there was nothing for the fault to do/,
-  )
+  assert.match((await run).flaws.join(), /the fault had nothing to change in 14 of 14 matching calls/)
 })
 
 test('a run that hit nothing but what the gateway asks by itself is invalid', async () => {
@@ -221,7 +218,7 @@ test('a run that hit nothing but what the gateway asks by itself is invalid', as
   gateway.counts = { ...counts, ...newFaultCounts(), discovery: { ...newFaultCounts(), hits: 5 } }
   const { clock, run } = start(gateway)
   await pass(clock, 11)
-  assert.match((await run).flaws.join(), /no call of an agent was hit: the 10 that were/)
+  assert.match((await run).flaws.join(), /no agent's call was hit, only 10 of the gateway's own requests/)
 })
 
 test('a run in which the engine failed is invalid', async () => {
@@ -295,7 +292,7 @@ test('what a fault does nothing for is said, also where the others hit calls', a
   await pass(clock, 11)
   assert.deepEqual((await run).flaws, [])
   assert.ok(said.includes(`one: ${gateway.warnings[0]}`))
-  assert.ok(said.some((line) => line.startsWith('two: nothing was injected into 7 calls that matched:')))
+  assert.ok(said.some((line) => line.startsWith('two: nothing was injected into 7 matching calls:')))
   assert.ok(!said.some((line) => line.startsWith('one: nothing')))
 })
 

@@ -66,7 +66,7 @@ test('of hit servers of which none can be listed there is no traffic, and the re
 test('where the port of the agents is another one, the option that names it is told', async () => {
   await assert.rejects(
     called('http://127.0.0.1:2', { hit: ['any'], others: [] }),
-    /no tools of any can be listed at http:\/\/127\.0\.0\.1:2: nothing can be reached there: .*\(--data URL\)$/,
+    /no tools of any can be listed at http:\/\/127\.0\.0\.1:2: it cannot be reached: .*\(--data URL\)$/,
   )
 })
 

@@ -78,7 +78,7 @@ test('what cannot be run says why', async (t) => {
   const unknown = await run(...small, '--policies', join(path, 'sets.yaml'), '--set=cautios')
   assert.equal(unknown.code, 1)
   assert.match(unknown.said, /no policy set "cautios"[:;] did you mean cautious\?/)
-  assert.match((await run(...small, '--set=cautious')).said, /--policies or --config names the file/)
+  assert.match((await run(...small, '--set=cautious')).said, /name its file with --policies or --config/)
   assert.match(bad.said, /bad\.yaml:1:\d+ .*maxRetries/)
 })
 

@@ -86,7 +86,7 @@ test('a whole config is taken as well, and a block under its name; other policie
   })
   const config = await run('--recording', 'calls.jsonl', '--config', 'gateway.yaml', '--json')
   assert.deepEqual((JSON.parse(config.output) as ReplayReport).notes, [
-    'it was recorded under other policies than those of gateway.yaml',
+    'the policies during the recording differed from gateway.yaml',
   ])
   const named = await run('--recording', 'calls.jsonl', '--policies', 'named.yaml', '--json')
   assert.deepEqual((JSON.parse(named.output) as ReplayReport).notes, [])
@@ -151,11 +151,7 @@ test('what cannot be played is said, with files and lines', async (t) => {
   })
   const cases: readonly [readonly string[], number, RegExp][] = [
     [['--policies', 'policies.yaml'], 2, /--recording FILE is missing/],
-    [
-      ['--recording', 'calls.jsonl', '--set', 'patient'],
-      1,
-      /no policies to play it under: expected --policies/,
-    ],
+    [['--recording', 'calls.jsonl', '--set', 'patient'], 1, /no policies to play under: expected --policies/],
     [[...usual, '--config', 'policies.yaml'], 2, /expected --policies FILE or --config FILE, not both/],
     [
       [...usual, '--set', 'patent'],

@@ -129,7 +129,7 @@ test('tools of another entry than the one that runs are not judged', async (t) =
   assert.equal(code, 0)
   assert.equal(
     said.at(-1),
-    `  tools were not checked: the gateway at http://${control} has no server up as the file has it`,
+    `  tools were not checked: the gateway at http://${control} has none of the file's servers up in the same form`,
   )
   assert.equal(said.length, 2, said.join('\n'))
 })
@@ -140,7 +140,7 @@ test('a port that answers and is no control port is told; one where nothing list
   const control = `127.0.0.1:${(other.address() as AddressInfo).port}`
   const { code, said } = await validating(t, control)
   assert.equal(code, 0)
-  const why = 'does not answer as the control port of a gateway does (status 418)'
+  const why = 'does not answer like the control port of a gateway (status 418)'
   assert.equal(said.at(-1), `  tools were not checked: http://${control} ${why}`)
   other.closeAllConnections()
   await new Promise((resolve) => other.close(resolve))

@@ -79,12 +79,12 @@ test('what was mistyped is answered with what was meant', async () => {
     [['breaker', 'open', 'a', 'read'], 'unknown command "breaker"; POST /admin/breakers/{server}/{tool} at'],
     [['constructor'], 'unknown command "constructor"\n\nAll commands'],
     [['help', 'chos'], 'unknown command "chos"; did you mean chaos?'],
-    [['validate', 'a.yaml', 'b.yaml'], 'one config at a time: what is "b.yaml"?'],
-    [['start', 'a.yaml', 'b.yaml'], 'one config at a time: what is "b.yaml"?'],
+    [['validate', 'a.yaml', 'b.yaml'], 'expected a single config; unexpected "b.yaml"'],
+    [['start', 'a.yaml', 'b.yaml'], 'expected a single config; unexpected "b.yaml"'],
     [['http', '--upstream', 'nope'], '--upstream must be a URL such as'],
     [['scenario', 'run'], 'NAME is missing'],
     [['init', 'here'], 'unexpected argument "here"'],
-    [['completion', 'fish'], 'for bash and zsh, and none for "fish"'],
+    [['completion', 'fish'], 'for bash and zsh, but not for "fish"'],
     [['study', 'unheard'], 'unknown study "unheard"; there are '],
   ] as const) {
     const { code, stderr } = await run(args)

@@ -56,5 +56,5 @@ while zpty -r shell line; do print -r -- $line; done`
       error === null ? resolve(stdout) : reject(error),
     )
   })
-  assert.match(seen, /Simulates tasks of an agent at several rates/)
+  assert.match(seen, /Simulates an agent's tasks at several error rates/)
 })

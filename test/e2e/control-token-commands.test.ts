@@ -75,7 +75,7 @@ test('a token that is of no use is explained', async () => {
   await writeFile(file, `${newControlToken()}\n`)
   assert.match(
     (await command(arm, runtimeOf(gateway))).said,
-    /does not know the token in .*\.token, which is of one/,
+    /does not know the token in .*\.token, left by a killed gateway/,
   )
   await writeFile(file, 'nonsense')
   assert.match((await command(arm, runtimeOf(gateway))).said, /\.token holds no token/)

@@ -131,6 +131,6 @@ test('validate holds a file against the servers that the gateway runs as the fil
   assert.equal(await validate([file], { stdout: hear, stderr: hear }, {}), 0)
   const [warning = '', , note = ''] = said
   assert.match(warning, /overrides\[0\]\.match\.tool.*"raed" matches no tool of flaky/)
-  assert.match(note, /^ {2}tools were checked against .*, except those of moved:/)
+  assert.match(note, /^ {2}tools were checked against .*, except tools of moved:/)
   await rm(dirname(file), { recursive: true })
 })

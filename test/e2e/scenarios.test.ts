@@ -91,7 +91,7 @@ test(
         assert.match(
           said,
           // Calls wait at the gate of a server that is lost, so that it may be found either way.
-          /INVALID: (nothing is injected, as calls fail already: sick\/look_up ended with BW_|no traffic can be made)/,
+          /INVALID: (nothing is injected, because calls fail already: sick\/look_up ended with BW_|no traffic can be made)/,
         )
         assert.doesNotMatch(said, /^injected /m)
         await gateway.post('/chaos/clear', { faultId: body.faultId })
@@ -142,13 +142,13 @@ test('the same scenario hits the same calls when it runs again', async () => {
 test('without calls there is no verdict, and without a tool that may be called there are none', async () => {
   const idle = await run('upstream-503', '1s', 'again', '--no-traffic')
   assert.equal(idle.code, 2, idle.said)
-  assert.match(idle.said, /INVALID: (no call of an agent was hit|nothing was injected)/)
+  assert.match(idle.said, /INVALID: (no agent's call was hit|nothing was injected)/)
   const none = await run('upstream-503', '1s', 'again', '--tool', 'nothing*')
   assert.equal(none.code, 2, none.said)
   assert.match(none.said, /no traffic can be made: no tool of again is called nothing\*/)
   const nowhere = await run('upstream-503', '1s', 'nobody')
   assert.equal(nowhere.code, 2, nowhere.said)
-  assert.match(nowhere.said, /no server is called nobody; there are /)
+  assert.match(nowhere.said, /no server matches nobody; there are /)
 })
 
 test('what a runner that was killed has injected is gone soon after, without anybody clearing it', async () => {

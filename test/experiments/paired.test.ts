@@ -55,12 +55,12 @@ test('the verdict is worse, no difference or inconclusive as the interval lies',
 })
 
 test('what went wrong with the run makes it invalid, whatever was found', () => {
-  const flaws = ['the journal forgot decisions before they were read']
+  const flaws = ['the journal dropped decisions before they were read']
   const found = compareTwins(pairs({ '11': 400, '10': 60, '01': 10, '00': 30 }), { ...words, flaws })
   assert.equal(found.result, 'invalid')
   assert.match(
     found.sentence,
-    /^invalid: the journal forgot decisions .*; cautious: 10\.0 points fewer tasks/,
+    /^invalid: the journal dropped decisions .*; cautious: 10\.0 points fewer tasks/,
   )
 })
 

@@ -30,26 +30,26 @@ import { numbered } from '../../units/numbered.ts'
 export function usageOf(common: Options, commands: Readonly<Record<string, Command>>): string {
   return `breakwater chaos: drives the chaos mesh of a running gateway, over its control port
 
-  breakwater chaos status               what is armed, and what came of it
-  breakwater chaos arm | disarm         arms the faults of the plan | lets go of everything
-  breakwater chaos kill | unkill        stops all faults and blocks new ones | lifts that
-  breakwater chaos renew                begins the time of the lease again
-  breakwater chaos inject TARGET TYPE   one fault, for a time; TARGET is SERVER or SERVER/TOOL, as globs
-  breakwater chaos types                the types of faults; needs no gateway
-  breakwater chaos clear FAULT          ends an injected fault, by its name
+  breakwater chaos status               shows the armed faults and their effects
+  breakwater chaos arm | disarm         arms the faults of the plan | disarms all faults
+  breakwater chaos kill | unkill        stops all faults and blocks new ones | allows faults again
+  breakwater chaos renew                renews the lease
+  breakwater chaos inject TARGET TYPE   injects a fault for a time; TARGET is SERVER or SERVER/TOOL, as globs
+  breakwater chaos types                lists the types of faults; needs no gateway
+  breakwater chaos clear FAULT          ends an injected fault, by name
   breakwater chaos clear-all            ends all injected faults
-  breakwater chaos explain CALL         why a call was hit or not: by its id, its callKey or its intent
-  breakwater chaos plan                 what was hit lately, and what would have been in shadow mode
-  breakwater chaos replay               decides again what a journal says was decided; needs no gateway
-  breakwater chaos verify               whether a journal is whole: nothing changed, cut off or exchanged; needs no gateway
+  breakwater chaos explain CALL         tells why a call was hit or not; CALL is its id, callKey or intent
+  breakwater chaos plan                 shows recent hits, and hits prevented by shadow mode
+  breakwater chaos replay               repeats the decisions of a journal and compares; needs no gateway
+  breakwater chaos verify               checks that no entry of a journal was changed, cut off or exchanged; needs no gateway
 
 ${optionLines([...listed(common), ...optionsOf(commands)])}
 
-  TYPE is one that \`breakwater chaos types\` lists, such as conn.latency, or one of mcp-chaos-monkey: latency, error,
+  TYPE is a type listed by \`breakwater chaos types\`, such as conn.latency, or a type of mcp-chaos-monkey: latency, error,
   timeout, malformed, connection-refused, connection-drop, rate-limit or schema-mismatch. A DURATION is 250ms, 10s, 5m
-  or a bare number of milliseconds; with the types of mcp-chaos-monkey, --duration and --retry-after count bare numbers
-  in seconds, as it does. In \`status\`, DISCOVERY counts hits on the gateway's own questions. Exit codes: 0, 1 when it
-  did not work, or 2 when the arguments make no sense.`
+  or a plain number of milliseconds. With the types of mcp-chaos-monkey, plain numbers for --duration and --retry-after
+  are seconds, as there. In \`status\`, DISCOVERY counts hits on the gateway's own requests. Exit codes: 0; 1 on failure;
+  2 for wrong arguments.`
 }
 
 /** Returns the answer of `/admin/chaos` as lines for people. */
@@ -86,11 +86,11 @@ function statusLines(status: Status, width: number, paint: Paint): string[] {
   const notes = status.faults.flatMap(({ name, overflow, notReached, config }) => [
     ...(overflow > 0
       ? [
-          `${printable(name)} left out ${numbered(overflow, 'call')}, because it held as many as maxConcurrent allows (${config.maxConcurrent})`,
+          `${printable(name)} left out ${numbered(overflow, 'call')}, because it already held maxConcurrent calls (${config.maxConcurrent})`,
         ]
       : []),
     ...(notReached > 0
-      ? [`${printable(name)} was to hit ${notReached} more calls, which were over before it took effect`]
+      ? [`${printable(name)} did not reach ${notReached} more calls: they ended before it took effect`]
       : []),
   ])
   return [
@@ -136,7 +136,7 @@ const whole = (answer: Status, given: Given) => statusLines(answer, given.width,
 const arm = turning('arm', whole)
 const disarm = turning('disarm', () => ['disarmed'])
 const kill = turning('kill', ({ by, why }) => [`killed by ${printable(by)}: ${printable(why)}`])
-const unkill = turning('unkill', () => ['the kill switch is off; nothing is armed by that'])
+const unkill = turning('unkill', () => ['the kill switch is off; arm faults with: breakwater chaos arm'])
 const renew = turning('renew', whole)
 
 const clear: Command = {
@@ -150,7 +150,7 @@ const clear: Command = {
       ({ existed }: { readonly existed: boolean }) =>
         existed
           ? undefined
-          : `no injected fault has the name ${fault} (any more); those of the plan end with disarm`,
+          : `there is no injected fault ${fault} (any more); end faults of the plan with: breakwater chaos disarm`,
     )
   },
 }
@@ -192,7 +192,7 @@ const plan: Command = {
     const path = `/admin/chaos/plan?last=${encodeURIComponent(last)}`
     return ask(args, { method: 'GET', path }, (answer: WouldHit & { readonly mode: string }) => {
       const lines = [`the last ${last}, mode ${answer.mode}`]
-      if (!answer.complete) lines.push('older entries are out of memory: these are the latest of that time')
+      if (!answer.complete) lines.push('older entries are out of memory: only the latest are shown')
       if (answer.faults.length === 0) return [...lines, 'no armed fault matched any call']
       const head = ['FAULT', 'TYPE', 'SERVER', 'TOOL', 'DECIDED', 'HIT', 'WOULD HIT']
       return [...lines, '', ...table(head, answer.faults.flatMap(rowsOf), args.width, paintOf(args))]

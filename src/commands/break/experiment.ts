@@ -27,7 +27,7 @@ const format = {
     of: ['md', 'html', 'json', 'csv'],
     value: 'FORMAT',
     default: 'md',
-    about: 'md, html, json, or csv (what was sampled, a line for each unit and arm)',
+    about: 'md, html, json, or csv (samples, a line per unit and arm)',
   },
 } as const
 
@@ -47,8 +47,7 @@ interface Shown {
 }
 
 /** Explains a count of 0 units in a running comparison. */
-const COUNTED =
-  'units count once they are over: 30s after their last call, or what telemetry.intents.idle says'
+const COUNTED = 'units count once they are over: telemetry.intents.idle after their last call (default: 30s)'
 
 const states = { not_started: 'not started', running: 'running', ended: 'ended' } as const
 
@@ -59,7 +58,7 @@ const list: Command = {
       { method: 'GET', path: '/admin/experiments' },
       ({ experiments }: { experiments: readonly (Shown | ShownRun)[] }) => {
         if (experiments.length === 0)
-          return ['there are no experiments: the config has them under "experiments"']
+          return ['there are no experiments; add them to the config under "experiments"']
         const rows = experiments.map((shown) => (isGuarded(shown) ? guardedRow(shown) : rowOf(shown)))
         const head = ['NAME', 'STATE', 'ENDED', 'ARMS', 'METRIC', 'VERDICT']
         const isUnderWay = experiments.some((shown) => !isGuarded(shown) && shown.state === 'running')
@@ -185,24 +184,24 @@ const commands: Readonly<Record<string, Command>> = {
 
 const usage = `breakwater experiment: experiments on the traffic of a running gateway, over its control port
 
-  breakwater experiment list            all experiments, and what they have found
-  breakwater experiment stop NAME       ends one; calls take the usual way again
-  breakwater experiment status NAME     its arms, how far it is, its verdict
-  breakwater experiment report NAME     all that is known of it
+  breakwater experiment list            shows all experiments and their results
+  breakwater experiment stop NAME       ends an experiment; calls use the default policies again
+  breakwater experiment status NAME     shows arms, progress and verdict
+  breakwater experiment report NAME     prints the full report
 
-Comparisons of policy sets, which the config has:
-  breakwater experiment start NAME      begins one anew
+Comparisons of policy sets, from the config:
+  breakwater experiment start NAME      starts a comparison anew
 
-Guarded experiments, which have files of their own:
+Guarded experiments, each in its own file:
   breakwater experiment validate FILE   checks a file; needs no gateway
-  breakwater experiment plan FILE       what it would hit, and why it may not be run; injects nothing
-  breakwater experiment run FILE        runs it, and shows how it goes
-  breakwater experiment approve NAME    lets one begin that waits to be approved
+  breakwater experiment plan FILE       shows targets, and reasons against a run; injects nothing
+  breakwater experiment run FILE        runs the experiment, and shows the progress
+  breakwater experiment approve NAME    approves a waiting run, which then begins
   breakwater experiment verify          checks the chain of the journal of runs; needs no gateway
 
 ${optionLines([...listed(common), ...optionsOf(commands)])}
 
-  Exit codes: 0; 1 when it did not work, was refused, or the run was not completed; 2 when the arguments make no sense.`
+  Exit codes: 0; 1 on failure or refusal, or when the run was not completed; 2 for wrong arguments.`
 
 /** `breakwater experiment …`: resolves to the exit code; 2 for wrong arguments. */
 export const experiment = (args: readonly string[], out: Output, env: Env): Promise<number> =>

@@ -54,11 +54,11 @@ export function scenario(args: readonly string[], out: Output, env: Env): Promis
       throw new Misuse('NAME is missing; `breakwater scenario list` has the names')
     if (what !== 'run') throw new Misuse('expected list, or run NAME')
     const isAll = names.includes(ALL)
-    if (isAll && names.length > 1) throw new Misuse('all stands for every name: expected nothing beside it')
+    if (isAll && names.length > 1) throw new Misuse('all stands for every name: expected no other name')
     const { traffic: rate, 'no-traffic': observesOnly, tool, data } = values
     if (rate === 0) throw new Misuse('--traffic must be at least 1 call a second; --no-traffic makes none')
     if (observesOnly && (rate !== undefined || tool !== undefined))
-      throw new Misuse('--no-traffic goes neither with --traffic N nor with --tool GLOB')
+      throw new Misuse('--no-traffic excludes --traffic N and --tool GLOB')
     return runNamed(names, { ...values, isAll, data: data.replace(/\/+$/, '') }, out, env)
   })
 }
@@ -175,7 +175,7 @@ async function runOne(written: Scenario, asked: Asked, { gateway, stop, out }: O
     const leftOut = traffic?.leftOut ?? []
     if (leftOut.length > 0)
       say(
-        `servers that are not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${numbered(leftOut.length, 'server')})`,
+        `servers not called: ${leftOut.slice(0, MAX_NAMED).join(', ')} (${numbered(leftOut.length, 'server')})`,
       )
     const parts = { gateway, clock: systemClock, stop, say, status, ...(traffic && { traffic }) }
     const run = await runScenario(scenario, { ...aim, hit, others, durationMs }, parts)
@@ -224,7 +224,7 @@ async function aimAt(
   const { server, 'allow-writes': allowWrites } = asked
   const to = async (aim: Aim): Promise<AimedAt> => {
     const meant = hitBy(scenario, aim, names)
-    if (meant.length === 0) throw new TrafficError(`no server is called ${aim.server}; there ${isAre(names)}`)
+    if (meant.length === 0) throw new TrafficError(`no server matches ${aim.server}; there ${isAre(names)}`)
     const hit = meant.filter((name) => canHit(scenario, transportOf(name, known)))
     if (hit.length === 0) return { skipped: unreachable(scenario, meant) }
     const others = names.filter((name) => !hit.includes(name))
@@ -255,7 +255,7 @@ const isAre = (names: readonly string[]): string =>
     : `${names.length === 1 ? 'is' : 'are'} ${names.slice(0, MAX_NAMED).join(', ')}`
 
 const unreachable = (scenario: Scenario, servers: readonly string[]): string =>
-  `it needs a server over ${transportsOf(scenario).join(' or ')}, which ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
+  `it needs a server over ${transportsOf(scenario).join(' or ')}; ${servers.slice(0, 5).join(', ')} ${servers.length === 1 ? 'is' : 'are'} not`
 
 /** Calls to hit servers and to others; undefined when a run makes no calls. */
 async function trafficTo(
@@ -282,53 +282,53 @@ const options = {
   server: {
     kind: 'text',
     value: 'GLOB',
-    about: 'the servers to hit (default: one that it can hit, or all, as the scenario says)',
+    about: 'the servers to hit (default: a suitable server, or all, as the scenario says)',
   },
   others: {
     kind: 'text',
     value: 'GLOB',
     default: '*',
-    about: 'of the servers that are not hit, those that must not notice',
+    about: 'other servers, which must not notice the faults',
   },
   duration: {
     kind: 'duration',
     min: 1_000,
     value: 'DURATION',
-    about: 'how long the faults last, such as 60s (default: what the scenario says)',
+    about: 'duration of the faults, such as 60s (default: from the scenario)',
   },
   traffic: {
     kind: 'integer',
     max: MAX_RATE,
     value: 'N',
-    about: 'calls a second, of tools that only read (default: what the scenario says)',
+    about: 'calls a second to read-only tools (default: from the scenario)',
   },
-  'no-traffic': { kind: 'flag', about: 'makes no calls, and observes what others send' },
-  tool: { kind: 'text', value: 'GLOB', about: 'the tools that it calls, whatever they do' },
+  'no-traffic': { kind: 'flag', about: 'makes no calls, and observes the calls of others' },
+  tool: { kind: 'text', value: 'GLOB', about: 'the tools to call, read-only or not' },
   data: {
     kind: 'url',
     value: 'URL',
     default: 'http://127.0.0.1:8080',
-    about: 'the port of the agents, where it makes calls',
+    about: 'the data port, for the calls',
   },
   'allow-writes': {
     kind: 'flag',
-    about: 'hits tools not known to be read-only, whatever the scenario says',
+    about: 'hits tools not known to be read-only, even if the scenario forbids it',
   },
-  junit: { kind: 'text', value: 'FILE', about: 'writes what came of it as JUnit XML, too' },
-  json: { kind: 'flag', about: 'prints what came of it as JSON, and nothing else' },
+  junit: { kind: 'text', value: 'FILE', about: 'also writes the result as JUnit XML' },
+  json: { kind: 'flag', about: 'prints the result as JSON, and nothing else' },
   ...controlAccess,
 } as const
 
 /** The options of a run; `data` has no trailing slash. */
 type Asked = Values<typeof options> & { readonly isAll: boolean }
 
-const usage = `breakwater scenario: ready-made faults, with what has to be true of the mesh
+const usage = `breakwater scenario: ready-made faults, with assertions on the mesh
 
-  breakwater scenario list              the scenarios that there are
-  breakwater scenario run NAME…         runs them against a running gateway, one after the other, and says of each of
-                                        their assertions whether it holds; NAME may be a file (./mine.yaml), or all
+  breakwater scenario list              lists the scenarios
+  breakwater scenario run NAME…         runs scenarios in turn against a running gateway, and checks their assertions;
+                                        NAME may be a file (./mine.yaml), or all
 
 ${optionLines(options)}
 
-  Exit codes: 0 when all assertions hold; 1 when one does not; 2 when one was not decided, when a run proves nothing or
-  could not begin, or the arguments make no sense. Of all, those that these servers cannot show are left out.`
+  Exit codes: 0 when all assertions hold; 1 when an assertion fails; 2 when an assertion was not decided, when a run
+  proves nothing or could not begin, or for wrong arguments. \`all\` skips scenarios unsuitable for these servers.`

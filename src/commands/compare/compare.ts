@@ -44,12 +44,12 @@ const options = {
   sets: {
     kind: 'text',
     value: 'A,B',
-    about: 'two policy sets; B is compared with A (for the demo: default,no_retries)',
+    about: 'two policy sets; A is the baseline for B (for the demo: default,no_retries)',
   },
   workload: {
     kind: 'text',
     value: 'FILE',
-    about: 'what agents do (for the demo: orders.yaml of the package)',
+    about: "the agents' tasks (for the demo: orders.yaml of the package)",
   },
   tasks: {
     kind: 'integer',
@@ -62,9 +62,9 @@ const options = {
   plan: {
     kind: 'text',
     value: 'FILE',
-    about: 'faults, armed for the run (for the demo: 5 % of the tries that read fail)',
+    about: 'faults, armed for the run (for the demo: 5 % of the read attempts fail)',
   },
-  seed: seeded('decides values of tasks, and faults'),
+  seed: seeded('decides values in tasks, and faults'),
   concurrency: {
     kind: 'integer',
     max: 512,
@@ -77,14 +77,14 @@ const options = {
     of: ['md', 'json', 'csv'],
     value: 'FORMAT',
     default: 'md',
-    about: 'md, json, or csv (what the gateway sampled, a line for each task and arm)',
+    about: "md, json, or csv (the gateway's samples, a line per task and arm)",
   },
   config: { kind: 'text', value: 'FILE', about: 'starts a gateway with this config for the run' },
-  control: { kind: 'url', value: 'URL', about: 'takes the running gateway with this control port' },
+  control: { kind: 'url', value: 'URL', about: 'uses the running gateway with this control port' },
   url: {
     kind: 'url',
     value: 'URL',
-    about: `with --control, that gateway's data port (default: ${DEFAULT_DATA})`,
+    about: `with --control, the gateway's data port (default: ${DEFAULT_DATA})`,
   },
   token: {
     kind: 'text',
@@ -96,11 +96,11 @@ const options = {
 const usage = `breakwater compare [--config FILE | --control URL] [--sets A,B --workload FILE]
 
   Plays the same tasks under two policy sets, each task once under either, with the same arguments and the same faults,
-  and says which set does better. Without --config and --control it starts servers of its own and shows how that goes.
+  and reports the better set. Without --config and --control, it plays a demo with servers of its own.
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it could not run; 2 when it ran and proves nothing, or the arguments make no sense.`
+  Exit codes: 0; 1 when it could not run; 2 when the run proves nothing, or for wrong arguments.`
 
 /** Poll interval of the journal, in milliseconds: its memory drops the oldest entries first. */
 const FOLLOW_MS: Millis = 200
@@ -125,7 +125,7 @@ function asked(values: Values<typeof options>): Asked {
   const { sets, workload, tasks, concurrency, config, control, url } = values
   const isDemo = config === undefined && control === undefined
   if (config !== undefined && control !== undefined) throw new Misuse('--config or --control, not both')
-  if (url !== undefined && control === undefined) throw new Misuse('--url goes with --control')
+  if (url !== undefined && control === undefined) throw new Misuse('--url needs --control')
   if (!isDemo && sets === undefined) throw new Misuse('--sets A,B is missing')
   if (!isDemo && workload === undefined) throw new Misuse('--workload FILE is missing')
   if (tasks === 0) throw new Misuse('--tasks must be at least 1')
@@ -184,7 +184,7 @@ async function prepare(given: Asked, { closing, stop, out, env }: Preparing): Pr
   if (plan !== undefined) {
     const left = await takeAwayLeft(venue.control)
     if (left.length > 0)
-      out.stderr(`breakwater: took away the faults that an earlier comparison left: ${left.join(', ')}`)
+      out.stderr(`breakwater: removed faults left over by an earlier comparison: ${left.join(', ')}`)
     await replaceable(venue.control)
   }
   await venue.begin()
@@ -221,8 +221,8 @@ async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output)
     const later =
       given.control === undefined
         ? ''
-        : `\nwhat the gateway counted is told by: breakwater experiment report ${venue.experiment} --control ${given.control}`
-    const why = `INVALID: it was stopped, and ${error.message}: no report could be had${later}`
+        : `\nsee the gateway's counts with: breakwater experiment report ${venue.experiment} --control ${given.control}`
+    const why = `INVALID: it was stopped without a report: ${error.message}${later}`
     throw new UnusableInput(why, UNSOUND)
   }
 }
@@ -311,9 +311,7 @@ async function playPairs(
     const ended = before.names.filter((name) => !after.names.includes(name))
     if (ended.length > 0) flaws.push(`faults ended before the run did: ${ended.join(', ')}`)
     if (after.engineErrors > before.engineErrors)
-      flaws.push(
-        `the engine of the faults failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`,
-      )
+      flaws.push(`the fault engine failed ${numbered(after.engineErrors - before.engineErrors, 'time')}`)
     const foreign = [...new Set([...decisions.injected, ...after.names])].filter(
       (name) => !before.names.includes(name),
     )
@@ -365,20 +363,20 @@ async function reportOn(
   const { control, arms, experiment } = venue
   const flaws = [...met]
   if (twins.length > 0 && !twins.some(({ control, treatment }) => succeeded(control) || succeeded(treatment)))
-    flaws.push('no task succeeded in either arm, which says nothing of policies')
+    flaws.push('no task succeeded in either arm, so the policies cannot be compared')
   // Servers may have been ended by faults, and then need a while to be up again.
   if (plan === undefined)
     for (const { name, state } of await ask(control, { method: 'GET', path: '/admin/servers' }, serverStates))
       if (state !== 'up' && serversOf(workload, venue.tools).has(name))
-        flaws.push(`server ${name} is ${state} at the end, so that calls failed for that reason`)
+        flaws.push(`server ${name} is ${state} at the end, so calls failed for this reason`)
   const path = `/admin/experiments/${encodeURIComponent(experiment)}`
   const told = await ask(control, { method: 'GET', path: `${path}/report` }, reported)
   if (told.state !== 'running') flaws.push(`the experiment ended before the run did: ${told.endedBecause}`)
   const pairs = withAttempts(twins, samplesIn(await samplesOf(venue)), arms, flaws)
   const decided = decisions.report()
   if (decided.first.different > 0)
-    flaws.push(`${decided.first.different} first tries met other faults than their twins did`)
-  if (decided.isIncomplete) flaws.push('the journal forgot decisions before they were read')
+    flaws.push(`${decided.first.different} first attempts met other faults than their twins`)
+  if (decided.isIncomplete) flaws.push('the journal dropped decisions before they were read')
   const labels = labelsOf(both)
   const bySet = <Value>(byArm: Readonly<Record<string, Value>>): Readonly<Record<string, Value>> => {
     const sides = (['control', 'treatment'] as const).filter((side) => Object.hasOwn(byArm, arms[side]))
@@ -429,7 +427,7 @@ function withAttempts(
   })
   if (differing > 0)
     flaws.push(
-      `of ${numbered(differing, 'task')} the gateway counted other calls in their arm than their agents made`,
+      `for ${numbered(differing, 'task')}, the gateway counted other calls in the arm than the agents made`,
     )
   return pairs
 }

@@ -19,7 +19,7 @@ export async function ask<Answer>(
   const at = read.error.issues[0]?.path.map(String).join('.') ?? ''
   const where = at === '' ? '' : `, at ${printable(at.slice(0, 80))}`
   throw new UnusableInput(
-    `the control port does not answer as that of a gateway does: ${request.method} ${request.path}${where}`,
+    `the control port does not answer like a gateway: ${request.method} ${request.path}${where}`,
   )
 }
 

@@ -93,7 +93,7 @@ export class ArmedPlan {
     const now = await this.#control({ method: 'GET', path: '/admin/chaos' })
     const plannedBy = now.ok ? status.safeParse(now.value).data?.plannedBy : undefined
     if (plannedBy !== undefined && plannedBy !== BY)
-      return `the gateway has another plan now, by ${printable(plannedBy)}: it was left in force`
+      return `the gateway now has another plan, by ${printable(plannedBy)}, which stays in force`
     return exchange(this.#control, this.#seed, this.#before)
   }
 }
@@ -109,7 +109,7 @@ async function exchange(control: Control, seed: Before['seed'], plan: Before): P
   const gone = await put(BY, { seed, faults: [] })
   if (!gone.ok) return `the faults could not be disarmed: ${gone.message}`
   const back = await put(BACK, plan)
-  return back.ok ? undefined : `the plan of before could not be put back: ${back.message}`
+  return back.ok ? undefined : `the former plan could not be put back: ${back.message}`
 }
 
 /**
@@ -137,7 +137,7 @@ export async function replaceable(control: Control): Promise<Before> {
     const isPlanned = armed.some(({ id }) => id === undefined)
     const ending = isPlanned ? 'disarm' : armed.length > 1 ? 'clear-all' : `clear ${armed[0]!.name}`
     throw new UnusableInput(
-      `the gateway has faults of its own armed (${armed.map(({ name }) => name).join(', ')}), so it takes no --plan: leave --plan out to play under these, or ${isPlanned ? 'disarm' : 'end'} them first (breakwater chaos ${ending})`,
+      `the gateway has faults of its own armed (${armed.map(({ name }) => name).join(', ')}), so --plan is refused: leave --plan out to play with these faults, or ${isPlanned ? 'disarm' : 'end'} them first (breakwater chaos ${ending})`,
     )
   }
   const before = planOf(now)
@@ -149,7 +149,7 @@ export async function replaceable(control: Control): Promise<Before> {
 function refuseRedacted(plan: Before): void {
   if (JSON.stringify(plan).includes(REDACTED))
     throw new UnusableInput(
-      'the gateway has a plan of its own with values that its control port does not show, so --plan cannot put it back: leave --plan out, or take --config FILE in place of --control',
+      "the gateway's plan has secret values, so the command could not put the plan back: leave --plan out, or use --config FILE instead of --control",
     )
 }
 
@@ -165,7 +165,7 @@ async function refuseWhileAnotherRuns(control: Control): Promise<void> {
   const other = experiments.find(({ kind, state }) => kind !== 'guarded' && state === 'running')
   if (other !== undefined)
     throw new UnusableInput(
-      `the gateway has the faults of another comparison, perhaps that of experiment "${other.name}", which runs: end it first (breakwater experiment stop ${other.name})`,
+      `the gateway has the faults of another comparison, perhaps of running experiment "${other.name}": end it first (breakwater experiment stop ${other.name})`,
     )
 }
 

@@ -192,7 +192,7 @@ export async function openRunning(options: RunningOptions, env: Env): Promise<Ve
   // Another comparison may be under way in the experiment and must have it alone.
   if (state === 'running')
     throw new UnusableInput(
-      `experiment "${name}" runs already: end it first (breakwater experiment stop ${name})${settings.active ? ', and give it "active: false"' : ''}`,
+      `experiment "${name}" is running already: end it first (breakwater experiment stop ${name})${settings.active ? ', and give it "active: false"' : ''}`,
     )
   const other = await otherGateway(control, options.data, stop)
   if (other !== undefined) throw new UnusableInput(other)

@@ -24,31 +24,31 @@ import { type Control, controlAt } from '../shared/control.ts'
 const levels = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const
 
 const options = {
-  follow: { kind: 'flag', about: 'goes on with what comes, until somebody ends it' },
-  server: { kind: 'text', value: 'NAME', about: 'only what is about this server' },
+  follow: { kind: 'flag', about: 'follows new events until interrupted' },
+  server: { kind: 'text', value: 'NAME', about: 'only events of this server' },
   level: {
     kind: 'choice',
     of: Object.keys(levels),
     value: 'LEVEL',
     default: 'trace',
-    about: 'only what is at least as grave: trace, debug, info, warn, error or fatal',
+    about: 'only events of this level or above: trace, debug, info, warn, error or fatal',
   },
   last: {
     kind: 'integer',
     max: 1_000,
     value: 'N',
     default: '50',
-    about: 'without FILE, so many of the latest',
+    about: 'without FILE, the number of latest events',
   },
   ...controlAccess,
 } as const
 
 const usage = `breakwater logs [FILE | -]
 
-  With FILE, or - for standard input: a log that a gateway wrote as JSON, a line for each event, as people read it:
+  With FILE, or - for standard input: prints a gateway's JSON log, an event per line, in readable form:
   kubectl logs deploy/breakwater | breakwater logs -
-  Without: what a running gateway tells of itself over its control port. It keeps no log; it knows since when
-  each server and breaker is as it is, and the journal of its faults.
+  Without: prints events of a running gateway, from its control port. The gateway keeps no log, but knows the last
+  change of each server and breaker, and the journal of its faults.
 
 ${optionLines(options)}`
 

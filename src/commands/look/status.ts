@@ -16,10 +16,10 @@ import { samplesIn } from '../shared/samples.ts'
 import { type Cell, table } from '../shared/table.ts'
 
 const options = {
-  watch: { kind: 'flag', about: 'shows it anew until somebody ends it, with the rates meanwhile' },
-  every: { kind: 'duration', min: 500, value: 'DURATION', about: 'with --watch, how often (default: 2s)' },
+  watch: { kind: 'flag', about: 'refreshes until interrupted, with rates since the last refresh' },
+  every: { kind: 'duration', min: 500, value: 'DURATION', about: 'with --watch, the interval (default: 2s)' },
   ...controlAccess,
-  json: { kind: 'flag', about: 'the answers as they are' },
+  json: { kind: 'flag', about: 'prints the answers as JSON' },
 } as const
 
 /** Interval of `--watch`, in milliseconds. */
@@ -27,18 +27,18 @@ const EVERY_MS: Millis = 2_000
 
 const usage = `breakwater status
 
-  How a running gateway is: its servers, the breakers that are not closed, the faults that are armed, and the tool
-  calls since it started, with those that failed: no reply, an error, or a reply that is known to be wrong; with --watch
-  also those of each second. In the table of faults, DISCOVERY counts hits on the gateway's own questions.
+  Shows a running gateway: its servers, breakers not closed, armed faults, and tool calls since the start. FAILED calls
+  have no reply, an error, or a reply known to be wrong. With --watch, also shows the calls per second. In the table of
+  faults, DISCOVERY counts hits on the gateway's own requests.
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when the gateway cannot be asked; 2 when the arguments make no sense.`
+  Exit codes: 0; 1 when the gateway does not answer; 2 for wrong arguments.`
 
 /** `breakwater status`. Resolves to the exit code; with `--watch`, resolves when the gateway no longer answers. */
 export function status(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
-    if (values.every !== undefined && !values.watch) throw new Misuse('--every goes with --watch only')
+    if (values.every !== undefined && !values.watch) throw new Misuse('--every needs --watch')
     const control = controlAt({ base: values.control, token: values.token, env })
     const show = (seen: Seen, before?: Seen) => {
       const lines = values.json
@@ -139,7 +139,7 @@ async function look(control: Control, clock: Pick<Clock, 'now' | 'wall'>): Promi
   const valueOf = (answered: typeof servers) => (answered.ok ? answered.value : undefined)
   const [listed, kept, mesh] = [valueOf(servers), valueOf(breakers), valueOf(chaos)]
   if (!Array.isArray(listed) || !Array.isArray(kept) || !isObject(mesh))
-    return 'the control port does not answer as that of a gateway does'
+    return 'the control port does not answer like a gateway'
   return {
     at: clock.now(),
     wall: clock.wall(),
@@ -178,7 +178,7 @@ const serverTones: Readonly<Record<SeenServer['state'], Tone>> = {
 /** Returns the lines that show `seen`. With an earlier `before`, the lines include the rates since then. */
 export function statusLines(seen: Seen, before: Seen | undefined, width: number, paint: Paint): string[] {
   const refused =
-    'the last reload was refused, and the config before it goes on: breakwater validate says why'
+    'the last reload was refused, so the config before stays in force; for the reason run: breakwater validate'
   return [
     ...(seen.reloadRefused ? [paint('bad', refused), ''] : []),
     ...serverLines(seen, before, width, paint),

@@ -23,11 +23,11 @@ export function namedConfig(
   [named, ...rest]: readonly string[],
 ): string | undefined {
   const [extra] = named !== undefined && option !== undefined ? [named] : rest
-  if (extra !== undefined) throw new Misuse(`one config at a time: what is "${extra}"?`)
+  if (extra !== undefined) throw new Misuse(`expected a single config; unexpected "${extra}"`)
   return named ?? option
 }
 
 /** Advice for a folder without a config. */
 export const noConfig = `there is no config in this folder (${configNames.join(', ')}):
-  breakwater init                 writes a breakwater.yaml to begin with
-  breakwater start --config FILE  takes the one that you name, as breakwater validate FILE does`
+  breakwater init                 writes a first breakwater.yaml
+  breakwater start --config FILE  uses the config FILE, as does breakwater validate FILE`

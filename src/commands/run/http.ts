@@ -10,14 +10,14 @@ import { WRAPPED } from './plan-file.ts'
 import { startWrapped } from './wrap/wrapped.ts'
 
 const options = {
-  upstream: { kind: 'url', value: 'URL', about: 'the MCP endpoint to wrap; /mcp where it has no path' },
-  port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: '0 is any free one' },
+  upstream: { kind: 'url', value: 'URL', about: 'the MCP endpoint to wrap; default path: /mcp' },
+  port: { kind: 'integer', max: 65_535, value: 'PORT', default: '8900', about: '0 for any free port' },
   ...wrapping,
 } as const
 
 const usage = `breakwater http --upstream URL [--plan FILE] [--strict] [--port PORT]
 
-  An MCP server over HTTP, on loopback only, that is the one at URL with the whole mesh around it.
+  Wraps the MCP server at URL in the whole mesh, and serves it over HTTP, on loopback only.
 
 ${optionLines(options)}`
 
@@ -43,8 +43,8 @@ async function serve(values: Values<typeof options>, out: Output, env: Env): Pro
   const { data, control, tokenFile } = gateway
   out.stdout(`${data}/mcp/${WRAPPED}`)
   out.stderr(`breakwater: wraps ${new URL(upstream).host}`)
-  out.stderr(`breakwater:   ${data}/mcp/${WRAPPED}  the server as it is`)
-  out.stderr(`breakwater:   ${data}/mcp  the same with names that begin with ${WRAPPED}__`)
+  out.stderr(`breakwater:   ${data}/mcp/${WRAPPED}  the server under its own tool names`)
+  out.stderr(`breakwater:   ${data}/mcp  the server with tool names prefixed by ${WRAPPED}__`)
   out.stderr(`breakwater:   ${control}/admin/mesh, ${control}/metrics  for operators`)
   if (tokenFile !== undefined) out.stderr(`breakwater:   ${tokenFile}  the control token`)
   await untilSignal()

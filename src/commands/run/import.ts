@@ -4,14 +4,14 @@ import { importFiles } from '../../config/import/import.ts'
 import { Misuse, optionLines, type Output, runCommand } from '../shared/arguments.ts'
 
 const options = {
-  out: { kind: 'text', value: 'FILE', about: 'where the config goes, in place of standard output' },
-  force: { kind: 'flag', about: 'writes over a file that is there' },
+  out: { kind: 'text', value: 'FILE', about: 'file for the config, instead of standard output' },
+  force: { kind: 'flag', about: 'overwrites an existing file' },
 } as const
 
 const usage = `breakwater import FILE… [--out FILE] [--force]
 
-  Writes one config from those of clients (Claude, Cursor, VS Code, Windsurf, Cline, Roo Code, Gemini CLI, Zed) and from
-  the server.json of a registry. What looks like a secret becomes an environment variable; standard error names those to set.
+  Writes a config from clients' configs (Claude, Cursor, VS Code, Windsurf, Cline, Roo Code, Gemini CLI, Zed) and from the
+  server.json of a registry. Likely secrets become environment variables; standard error names the variables to set.
 
 ${optionLines(options)}`
 
@@ -49,6 +49,6 @@ async function write(file: string, text: string, force: boolean): Promise<string
     return undefined
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    return `${file} is there already; --force writes over it`
+    return `${file} exists already; --force overwrites it`
   }
 }

@@ -8,23 +8,23 @@ const options = {
   folder: {
     kind: 'text',
     value: 'FOLDER',
-    about: 'the folder to write it into, which is made if it is not there (default: this one)',
+    about: 'the folder for the file, created if missing (default: the current folder)',
   },
 } as const
 
 const usage = `breakwater init [--folder FOLDER]
 
-  Writes a commented breakwater.yaml, and says what to do next. Never overwrites anything.
+  Writes a commented breakwater.yaml, and prints the next steps. Never overwrites a file.
 
 ${optionLines(options)}`
 
 /** The config that `init` writes. */
-export const starter = `# Breakwater: what agents reach at http://127.0.0.1:8080/mcp, and operators at http://127.0.0.1:8081.
-# Save this file and a running gateway follows; a mistake changes nothing. \`breakwater validate\` finds it beforehand.
+export const starter = `# Breakwater: agents connect to http://127.0.0.1:8080/mcp, operators to http://127.0.0.1:8081.
+# A running gateway reloads this file when saved, unless it has errors. \`breakwater validate\` finds errors beforehand.
 # Relative paths are relative to this file.
 
 gateway:
-  # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.
+  # Faults can be armed in dev, development, test, staging, sandbox, qa or local only.
   environment: development
 
 # MCP servers, as Claude, VS Code and Cursor write them. Agents see their tools as {server}__{tool}.
@@ -33,9 +33,9 @@ mcpServers:
   memory:
     command: npx
     args: [-y, '@modelcontextprotocol/server-memory']
-    trusted: true # what it says of its tools is believed: those that only read may be tried again, and hit by faults
+    trusted: true # believes its tool hints: read-only tools may be retried, and hit by faults
 
-  # One behind HTTP. \${NAME} is a variable of the environment, \${NAME:-text} has a default.
+  # A server behind HTTP. \${NAME} is an environment variable, \${NAME:-text} has a default.
   # search:
   #   url: https://example.com/mcp
   #   headers: { Authorization: 'Bearer \${SEARCH_TOKEN}' }
@@ -46,7 +46,7 @@ mcpServers:
 #     attemptTimeout: { timeout: 30s }
 #   overrides:
 #     - match: { server: memory, tool: 'read_*' }
-#       effect: read_only # may be tried again
+#       effect: read_only # may be retried
 
 # Faults on purpose: \`breakwater chaos inject memory conn.latency --delay 1s --duration 1m\`.
 chaos:
@@ -64,7 +64,7 @@ export function init(args: readonly string[], out: Output): Promise<number> {
       const [there, start] =
         folder === undefined ? ['here', 'start'] : ['there', `start --config ${join(folder, found)}`]
       out.stderr(
-        `breakwater: ${there} is a ${found} already: \`breakwater ${start}\` runs it, and nothing was written`,
+        `breakwater: ${there} is a ${found} already, so nothing was written: \`breakwater ${start}\` runs it`,
       )
       return 1
     }
@@ -76,9 +76,9 @@ export function init(args: readonly string[], out: Output): Promise<number> {
     const width = Math.max(validate.length, start.length)
     out.stdout(`${file} is written. Next:
 
-  breakwater ${validate.padEnd(width)}   checks it, whenever you have changed it
-  breakwater ${start.padEnd(width)}   runs the gateway, and says what to paste into an MCP client
-  breakwater ${'status'.padEnd(width)}   says how its servers are, from another terminal`)
+  breakwater ${validate.padEnd(width)}   checks it after each change
+  breakwater ${start.padEnd(width)}   runs the gateway, and prints the settings for an MCP client
+  breakwater ${'status'.padEnd(width)}   shows its servers, from another terminal`)
     return 0
   })
 }

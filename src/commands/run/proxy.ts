@@ -3,7 +3,7 @@ import { Misuse, type Output, runCommand, unknownCommand } from '../shared/argum
 import { http } from './http.ts'
 import { stdio } from './stdio.ts'
 
-const usage = `breakwater proxy stdio | http: the commands stdio and http as mcp-chaos calls them
+const usage = `breakwater proxy stdio | http: the commands stdio and http, under the names of mcp-chaos
 
   breakwater proxy stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT …]
   breakwater proxy http --upstream URL [--plan FILE] [--strict] [--port PORT]`

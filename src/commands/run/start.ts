@@ -17,14 +17,14 @@ const options = {
   config: {
     kind: 'text',
     value: 'FILE',
-    about: `the same as FILE: the config (default: the first of ${configNames.join(', ')})`,
+    about: `the config, same as FILE (default: the first of ${configNames.join(', ')})`,
   },
-  host: { kind: 'text', value: 'HOST', about: 'where the data plane binds, whatever the config says' },
+  host: { kind: 'text', value: 'HOST', about: "the data plane's address, overriding the config" },
   port: {
     kind: 'integer',
     max: 65_534,
     value: 'PORT',
-    about: "the data plane's port; the control plane's is one up",
+    about: "the data plane's port; the control plane gets the next port",
   },
   'log-level': {
     kind: 'choice',
@@ -37,7 +37,7 @@ const options = {
 
 const usage = `breakwater start [FILE]
 
-  Runs the gateway until SIGTERM or SIGINT; SIGHUP reads its config again, SIGUSR2 stops all faults.
+  Runs the gateway until SIGTERM or SIGINT. SIGHUP reloads the config, SIGUSR2 kills all faults.
 
 ${optionLines(options)}`
 

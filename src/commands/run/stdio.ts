@@ -36,7 +36,7 @@ import { MAX_MESSAGE, startWrapped } from './wrap/wrapped.ts'
 
 const usage = `breakwater stdio [--plan FILE] [--strict] -- PROGRAM [ARGUMENT …]
 
-  An MCP server over standard input and output that is PROGRAM with the whole mesh around it.
+  Wraps the MCP server PROGRAM in the whole mesh, and serves it over standard input and output.
 
 ${optionLines(wrapping)}`
 
@@ -283,7 +283,7 @@ class Bridge {
   #takesBack(message: Said['messages'][number]): boolean {
     if (kindOf(message) !== 'notification') return false
     for (const reply of this.#expectsNoMore(message))
-      reply.abort(gatewayError('cancelled', 'the client took it back'))
+      reply.abort(gatewayError('cancelled', 'the client cancelled the request'))
     return true
   }
 

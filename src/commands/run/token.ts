@@ -7,9 +7,9 @@ const options = { control: { ...controlOption.control, about: 'the control port,
 
 const usage = `breakwater token [--control URL]
 
-  Prints the control token that a running gateway made for its own user, as for
+  Prints the control token created by a running gateway for its own user, for example for
   curl -X POST -H "authorization: Bearer $(breakwater token)" ${DEFAULT_CONTROL}/admin/reload
-  One that the config sets (gateway.controlToken) is in no file, and not printed.
+  A token from the config (gateway.controlToken) is not printed.
 
 ${optionLines(options)}`
 

@@ -20,9 +20,9 @@ const options = {
 
 const usage = `breakwater validate [FILE]
 
-  Checks a config and prints all that is wrong with it, with lines; FILE is the first of
-  ${configNames.join(', ')} unless given. Where a gateway runs at its control port on this
-  machine, its servers say whether there are the tools that the config names. Exit code 0 when it can be used, else 1.
+  Checks a config and prints all errors with their lines. Default of FILE: the first of
+  ${configNames.join(', ')}. If its gateway runs on this machine, the command also checks the
+  config's tool names against the gateway's servers. Exit code 0 for a usable config, else 1.
 
 ${optionLines(options)}`
 
@@ -75,7 +75,7 @@ async function knownTools(config: Config, token: string | undefined, env: Env): 
   }
   const isGateway = inForce.ok && isObject(inForce.value) && isObject(inForce.value.config)
   if (!isGateway)
-    return { tools: new Map(), note: `tools were not checked: ${base} is no control port of a gateway` }
+    return { tools: new Map(), note: `tools were not checked: ${base} is not the control port of a gateway` }
   const tools = new Map<string, readonly string[]>()
   const same = sameServers(config, inForce.value)
   for (const server of Array.isArray(listed.value) ? (listed.value as unknown[]) : []) {
@@ -96,10 +96,10 @@ async function knownTools(config: Config, token: string | undefined, env: Env): 
   if (tools.size === 0)
     return {
       tools,
-      note: `tools were not checked: the gateway at ${base} has no server up as the file has it`,
+      note: `tools were not checked: the gateway at ${base} has none of the file's servers up in the same form`,
     }
   const except =
-    unknown.length === 0 ? '' : `, except those of ${unknown.join(', ')}: not up, or another entry there`
+    unknown.length === 0 ? '' : `, except tools of ${unknown.join(', ')}: not up, or another entry there`
   return { tools, note: `tools were checked against the gateway at ${base}${except}` }
 }
 

@@ -128,7 +128,7 @@ export function readArguments<const Given extends Options>(
       // The message omits the value, because it may be a token.
       if (!inlineValue && value.length > 1 && value.startsWith('-'))
         throw new Misuse(
-          `${rawName} needs a value; one that begins with - is written ${rawName}=${option.value}`,
+          `${rawName} needs a value; write a value beginning with - as ${rawName}=${option.value}`,
         )
       texts.set(name, [...(texts.get(name) ?? []), value])
     }
@@ -148,7 +148,7 @@ export function readArguments<const Given extends Options>(
 /** Returns the message for a missing or unknown command. */
 export function unknownCommand(name: string, names: readonly string[]): string {
   if (name === '') return `which command: ${names.join(', ')}?`
-  if (name.startsWith('-')) return 'the command comes first, and its options behind it'
+  if (name.startsWith('-')) return 'the command comes first, its options follow'
   return `unknown command "${name}"${didYouMean(name, names)}`
 }
 
@@ -306,7 +306,7 @@ export const controlAccess = {
   token: {
     kind: 'text',
     value: 'TOKEN',
-    about: 'the control token (default: BREAKWATER_TOKEN, or what the gateway wrote for its own user)',
+    about: 'the control token (default: BREAKWATER_TOKEN, or the token file of the running gateway)',
   },
 } as const
 
@@ -316,7 +316,7 @@ export const wrapping = {
     value: 'FILE',
     about: 'faults: a plan, a block "chaos", or a plan of mcp-chaos or mcp-chaos-monkey',
   },
-  strict: { kind: 'flag', about: 'calls fail when the engine of the faults does' },
+  strict: { kind: 'flag', about: 'calls fail when the fault engine fails' },
   'log-level': {
     kind: 'choice',
     of: logLevels,

@@ -24,7 +24,7 @@ export async function bodyText(
       if ((bytes += read.value.length) > maxBytes)
         throw new BodyError(`answers with more than ${maxBytes / 1024 ** 2} MiB`)
     }
-    if (signal.aborted) throw new BodyError('was given up')
+    if (signal.aborted) throw new BodyError('was aborted')
     return Buffer.concat(chunks).toString()
   } finally {
     signal.removeEventListener('abort', leave)

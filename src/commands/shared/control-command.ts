@@ -32,7 +32,7 @@ export interface Command {
 }
 
 /** Options of all commands against a running gateway. */
-export const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as it is' } } as const
+export const common = { ...controlAccess, json: { kind: 'flag', about: 'the answer as JSON' } } as const
 
 /** Runs the command named by the first argument. Resolves to the exit code; 2 for wrong arguments. */
 export function runNamed(
@@ -78,7 +78,7 @@ export const stateTones: Readonly<Record<Status['state'], Tone>> = {
 export const awaitedLists = (faults: Status['faults']): string[] =>
   faults.flatMap(({ name, awaitedLists: servers }) =>
     servers.map((server) =>
-      printable(`${name} leaves calls of ${server} alone, as the list of ${server} is not known`),
+      printable(`${name} spares calls of ${server}, because the list of ${server} is not known`),
     ),
   )
 

@@ -156,7 +156,7 @@ async function accessTo(base: string, given: string | undefined, env: Env): Prom
     return {
       base,
       token: undefined,
-      why: 'the one that was given holds blanks, line ends or other characters that no header can',
+      why: 'the given token has blanks, line ends or other characters forbidden in headers',
     }
   if (token !== undefined) return { base, token }
   const found = await findToken(base, env)
@@ -169,7 +169,7 @@ function unreachable(base: string, { message, cause }: Error): Answered {
   const code = isObject(cause) ? String(cause.code ?? cause.message) : message
   // The Fetch standard forbids ports of other protocols, such as 6000 and 10080.
   const why =
-    code === 'bad port' ? 'HTTP clients refuse this port; have the gateway listen at another one' : code
+    code === 'bad port' ? 'HTTP clients refuse this port; let the gateway listen at another port' : code
   if (code !== 'ECONNREFUSED') return failed(`${base} cannot be reached: ${why}`)
   const absent = `nothing listens at ${base.replace(/\/$/, '')}: is the gateway running, and is this its control port? (--control URL)`
   return { ok: false, message: absent, isAbsent: true }
@@ -178,11 +178,11 @@ function unreachable(base: string, { message, cause }: Error): Answered {
 function understood(access: Access, status: number, value: unknown): Answered {
   if (status < 400 && value !== undefined) return { ok: true, value }
   if (!isObject(value) || typeof value.error !== 'string')
-    return failed(`${access.base} does not answer as the control port of a gateway does (status ${status})`)
+    return failed(`${access.base} does not answer like the control port of a gateway (status ${status})`)
   // Both ports of a gateway answer unknown paths like this.
   if (status === 404 && value.error.startsWith('no route '))
     return failed(
-      `${access.base} is not the control port of a gateway that knows this command: ${printable(value.error)} (--control URL)`,
+      `${access.base} is not the control port of a gateway with this command: ${printable(value.error)} (--control URL)`,
     )
   return failed([value.error, ...findingsIn(value.findings)].map((line) => printable(line)).join('\n  '))
 }
@@ -191,9 +191,9 @@ function refusedToken({ token, file, why }: Access): string {
   if (token === undefined)
     return `the gateway wants its control token: give it with --token or in BREAKWATER_TOKEN (${why})`
   if (file === undefined)
-    return 'the gateway does not know this token; it is gateway.controlToken of its config, or what `breakwater token` prints'
+    return 'the gateway does not know this token; use gateway.controlToken of its config, or the output of `breakwater token`'
   return (
-    `the gateway does not know the token in ${file}, which is of one that was ended by force or of another user's: ` +
+    `the gateway does not know the token in ${file}, left by a killed gateway or by another user's: ` +
     'give the right one with --token or in BREAKWATER_TOKEN'
   )
 }

@@ -71,7 +71,7 @@ export async function openStage(
   closing.push(() => gateway.close())
   const { servers } = gateway.live.current
   await settled(servers.values(), systemClock, START_MS, { signal: stop })
-  if (stop.aborted) throw new UnusableInput('it was stopped before it began')
+  if (stop.aborted) throw new UnusableInput('the command was stopped before it began')
   for (const { name, state, error, config: server } of servers.values())
     if (state !== 'up' && !server.disabled)
       throw new UnusableInput(`server ${name} is ${state}: ${error?.message ?? 'no reason known'}`)

@@ -245,7 +245,7 @@ test('a good chain with a gap is not whole: the command says how many entries we
   assert.deepEqual([code, stdout], [1, ''])
   assert.match(
     stderr,
-    /^breakwater: the journal has gaps: \d+ entries in \d files, and 1 more that are not written; a gateway that runs/,
+    /^breakwater: the journal has gaps: \d+ entries in \d files, and 1 more not written; a running gateway/,
   )
 })
 

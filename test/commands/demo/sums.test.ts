@@ -72,39 +72,39 @@ test('a run whose numbers agree adds up', () => {
 const wrongs: Readonly<Record<string, { readonly with: Partial<Known>; readonly says: RegExp }>> = {
   'a call that the gateway has not counted': {
     with: { tally: { ...tally, calls: 7, right: 5 } },
-    says: /^calls: 6, and not 7$/,
+    says: /^calls: 6 instead of 7$/,
   },
   'an error that the gateway took for an answer': {
     with: { tally: { ...tally, right: 3, errors: 3 } },
-    says: /^calls with an error: 2, and not 3$/,
+    says: /^calls with an error: 2 instead of 3$/,
   },
   'a wrong answer that no fault has made': {
     with: { tally: { ...tally, right: 3, wrong: 1 } },
-    says: /^escaped faults: 0, and not 1$/,
+    says: /^escaped faults: 0 instead of 1$/,
   },
   'a task that nobody was told of': {
     with: { tally: { ...tally, succeeded: 1 } },
-    says: /^tasks that succeeded: 0, and not 1$/,
+    says: /^tasks that succeeded: 0 instead of 1$/,
   },
   'a fault of which nobody knows what became': {
     with: { faults: [{ ...fault, injected: 4 }] },
-    says: /^fates of slow: 3, and not 4$/,
+    says: /^fates of slow: 3 instead of 4$/,
   },
   'a fault while there should be none': {
     with: { phases: [{ name: 'after', reading, tally }] },
-    says: /^faults injected after: 3, and not 0$/,
+    says: /^faults injected after: 3 instead of 0$/,
   },
   'a phase that counts otherwise': {
     with: { phases: [{ name: 'during', reading, tally: { ...tally, failed: 2 } }] },
-    says: /^tasks that failed during: 1, and not 2$/,
+    says: /^tasks that failed during: 1 instead of 2$/,
   },
   'a write that ran twice': {
     with: { placed: new Map([['task-1', 2]]) },
-    says: /^orders placed twice: 1, and not 0$/,
+    says: /^orders placed twice: 1 instead of 0$/,
   },
   'a write that was acknowledged and never ran': {
     with: { placed: new Map() },
-    says: /^orders acknowledged and not placed: 1, and not 0$/,
+    says: /^orders acknowledged but not placed: 1 instead of 0$/,
   },
 }
 

@@ -123,7 +123,7 @@ describe('kills and restarts', { concurrency: 3 }, () => {
     const client = await RawClient.open(gateway.mcp('flaky'))
     for (let i = 0; i < 3; i++) assert.match(await client.say('read'), /^read by/)
     const awaited = async () => (await statusOf(gateway)).faults.map(({ awaitedLists }) => awaitedLists)
-    const words = 'gone leaves calls of flaky alone, as the list of flaky is not known'
+    const words = 'gone spares calls of flaky, because the list of flaky is not known'
     assert.deepEqual(await awaited(), [['flaky']])
     assert.deepEqual(
       gateway.log.filter(({ msg }) => msg === 'chaos: list_unknown').map(({ why }) => why),

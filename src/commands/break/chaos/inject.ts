@@ -157,27 +157,27 @@ interface Injected {
 
 /** The options by their words in the usage. */
 const options = {
-  duration: { kind: 'text', value: 'DURATION', about: 'how long it stays (default: 15m)' },
+  duration: { kind: 'text', value: 'DURATION', about: 'lifetime of the fault (default: 15m)' },
   rate: { kind: 'number', max: 1, value: 'RATE', about: 'share of the calls (default: 1)' },
   status: {
     kind: 'integer',
     min: 100,
     max: 599,
     value: 'CODE',
-    about: 'of error, http.status, session.lost',
+    about: 'for error, http.status, session.lost',
   },
   delay: {
     kind: 'text',
     value: 'DURATION',
-    about: 'of latency, timeout, connection-drop, conn.latency and others that take time',
+    about: 'for latency, timeout, connection-drop, conn.latency and other slow faults',
   },
-  'retry-after': { kind: 'text', value: 'DURATION', about: 'of rate-limit, limit.429' },
+  'retry-after': { kind: 'text', value: 'DURATION', about: 'for rate-limit, limit.429' },
   fields: { kind: 'text', value: 'A,B', about: 'of schema-mismatch' },
   config: { kind: 'text', value: 'JSON', about: 'further fields of the fault' },
-  'allow-writes': { kind: 'flag', about: 'also tools not known to be read-only' },
+  'allow-writes': { kind: 'flag', about: 'hits tools not known to be read-only, too' },
 } as const satisfies Options
 
-const SPARED = 'tools that are not known to be read-only are left out; --allow-writes hits them too'
+const SPARED = 'only tools known to be read-only are hit; --allow-writes hits all tools'
 
 /** Matches the warning about an empty tool list. The warning makes the note about spared tools superfluous. */
 const SPARES_ALL = /^allowWrites: (hits no tool call: .*)$/

@@ -24,7 +24,7 @@ const MAX_PRINTED = 50
 /** `replay --plan FILE --journal FILE`: checks a journal, and repeats its recorded decisions. */
 export const replay: Command = {
   options: {
-    plan: { kind: 'text', value: 'FILE', about: 'a plan, or a config with one' },
+    plan: { kind: 'text', value: 'FILE', about: 'a plan, or a config with a plan' },
     journal: { kind: 'list', value: 'FILE', about: 'may be repeated, the oldest file first' },
     state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
   },
@@ -68,7 +68,7 @@ async function readJournal(files: readonly string[], stateDir: string | undefine
     if (broken !== undefined && !broken.isTorn)
       throw new UnusableInput(`the chain of ${file} is broken: line ${broken.line} ${broken.why}`)
     if (last !== undefined && header?.previous !== last)
-      throw new UnusableInput(`the chain of ${file} is broken: it does not go on from the file before`)
+      throw new UnusableInput(`the chain of ${file} is broken: it does not continue the previous file`)
     last = hashes.at(-1) ?? last
     for (const line of chain.lines) lines.push(line)
   }
@@ -81,12 +81,10 @@ function told(
   given: Given,
 ): string[] {
   const dropped = lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0)
-  const chain = isChecked ? 'the chain is whole' : 'the chain is not checked (there is no key)'
-  const said = [
-    `${numbered(lines.length, 'line')}, ${chain}; ${same} of ${decisions} decisions come out the same`,
-  ]
+  const chain = isChecked ? 'the chain is whole' : 'the chain is not checked (no key)'
+  const said = [`${numbered(lines.length, 'line')}, ${chain}; ${same} of ${decisions} decisions are the same`]
   if (dropped > 0)
-    said.push(`${dropped} entries were never written: there were too many, or the disk refused`)
+    said.push(`${dropped} entries were never written: too many at once, or a failing disk`)
   if (differing.length === 0) return said
   const rows = differing
     .slice(0, MAX_PRINTED)

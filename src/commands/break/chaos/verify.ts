@@ -13,9 +13,9 @@ import { type Command, type Given, textOf } from '../../shared/control-command.t
  */
 export const verify: Command = {
   options: {
-    journal: { kind: 'list', value: 'FILE', about: 'the newest file; its older ones are found' },
+    journal: { kind: 'list', value: 'FILE', about: 'the newest file; older files are found beside it' },
     state: { kind: 'text', value: 'FOLDER', about: "gateway.stateDir (default: the journal's folder)" },
-    config: { kind: 'text', value: 'FILE', about: 'in place of both: the config that names them' },
+    config: { kind: 'text', value: 'FILE', about: 'instead of both: a config naming journal and folder' },
   },
   async run(given) {
     const { out, values } = given
@@ -60,7 +60,7 @@ const gapIn = (check: JournalCheck): string[] =>
   check.dropped === 0
     ? []
     : [
-        `the journal has gaps: ${counted(check)}, and ${check.dropped} more that are not written; a gateway that runs still writes those that wait for room`,
+        `the journal has gaps: ${counted(check)}, and ${check.dropped} more not written; a running gateway still writes waiting entries`,
       ]
 
 const counted = ({ entries, files }: JournalCheck): string =>

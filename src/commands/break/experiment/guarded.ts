@@ -38,11 +38,11 @@ export const stateTones: Readonly<Record<State, Tone>> = {
 
 /** Options naming a person. */
 export const people = {
-  by: { kind: 'text', value: 'NAME', about: 'who does it (default: the user of this machine)' },
+  by: { kind: 'text', value: 'NAME', about: 'your name for the journal (default: the user of this machine)' },
   'approved-by': {
     kind: 'text',
     value: 'NAME',
-    about: 'who approves it: needed where it wants approval, and to skip stages',
+    about: 'name of the approver: needed if the experiment wants approval, and to skip stages',
   },
   'from-stage': {
     kind: 'integer',
@@ -53,7 +53,7 @@ export const people = {
 } as const
 
 const detached = {
-  detach: { kind: 'flag', about: 'only begin it: the gateway goes on with it in any case' },
+  detach: { kind: 'flag', about: 'only begins the run; the gateway continues it in any case' },
 } as const
 
 /** `validate FILE`: needs no gateway. */
@@ -91,7 +91,7 @@ function planLines(plan: Plan, width: number): string[] {
   const { name, targets, stages, rules, faults, refusals, doubts, lengthMs, completedBefore } = plan
   const servers = targets.servers.map(({ name: server, tools, hit }) => [server, tools.length, hit.length])
   return [
-    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; completed of its shape: ${numbered(completedBefore, 'run')}`}`,
+    `${name}: takes ${roundedDuration(lengthMs)} and its recovery${completedBefore === 0 ? '' : `; completed before in this shape: ${numbered(completedBefore, 'run')}`}`,
     ...table(['TARGET', 'TOOLS', 'HIT BY FAULTS'], servers, width),
     ...stages.map(
       ({ share, duration, isSkipped }, at) =>
@@ -102,7 +102,7 @@ function planLines(plan: Plan, width: number): string[] {
     ...doubts.map((doubt) => `doubtful: ${doubt}`),
     ...(plan.waitsBecause === undefined ? [] : [`approval: ${plan.waitsBecause}`]),
     ...(refusals.length === 0
-      ? ['it may be run here and now; nothing was injected']
+      ? ['the run is allowed now; nothing was injected']
       : refusals.map((refusal) => `refused: ${refusal}`)),
   ]
 }
@@ -129,7 +129,7 @@ export const run: Command = {
 export const verify: Command = {
   options: {
     state: { kind: 'text', value: 'FOLDER', about: 'gateway.stateDir' },
-    config: { kind: 'text', value: 'FILE', about: 'in place of it: the config that names it' },
+    config: { kind: 'text', value: 'FILE', about: 'instead of --state: a config with gateway.stateDir' },
   },
   async run(given) {
     const { out, values } = given
@@ -137,11 +137,11 @@ export const verify: Command = {
     const folder = join(stateDir, 'experiments')
     const key = await readKey(stateDir)
     if (key === undefined)
-      throw new UnusableInput(`${stateDir} holds no key: without it no run can be checked`)
+      throw new UnusableInput(`${stateDir} has no key, so no run can be checked`)
     const check = await verifyRuns(folder, key).catch((error: NodeJS.ErrnoException) => {
       const why =
         error.code === 'ENOENT'
-          ? 'is not there: no gateway with this state has begun, or the folder was removed'
+          ? 'does not exist: no gateway has used this state folder, or the folder was removed'
           : `cannot be checked: ${error.message}`
       throw new UnusableInput(`${folder} ${why}`)
     })
@@ -152,7 +152,7 @@ export const verify: Command = {
       throw new UnusableInput(problems.map(({ file, why }) => printable(`${file} ${why}`)).join('\n'))
     else
       out.stdout(
-        `the journal is whole: ${numbered(runs, 'run')}${open === 0 ? '' : `, and ${open} that are not over`}`,
+        `the journal is whole: ${numbered(runs, 'run')}${open === 0 ? '' : `, and ${open} not yet over`}`,
       )
     return problems.length === 0 ? 0 : 1
   },
@@ -227,7 +227,7 @@ async function watch(given: Given, begun: ShownRun): Promise<number> {
       const shown = answered.value as ShownRun
       if (shown.id !== begun.id) {
         throw new UnusableInput(
-          `run ${begun.id} of ${begun.name} was superseded by run ${shown.id}, which somebody else began: how it ended stands in the journal only`,
+          `run ${begun.id} of ${begun.name} was followed by run ${shown.id} of somebody else: its end is in the journal only`,
         )
       }
       if (isOver(shown)) {
@@ -282,7 +282,7 @@ export function runLines(shown: ShownRun): string[] {
       : [`noticed after ${roundedDuration(detection.afterMs)}: ${detection.sign}`]),
     ...(rollback === undefined
       ? []
-      : [left.length === 0 ? 'rolled back: nothing of it is armed' : `still armed: ${left.join(', ')}`]),
+      : [left.length === 0 ? 'rolled back: none of its faults is armed' : `still armed: ${left.join(', ')}`]),
     ...(recovery?.recoveredAfterMs === undefined
       ? []
       : [

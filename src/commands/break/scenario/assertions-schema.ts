@@ -73,14 +73,14 @@ const calls = z
   .strictObject({
     from: duration()
       .optional()
-      .describe('Only calls that begin so long after the faults are armed, or later.'),
-    to: duration().optional().describe('Only calls that begin before that (default: the end of the faults).'),
+      .describe('Only calls begun at this time after the arming of the faults, or later.'),
+    to: duration().optional().describe('Only calls begun before this time (default: the end of the faults).'),
     succeed: share.optional(),
     p95: slowest.optional(),
   })
   .refine(({ succeed, p95 }) => isSome({ succeed, p95 }), unlessEmpty('expected succeed, p95 or both'))
   .refine(({ from = 0, to = Infinity }) => from < to, {
-    ...unlessEmpty('there is no such phase: from has to be before to'),
+    ...unlessEmpty('the phase is empty: from must be before to'),
     path: ['from'],
   })
 
@@ -96,29 +96,29 @@ export const assertionsSchema = some({
             .int()
             .min(1)
             .optional()
-            .describe('Every tool that gets so many calls is stopped by then.'),
-          within: within('The first one opens so soon after the faults are armed.'),
-          notBefore: within('None opens sooner than that.'),
+            .describe('Every tool is stopped after at most this number of calls.'),
+          within: within('The first breaker opens within this time after the arming of the faults.'),
+          notBefore: within('No breaker opens earlier.'),
         }),
       ])
       .optional(),
     closes: z
-      .strictObject({ within: duration({ min: 1 }).describe('All are closed so long after the faults.') })
+      .strictObject({ within: duration({ min: 1 }).describe('All breakers close within this time.') })
       .optional(),
   })
     .optional()
-    .describe('Breakers of the servers that are hit.'),
+    .describe('Breakers of the hit servers.'),
   calls: z
     .union([calls, z.array(calls).min(1)])
     .optional()
-    .describe("The run's own calls at servers that are hit, while faults last; a list for several phases."),
+    .describe("The run's own calls at hit servers, while faults last; a list for several phases."),
   others: some({ succeed: share.optional(), p95: slowest.optional() })
     .optional()
-    .describe('The same at servers that are not hit.'),
+    .describe("The run's own calls at other servers."),
   errors: some({
-    must: z.array(errorName).min(1).optional().describe('Each of them is seen.'),
-    may: z.array(errorName).min(1).optional().describe('No other is seen, but for those that must.'),
-    never: z.array(errorName).min(1).optional().describe('None of them is seen.'),
+    must: z.array(errorName).min(1).optional().describe('Agents see each of these errors.'),
+    may: z.array(errorName).min(1).optional().describe('Besides must, agents see only these errors.'),
+    never: z.array(errorName).min(1).optional().describe('Agents see none of these errors.'),
   })
     .superRefine(({ must = [], never = [] }, context) => {
       for (const [at, name] of never.entries()) {
@@ -129,30 +129,28 @@ export const assertionsSchema = some({
       }
     })
     .optional()
-    .describe('How calls at servers that are hit end, other than with a good answer.'),
-  fates: counts(['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'], 'What became of faults.')
+    .describe('Errors of calls at hit servers.'),
+  fates: counts(['masked', 'delayed', 'surfaced', 'escaped', 'not_reached'], 'Fates of faults.')
     .optional()
-    .describe('How many of the injected faults had which fate.'),
-  retries: count('Calls that were sent again.').optional(),
-  attemptsPerCall: bound(z.number().min(0), 'Tries at the servers, by calls of agents.').optional(),
-  rejections: counts(reasonNames, 'Calls that were kept from a server for this reason.').optional(),
-  verdicts: counts(verdicts, 'Tries whose reply was judged so.').optional(),
+    .describe('Injected faults by fate.'),
+  retries: count('Retries.').optional(),
+  attemptsPerCall: bound(z.number().min(0), 'Attempts at the servers per call of an agent.').optional(),
+  rejections: counts(reasonNames, 'Calls rejected for this reason.').optional(),
+  verdicts: counts(verdicts, 'Attempts with this verdict on their reply.').optional(),
   recovery: some({
-    firstGood: within('A call gets a good answer so soon after the faults.'),
-    steady: within('All calls that begin so long after the faults, or later, get good answers.'),
-    p95: slowest.optional().describe('Of the calls that get good answers from then on.'),
+    firstGood: within('A call gets a good answer within this time after the faults.'),
+    steady: within('All calls begun at this time after the faults, or later, get good answers.'),
+    p95: slowest.optional().describe('For the calls of the steady state.'),
   })
     .optional()
-    .describe('How the servers that were hit come back, by calls that begin after the faults.'),
+    .describe('Recovery of the hit servers, by the calls begun after the faults.'),
   claims: claims(measurable)
     .optional()
-    .describe(
-      'Claims about the faults, and about calls at servers that are hit while faults last: `p95 < 500ms`.',
-    ),
+    .describe('Claims about the faults, and about calls at hit servers while faults last: `p95 < 500ms`.'),
   lists: z
     .literal('kept')
     .optional()
-    .describe('/mcp lists every tool, while the faults last, that it listed before.'),
+    .describe('During the faults, /mcp lists every tool listed before.'),
 })
 
 export type WrittenAssertions = z.output<typeof assertionsSchema>

@@ -230,7 +230,7 @@ const recoveryAssertions = ({
   ...timed(
     firstGood,
     (time) => `first good answer within ${time} of the faults' end`,
-    withCalls((evidence) => recoveryOf(evidence).firstGoodMs ?? failed('there was none')),
+    withCalls((evidence) => recoveryOf(evidence).firstGoodMs ?? failed('no good answer')),
   ),
   ...timed(
     steady,
@@ -246,7 +246,7 @@ const afterRecovery = withCalls((evidence) => {
 })
 
 const listsKept: Assertion = {
-  name: '/mcp lists every tool that it listed before',
+  name: '/mcp lists every tool listed before',
   judge({ unlisted }) {
     if (unlisted === undefined) return undecided('the list could not be read')
     return passIfEmpty(unlisted.slice(0, 5), 'all', 'gone: ')

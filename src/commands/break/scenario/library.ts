@@ -28,33 +28,33 @@ export const MAX_RATE = 100
 const sentence = z.string().min(1)
 
 const schema = z.strictObject({
-  name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/, 'expected a name of a-z 0-9 -, as its file is called'),
-  description: sentence.describe('What goes wrong, and what this asks of the mesh.'),
-  expect: z.array(sentence).min(1).optional().describe('What there is to see, and which policy acts.'),
-  assert: assertionsSchema.describe('What has to be true of a run.'),
+  name: z.string().regex(/^[a-z0-9][a-z0-9-]*$/, 'expected a name of a-z 0-9 -, equal to the file name'),
+  description: sentence.describe('The failure, and the task of the mesh.'),
+  expect: z.array(sentence).min(1).optional().describe('The expected effects and the acting policy.'),
+  assert: assertionsSchema.describe('Assertions on a run.'),
   hits: z
     .enum(['one_server', 'all_servers'])
     .default('one_server')
-    .describe('Which servers are hit unless a run is told: the first that it can work with, or all.'),
+    .describe('Default servers to hit: the first suitable server, or all.'),
   transports: z
     .array(z.enum(transports))
     .min(1)
     .optional()
     .describe(
-      'How servers are reached at which it shows what it asserts (default: those that its faults can hit).',
+      'Transports of servers where the assertions make sense (default: all transports its faults can hit).',
     ),
   traffic: z
     .int()
     .min(1)
     .max(MAX_RATE)
     .default(20)
-    .describe('Calls a second that a run makes itself unless it is told otherwise.'),
-  duration: duration({ min: 1_000 }).describe('How long the faults last unless a run is told otherwise.'),
+    .describe("Default of the run's own calls a second."),
+  duration: duration({ min: 1_000 }).describe('Default duration of the faults.'),
   faults: z
     .array(z.record(z.string(), z.unknown()))
     .min(1)
     .max(100)
-    .describe('As in a plan, with $server where the server stands.'),
+    .describe('As in a plan, with $server as the server.'),
 })
 
 /** A scenario with its faults as in a plan: each must be injectable, and names must be unique. */

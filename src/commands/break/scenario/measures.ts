@@ -24,9 +24,9 @@ export interface Judged {
 
 export const undecided = (why: string): Judged => ({ verdict: 'undecided', measured: `not decided: ${why}` })
 
-const NO_TRAFFIC = undecided('it takes calls of the run itself')
+const NO_TRAFFIC = undecided('the run made no calls of its own')
 const TOO_FEW = undecided(`fewer than ${FEWEST_CALLS} of these calls ended`)
-const UNREAD = undecided('the metrics of the gateway could not be read, or lack calls')
+const UNREAD = undecided("the gateway's metrics could not be read, or lack calls")
 
 /** Least and most of a number: unfinished calls may still end well or badly. */
 interface OpenRange extends Range {

@@ -80,8 +80,7 @@ export function introduce(
   { server, durationMs, rate }: { server: string; durationMs: Millis; rate: number | undefined },
   out: Output,
 ): void {
-  const calls =
-    rate === undefined ? 'with the calls of others' : `with ${numbered(rate, 'call')} a second of its own`
+  const calls = rate === undefined ? 'with the calls of others' : `with ${numbered(rate, 'call')} a second`
   out.stdout(`${name}: ${description}`)
   out.stdout(
     `Faults for ${formatDuration(durationMs)} at ${server}, ${calls}.${expect.length > 0 ? ' What to expect:' : ''}`,
@@ -101,7 +100,7 @@ export function report(result: Result, out: Output): void {
   const width = Math.max(0, ...faults.map(({ name }) => name.length))
   for (const { name, id, counts, whenCleared } of faults) {
     out.stdout(
-      counts === undefined ? `${name} (${id}): nothing is known` : faultLine({ ...counts, name }, width),
+      counts === undefined ? `${name} (${id}): no counts are known` : faultLine({ ...counts, name }, width),
     )
     if (whenCleared !== undefined && whenCleared.hits > 0 && whenCleared.concurrent > 0)
       out.stdout(

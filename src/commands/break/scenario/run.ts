@@ -184,7 +184,7 @@ export async function runScenario(
 /** Waits until calls succeed. Resolves to the omitted tools. */
 async function settled({ traffic, stop, status }: RunParts): Promise<readonly string[]> {
   if (traffic === undefined) return []
-  status?.('making sure that calls succeed')
+  status?.('checking that calls succeed')
   return traffic.settle(stop).finally(() => status?.(undefined))
 }
 
@@ -192,7 +192,7 @@ const MAX_NAMED = 4
 
 function leftOut(unfit: readonly string[]): string {
   const more = unfit.length > MAX_NAMED ? ', …' : ''
-  return `not called, as they give no good answer to made-up arguments: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${numbered(unfit.length, 'tool')})`
+  return `tools not called, because made-up arguments get no good answer: ${unfit.slice(0, MAX_NAMED).join(', ')}${more} (${numbered(unfit.length, 'tool')})`
 }
 
 async function injectAll(
@@ -368,7 +368,7 @@ async function clearAll(faults: Counting[], { gateway, say, stop }: RunParts): P
         return await gateway.clear(id)
       } catch (error) {
         if (tries < CLEAR_TRIES && !stop.aborted) continue
-        return say(`cannot clear ${name} (${id}), it ends by itself soon after: ${(error as Error).message}`)
+        return say(`cannot clear ${name} (${id}), but it ends by itself soon: ${(error as Error).message}`)
       }
     }
   }
@@ -412,22 +412,22 @@ function without(faults: readonly Injected[], mode: string): string[] {
   const hits = sum((counts) => counts.hits)
   const held = onlyHeld(faults)
   if (held > 0)
-    return [`no call that was hit has ended: ${held} were held still when the faults were cleared`]
+    return [`no hit call has ended: ${held} were still held when the faults were cleared`]
   if (hits > 0) return []
   const own = sum(({ discovery }) => discovery.hits)
   if (mode === 'shadow') return ['nothing was injected: chaos.mode is shadow']
   const decided = sum((counts) => counts.decided)
   if (own > 0)
-    return [`no call of an agent was hit: the ${own} that were are the gateway's own. Is there any traffic?`]
+    return [`no agent's call was hit, only ${own} of the gateway's own requests. Is there any traffic?`]
   if (decided === 0) return ['nothing was injected: no call matched. Is there any traffic to these servers?']
   const late = sum(({ notReached }) => notReached)
   if (late > 0)
-    return [`no call was hit: the ${late} that were to be hit were over before the faults took effect`]
+    return [`no call was hit: ${late} selected calls were over before the faults took effect`]
   const unfit = sum(({ notApplicable }) => notApplicable)
   if (unfit > 0)
     return [
-      `nothing was injected: in ${unfit} of ${numbered(decided, 'call')} that matched there was nothing for the fault to do, such as no text that is long enough`,
+      `nothing was injected: the fault had nothing to change in ${unfit} of ${numbered(decided, 'matching call')}, such as no long enough text`,
     ]
-  const reasons = 'none was drawn while the faults were active, or the tools may write (--allow-writes)'
-  return [`nothing was injected into ${numbered(decided, 'call')} that matched: ${reasons}`]
+  const reasons = 'no call was drawn while the faults were active, or the tools may write (--allow-writes)'
+  return [`nothing was injected into ${numbered(decided, 'matching call')}: ${reasons}`]
 }

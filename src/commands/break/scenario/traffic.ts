@@ -156,9 +156,9 @@ export class Traffic {
     }
     if (unlisted !== undefined) throw unlisted
     const what =
-      options.tool === undefined ? 'says that it only reads (readOnlyHint)' : `is called ${options.tool}`
+      options.tool === undefined ? 'declares itself read-only (readOnlyHint)' : `matches ${options.tool}`
     throw new TrafficError(
-      `no traffic can be made: no tool of ${hit.join(', ')} ${what}; --tool GLOB names tools that may be called`,
+      `no traffic can be made: no tool of ${hit.join(', ')} ${what}; --tool GLOB names callable tools`,
     )
   }
 
@@ -193,7 +193,7 @@ export class Traffic {
       if (problem === undefined || stop.aborted) return unfit
       if (this.#clock.now() >= until)
         throw new TrafficError(
-          `nothing is injected, as calls fail already: ${problem} (tried for ${STEADY_MS / 1_000} s)`,
+          `nothing is injected, because calls fail already: ${problem} (tried for ${STEADY_MS / 1_000} s)`,
         )
       await this.#clock.sleep(AGAIN_MS, stop).catch(() => undefined)
     }
@@ -404,7 +404,7 @@ async function targetsAt(
     const why = !isLate
       ? cause === undefined
         ? message.slice(0, 200)
-        : 'nothing can be reached there: is this its port for agents? (--data URL)'
+        : 'it cannot be reached: is this its data port? (--data URL)'
       : stop.aborted
         ? 'the command was stopped'
         : `no answer within ${ms / 1_000} s`

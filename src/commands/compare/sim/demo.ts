@@ -21,30 +21,30 @@ const options = {
     max: 1_000,
     value: 'N',
     default: '8',
-    about: 'tool calls of each task, one after the other',
+    about: 'tool calls of each task, in turn',
   },
-  rate: { kind: 'number', max: 1, value: 'RATE', default: '0.02', about: 'share of the attempts that fail' },
+  rate: { kind: 'number', max: 1, value: 'RATE', default: '0.02', about: 'share of failing attempts' },
   seed: { kind: 'integer', value: 'SEED', default: '42', about: 'the same seed gives the same run' },
-  plan: { kind: 'text', value: 'FILE', about: 'faults in place of errors at --rate' },
+  plan: { kind: 'text', value: 'FILE', about: 'faults instead of errors at --rate' },
   ...policyOptions,
   json: { kind: 'flag', about: 'prints JSON' },
 } as const
 
 const usage = `breakwater demo
 
-  Simulates the tool calls of an agent through the mesh, some of which fail, once without any policy and once with those
-  that are in force by default. Needs no server and no network; the same arguments print the same lines everywhere.
+  Simulates an agent's tool calls through the mesh, some of them failing: once without any policy, and once with the
+  default policies. Needs no server and no network; the same arguments print the same lines everywhere.
 
 ${optionLines(options)}
 
   breakwater demo --live
 
-  Starts two MCP servers, a gateway in front of them and agents that work with their tools, switches faults on, changes
-  them and kills them, and shows what becomes of calls, tasks, gates and faults. Ends by itself, leaves nothing behind.
+  Starts two MCP servers, a gateway in front, and agents calling their tools. Arms, changes and kills faults, and shows
+  the fate of calls, tasks, gates and faults. Ends by itself, and leaves nothing behind.
 
 ${optionLines(liveOptions)}
 
-  Exit codes: 0; 1 when it could not run; 2 when the arguments make no sense, or the numbers of --live do not add up.`
+  Exit codes: 0; 1 when it could not run; 2 for wrong arguments, or when the numbers of --live do not add up.`
 
 /** Most calls of a run: more calls show nothing new, and take minutes. */
 const MOST_CALLS = 10_000_000

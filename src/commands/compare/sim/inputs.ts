@@ -20,10 +20,10 @@ export const policyOptions = {
   policies: {
     kind: 'text',
     value: 'FILE',
-    about: 'the policies to simulate, a block "policies" (default: those in force by default)',
+    about: 'the policies to simulate, a block "policies" (default: the default policies)',
   },
-  config: { kind: 'text', value: 'FILE', about: 'the same, of a whole config' },
-  set: { kind: 'text', value: 'NAME', about: 'a policy set of that file' },
+  config: { kind: 'text', value: 'FILE', about: 'the policies to simulate, from a whole config' },
+  set: { kind: 'text', value: 'NAME', about: 'a policy set of the file' },
 } as const
 
 export interface PolicyValues {
@@ -37,9 +37,7 @@ export async function choiceOf({ set, ...where }: PolicyValues, env: Env): Promi
   const file = where.policies ?? where.config
   if (file !== undefined) return setOf(await policiesAt(where, env), set, file)
   if (set === undefined || set === DEFAULT_SET) return byDefault
-  throw new UnusableInput(
-    `there is no policy set "${set}": --policies or --config names the file that has it`,
-  )
+  throw new UnusableInput(`there is no policy set "${set}": name its file with --policies or --config`)
 }
 
 /** Returns the policies of a file. Rejects like `choiceOf`. */
@@ -63,7 +61,7 @@ export function setOf(policies: Config['policies'], set: string | undefined, fil
   if (Object.hasOwn(policies.sets, set)) return { name: set, policies, set }
   const names = Object.keys(policies.sets)
   const meant = suggest(set, names)
-  const there = names.length === 0 ? 'it has none' : `it has ${names.join(', ')}`
+  const there = names.length === 0 ? 'it has no policy sets' : `it has ${names.join(', ')}`
   throw new UnusableInput(
     `${file} has no policy set "${set}": ${meant === undefined ? there : `did you mean ${meant}?`}`,
   )
@@ -108,6 +106,6 @@ export function idleIn(file: string, faults: readonly Fault[], runs: readonly Id
 /** Why a fault has no effect on simulated tool calls; undefined for a fault with an effect. */
 export function notSimulated({ type, side }: Fault): string | undefined {
   const known = registry[type]
-  if (known === undefined || !methodsOf(known).includes('tools/call')) return 'it does not hit calls of tools'
+  if (known === undefined || !methodsOf(known).includes('tools/call')) return 'it does not hit tool calls'
   return side === 'upstream' ? refusalOf(known, serverKind) : undefined
 }

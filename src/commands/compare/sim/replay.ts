@@ -21,31 +21,31 @@ import { showProgress } from '../../shared/progress.ts'
 import { idleIn, planOf, policiesAt, setOf } from './inputs.ts'
 
 const options = {
-  recording: { kind: 'text', value: 'FILE', about: 'what a gateway recorded: telemetry.recording.file' },
-  policies: { kind: 'text', value: 'FILE', about: 'policies to play it under: a block "policies"' },
+  recording: { kind: 'text', value: 'FILE', about: "a gateway's recording: telemetry.recording.file" },
+  policies: { kind: 'text', value: 'FILE', about: 'the policies to play under: a block "policies"' },
   config: {
     kind: 'text',
     value: 'FILE',
-    about: `the same, of a whole config (default: the first of ${configNames.join(', ')})`,
+    about: `the policies of a whole config (default: the first of ${configNames.join(', ')})`,
   },
   set: {
     kind: 'text',
     value: 'NAME',
-    about: 'also under this policy set of the file, compared with the policies without a name',
+    about: 'also plays under this policy set of the file, compared with the unnamed policies',
   },
-  plan: { kind: 'text', value: 'FILE', about: 'faults on top: a plan, or a block "chaos"' },
+  plan: { kind: 'text', value: 'FILE', about: 'adds faults: a plan, or a block "chaos"' },
   seed: { kind: 'integer', value: 'SEED', default: '1', about: 'the same seed gives the same report' },
   json: { kind: 'flag', about: 'the report as JSON' },
 } as const
 
 const usage = `breakwater sim --recording FILE [--policies FILE | --config FILE] [--set NAME]
 
-  Plays recorded calls again under other policies, on a clock of its own, and says what would have become of
-  them. Attempts that took place take as long and end as they did; others are drawn from those near in time.
+  Replays recorded calls under other policies, on a virtual clock, and reports the outcomes. Recorded attempts take as
+  long and end as recorded; other attempts are drawn from recorded attempts near in time.
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it cannot be played; 2 when the arguments make no sense.`
+  Exit codes: 0; 1 when the recording cannot be played; 2 for wrong arguments.`
 
 /** Number of plays under each policy choice. */
 const PLAYS = 5
@@ -78,7 +78,7 @@ async function asked(values: Values<typeof options>, out: Output): Promise<Asked
   const found = await findConfig(process.cwd())
   if (found === undefined)
     throw new UnusableInput(
-      `there are no policies to play it under: expected --policies FILE, --config FILE, or a config in this folder (${configNames.join(', ')})`,
+      `there are no policies to play under: expected --policies FILE, --config FILE, or a config in this folder (${configNames.join(', ')})`,
     )
   out.stderr(`breakwater: the config is ${found}`)
   return { ...values, recording, config: found }
@@ -97,7 +97,7 @@ async function reportOn(given: Asked, out: Output, env: Env): Promise<ReplayRepo
   )
   const drawn = columns.map(({ name, plays }) => [name, mean(plays.map((play) => play.drawn))])
   const isOther = hash !== header.policiesHash
-  const other = `it was recorded under other policies than those of ${choices[0]!.name}`
+  const other = `the policies during the recording differed from ${choices[0]!.name}`
   return {
     file: given.recording,
     startedAt: header.startedAt,

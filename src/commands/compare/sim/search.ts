@@ -53,16 +53,16 @@ const options = {
   tools: {
     kind: 'text',
     value: 'LIST',
-    about: 'what the agents call, as server/tool with commas (default: 3 tools of each of 3 servers)',
+    about: 'tools called by agents, as server/tool with commas (default: 3 tools on each of 3 servers)',
   },
-  tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '250', about: 'tasks of each run' },
+  tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '250', about: 'tasks per run' },
   'fan-out': {
     kind: 'integer',
     min: 1,
     max: 1_000,
     value: 'N',
     default: '8',
-    about: 'tool calls of each task',
+    about: 'tool calls per task',
   },
   concurrency: { kind: 'integer', min: 1, max: 512, value: 'N', default: '8', about: 'tasks at a time' },
   runs: {
@@ -72,7 +72,7 @@ const options = {
     max: 100,
     value: 'N',
     default: '5',
-    about: 'runs of each plan, with draws of their own',
+    about: 'runs per plan, each with its own draws',
   },
   population: {
     kind: 'integer',
@@ -81,7 +81,7 @@ const options = {
     max: 1_000,
     value: 'N',
     default: '20',
-    about: 'plans of each generation',
+    about: 'plans per generation',
   },
   generations: { kind: 'integer', min: 1, max: 1_000, value: 'N', default: '8', about: 'generations' },
   findings: {
@@ -90,24 +90,24 @@ const options = {
     max: 100,
     value: 'N',
     default: '5',
-    about: 'most plans that are reported',
+    about: 'most plans to report',
   },
   seed: seeded('the same seed gives the same findings'),
   checkpoint: {
     kind: 'text',
     value: 'FILE',
-    about: 'written at the beginning and after each generation, to go on from',
+    about: 'file to save the search at the beginning and after each generation',
   },
   resume: {
     kind: 'text',
     value: 'FILE',
-    about: 'goes on from a checkpoint, and writes it unless --checkpoint says otherwise',
+    about: 'continues from a checkpoint, and saves there without --checkpoint',
   },
   out: {
     kind: 'text',
     value: 'DIR',
     about:
-      'writes each plan there as finding-N.yaml, a block chaos that is ready to load; replaces those of an earlier run',
+      'folder for each plan as finding-N.yaml, a loadable block chaos; replaces findings of an earlier run',
   },
   json: { kind: 'flag', about: 'prints JSON' },
 } as const
@@ -120,17 +120,17 @@ function sliLine(name: SliName): string {
 
 const usage = `breakwater search [--slo SLI=VALUE] [--policies FILE [--set NAME]]
 
-  Searches for faults that violate an SLO by a little: 99.85 % where it is to be 99.9 %, and no outage. Plans of 1 to 4
-  faults are bred against simulated servers behind the real policies, on virtual time. What is found is shrunk to the
-  smallest form that still violates, confirmed in other runs, which give its figure, and each single change of a policy
-  that would contain it is named.
+  Searches for faults that slightly violate an SLO: 99.85 % instead of 99.9 %, but no outage. A genetic search breeds
+  plans of 1 to 4 faults, against simulated servers behind the real policies, on virtual time. Each plan found is shrunk
+  to the smallest form in violation, confirmed and measured in other runs, and listed with all single changes of
+  policies to contain it.
 
 ${optionLines(options)}
 
 ${sliNames.map(sliLine).join('\n')}
 
-  Exit codes: 0, whatever was found; 1 when it could not run, or the SLO is violated without faults; 2 when the
-  arguments make no sense.`
+  Exit codes: 0, with or without findings; 1 when it could not run, or the SLO is violated without faults; 2 for wrong
+  arguments.`
 
 /** `breakwater search`: resolves to the exit code. */
 export function search(args: readonly string[], out: Output, env: Env): Promise<number> {
@@ -238,7 +238,7 @@ function checkFailures(given: Given, { sli, target }: Slo): void {
   const allowed = whole * (better === 'higher' ? 1 - target : target)
   if (allowed < FEWEST_FAILURES)
     throw new Misuse(
-      `${sli}=${target} allows ${allowed.toFixed(1)} failures in the ${given.runs} runs of a plan: expected ${FEWEST_FAILURES} or more, or ${OUTAGE + 1} of them are an outage; raise --tasks`,
+      `${sli}=${target} allows ${allowed.toFixed(1)} failures in the ${given.runs} runs of a plan: expected ${FEWEST_FAILURES} or more, because ${OUTAGE + 1} times the allowance is an outage; raise --tasks`,
     )
 }
 

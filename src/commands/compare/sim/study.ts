@@ -16,23 +16,23 @@ const options = {
     min: 1,
     max: 10_000,
     value: 'N',
-    about: 'runs of each cell (default: as above)',
+    about: 'runs per cell (default: as above)',
   },
   seed: {
     kind: 'integer',
     max: Number.MAX_SAFE_INTEGER - 10_000,
     value: 'SEED',
     default: '1',
-    about: 'of the first run; each further one has the next number',
+    about: 'seed of the first run; each further run has the next number',
   },
   format: {
     kind: 'choice',
     of: formats,
     value: 'FORMAT',
     default: 'table',
-    about: 'table, json, csv (all tables and lines in one), or html (one page with charts)',
+    about: 'table, json, csv (all tables and lines in a file), or html (a page with charts)',
   },
-  brief: { kind: 'flag', about: 'without lines over time; of the table format' },
+  brief: { kind: 'flag', about: 'table format without lines over time' },
   json: { kind: 'flag', about: 'the same as --format json' },
 } as const
 
@@ -41,7 +41,7 @@ const width = Math.max(...Object.keys(studies).map((name) => name.length))
 const usage = `breakwater study NAME
 
   Answers a question by simulation: the policies and faults of live traffic, on a virtual clock, between models of agents and
-  servers. The same seeds give the same bytes on every machine. Nothing is listened to or sent.
+  servers. The same seeds give the same bytes on every machine. Uses no network.
 
 ${Object.entries(studies)
   .map(([name, { about, seeds }]) => `  ${name.padEnd(width)}  ${about} (seeds: ${seeds})`)
@@ -49,7 +49,7 @@ ${Object.entries(studies)
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it could not run; 2 when the arguments make no sense.`
+  Exit codes: 0; 1 when it could not run; 2 for wrong arguments.`
 
 const rendered: Readonly<Record<Format, (told: Told, brief: boolean) => string>> = {
   table: textOf,

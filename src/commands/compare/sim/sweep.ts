@@ -22,12 +22,12 @@ const options = {
     kind: 'text',
     value: 'LIST',
     default: '0.005,0.01,0.02,0.05,0.1',
-    about: 'shares of the attempts that fail',
+    about: 'shares of failing attempts',
   },
-  'fan-outs': { kind: 'text', value: 'LIST', default: '2,4,8,16', about: 'tool calls of a task' },
-  tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '200', about: 'tasks of each run' },
-  seeds: { kind: 'integer', min: 1, max: 1_000, value: 'N', default: '20', about: 'runs of each cell' },
-  seed: { kind: 'integer', value: 'SEED', default: '1', about: 'the first seed; the others follow it' },
+  'fan-outs': { kind: 'text', value: 'LIST', default: '2,4,8,16', about: 'tool calls per task' },
+  tasks: { kind: 'integer', min: 1, max: 100_000, value: 'N', default: '200', about: 'tasks per run' },
+  seeds: { kind: 'integer', min: 1, max: 1_000, value: 'N', default: '20', about: 'runs per cell' },
+  seed: { kind: 'integer', value: 'SEED', default: '1', about: 'the first seed; the other seeds follow' },
   ...policyOptions,
   only: {
     kind: 'text',
@@ -46,13 +46,13 @@ const options = {
 
 const usage = `breakwater sweep
 
-  Simulates tasks of an agent at several rates of errors and several numbers of calls a task, and sets the share of the tasks
-  that meet a failure against 1 - (1 - rate)^calls: without any policy, with those in force by default, and with each of
-  these left out. Needs no server and no network; the same arguments print the same everywhere.
+  Simulates an agent's tasks at several error rates and numbers of calls a task, and compares the share of tasks with a
+  failure to 1 - (1 - rate)^calls: without any policy, with the default policies, and without each default policy. Needs
+  no server and no network; the same arguments print the same everywhere.
 
 ${optionLines(options)}
 
-  Exit codes: 0; 1 when it could not run; 2 when the arguments make no sense.`
+  Exit codes: 0; 1 when it could not run; 2 for wrong arguments.`
 
 /** Most calls of all runs: more calls take over an hour. */
 const MOST_CALLS = 500_000_000
@@ -85,7 +85,7 @@ async function askedFor(values: Values<typeof options>, env: Env): Promise<Sweep
   const choices = all.filter(({ name }) => wanted?.includes(name) !== false)
   const calls = tasks * seeds * rates.length * choices.length * fanOuts.reduce((sum, count) => sum + count, 0)
   if (calls > MOST_CALLS)
-    throw new UnusableInput(`that are ${calls} calls; at most ${MOST_CALLS} are simulated`)
+    throw new UnusableInput(`${calls} calls are too many: a sweep simulates at most ${MOST_CALLS}`)
   return { rates, fanOuts, tasks, seeds, seed, choices }
 }
 

@@ -35,7 +35,7 @@ export function faultLine(counted: Counted, width = 0): string {
   // Rare counts that are no part of the sum.
   if (resent > 0) counts.push(`sent again ${resent}`)
   if (rejections > 0) counts.push(`rejected while open ${rejections}`)
-  if (discovery.injected > 0) counts.push(`own questions of the gateway ${discovery.injected}`)
+  if (discovery.injected > 0) counts.push(`own requests of the gateway ${discovery.injected}`)
   return `${name.padEnd(width)}  ${type.padEnd(24)}  ${counts.join(', ')}`
 }
 
@@ -55,7 +55,7 @@ export function reportFaults(
     if (hasHit(fault) || shadowed > 0 || decided === 0 || config.rate === 0) continue
     const hint = config.allowWrites
       ? ''
-      : '; tools that are not known to be read-only are hit only with allowWrites: true'
+      : '; only tools known to be read-only are hit, unless allowWrites: true'
     out.stderr(`breakwater: warning: ${name} hit none of ${numbered(decided, 'call')}${hint}`)
   }
   if (engineErrors > 0)

@@ -77,7 +77,7 @@ export const acts: readonly Act[] = [
   { name: 'during', title: 'errors, delays, lost and wrong answers', faults: noise, share: 0.3 },
   {
     name: 'outage',
-    title: 'the same, orders down, docs killed once',
+    title: 'also orders down, docs killed once',
     faults: [...noise, ...outage],
     share: 0.2,
   },

@@ -2,14 +2,14 @@ import { type Options, seeded } from '../../../shared/arguments.ts'
 
 /** Options of `breakwater demo --live`, kept apart: showing the help need not load the demo itself. */
 export const liveOptions = {
-  live: { kind: 'flag', about: 'this one' },
+  live: { kind: 'flag', about: 'plays this demo' },
   duration: {
     kind: 'duration',
     min: 4_000,
     value: 'DURATION',
     default: '60s',
-    about: 'how long; half of it with faults, a quarter before and after them',
+    about: 'length: a quarter without faults, half with faults, a quarter without',
   },
   seed: seeded('the same seed gives the same tasks and draws'),
-  'no-policies': { kind: 'flag', about: 'the same without gates, retries, timeouts and all others' },
+  'no-policies': { kind: 'flag', about: 'plays it without gates, retries, timeouts and all other policies' },
 } as const satisfies Options

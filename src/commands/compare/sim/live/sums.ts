@@ -32,7 +32,7 @@ export function check(known: Known): { readonly checked: number; readonly wrong:
   const wrong = sums.filter(({ expected, found }) => expected !== found)
   return {
     checked: sums.length,
-    wrong: wrong.map(({ what, expected, found }) => `${what}: ${found}, and not ${expected}`),
+    wrong: wrong.map(({ what, expected, found }) => `${what}: ${found} instead of ${expected}`),
   }
 }
 
@@ -103,6 +103,6 @@ function ofOrders({ acknowledged, placed }: Known): readonly Sum[] {
   const missing = acknowledged.filter((ref) => !placed.has(ref)).length
   return [
     { what: 'orders placed twice', expected: 0, found: twice },
-    { what: 'orders acknowledged and not placed', expected: 0, found: missing },
+    { what: 'orders acknowledged but not placed', expected: 0, found: missing },
   ]
 }
