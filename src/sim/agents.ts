@@ -35,14 +35,14 @@ const MOST_TRIES = 3
 /** Neither agent knows the true answer: a wrong number in place of a number deceives both. */
 export const agents = {
   naive: {
-    about: 'takes whatever is no error for the answer',
+    about: 'takes any reply without an error as the answer',
     react(outcome) {
       const result = resultIn(outcome)
       return result === undefined ? 'give_up' : { value: valueOf(result) }
     },
   },
   checking: {
-    about: `takes an answer that is whole, has the shape that the tool promises and names what it was asked; asks up to ${MOST_TRIES} times, then gives up`,
+    about: `takes a complete answer with the shape promised by the tool and the arguments of the call; asks up to ${MOST_TRIES} times, then gives up`,
     react(outcome, step, tries, server) {
       const result = resultIn(outcome)
       if (result !== undefined && isPlausible(outcome, result, step, server))
@@ -59,7 +59,7 @@ export type AgentKind = keyof typeof agents
  * rise.
  */
 export const thorough: AgentModel = {
-  about: 'makes all of its calls, whatever comes of them',
+  about: 'makes all its calls, even after failures',
   react(outcome) {
     const reaction = agents.naive.react(outcome)
     return reaction === 'give_up' ? 'go_on' : reaction

@@ -105,7 +105,7 @@ function begun(file: string, line: string | Overlong): Part {
     )
   const header = headerSchema.safeParse(value)
   if (!header.success)
-    throw new RecordingError(`${file} is no recording of a gateway: its first line is no header of one`)
+    throw new RecordingError(`${file} is no recording of a gateway: its first line is no recording header`)
   return { file, header: header.data, calls: [], lost: 0, damaged: [], isCut: false }
 }
 
@@ -117,7 +117,7 @@ function take(part: Part, line: string | Overlong, number: number): void {
   if (gap.success) part.lost += gap.data.lost
   else if (isObject(value) && 'breakwaterRecording' in value)
     throw new RecordingError(
-      `${part.file}: line ${number} begins another recording, whose times count from another start; give each a file of its own`,
+      `${part.file}: line ${number} begins another recording with another start time; put each recording into its own file`,
     )
   else part.damaged.push(number)
 }
@@ -136,7 +136,7 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   const { header } = parts[0]!
   if (header.part > 1)
     notes.push(
-      `files 1 to ${header.part - 1} of the recording are gone, or lie beyond one that is: its first ${Math.round((calls[0]?.at ?? 0) / 1_000)} s are left out`,
+      `files 1 to ${header.part - 1} of the recording are missing, or cut off by a missing file: the first ${Math.round((calls[0]?.at ?? 0) / 1_000)} s are left out`,
     )
   if (header.sample < 1)
     notes.push(`${Number((header.sample * 100).toPrecision(6))} % of the tasks were recorded`)
@@ -157,13 +157,13 @@ function notesOn(parts: readonly Part[], calls: readonly RecordedCall[]): string
   }
   const inArms = calls.filter(({ arm }) => arm !== undefined).length
   if (inArms > 0)
-    notes.push(`${numbered(inArms, 'call')} ran in arms of experiments, under policies of these`)
+    notes.push(`${numbered(inArms, 'call')} ran in arms of experiments, under the arms' policies`)
   const stored = calls.filter(({ attempts, result }) => attempts.length === 0 && result === 'returned').length
   if (stored > 0)
     notes.push(
-      `${stored} ${stored === 1 ? 'call was' : 'calls were'} answered without an attempt, such as by an idempotency key, which is not recorded: here ${stored === 1 ? 'it is' : 'they are'} tried`,
+      `${stored} ${stored === 1 ? 'call was' : 'calls were'} answered without an attempt, for example by an idempotency key, which is not recorded: the replay tries ${stored === 1 ? 'it' : 'them'}`,
     )
   const cut = calls.filter(({ moreAttempts }) => moreAttempts !== undefined).length
-  if (cut > 0) notes.push(`of ${numbered(cut, 'call')} not all attempts were recorded`)
+  if (cut > 0) notes.push(`for ${numbered(cut, 'call')} not all attempts were recorded`)
   return notes
 }

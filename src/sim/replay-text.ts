@@ -25,11 +25,11 @@ export interface ReplayReport extends Comparison {
 
 /** Limits of every replay. */
 export const limits: readonly string[] = [
-  'Attempts that did not take place when it was recorded are drawn from those that did; how long they would have taken nobody knows.',
-  'Servers would have seen another load under other policies, and answered sooner or later because of it.',
-  'Agents would have reacted to other outcomes with other calls: here they ask what they asked.',
-  'Arguments and replies were not recorded: calls to another tool as a fallback fail, and what `arguments` and `verdict` find is what they found.',
-  'What faults did while it was recorded counts as done by the servers.',
+  'Attempts without a recorded counterpart are drawn from recorded attempts; their real duration is unknown.',
+  'Under other policies, servers would have had another load and answered sooner or later.',
+  'Agents would have reacted to other outcomes with other calls; the replay repeats the recorded calls.',
+  'Arguments and replies were not recorded: fallback calls to another tool fail, and `arguments` and `verdict` repeat their recorded findings.',
+  'Effects of faults during the recording count as behaviour of the servers.',
 ]
 
 export function replayMarkdown(report: ReplayReport): string {
@@ -52,11 +52,11 @@ export function replayMarkdown(report: ReplayReport): string {
     ...(difference === undefined ? [] : [difference.name]),
   ]
   return [
-    `# What ${calls} recorded calls would have come to`,
+    `# Replay of ${calls} recorded calls`,
     `Recorded from ${startedAt} on, for ${roundedDuration(ranMs)}: ${calls} calls of ${tasks} tasks in ${file}. Played ${plays} times under each of the policies, from seed ${seed} on.`,
     ...(report.notes.length === 0 ? [] : [list(report.notes)]),
     markdownBlock({ table: { head, rows: [...rows, ...rejections], numbers: 1 } }),
-    'In brackets: of what was recorded and of the difference, 95 % confidence intervals; of what was replayed, 95 % prediction intervals of another live run of as many tasks. Rejections as a share of the calls, those of retries included.',
+    'In brackets: 95 % confidence intervals of the recording and of the difference; 95 % prediction intervals of the replay, for another live run of as many tasks. Rejections, including rejected retries, are a share of the calls.',
     '## What a replay cannot know',
     list([
       ...Object.entries(report.drawn).map(

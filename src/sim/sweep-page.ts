@@ -71,9 +71,9 @@ export function sweepPage(cells: readonly SweepCell[], options: SweepOptions): s
   return pageOf({
     title: 'Blast radius',
     charts: undefined,
-    body: markup`<h1><b>Blast radius</b>: share of the tasks that meet a failure</h1>
+    body: markup`<h1><b>Blast radius</b>: share of tasks with a failure</h1>
 <p>${numbered(tasks, 'task')} in each run, ${numbered(seeds, 'run')} of each cell (seeds ${seed} to ${seed + seeds - 1}), simulated. Bands: one standard
-deviation between runs. Dashed: 1 − (1 − rate)^calls, which holds if failures are independent and nobody tries again.</p>
+deviation between runs. Dashed: 1 − (1 − rate)^calls, the share for independent failures without retries.</p>
 ${choices.map(({ name }) => section(name))}
 <h2>All cells</h2>
 ${blockMarkup(

@@ -69,7 +69,7 @@ export class VirtualClock implements Clock {
       const step = (): void => {
         if (isOver) return
         const timer = this.#pop()
-        if (timer === undefined) return reject(new Error('nothing is left that could happen'))
+        if (timer === undefined) return reject(new Error('no timer is left, but the work has not settled'))
         this.#now = timer.at
         const { task } = timer
         timer.task = undefined

@@ -70,7 +70,7 @@ test('a recording is played under the policies of a file and under a set of them
 test('the report says what was played, in a table, and what a replay cannot know', async (t) => {
   const run = await setUp(t)
   const { output } = await run(...usual, '--set', 'patient')
-  assert.match(output, /^# What 60 recorded calls would have come to$/m)
+  assert.match(output, /^# Replay of 60 recorded calls$/m)
   assert.match(output, /^\| {2}\| recorded \| policies.yaml \| patient \| difference \|$/m)
   assert.match(output, /^\| calls that went well \(TCSR\) \| 83\.\d % \(\d.* to .*\) \| 83\./m)
   assert.match(output, /^## What a replay cannot know$/m)

@@ -44,14 +44,14 @@ test('older files of the same recording come first, and others beside it are non
     [5_000, 9_000],
   )
   assert.deepEqual(notes, [
-    'files 1 to 1 of the recording are gone, or lie beyond one that is: its first 5 s are left out',
+    'files 1 to 1 of the recording are missing, or cut off by a missing file: the first 5 s are left out',
   ])
 })
 
 test('a file of two recordings is refused, with the line where the second one begins', async (t) => {
   const file = await setUp(t, [header(), call(), header({ startedAt: '2020-01-01T00:00:00.000Z' }), call()])
   const message =
-    'line 3 begins another recording, whose times count from another start; give each a file of its own'
+    'line 3 begins another recording with another start time; put each recording into its own file'
   await refused(file, `${file}: ${message}`)
 })
 
@@ -73,7 +73,7 @@ test('an older file that cannot be read is left out with all before it, and both
   )
   assert.deepEqual(notes, [
     `${file}.1 is empty: nothing has been recorded`,
-    'files 1 to 2 of the recording are gone, or lie beyond one that is: its first 9 s are left out',
+    'files 1 to 2 of the recording are missing, or cut off by a missing file: the first 9 s are left out',
   ])
 })
 
@@ -105,7 +105,7 @@ test('calls that were answered without an attempt are counted: why is not record
     call({ attempts: [], result: 'rejected' }),
   ])
   assert.deepEqual((await readRecording(file)).notes, [
-    '1 call was answered without an attempt, such as by an idempotency key, which is not recorded: here it is tried',
+    '1 call was answered without an attempt, for example by an idempotency key, which is not recorded: the replay tries it',
   ])
 })
 
@@ -135,7 +135,7 @@ test('what is no recording is refused, with words that say what it is', async (t
   const newer = await setUp(t, [header({ breakwaterRecording: 2 }), call()])
   await refused(newer, `${newer} is a recording of format 2; this program reads format 1`)
   const other = await setUp(t, [{ level: 30, msg: 'a log' }])
-  await refused(other, `${other} is no recording of a gateway: its first line is no header of one`)
+  await refused(other, `${other} is no recording of a gateway: its first line is no recording header`)
   const headed = await setUp(t, [header()])
   await refused(headed, `${headed} holds no call`)
   await refused(`${headed}.none`, `${headed}.none: there is no such file`)
@@ -149,5 +149,5 @@ test('a byte order mark in front of the first line, as some editors put it, is n
   const file = await setUp(t, [`\ufeff${JSON.stringify(header())}\n`, call({ at: 5 })])
   assert.equal((await readRecording(file)).calls.length, 1)
   const twice = await setUp(t, [`\ufeff\ufeff${JSON.stringify(header())}\n`, call()])
-  await refused(twice, `${twice} is no recording of a gateway: its first line is no header of one`)
+  await refused(twice, `${twice} is no recording of a gateway: its first line is no recording header`)
 })

@@ -78,7 +78,7 @@ export async function readCheckpoint(path: string, options: SearchOptions): Prom
   try {
     value = JSON.parse(text)
   } catch {
-    throw new CheckpointError(`${path} is no checkpoint, or only a part of one: it is no whole JSON`)
+    throw new CheckpointError(`${path} is no checkpoint, or incomplete: it is not valid JSON`)
   }
   const { version } = z.object({ version: z.unknown() }).catch({ version: undefined }).parse(value)
   if (typeof version === 'number' && version !== VERSION)
@@ -94,15 +94,13 @@ export async function readCheckpoint(path: string, options: SearchOptions): Prom
     (name) => options[name] !== read.data.options[name],
   )
   if (others.length > 0) {
-    const differences = others.map(
-      (name) => `${name} was ${read.data.options[name]}, and is ${options[name]}`,
-    )
+    const differences = others.map((name) => `${name} was ${read.data.options[name]}, now ${options[name]}`)
     throw new CheckpointError(`${path} is of a search with other options: ${differences.join('; ')}`)
   }
   const { length } = read.data.state.population
   if (length !== options.population)
     throw new CheckpointError(
-      `${path} is no checkpoint of a search: it holds ${length} plans, and a generation has ${options.population}`,
+      `${path} is no checkpoint of a search: it holds ${length} plans instead of ${options.population} for a generation`,
     )
   return read.data as Checkpoint
 }

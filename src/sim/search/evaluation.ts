@@ -61,7 +61,7 @@ export async function run(setting: Setting, faults: readonly Fault[], seed: Seed
 /** Measures an individual under all seeds, even far beyond the objective. Throws when the plan is not allowed. */
 export async function measure(setting: Setting, genome: Genome, seeds: readonly Seed[]): Promise<Measured> {
   const faults = faultsOf(genome)
-  if (typeof faults === 'string') throw new Error(`no plan may be like that: ${faults}`)
+  if (typeof faults === 'string') throw new Error(`the plan is not allowed: ${faults}`)
   const values: number[] = []
   for (const seed of seeds) {
     await nextTurn()

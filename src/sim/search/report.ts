@@ -9,7 +9,7 @@ import { meanInWords } from '../statistics.ts'
 import { formatDuration } from '../../units/duration.ts'
 import { numbered } from '../../units/numbered.ts'
 
-const RULE = `a finding: the mean of its runs lies beyond the SLO by more than its standard error, and is no outage (${OUTAGE + 1} times what the SLO allows), under each of three sets of seeds; its figure is of the third, which is used once, after shrinking`
+const RULE = `a finding: under each of three sets of seeds, the mean of its runs lies beyond the SLO by more than its standard error, but is no outage (${OUTAGE + 1} times the SLO's allowance); its figure is from the third set, used once after shrinking`
 
 export function inText(result: SearchResult, slo: Slo): string {
   const { findings, baseline, evaluated, counts, cacheHits, refuted, unconfirmed, alike } = result
@@ -20,18 +20,18 @@ export function inText(result: SearchResult, slo: Slo): string {
       ...inShort(finding.plan).map((line) => `     ${line}`),
       `   found as ${inShort(finding.found).join(' + ')}: ${withError(slo, finding.foundWith)}`,
       ...(finding.containedBy.length === 0
-        ? ['   contained by none of the single changes of policies that were tried']
+        ? ['   contained by no tried single change of policies']
         : [`   contained by ${finding.containedBy.join('\n            or   ')}`]),
     ].join('\n'),
   )
   return [
     `SLO ${objective(slo)}; without faults ${valueOf(slo, baseline.mean)}`,
-    findings.length === 0 ? 'No plan violates it by a little.' : found.join('\n'),
+    findings.length === 0 ? 'No plan violates it slightly.' : found.join('\n'),
     '',
     `${numbered(evaluated, 'plan')}: ${Object.entries(counts)
       .map(([name, count]) => `${count} ${name}`)
-      .join(', ')}; ${cacheHits} came up again`,
-    `${refuted} that violated in the search did not in the check, ${unconfirmed} shrunk forms were not confirmed under the third set of seeds, ${alike} were like what was found already`,
+      .join(', ')}; ${cacheHits} repeated`,
+    `${refuted} violated in the search but not in the check, ${unconfirmed} shrunk forms were not confirmed under the third set of seeds, ${alike} were like earlier findings`,
     RULE,
   ].join('\n')
 }
@@ -58,13 +58,13 @@ export function planFile(
 ): string {
   const { confirmed, checked, searched, containedBy, plan } = finding
   const comment = [
-    `Violates ${objective(slo)} by a little: ${slo.sli} ${withError(slo, confirmed)} under seeds that had no say in the plan,`,
+    `Slightly violates ${objective(slo)}: ${slo.sli} ${withError(slo, confirmed)} under seeds not used to find the plan,`,
     `${withError(slo, searched)} in the search, ${withError(slo, checked)} in the check, and ${valueOf(slo, baseline.mean)} without faults (means with standard errors).`,
-    `Contained by: ${containedBy.length === 0 ? 'none of the single changes of policies that were tried' : containedBy.join(', or ')}`,
+    `Contained by: ${containedBy.length === 0 ? 'no tried single change of policies' : containedBy.join(', or ')}`,
     `Found on simulated servers by breakwater search with ${Object.entries(options)
       .map(([name, value]) => `${name}=${value}`)
       .join(' ')}`,
-    'To be loaded as chaos: { file: … } of a gateway that has these servers; it does nothing before it is enabled.',
+    'Load it as chaos: { file: … } in a gateway with these servers; it has no effect until enabled.',
   ]
   const block = { enabled: false, seed, faults: writtenFaults(plan) }
   return `${comment.map((line) => `# ${line}`).join('\n')}\n${stringify(block, { lineWidth: 0 })}`
@@ -80,7 +80,7 @@ const valueOf = ({ sli }: Slo, value: number) =>
 
 const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value) => valueOf(slo, value))
 
-const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % more than it allows`
+const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % over the allowance`
 
 /** Returns a line per fault. */
 function inShort(plan: Genome): string[] {

@@ -60,7 +60,7 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
     const { sli, target } = setting.slo
     const value = subjects[sli].unit === 'ms' ? `${baseline.mean.toFixed(1)} ms` : baseline.mean.toFixed(5)
     throw new BaselineViolated(
-      `the SLO is violated without any fault: ${sli} is ${value}, and is to be ${target}; search under an SLO that these policies meet`,
+      `the SLO is violated without any fault: ${sli} is ${value} instead of ${target}; use an SLO met by these policies`,
     )
   }
   const space = { tools, spanMs: baseline.spanMs }
@@ -77,7 +77,7 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
   }
   const { known, hits } = evaluator
   const check = new Evaluator(setting, checking)
-  const step = (finding: number) => onStep?.(`shrinks finding ${finding} of at most ${most}`)
+  const step = (finding: number) => onStep?.(`shrinking finding ${finding} of at most ${most}`)
   const usualMs = baseline.usualMs
   const findings = await findingsOf({
     evaluator,
@@ -116,7 +116,7 @@ function nearest({ known }: Evaluator): string {
   )
   return excesses.length === 0
     ? ''
-    : `; the nearest violation is ${(Math.min(...excesses) * 100).toFixed(0)} % more than the SLO allows`
+    : `; the nearest violation is ${(Math.min(...excesses) * 100).toFixed(0)} % over the SLO's allowance`
 }
 
 function countsOf(known: readonly Evaluated[]): Counts {

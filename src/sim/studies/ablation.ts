@@ -87,7 +87,7 @@ const choices: readonly PolicyChoice[] = [byDefault, ...inForce.map(without), ..
 /** Each default policy removed in turn, and a breaker added. */
 export const ablation: Study = {
   about:
-    'what each policy of the default contributes: each is left out in turn, or a breaker is added, under several faults',
+    'the contribution of each default policy: each is left out in turn, or a breaker is added, under several faults',
   seeds: 10,
   async run(options) {
     const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)

@@ -115,7 +115,7 @@ async function run(cell: Cell, seed: number) {
 
 /** Deadlines before tools with a long tail. */
 export const deadline: Study = {
-  about: 'deadlines and attempt timeouts before tools with a long tail, and the work that nobody waits for',
+  about: 'deadlines and attempt timeouts for tools with a long tail, and the wasted work',
   seeds: 3,
   async run(options) {
     const runs = await overSeeds(cells, options, run)

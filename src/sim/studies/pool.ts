@@ -197,8 +197,7 @@ function causeOf(success: number, { server, limiter }: Failed): string {
 
 /** A pool is cut in stages: the cut causes the last outage, and unbounded retries prolong it. */
 export const pool: Study = {
-  about:
-    'a pool that is cut by 30 to 90 percent, and how long the outage lasts with bounded and unbounded retries',
+  about: 'a pool cut by 30 to 90 percent, and the length of the outage with bounded and unbounded retries',
   seeds: 3,
   async run(options) {
     const runs = await overSeeds(cells, options, run)

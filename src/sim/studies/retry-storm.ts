@@ -207,7 +207,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 
 /** Retries on no level to three, and a pausing server. */
 export const retryStorm: Study = {
-  about: 'retries of agent, gateway and SDK that multiply when a server pauses, with and without budgets',
+  about: 'multiplying retries of agent, gateway and SDK at a pausing server, with and without budgets',
   seeds: 5,
   async run(options) {
     const runs = await overSeeds(arms, options, run)

@@ -120,7 +120,7 @@ test('an SLO that is violated without faults is refused', async () => {
   const setting = settingOf({ slo: { sli: 'p95', target: 15 } })
   await assert.rejects(
     search(partsOf({ setting })),
-    (error) => error instanceof BaselineViolated && /p95 is 20.0 ms, and is to be 15/.test(error.message),
+    (error) => error instanceof BaselineViolated && /p95 is 20.0 ms instead of 15/.test(error.message),
   )
 })
 
