@@ -1,7 +1,6 @@
 import { Misuse, runCommand, unknownCommand } from './shared/arguments.ts'
 import { type Commands, groups, type Run } from './listed.ts'
 
-/** Returns the usage of the whole program. */
 export function usageOf(commands: Commands): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length))
   return [
@@ -18,7 +17,6 @@ export function usageOf(commands: Commands): string {
   ].join('\n')
 }
 
-/** `breakwater help [COMMAND …]`. */
 export function helpOn(commands: Commands): Run {
   const usage = usageOf(commands)
   return (args, out, env) =>

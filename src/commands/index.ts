@@ -89,8 +89,7 @@ export const commands: Commands = {
   },
   sweep: {
     group: 'simulate',
-    about:
-      'simulates the demo at many error rates and calls a task, and compares with theory',
+    about: 'simulates the demo at many error rates and calls a task, and compares with theory',
     load: async () => (await import('./compare/sim/sweep.ts')).sweep,
   },
   search: {

@@ -12,7 +12,6 @@ import type { Json, SimulatedServer } from './servers.ts'
 export const taskEnds = ['succeeded', 'failed_safely', 'failed_silently'] as const
 export type TaskEnd = (typeof taskEnds)[number]
 
-/** A call of a task. */
 export interface Step {
   readonly server: string
   readonly tool: string
@@ -22,7 +21,6 @@ export interface Step {
 /** An agent's reaction to the outcome of a call: takes a value, asks again, gives the task up, or goes on without a value. */
 export type Reaction = { readonly value: unknown } | 'again' | 'give_up' | 'go_on'
 
-/** How an agent deals with replies. */
 export interface AgentModel {
   readonly about: string
   /** `tries`: number of calls for this step so far, from 1. */
@@ -96,7 +94,6 @@ function isPlausible(outcome: Outcome, result: Json, { tool, args }: Step, serve
 /** JSON Schema's name for the type of a value. */
 const typeOf = (value: unknown): string => (Array.isArray(value) ? 'array' : typeof value)
 
-/** Whether a value taken by an agent is true. */
 export function isTrue(
   outcome: Outcome,
   value: unknown,

@@ -39,7 +39,6 @@ interface Drawn {
   readonly most?: number
 }
 
-/** Draws a table of numbers as colours. */
 function tableMap({ tables }: Findings, name: string, drawn: Drawn = {}): string {
   const { title, rows, columns } = tables.find((table) => table.name === name)!
   const { across = 'policies', only = '', most } = drawn

@@ -33,7 +33,6 @@ export interface GatewayOptions {
   readonly set?: string
   /** Faults armed from the beginning, and the seed of their draws. */
   readonly plan?: { readonly seed: Seed; readonly faults: readonly Fault[] }
-  /** Called when a call is over. */
   readonly onCall?: (call: Call, outcome: Outcome) => void
   readonly onEvent?: (event: MeshEvent) => void
   /** Whether the journal keeps decisions that spared a call by chance (nearly all decisions). Default: false. */
@@ -42,7 +41,6 @@ export interface GatewayOptions {
   readonly library?: Layer
 }
 
-/** A call wanted by an agent. */
 export interface Asked {
   readonly server: string
   readonly tool: string
@@ -141,17 +139,14 @@ export class SimulatedGateway {
     this.#armed.change(faults, createKeyedRandom(seed))
   }
 
-  /** Disarms all faults. */
   disarm(): void {
     this.#armed.clear('disarmed')
   }
 
-  /** The armed faults, each with counts. */
   get faults() {
     return this.#armed.list()
   }
 
-  /** Calls a tool; resolves to the call and its outcome. */
   async call(asked: Asked, caller: Caller = agent): Promise<Ended> {
     const { call, outcome } = this.begin(asked, caller)
     return { call, outcome: await outcome }

@@ -87,7 +87,6 @@ export interface Point {
 export interface Line {
   readonly name: string
   readonly points: readonly Point[]
-  /** The expected line. */
   readonly dashed?: readonly Point[]
 }
 
@@ -98,7 +97,6 @@ export interface Curves {
   readonly up: string
   /** Largest value on the vertical axis. Default: 1. */
   readonly most?: number
-  /** Positions of the marks on the horizontal axis. */
   readonly marks: readonly number[]
 }
 

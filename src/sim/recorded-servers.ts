@@ -54,7 +54,6 @@ const INPUT: Json = { type: 'object', properties: { key: {} }, additionalPropert
 
 export interface RecordedServersParts {
   readonly calls: readonly RecordedCall[]
-  /** Finds the recorded call by arguments. */
   readonly callOf: (args: object) => RecordedCall | undefined
   readonly random: KeyedRandom
   /** Milliseconds since the recording began. */
@@ -68,7 +67,6 @@ export class RecordedServers {
   drawn = 0
   readonly #parts: RecordedServersParts
   readonly #keys = new Map<RecordedCall, number>()
-  /** Ends of the attempts under way. */
   readonly #ends = new WeakMap<Call, RecordedAttempt>()
   /** Attempts of each call received by a server. */
   readonly #tries = new WeakMap<CallRecord, Call[]>()

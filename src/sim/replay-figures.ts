@@ -286,7 +286,6 @@ const MOST_EXCEPTIONS = Math.ceil(Math.log2(2 / ALPHA)) - 1
 const mostOf = (figure: Figure | undefined): number =>
   figure !== undefined && figures[figure].unit === 'points' ? 1 : Infinity
 
-/** Returns the 95 % confidence interval. */
 function percentiles(estimate: number, resampled: readonly number[]): Interval {
   const sorted = resampled.toSorted((one, other) => one - other)
   const rank = Math.max(1, Math.floor((sorted.length + 1) * (ALPHA / 2)))

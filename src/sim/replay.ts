@@ -63,7 +63,6 @@ export interface ReplayOptions {
   readonly seed: Seed
   /** Armed during the whole recording. */
   readonly faults?: readonly Fault[]
-  /** Called when a call is over. */
   readonly onCall?: () => void
 }
 

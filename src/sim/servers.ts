@@ -70,7 +70,6 @@ export type Draw = (key: string, purpose: string) => number
 export class SimulatedServer implements ServerFacts {
   readonly endpoints: readonly string[]
   readonly mayMove = true
-  /** Started runs. */
   runs = 0
   /** Runs abandoned before their end, and the time they continued in vain, in milliseconds. */
   readonly unwanted = { runs: 0, ms: 0 }
@@ -145,7 +144,6 @@ export class SimulatedServer implements ServerFacts {
     return result instanceof TrueAnswer && result.args === args && result.tool === this.#model.tools[tool]
   }
 
-  /** Returns the true answer to a call. */
   truth(tool: string, args: Json): Json | undefined {
     return this.#model.tools[tool]?.answer(args)
   }
@@ -345,7 +343,6 @@ const REFUSED_MS: Millis = 1
 const RESET_MS: Millis = 5
 const LIMITED_MS: Millis = 2
 
-/** Factor on the usual duration. */
 function timesOf(condition: Condition): number {
   if (condition.is === 'hangs') return Infinity
   return condition.is === 'slow' ? condition.times : 1
@@ -366,7 +363,6 @@ const errorForms: Readonly<Record<ErrorForm, Json>> = {
   tool_error: { result: { content: [{ type: 'text', text: 'it failed' }], isError: true } },
 }
 
-/** A reply without its end. */
 function cutOutcome({ id }: Call): Outcome {
   const value = { jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: '{"service":"x","val' }] } }
   return {

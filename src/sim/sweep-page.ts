@@ -15,7 +15,6 @@ export const cellOf = (
 ): SweepCell =>
   cells.find((cell) => cell.policies === policies && cell.rate === rate && cell.fanOut === fanOut)!
 
-/** Heat map of the blast radius by rate and fan-out. */
 export function radiusMap(
   cells: readonly SweepCell[],
   policies: string,

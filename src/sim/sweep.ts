@@ -6,9 +6,7 @@ import { deviation, mean, rounded } from './statistics.ts'
 import { predictedRadius, slisOf } from './tasks.ts'
 
 export interface SweepOptions {
-  /** Shares of failing attempts. */
   readonly rates: readonly number[]
-  /** Calls per task. */
   readonly fanOuts: readonly number[]
   readonly tasks: number
   /** Number of runs per cell, with the seeds `seed`, `seed` + 1 and so on. */
@@ -20,7 +18,6 @@ export interface SweepOptions {
 export interface SweepCell {
   readonly rate: number
   readonly fanOut: number
-  /** Name of the policies. */
   readonly policies: string
   /** 1 − (1 − rate)^fanOut: the blast radius with independent failures and no retries. */
   readonly predicted: number

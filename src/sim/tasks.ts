@@ -16,14 +16,12 @@ export interface Workload {
   readonly beginsAt?: (task: number) => Millis
   /** Least duration of a step, in milliseconds: reading an error takes as long as reading an answer. Default: 0. */
   readonly stepMs?: Millis
-  /** Called when a task is over. */
   readonly onTask?: (task: number, end: TaskEnd) => void
 }
 
 /** Counts of calls and tasks. Calls are judged like the SLIs of live traffic: see `mesh/classify`. */
 export interface Tally extends CallCounts {
   tasks: number
-  /** Attempts at servers. */
   attempts: number
   /** Wrong calls that looked right: the answer misleads an agent. */
   misled: number
@@ -49,13 +47,11 @@ export const newTally = (): Tally => ({
 /** Service level indicators of a run. For an empty denominator, a share of good is 1 and a share of bad is 0. */
 export interface Slis {
   readonly tcaf: number
-  /** Share of good calls. */
   readonly tcsr: number
   /** Effective tool availability: `tcsr` without calls rejected by the gateway. */
   readonly eta: number
   /** Share of uncheckable replies, which count as good. */
   readonly unchecked: number
-  /** Share of the tasks with a wrong call. */
   readonly blastRadius: number
 }
 

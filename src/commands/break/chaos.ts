@@ -52,7 +52,6 @@ ${optionLines([...listed(common), ...optionsOf(commands)])}
   2 for wrong arguments.`
 }
 
-/** Returns the answer of `/admin/chaos` as lines for people. */
 function statusLines(status: Status, width: number, paint: Paint): string[] {
   const { state, since, by, why, mode, seed, environment, refusal, leaseRemainingMs, engineErrors } = status
   const lines = [
@@ -116,7 +115,6 @@ const attribution = {
   why: { kind: 'text', value: 'WHY', about: 'for the journal' },
 } as const
 
-/** A command for a switch. */
 function turning(name: string, show: (answer: Status, given: Given) => readonly string[]): Command {
   return {
     options: attribution,
@@ -166,7 +164,6 @@ interface Explained {
   readonly decisions: readonly (DecisionEntry & { readonly words: string })[]
 }
 
-/** `explain CALL`: why a call was hit or not. */
 const explain: Command = {
   positionals: ['CALL'],
   run(args) {
@@ -184,7 +181,6 @@ const explain: Command = {
   },
 }
 
-/** `plan --last 1h`: hits, and hits prevented by shadow mode. */
 const plan: Command = {
   options: { last: { kind: 'duration', value: 'DURATION', default: '1h', about: 'how far back' } },
   run(args) {
@@ -211,7 +207,6 @@ const rowsOf = ({ fault, type, targets }: FaultHits) =>
     wouldHit,
   ])
 
-/** `types`: all types of faults, a line each. */
 const types: Command = {
   run({ values, out }) {
     const listed = Object.entries(faults).map(([type, { about }]) => ({ type, about }))

@@ -124,7 +124,6 @@ function comparisonLines(shown: Shown): string[] {
   ]
 }
 
-/** Starts or stops a comparison, or approves a waiting run. */
 const turning = (what: 'start' | 'stop' | 'approve'): Command => ({
   positionals: ['NAME'],
   options: { by: people.by },

@@ -81,13 +81,11 @@ async function list(out: Output): Promise<number> {
 /** Transports where a scenario can show an effect. */
 const transportsOf = (scenario: Scenario) => transports.filter((transport) => canHit(scenario, transport))
 
-/** The transports as a remark behind a description. */
 function limitsOf(scenario: Scenario): string {
   const hit = transportsOf(scenario)
   return hit.length === transports.length ? '' : ` (Servers over ${hit.join(' or ')} only.)`
 }
 
-/** Runs the named scenarios in turn, and reports each result. */
 async function runNamed(named: readonly string[], asked: Asked, out: Output, env: Env): Promise<number> {
   const names = asked.isAll ? await scenarioNames() : named
   const read = await Promise.all(names.map((name) => readScenario(name)))
@@ -275,7 +273,6 @@ async function trafficTo(
   )
 }
 
-/** Stands for every scenario of the library. */
 const ALL = 'all'
 
 const options = {

@@ -108,7 +108,6 @@ const FOLLOW_MS: Millis = 200
 /** Most outcome reports per request. */
 const MAX_REPORTS = 200
 
-/** `breakwater compare`: resolves to the exit code. */
 export function compare(args: readonly string[], out: Output, env: Env): Promise<number> {
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => {
@@ -227,7 +226,6 @@ async function play(scene: Scene, given: Asked, stop: Cancellation, out: Output)
   }
 }
 
-/** The twins, the armed faults, and the flaws that invalidate the comparison. */
 interface Played {
   readonly twins: readonly Twins[]
   readonly names: readonly string[]
@@ -353,7 +351,6 @@ async function repeat(clock: Clock, over: Cancellation, { task, onSilent }: Repe
   }
 }
 
-/** Combines the reports of the twins, the gateway and the journal. */
 async function reportOn(
   { workload, plan, venue }: Scene,
   { seed, tasks, both }: Asked,
@@ -460,10 +457,8 @@ class Outcomes {
   }
 }
 
-/** Characters of the bar. */
 const BAR = 24
 
-/** The progress in a line. */
 class Progress {
   readonly #tasks: number
   readonly #labels: Sets

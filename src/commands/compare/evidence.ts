@@ -63,7 +63,6 @@ function rowsOf(csv: string): string[][] {
 
 /** Decisions on the same attempt of twins, compared. */
 export interface DecisionCounts {
-  /** Decided in both arms. */
   readonly twice: number
   /** Decided in both arms, with different results. */
   readonly different: number
@@ -111,7 +110,6 @@ const journalPage = z.object({
 
 type Entry = z.output<typeof journalPage>['entries'][number]
 
-/** The detail of an entry about an injected fault. */
 const injection = z.object({ fault: z.object({ name: z.string() }) })
 
 /** A decision about an attempt: the fields compared between twins. */

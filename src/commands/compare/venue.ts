@@ -46,7 +46,6 @@ export const minimumFor = (tasks: number): number => Math.min(1_000_000, 4 * tas
 /** Longest run, and longest time of armed faults, in milliseconds. */
 const LONGEST_MS: Millis = 86_400_000
 
-/** The experiment's name in a gateway started for a run. */
 const NAME = 'compare'
 
 /** Source of the servers and policies of a gateway started for a run. */
@@ -123,7 +122,6 @@ export async function openOwn({ name, config }: Origin, options: OwnOptions): Pr
   }
 }
 
-/** The config for a run. */
 const composed = (config: Config, experiment: Experiment, withFaults: boolean): Config => ({
   ...config,
   gateway: { ...config.gateway, ...(withFaults && { environment: 'staging' }) },
@@ -243,7 +241,6 @@ function checkSets(sets: Sets, named: readonly string[], where: string): void {
   }
 }
 
-/** Resolves to the callable tools. Rejects with an `UnusableInput`. */
 async function knownTools(url: string, control: Control, stop: Cancellation): Promise<KnownTools> {
   const listed = await toolsAt(url, stop).catch(unusable)
   const servers = new Map<string, ReadonlyMap<string, string>>()

@@ -54,7 +54,6 @@ ${optionLines(options)}`
 
 type Asked = Values<typeof options>
 
-/** `breakwater logs`. Resolves to the exit code. */
 export function logs(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options }, out, async (values, [file, ...rest]) => {
     if (rest[0] !== undefined) throw new Misuse(`unexpected argument "${rest[0]}"`)

@@ -80,7 +80,6 @@ async function watch(
   }
 }
 
-/** The shown fields of a server. */
 interface SeenServer {
   readonly name: string
   readonly state: 'starting' | 'up' | 'down'

@@ -27,7 +27,6 @@ export function namedConfig(
   return named ?? option
 }
 
-/** Advice for a folder without a config. */
 export const noConfig = `there is no config in this folder (${configNames.join(', ')}):
   breakwater init                 writes a first breakwater.yaml
   breakwater start --config FILE  uses the config FILE, as does breakwater validate FILE`

@@ -18,7 +18,6 @@ const usage = `breakwater init [--folder FOLDER]
 
 ${optionLines(options)}`
 
-/** The config that `init` writes. */
 export const starter = `# Breakwater: agents connect to http://127.0.0.1:8080/mcp, operators to http://127.0.0.1:8081.
 # A running gateway reloads this file when saved, unless it has errors. \`breakwater validate\` finds errors beforehand.
 # Relative paths are relative to this file.

@@ -33,9 +33,7 @@ type ReadPlan =
 
 /** Settings that plans of other formats lack. */
 export interface ForeignOptions {
-  /** How long their faults stay armed. */
   readonly ttl: string
-  /** The existing servers. */
   readonly servers?: readonly string[]
   /** The server that a plan's only unknown target stands for, whatever name the plan uses. */
   readonly soleTarget?: string
@@ -105,7 +103,6 @@ function checked(
 /** With a single server, a foreign plan with a single target means this server under any name. */
 const here: ForeignOptions = { ttl: LONGEST, servers: [WRAPPED], soleTarget: WRAPPED }
 
-/** Converts a plan to the block `chaos`. */
 function inOurWords(written: unknown, { ttl, ...aim }: ForeignOptions): unknown {
   const options = { ttl, allowWrites: true }
   switch (planFormat(written)) {

@@ -10,7 +10,6 @@ const usage = `breakwater proxy stdio | http: the commands stdio and http, under
 
 const proxies = { stdio, http }
 
-/** `breakwater proxy stdio|http …`. Resolves to the exit code. */
 export function proxy([name = '', ...args]: string[], out: Output, env: Env): Promise<number> {
   if (Object.hasOwn(proxies, name)) return proxies[name as keyof typeof proxies](args, out, env)
   const asked = name === '-h' || name === '--help' ? ['--help'] : []

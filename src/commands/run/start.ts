@@ -120,7 +120,6 @@ function showWaiting({ servers }: GatewayGeneration, out: Terminal): Cancel {
   return cancel
 }
 
-/** Applies the addresses of the command line to the config. */
 function readdress(config: Config, { host, port }: Values<typeof options>): Config {
   const move = (address: string, offset: number) => {
     const colon = address.lastIndexOf(':')
@@ -136,16 +135,13 @@ function readdress(config: Config, { host, port }: Values<typeof options>): Conf
 const LONGEST_REASON = 400
 
 interface BannerParts {
-  /** Base URL of the data plane. */
   readonly data: string
-  /** Base URL of the control plane. */
   readonly control: string
   /** The file with the control token, if created at start. */
   readonly tokenFile: string | undefined
   readonly paint: Paint
 }
 
-/** Returns the information for a user who has just started the gateway. */
 function banner({ servers }: GatewayGeneration, { data, control, tokenFile, paint }: BannerParts): string {
   const width = Math.max(0, ...[...servers.keys()].map((name) => name.length))
   const snippet = { mcpServers: { breakwater: { type: 'http', url: `${data}/mcp` } } }

@@ -129,7 +129,6 @@ function definedIn(env: Env): Record<string, string> {
 /** Bytes waiting for the reader of our output; above this, we take no further input. */
 const MOST_UNREAD = 1024 ** 2
 
-/** Writes lines to a stream. */
 export interface LineWriter {
   /** A promise asks to wait for a slow reader. Lines for a closed reader are dropped. */
   readonly write: (line: string) => Promise<void> | undefined
@@ -176,7 +175,6 @@ export function lineWriter(stream: Writable): LineWriter {
 }
 
 interface BridgeParts {
-  /** The MCP endpoint for the lines. */
   readonly url: string
   readonly clock: Clock
   /** Longest message either way, in bytes. */
@@ -193,7 +191,6 @@ const LEAVE_MS: Millis = 500
 class Bridge {
   readonly #parts: BridgeParts
   readonly #pool: Pool
-  /** The wire without a session. */
   readonly #bare: HttpWire
   #wire: HttpWire
   readonly #underWay = new Map<PostedMessage, HttpReply>()

@@ -35,7 +35,6 @@ interface Valued extends Described {
   readonly default?: string
 }
 
-/** An option of a command, as data. */
 export type Option =
   | (Described & { readonly kind: 'flag' })
   | (Valued & { readonly kind: 'text' | 'url' })
@@ -69,7 +68,6 @@ export type Values<Given extends Options> = {
     : Kinds[Given[Name]['kind']] | undefined
 }
 
-/** Wrong arguments. */
 export class Misuse extends Error {}
 
 /** The command cannot do its task. The message gives the reasons, line by line. */
@@ -145,7 +143,6 @@ export function readArguments<const Given extends Options>(
   return { help: false, values: Object.fromEntries(values) as Values<Given>, positionals }
 }
 
-/** Returns the message for a missing or unknown command. */
 export function unknownCommand(name: string, names: readonly string[]): string {
   if (name === '') return `which command: ${names.join(', ')}?`
   if (name.startsWith('-')) return 'the command comes first, its options follow'
@@ -252,7 +249,6 @@ interface CommandLine<Given extends Options> extends Expected<Given> {
   readonly usage: string
 }
 
-/** Returns the message for wrong arguments. */
 function misused({ message }: Misuse, usage: string): string {
   const [command] = /^breakwater(?: [a-z]+)?/.exec(usage) ?? ['breakwater']
   return `${command}: ${message}\n\nHow it is used: ${command} --help`
@@ -284,10 +280,8 @@ export async function runCommand<const Given extends Options>(
   }
 }
 
-/** Levels for `--log-level`. */
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const
 
-/** Options shared by several commands. */
 export const seeded = (about: string) =>
   ({
     kind: 'integer',

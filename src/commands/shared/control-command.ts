@@ -5,7 +5,6 @@ import { type Control, controlAt } from './control.ts'
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
 
-/** Values of options, by name. */
 export type Values = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>
 
 /** Values and positionals of a command, the gateway and the output. */
@@ -13,7 +12,6 @@ export interface Given {
   readonly values: Values
   /** One per entry of the command's `positionals`. */
   readonly positionals: readonly string[]
-  /** The running gateway. */
   readonly control: Control
   readonly out: Output
   readonly env: Env
@@ -21,7 +19,6 @@ export interface Given {
   readonly width: number
 }
 
-/** A command of `breakwater chaos`. */
 export interface Command {
   /** Names of the required positionals. */
   readonly positionals?: readonly string[]

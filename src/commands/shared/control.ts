@@ -52,14 +52,11 @@ const MAX_ANSWER = 64 * 1024 ** 2
 interface Access {
   readonly base: string
   readonly token: string | undefined
-  /** The token's file. */
   readonly file?: string
-  /** Why no token was found. */
   readonly why?: string
 }
 
 export interface ControlOptions {
-  /** URL of the control port. */
   readonly base: string
   /** The user's token. Without it, the gateway's own token is looked for. */
   readonly token: string | undefined

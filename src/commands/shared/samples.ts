@@ -1,4 +1,3 @@
-/** A line of metrics. */
 export interface Sample {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>

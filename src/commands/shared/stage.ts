@@ -36,7 +36,6 @@ export function startOwn(options: Omit<GatewayOptions, 'keepsKill'>): Promise<Ga
   })
 }
 
-/** A command's gateway and its servers. */
 export interface Stage {
   /** The agents' URL for all servers: `…/mcp`. */
   readonly url: string

@@ -1,7 +1,6 @@
 import { type Paint, plain, type Tone } from '../../telemetry/colours.ts'
 import { printable } from '../../telemetry/printable.ts'
 
-/** A text with an optional colour. */
 export interface Toned {
   readonly text: string
   readonly tone: Tone
@@ -12,7 +11,6 @@ export type Cell = string | number | Toned
 /** Least width of a cut column, in characters. */
 const LEAST = 6
 
-/** Between columns. */
 const GAP = '  '
 
 /** Rows under a head, in columns as wide as their longest cell; beyond `width` the widest columns are cut. */

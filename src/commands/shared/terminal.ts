@@ -2,7 +2,6 @@ import { type Paint, paintFor, plain } from '../../telemetry/colours.ts'
 import { printable, printablePainted } from '../../telemetry/printable.ts'
 import type { Output } from './arguments.ts'
 
-/** The needed part of a stream. */
 export interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number

@@ -70,9 +70,7 @@ export async function measure(setting: Setting, genome: Genome, seeds: readonly 
   return measuredBy(setting.slo, values)
 }
 
-/** A setting without faults. */
 export interface Baseline extends Measured {
-  /** Duration of the longest run. */
   readonly spanMs: Millis
   /** The 95th percentile of call durations in the slowest run. */
   readonly usualMs: Millis
@@ -92,7 +90,6 @@ export async function baselineOf(setting: Setting, seeds: readonly Seed[]): Prom
   }
 }
 
-/** An individual and its outcome. */
 export interface Evaluated {
   readonly genome: Genome
   readonly evaluation: Evaluation
@@ -102,7 +99,6 @@ export interface Evaluated {
 export class Evaluator {
   readonly setting: Setting
   readonly seeds: readonly Seed[]
-  /** Number of repeated individuals. */
   hits = 0
   readonly #known = new Map<string, Evaluated>()
 
@@ -111,7 +107,6 @@ export class Evaluator {
     this.seeds = seeds
   }
 
-  /** All evaluations, in order. */
   get known(): readonly Evaluated[] {
     return [...this.#known.values()]
   }

@@ -35,7 +35,6 @@ export interface Findings {
 }
 
 interface FindingParts {
-  /** The evaluator of the search, with all evaluations. */
   readonly evaluator: Evaluator
   /** The same setting under other seeds. */
   readonly check: Evaluator
@@ -44,7 +43,6 @@ interface FindingParts {
   /** Most findings. */
   readonly most: number
   readonly usualMs: Millis
-  /** Called when a finding is begun. */
   readonly onStep?: (finding: number) => void
 }
 

@@ -3,7 +3,6 @@ import type { Fault } from '../../chaos/plan/common.ts'
 import type { Millis } from '../../mesh/clock.ts'
 import type { Json } from '../servers.ts'
 
-/** Returns numbers in [0, 1). */
 export type Draw = () => number
 
 /** A fault's `when`, as in a plan. */
@@ -159,7 +158,6 @@ function randomGene(type: string, space: PlanSpace, draw: Draw): Gene {
   }
 }
 
-/** Draws all servers, a server, or a tool. */
 function randomMatch({ tools }: PlanSpace, draw: Draw): Gene['match'] {
   const [server = '', tool = ''] = pick(tools, draw).split('/')
   return pick([{}, { server }, { server, tool }], draw)
@@ -244,7 +242,6 @@ const mutations: readonly Mutation[] = [
   add,
 ]
 
-/** Returns an individual with a single change. */
 export function mutated(genome: Genome, space: PlanSpace, draw: Draw): Genome {
   const at = Math.floor(draw() * genome.length)
   return genomeOf(pick(mutations, draw)(genome, at, space, draw))

@@ -82,7 +82,6 @@ const withError = (slo: Slo, { values }: Measured) => meanInWords(values, (value
 
 const beyond = ({ excess }: Measured) => `${(excess * 100).toFixed(0)} % over the allowance`
 
-/** Returns a line per fault. */
 function inShort(plan: Genome): string[] {
   return plan.map(({ type, match: { server, tool }, rate, when: { burst, window }, options }: Gene) =>
     [

@@ -20,7 +20,6 @@ export interface SearchParts {
   readonly seed: Seed
   /** Runs per individual, each with its own draws. At least 2, because a standard error needs 2. */
   readonly runs: number
-  /** Individuals per generation. */
   readonly population: number
   readonly generations: number
   /** Most findings. */
@@ -29,7 +28,6 @@ export interface SearchParts {
   readonly from?: Standstill
   /** Called before the first generation and after each generation; the search awaits the result. */
   readonly onGeneration?: (standstill: Standstill) => Promise<void>
-  /** Called with the current step in words. */
   readonly onStep?: (words: string) => void
 }
 
@@ -93,7 +91,6 @@ export async function search(parts: SearchParts): Promise<SearchResult> {
 /** Confirming runs per run in the search: few plans get so far, and their figure should be precise. */
 const CONFIRMING = 3
 
-/** Returns seeds to search, to check and to confirm. */
 function seedsOf({ seed, runs }: SearchParts): {
   readonly searching: readonly Seed[]
   readonly checking: readonly Seed[]

@@ -21,10 +21,8 @@ const STEP_MS = 100
 const RATE = 0.05
 const DELAYED = 0.1
 
-/** Mean length of bursts, in milliseconds. */
 const BURST_MS = 1_000
 
-/** Begin and end of the server's outage, in milliseconds. */
 const DOWN_FROM_MS = 4_000
 const DOWN_TO_MS = 7_000
 

@@ -53,7 +53,6 @@ function exampleOf(type: string): Fault {
   })
 }
 
-/** Returns the scene of the agents, plus the other server. */
 function scene(): Scene {
   const { servers, stepsOf } = sceneOf(FAN_OUT, undefined, listing)
   const names = Object.values(servers).flatMap(({ tools }) => Object.keys(tools))
@@ -157,7 +156,6 @@ function tableOf(end: TaskEnd, measured: readonly Measured[]): StudyTable {
   }
 }
 
-/** Returns the measurements of each fault. */
 const rowsOf = (measured: readonly Measured[]) =>
   [...new Set(cells.map(({ fault }) => fault))].map((fault) => {
     const ofFault = measured.filter(({ cell }) => cell.fault === fault)

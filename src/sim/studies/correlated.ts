@@ -166,7 +166,6 @@ export const correlated: Study = {
 interface Measured {
   readonly form: Form
   readonly choice: { readonly name: string }
-  /** By seed. */
   readonly radii: readonly number[]
   readonly radius: number
   readonly lockIn: number

@@ -247,7 +247,6 @@ const ratio = <Made>(
   whole: (one: Made) => number,
 ): number => sum(made, part) / sum(made, whole)
 
-/** Summarizes all runs of a cell. */
 function summary(made: readonly Measured[]) {
   return {
     tasks: sum(made, ({ tasks }) => tasks),

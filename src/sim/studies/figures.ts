@@ -7,7 +7,6 @@ const DIGITS = 6
 export const figure = (value: number): number | null =>
   Number.isFinite(value) ? Number(value.toPrecision(DIGITS)) : null
 
-/** A figure for people. */
 export function inWords(value: number, unit: Unit): string {
   switch (unit) {
     case 'share':

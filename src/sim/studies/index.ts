@@ -8,7 +8,6 @@ import { pool } from './pool.ts'
 import { retryStorm } from './retry-storm.ts'
 import type { Study } from './study.ts'
 
-/** Studies by their name on the command line. */
 export const studies: Readonly<Record<string, Study>> = {
   correlated,
   'retry-storm': retryStorm,

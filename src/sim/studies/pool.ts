@@ -18,7 +18,6 @@ const POOL = 100
 const SHORTEST_MS = 100
 const LONGEST_MS = 300
 
-/** Calls per second the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 80
@@ -91,7 +90,6 @@ const choiceOf = ({ retrying, timeoutMs }: Cell) =>
     ...(retrying === 'bounded' && { retry: { maxRetries: RETRIES } }),
   })
 
-/** Failed tries by cause. */
 interface Failed {
   server: number
   limiter: number

@@ -20,7 +20,6 @@ const POOL = 10
 const SHORTEST_MS = 50
 const LONGEST_MS = 150
 
-/** Calls per second the server can answer. */
 const CAPACITY_PER_S = (POOL * 1_000) / ((SHORTEST_MS + LONGEST_MS) / 2)
 
 const CALLS_PER_S = 60
@@ -62,7 +61,6 @@ const TERMS = { ...others, ratio: costlyRatio, floor: (floor * costlyRatio) / ra
 interface Arm {
   /** `SDK`: the gateway's client library for calls. */
   readonly levels: readonly ('agent' | 'gateway' | 'SDK')[]
-  /** Levels with a retry budget. */
   readonly budgets: 'none' | 'gateway' | 'all'
   readonly others?: true
 }

@@ -54,10 +54,8 @@ export interface StudyOptions {
   readonly onProgress?: (done: number) => void
 }
 
-/** A question for simulations. */
 export interface Study {
   readonly about: string
-  /** Default runs of each cell. */
   readonly seeds: number
   run(options: StudyOptions): Promise<Findings>
 }

@@ -25,7 +25,6 @@ export function textOf({ name, about, model, tables, series, seen }: Told, brief
   return parts.join('\n\n')
 }
 
-/** A cell for people. */
 export function cellText({ key, unit, absent = '–' }: Column, row: Row): string {
   const value = row[key] ?? null
   if (value === null) return absent

@@ -91,7 +91,6 @@ function instead(options: FaultOptions): string {
   return taken.length === 0 ? '' : `, but ${taken.join(', ')}`
 }
 
-/** The option that sets a field. */
 function optionFor(field: string, options: FaultOptions): string | undefined {
   const name = names.find((name) => options[name]?.sets === field)
   return name && `--${spelled[name]}`
@@ -149,7 +148,6 @@ interface Injected {
   /** As in a plan, even if the command line named a type of mcp-chaos-monkey. */
   readonly type: string
   readonly durationMs: number
-  /** A further remark of the gateway. */
   readonly note?: string
   /** Parts of the fault without effect at present. */
   readonly warnings?: readonly string[]
@@ -191,7 +189,6 @@ function notesOn({ note, warnings = [] }: Injected): readonly string[] {
   return note === undefined || sparesAll ? told : [SPARED, ...told]
 }
 
-/** `inject TARGET TYPE`: injects a single fault for a time. */
 export const inject: Command = {
   positionals: ['TARGET', 'TYPE'],
   options,

@@ -33,7 +33,6 @@ export const verify: Command = {
 
 const oneLine = (problem: string): string => printable(problem)
 
-/** The journal, and the folder of its key and head. */
 interface Place {
   readonly journal: string
   readonly folder: string

@@ -36,7 +36,6 @@ export const stateTones: Readonly<Record<State, Tone>> = {
   inconclusive: 'doubtful',
 }
 
-/** Options naming a person. */
 export const people = {
   by: { kind: 'text', value: 'NAME', about: 'your name for the journal (default: the user of this machine)' },
   'approved-by': {
@@ -56,7 +55,6 @@ const detached = {
   detach: { kind: 'flag', about: 'only begins the run; the gateway continues it in any case' },
 } as const
 
-/** `validate FILE`: needs no gateway. */
 export const validate: Command = {
   positionals: ['FILE'],
   async run({ positionals: [file = ''], out }) {
@@ -68,7 +66,6 @@ export const validate: Command = {
   },
 }
 
-/** `plan FILE`: the effects of a run, and reasons against the run. */
 export const plan: Command = {
   positionals: ['FILE'],
   options: people,
@@ -107,7 +104,6 @@ function planLines(plan: Plan, width: number): string[] {
   ]
 }
 
-/** `run FILE`: begins a run and shows its progress. */
 export const run: Command = {
   positionals: ['FILE'],
   options: { ...people, ...detached },
@@ -269,7 +265,6 @@ function said({ out, values }: Given, shown: ShownRun): number {
   return ['completed', 'running', 'pending_approval'].includes(shown.state) ? 0 : 1
 }
 
-/** A run in a few lines. */
 export function runLines(shown: ShownRun): string[] {
   const { name, state, phase, reason, faults, rollback, recovery, detection, proposal } = shown
   const left = rollback === undefined ? [] : [...rollback.armed, ...rollback.arms]

@@ -28,10 +28,8 @@ const unlessEmpty = (error: string) => ({
   when: ({ issues }: { readonly issues: readonly unknown[] }) => issues.length === 0,
 })
 
-/** Whether a map has any value. */
 const isSome = (value: object): boolean => Object.values(value).some((one) => one !== undefined)
 
-/** Schema of a non-empty map. */
 const some = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z.strictObject(shape).refine(isSome, unlessEmpty('asserts nothing: it is empty'))
 

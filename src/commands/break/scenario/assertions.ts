@@ -63,7 +63,6 @@ function bounded(
   return [keeps(`${what}: ${written === 'none' ? written : words.join(', ')}`, bounds, measure, found, part)]
 }
 
-/** Asserts a time with a single bound. */
 const timed = (
   written: Millis | undefined,
   named: (time: string) => string,
@@ -172,7 +171,6 @@ function callAssertions({ from, to, ...written }: WrittenCalls): Assertion[] {
   return aboutCalls(written, (what) => `${what}${phase}`, { from, to })
 }
 
-/** Assertions about the calls of a part of a run. */
 const aboutCalls = (
   { succeed, p95 }: Pick<WrittenCalls, 'succeed' | 'p95'>,
   named: (what: string) => string,

@@ -22,7 +22,6 @@ export interface BreakerLook {
   readonly open: readonly string[]
 }
 
-/** The faults of a run, counted by fate. */
 export interface Fates {
   readonly masked: number
   readonly delayed: number
@@ -38,7 +37,6 @@ export interface Counted {
   /** Agents' tool calls, and their tries at the servers. */
   readonly calls: number
   readonly attempts: number
-  /** Calls sent again. */
   readonly retries: number
   /** Rejections by a policy, by reason. */
   readonly rejections: Readonly<Record<string, number>>
@@ -60,7 +58,6 @@ export interface Evidence {
   readonly unlisted: readonly string[] | undefined
   /** When the last fault stopped hitting calls: the end of its window, or its clearing. */
   readonly faultsEndedAt: Millis
-  /** When all faults were cleared. */
   readonly clearedAt: Millis
   readonly endedAt: Millis
 }
@@ -181,7 +178,6 @@ export interface Recovery {
   readonly firstGoodMs: Millis | undefined
   /** Start of the first call from which on all got good answers; undefined when too few did. */
   readonly steadyMs: Millis | undefined
-  /** The calls of the steady state. */
   readonly steady: readonly OwnCall[]
 }
 

@@ -37,7 +37,6 @@ export interface ChaosState extends Pick<Status, 'state' | 'mode' | 'seed' | 'en
 
 export interface KnownServer {
   readonly name: string
-  /** The known transport, if any. */
   readonly transport: Transport | undefined
   readonly isUp: boolean
 }

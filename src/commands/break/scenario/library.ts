@@ -86,7 +86,6 @@ const libraryFolder = join(
   'scenarios',
 )
 
-/** Names of the library, in alphabetical order. */
 export async function scenarioNames(folder = libraryFolder): Promise<string[]> {
   const files = await readdir(folder)
   return files.flatMap((file) => (file.endsWith('.yaml') ? [basename(file, '.yaml')] : [])).sort()
@@ -140,7 +139,6 @@ function planned(value: unknown): unknown {
   return { ...value, faults }
 }
 
-/** A fault as the runtime API takes it. */
 export interface Aimed {
   /** Servers, as a glob. */
   readonly target: string
@@ -188,7 +186,6 @@ export function canHit(
   })
 }
 
-/** Servers hit by the scenario's faults with this aim. */
 export function hitBy({ faults }: Pick<Scenario, 'faults'>, aim: Aim, servers: readonly string[]): string[] {
   const globs = faults.map((fault) => glob(aimed(fault, aim).target))
   return servers.filter((server) => globs.some((isOne) => isOne(server)))

@@ -30,7 +30,6 @@ const UNREAD = undecided("the gateway's metrics could not be read, or lack calls
 
 /** Least and most of a number: unfinished calls may still end well or badly. */
 interface OpenRange extends Range {
-  /** Number of unfinished calls. */
   readonly open: number
 }
 
@@ -85,7 +84,6 @@ const fate =
   (name: Exclude<keyof Fates, 'open'>): Measure =>
   ({ fates: { [name]: least, open } }) => ({ least, most: least + open, open })
 
-/** Measures by subject. */
 export const measures = {
   p50: durationAt(0.5),
   p90: durationAt(0.9),

@@ -11,12 +11,10 @@ import { type Injected, type ScenarioRun, withoutEffect } from './run.ts'
 import type { TrafficReport } from './traffic.ts'
 import { numbered } from '../../../units/numbered.ts'
 
-/** An assertion with its judgement. */
 export interface Checked extends Judged {
   readonly name: string
 }
 
-/** The outcome of one scenario. */
 export interface Result {
   readonly scenario: string
   readonly description: string
@@ -30,7 +28,6 @@ export interface Result {
   readonly seed?: ChaosState['seed'] | undefined
   /** How long the faults lasted, or would have lasted. */
   readonly durationMs: Millis
-  /** The servers hit. */
   readonly servers: readonly string[]
   /** Start of the run, in milliseconds since the Unix epoch, and its whole duration. */
   readonly startedAt: Millis
@@ -56,7 +53,6 @@ export function exitCodeOf(results: readonly Result[]): 0 | 1 | 2 {
   return others.length > 0 && others.every((status) => status === 'passed') ? 0 : 2
 }
 
-/** Judges every assertion by the evidence. */
 export const judged = (assertions: readonly Assertion[], evidence: Evidence): Checked[] =>
   assertions.map(({ name, judge }) => ({ name, ...judge(evidence) }))
 
@@ -134,7 +130,6 @@ function summaryOf(result: Result): string {
   return `${result.scenario}: ${statusOf(result)}${of}`
 }
 
-/** Prints the number of scenarios by status. */
 export function reportAll(results: readonly Result[], out: Output): void {
   if (results.length < 2) return
   const statuses = results.map(statusOf)
@@ -145,7 +140,6 @@ export function reportAll(results: readonly Result[], out: Output): void {
   out.stdout(`${results.length} scenarios: ${counts.join(', ')}`)
 }
 
-/** Returns all results as JSON. */
 export function asJson(results: readonly Result[]): string {
   const scenarios = results.map((result) => {
     const { checks, faults, durationMs, startedAt, ...rest } = result

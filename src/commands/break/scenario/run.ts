@@ -23,7 +23,6 @@ export interface RunOptions extends Aim {
   readonly durationMs: Millis
   /** Names of the hit servers; a run observes their breakers and metrics. */
   readonly hit: readonly string[]
-  /** The servers not hit. */
   readonly others: readonly string[]
 }
 
@@ -44,7 +43,6 @@ export interface RunParts {
   readonly clock: Clock
   /** Absent when a run only observes the calls of others. */
   readonly traffic?: OwnTraffic
-  /** Ends the run early. */
   readonly stop: Cancellation
   /** Called with progress, line by line. */
   readonly say: (line: string) => void
@@ -52,7 +50,6 @@ export interface RunParts {
   readonly status?: Output['status']
 }
 
-/** A fault of a run and its known counts. */
 export interface Injected {
   readonly name: string
   readonly id: string
@@ -76,7 +73,6 @@ export interface ScenarioRun {
 /** Poll interval of the counts, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** Looks per progress line. */
 const LOOKS_A_LINE = 5
 
 /** How long faults outlive their run when nobody clears the faults, in milliseconds. */

@@ -32,7 +32,6 @@ const PATIENCE_MS: Millis = 10_000
 const TRIED = { ofServer: 16, all: 64 }
 const CALLED = { hit: { ofServer: 8, all: 16 }, others: { ofServer: 4, all: 16 } }
 
-/** Most tools tried at a time. */
 const TRIED_AT_ONCE = 4
 
 /** Fewest calls of the baseline, and its calls per second. */
@@ -58,7 +57,6 @@ const MAX_PAGES = 100
 export interface TrafficOptions {
   /** URL of the gateway's data plane. */
   readonly data: string
-  /** Calls a second. */
   readonly rate: number
   /** Tools to call, as a glob; undefined: tools declared read-only. */
   readonly tool: string | undefined
@@ -66,7 +64,6 @@ export interface TrafficOptions {
   readonly name: string
 }
 
-/** Where calls go. */
 export interface Servers {
   /** Target servers of the faults. */
   readonly hit: readonly string[]
@@ -341,7 +338,6 @@ function endingOf(reply: unknown): string {
   return typeof code === 'string' ? code.slice(0, 64) : `error ${String(error.code).slice(0, 16)}`
 }
 
-/** Tools that can be called at some servers. */
 interface Found {
   readonly targets: readonly Target[]
   /** Why the first unlistable server cannot be listed. */

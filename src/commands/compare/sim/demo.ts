@@ -49,7 +49,6 @@ ${optionLines(liveOptions)}
 /** Most calls of a run: more calls show nothing new, and take minutes. */
 const MOST_CALLS = 10_000_000
 
-/** `breakwater demo`: resolves to the exit code. */
 export function demo(args: readonly string[], out: Output, env: Env): Promise<number> {
   if (args.includes('--live')) {
     const line = { usage, options: liveOptions, positionals: [] }

@@ -15,7 +15,6 @@ import { suggest } from '../../../units/suggest.ts'
 import { Misuse, UnusableInput } from '../../shared/arguments.ts'
 import { readPlan } from '../../run/plan-file.ts'
 
-/** Options to choose the simulated policies. */
 export const policyOptions = {
   policies: {
     kind: 'text',

@@ -47,10 +47,8 @@ ${optionLines(options)}
 
   Exit codes: 0; 1 when the recording cannot be played; 2 for wrong arguments.`
 
-/** Number of plays under each policy choice. */
 const PLAYS = 5
 
-/** `breakwater sim`: resolves to the exit code. */
 export function sim(args: readonly string[], out: Output, env: Env): Promise<number> {
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, async (values) => {

@@ -132,7 +132,6 @@ ${sliNames.map(sliLine).join('\n')}
   Exit codes: 0, with or without findings; 1 when it could not run, or the SLO is violated without faults; 2 for wrong
   arguments.`
 
-/** `breakwater search`: resolves to the exit code. */
 export function search(args: readonly string[], out: Output, env: Env): Promise<number> {
   const line = { usage, options, positionals: [] }
   return runCommand(args, line, out, (values) => run(values, out, env))

@@ -58,7 +58,6 @@ const rendered: Readonly<Record<Format, (told: Told, brief: boolean) => string>>
   html: htmlOf,
 }
 
-/** `breakwater study NAME`: resolves to the exit code. */
 export function study(args: readonly string[], out: Output, _env: Env): Promise<number> {
   const line = { usage, options }
   return runCommand(args, line, out, async ({ seed, seeds, format, brief, json }, [name, extra]) => {

@@ -57,7 +57,6 @@ ${optionLines(options)}
 /** Most calls of all runs: more calls take over an hour. */
 const MOST_CALLS = 500_000_000
 
-/** `breakwater sweep`: resolves to the exit code. */
 export function sweep(args: readonly string[], out: Output, env: Env): Promise<number> {
   return runCommand(args, { usage, options, positionals: [] }, out, async (values) => {
     const asked = await askedFor(values, env)

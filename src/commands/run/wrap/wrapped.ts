@@ -23,7 +23,6 @@ export interface WrapOptions {
   /** Whether calls fail when the fault engine fails. */
   readonly strict: boolean
   readonly logLevel: string
-  /** The entry of `mcpServers`. */
   readonly server: Readonly<Record<string, unknown>>
   /** Further keys of the block `gateway`. */
   readonly gateway: Readonly<Record<string, unknown>>

@@ -12,7 +12,6 @@ const POOL = 10
 const SHORTEST_MS: Millis = 50
 const VARIES_MS: Millis = 100
 
-/** Duration of arrivals, in seconds. */
 const LENGTH_S = 60
 
 /** A schedule of arrivals, independent of outcomes, and the agents' patience. */

@@ -63,7 +63,6 @@ const outage = [
 export interface Act {
   /** First cell of the act's line in the table. */
   readonly name: string
-  /** Title in an operator's words. */
   readonly title: string
   /** The faults of the act's plan, without `ttl`. Without faults, all armed faults are killed before the act. */
   readonly faults: readonly { readonly name: string }[]

@@ -61,7 +61,6 @@ class Show {
     else if (isDue) this.#out.stdout(line(view))
   }
 
-  /** Prints the last lines in place of the table. */
   end(lines: readonly string[]): void {
     if (this.#out.page !== undefined) this.#out.page(lines)
     else for (const text of lines) this.#out.stdout(text)
@@ -105,7 +104,6 @@ class Run {
     return { reading, tally, phases: this.#phases, faults, acknowledged: load.acknowledged, placed }
   }
 
-  /** Lets the agents work with the act's faults armed. */
   async #play(act: Act, next: Act | undefined): Promise<void> {
     const { load } = this.#stage
     const { durationMs, stop } = this.#options
@@ -148,7 +146,6 @@ class Run {
     return ask(this.#stage.control, { method: 'GET', path: '/admin/chaos' }, z.custom<Status>())
   }
 
-  /** Shows the progress for `durationMs`. */
   async #watch(title: string, durationMs: Millis, start: Start): Promise<void> {
     const { stop } = this.#options
     const endsAt = systemClock.now() + durationMs

@@ -21,7 +21,6 @@ interface Availability {
   readonly unchecked: number
 }
 
-/** The metrics of a gateway at a moment. */
 export interface Reading {
   /** Ended tool calls of agents. */
   readonly calls: number
@@ -97,7 +96,6 @@ export const gatesIn = (samples: readonly Sample[]): Gates =>
     ),
   )
 
-/** Subtracts earlier counts, if any. */
 export function less<Counts extends object>(later: Counts, earlier: Counts | undefined): Counts {
   const before = (earlier ?? {}) as Readonly<Record<string, number>>
   const counts = Object.entries(later as Readonly<Record<string, number>>)
@@ -119,7 +117,6 @@ export function between(before: Reading, after: Reading): Reading {
 const mapCount = (value: (key: keyof FaultCount) => number): FaultCount =>
   Object.fromEntries((['injected', ...fates] as const).map((key) => [key, value(key)])) as FaultCount
 
-/** Sums all faults. */
 export function totalOf({ faults }: Pick<Reading, 'faults'>): FaultCount {
   return mapCount((key) => [...faults.values()].reduce((total, count) => total + count[key], 0))
 }

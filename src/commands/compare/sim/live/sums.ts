@@ -3,7 +3,6 @@ import { acts } from './faults.ts'
 import { countOf, type FaultCount, fates, type Reading, totalOf } from './reading.ts'
 import type { Tally } from '../../../../load/shop-agents.ts'
 
-/** Two numbers expected to be equal. */
 interface Sum {
   readonly what: string
   readonly expected: number
@@ -12,13 +11,9 @@ interface Sum {
 
 /** All counters of a finished run. */
 export interface Known {
-  /** From the start to the end of the run. */
   readonly reading: Reading
-  /** Readings and tallies of each act. */
   readonly phases: readonly { readonly name: string; readonly reading: Reading; readonly tally: Tally }[]
-  /** Tally of the agents, from start to end. */
   readonly tally: Tally
-  /** Status of the faults, from their engine. */
   readonly faults: readonly FaultStatus[]
   /** Orders known by agents as placed. */
   readonly acknowledged: readonly string[]

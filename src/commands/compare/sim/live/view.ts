@@ -5,7 +5,6 @@ import type { Tally } from '../../../../load/shop-agents.ts'
 import { type FaultCount, fates, type Gates, type Reading, totalOf } from './reading.ts'
 import { numbered } from '../../../../units/numbered.ts'
 
-/** A part of the run, from its start to now. */
 export interface PhaseView {
   readonly name: string
   readonly reading: Reading
@@ -17,7 +16,6 @@ export interface View {
   readonly title: string
   readonly elapsedMs: Millis
   readonly totalMs: Millis
-  /** Started phases. */
   readonly phases: readonly PhaseView[]
   readonly reading: Reading
   readonly gates: Gates
