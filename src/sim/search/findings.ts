@@ -38,7 +38,7 @@ interface FindingParts {
   readonly evaluator: Evaluator
   /** The same setting under other seeds. */
   readonly check: Evaluator
-  /** A third set of seeds, used once per smallest form: selecting by a figure would bias the figure upwards. */
+  /** A third set of seeds, used once per smallest form: a plan selected by a figure has too bad a figure. */
   readonly confirmingSeeds: readonly Seed[]
   /** Most findings. */
   readonly most: number

@@ -181,8 +181,7 @@ export function crossed(one: Genome, other: Genome, draw: Draw): Genome {
 }
 
 /**
- * Lowers all rates by the square root of 1 + the excess: less than proportional when each fault counts once, more when
- * retries mend most faults.
+ * Divides all rates by √(1 + excess): too little when each fault counts once, too much when retries mend most faults.
  */
 export const milder = (genome: Genome, excess: number): Genome =>
   genome.map((gene) => ({

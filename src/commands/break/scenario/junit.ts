@@ -36,7 +36,7 @@ function element(name: string, attributes: Attributes, inside: readonly string[]
 
 const inSeconds = (ms: number): string => (ms / 1_000).toFixed(3)
 
-/** A case of a suite: an assertion, or the whole run when it proves nothing or has no assertions. */
+/** A case of a suite: an assertion, or the run itself when it proves nothing or was skipped. */
 interface Case {
   readonly name: string
   readonly kind: 'pass' | 'failure' | 'error' | 'skipped'
