@@ -12,7 +12,7 @@ export async function commandPages(commands: Commands): Promise<Pages> {
     'commands.md': blocks(
       '# Commands',
       'The `--help` of each command. `npm run docs` writes this page from the commands themselves.',
-      'In a checkout, the program is `npx breakwater`. A command writes its result to standard output, and everything else to standard error. Its exit code is 0 on success, 1 on failure, and 2 when the arguments make no sense; a command with further meanings says so. Commands for a running gateway find the gateway on this machine, with its token; `--control` and `--token` name another gateway.',
+      'In a checkout, the program is `npx breakwater`. A command writes its result to standard output, and everything else to standard error. Its exit code is 0 on success, 1 on failure, and 2 for wrong arguments; a command with further meanings says so. Commands for a running gateway find the gateway on this machine, with its token; `--control` and `--token` name another gateway.',
       table(
         ['Command', 'What it does'],
         entries.map(([name, { about }]) => [`[\`${name}\`](#${name})`, about]),

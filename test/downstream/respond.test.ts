@@ -113,8 +113,7 @@ test('where the server is set to it, an error about a tool call is a result that
       content: [
         {
           type: 'text',
-          text:
-            'The gateway could not get an answer from s/t: breaker open. The call was not sent. Try again in 3s.',
+          text: 'The gateway could not get an answer from s/t: breaker open. The call was not sent. Try again in 3s.',
         },
       ],
       isError: true,

@@ -77,8 +77,7 @@ for (const transport of transports) {
         return [name, await heard(agent.call('aside'))] as const
       })
       for (const [name, answer] of await Promise.all(calls))
-        if (typeof answer === 'string')
-          assert.match(answer, /takes requests only during a call|cannot tell/)
+        if (typeof answer === 'string') assert.match(answer, /takes requests only during a call|cannot tell/)
         else assert.deepEqual(answer, { name })
     })
 

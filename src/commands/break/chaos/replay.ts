@@ -83,8 +83,7 @@ function told(
   const dropped = lines.reduce((sum, line) => sum + (line.kind === 'gap' ? line.dropped : 0), 0)
   const chain = isChecked ? 'the chain is whole' : 'the chain is not checked (no key)'
   const said = [`${numbered(lines.length, 'line')}, ${chain}; ${same} of ${decisions} decisions are the same`]
-  if (dropped > 0)
-    said.push(`${dropped} entries were never written: too many at once, or a failing disk`)
+  if (dropped > 0) said.push(`${dropped} entries were never written: too many at once, or a failing disk`)
   if (differing.length === 0) return said
   const rows = differing
     .slice(0, MAX_PRINTED)

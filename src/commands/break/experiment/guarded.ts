@@ -132,8 +132,7 @@ export const verify: Command = {
     const stateDir = await stateDirOf(given)
     const folder = join(stateDir, 'experiments')
     const key = await readKey(stateDir)
-    if (key === undefined)
-      throw new UnusableInput(`${stateDir} has no key, so no run can be checked`)
+    if (key === undefined) throw new UnusableInput(`${stateDir} has no key, so no run can be checked`)
     const check = await verifyRuns(folder, key).catch((error: NodeJS.ErrnoException) => {
       const why =
         error.code === 'ENOENT'

@@ -145,10 +145,7 @@ export const assertionsSchema = some({
   claims: claims(measurable)
     .optional()
     .describe('Claims about the faults, and about calls at hit servers while faults last: `p95 < 500ms`.'),
-  lists: z
-    .literal('kept')
-    .optional()
-    .describe('During the faults, /mcp lists every tool listed before.'),
+  lists: z.literal('kept').optional().describe('During the faults, /mcp lists every tool listed before.'),
 })
 
 export type WrittenAssertions = z.output<typeof assertionsSchema>

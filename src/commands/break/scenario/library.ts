@@ -43,12 +43,7 @@ const schema = z.strictObject({
     .describe(
       'Transports of servers where the assertions make sense (default: all transports its faults can hit).',
     ),
-  traffic: z
-    .int()
-    .min(1)
-    .max(MAX_RATE)
-    .default(20)
-    .describe("Default of the run's own calls a second."),
+  traffic: z.int().min(1).max(MAX_RATE).default(20).describe("Default of the run's own calls a second."),
   duration: duration({ min: 1_000 }).describe('Default duration of the faults.'),
   faults: z
     .array(z.record(z.string(), z.unknown()))

@@ -407,8 +407,7 @@ function without(faults: readonly Injected[], mode: string): string[] {
   // The gateway's own requests, such as lists, can be hit as well: such requests are nobody's traffic.
   const hits = sum((counts) => counts.hits)
   const held = onlyHeld(faults)
-  if (held > 0)
-    return [`no hit call has ended: ${held} were still held when the faults were cleared`]
+  if (held > 0) return [`no hit call has ended: ${held} were still held when the faults were cleared`]
   if (hits > 0) return []
   const own = sum(({ discovery }) => discovery.hits)
   if (mode === 'shadow') return ['nothing was injected: chaos.mode is shadow']
@@ -417,8 +416,7 @@ function without(faults: readonly Injected[], mode: string): string[] {
     return [`no agent's call was hit, only ${own} of the gateway's own requests. Is there any traffic?`]
   if (decided === 0) return ['nothing was injected: no call matched. Is there any traffic to these servers?']
   const late = sum(({ notReached }) => notReached)
-  if (late > 0)
-    return [`no call was hit: ${late} selected calls were over before the faults took effect`]
+  if (late > 0) return [`no call was hit: ${late} selected calls were over before the faults took effect`]
   const unfit = sum(({ notApplicable }) => notApplicable)
   if (unfit > 0)
     return [
