@@ -13,7 +13,7 @@ export function usageOf(commands: Commands): string {
         .map(([name, { about }]) => `  breakwater ${name.padEnd(width)}  ${about}`),
       '',
     ]),
-    'Help on a command: `breakwater COMMAND --help`, or `breakwater help COMMAND`.',
+    'Help on a command: `breakwater help COMMAND`, or the command with --help.',
   ].join('\n')
 }
 

@@ -46,7 +46,7 @@ const OPENING = 8
 /** Most pages of tools to read; a list with more pages counts as endless. */
 const MOST_PAGES = 1_000
 
-const STOPPED = 'it was stopped before it began'
+const STOPPED = 'the command was stopped before it began'
 
 /** A client of the era with sessions. */
 export class SessionClient implements Client {

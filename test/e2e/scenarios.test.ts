@@ -145,7 +145,7 @@ test('without calls there is no verdict, and without a tool that may be called t
   assert.match(idle.said, /INVALID: (no agent's call was hit|nothing was injected)/)
   const none = await run('upstream-503', '1s', 'again', '--tool', 'nothing*')
   assert.equal(none.code, 2, none.said)
-  assert.match(none.said, /no traffic can be made: no tool of again is called nothing\*/)
+  assert.match(none.said, /no traffic can be made: no tool of again matches nothing\*/)
   const nowhere = await run('upstream-503', '1s', 'nobody')
   assert.equal(nowhere.code, 2, nowhere.said)
   assert.match(nowhere.said, /no server matches nobody; there are /)
