@@ -5,43 +5,43 @@ import { createInterface } from 'node:readline'
 import { systemClock } from '../src/mesh/clock.ts'
 import { bindGroup, bound } from '../test/support/bound.ts'
 
-/** A process that listens. */
+/** A listening process. */
 export interface Listening {
   readonly pid: number
-  /** Where, such as `http://127.0.0.1:40123`. */
+  /** Such as `http://127.0.0.1:40123`. */
   readonly origin: string
-  /** Where the control plane of a gateway is. */
+  /** Origin of a gateway's control plane. */
   readonly control: string
   readonly child: ChildProcess
 }
 
 const KILL_AFTER_MS = 5_000
 
-/** How much of its standard error is shown of a process that ended too early. */
+/** Standard error kept to report a process that ended too early. */
 const KEPT_CHARS = 4_000
 
-/** pino's level from which a line is shown. */
+/** pino's lowest level for shown lines. */
 const WARN = 40
 
-/** Every process of a run. None of them outlives it. */
+/** Every process of a run. All end with the run. */
 export class Children {
   readonly #running = new Set<ChildProcess>()
   readonly #lost: (error: Error) => void
   #ending = false
 
-  /** `lost` hears of a process that ended before it was asked to. */
+  /** `lost` gets the error of a process that ends too early. */
   constructor(lost: (error: Error) => void) {
     this.#lost = lost
   }
 
   /**
-   * Starts node on `args` and waits until it logs, in JSON, that it is `listening`; with a channel for messages if it needs one. Its
-   * warnings are shown unless it is `quiet`.
+   * Starts node on `args` and waits for `listening` in its JSON log. `channel` adds an IPC channel; `quiet`
+   * hides its warnings.
    */
   listening(args: readonly string[], { channel = false, quiet = false } = {}): Promise<Listening> {
     const stdio = ['ignore', 'pipe', 'pipe', ...(channel ? ['ipc' as const] : [])] as const
     const child = spawn(process.execPath, args, { stdio: [...stdio], env: bound() })
-    // Standard error also holds greetings: it is worth reading only once something went wrong.
+    // Standard error also holds greetings, so its text is shown only after a failure.
     let said = ''
     child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-KEPT_CHARS)))
     this.#keep(child, () => said)
@@ -63,8 +63,8 @@ export class Children {
   }
 
   /**
-   * Starts a program of others, which says nothing of itself; returns its process id. That it ended too early is told to `lost`
-   * only: the others go on.
+   * Starts a foreign program that does not report readiness. Returns its process id. `lost` alone hears of an
+   * early end; other processes go on.
    */
   program(
     command: string,
@@ -85,7 +85,7 @@ export class Children {
     return child.pid ?? -1
   }
 
-  /** Asks all to end, and kills whoever has not after 5 s. */
+  /** Asks all processes to end, and kills the rest after 5 s. */
   async end(): Promise<void> {
     this.#ending = true
     const ends = [...this.#running].map((child) => once(child, 'close'))
@@ -98,7 +98,7 @@ export class Children {
   }
 
   #keep(child: ChildProcess, said = () => '', lost = this.#lost): void {
-    // Whoever still starts something while all are ended does not know it yet.
+    // A start during `end` comes too late to be asked to end.
     if (this.#ending) child.kill('SIGKILL')
     this.#running.add(child)
     child.once('close', (code, signal) => {

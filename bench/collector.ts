@@ -1,4 +1,4 @@
-/** A collector of spans (OTLP over HTTP) that takes everything and keeps nothing. */
+/** A collector of spans (OTLP over HTTP) that accepts and discards everything. */
 import { createServer } from 'node:http'
 import { serve } from './serve.ts'
 

@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, readdirSync } from 'node:fs'
 
 /**
- * CPU time that a process has used so far, all threads, user and system, in microseconds.
- * Linux only: from the scheduler's nanoseconds per thread, or where the kernel keeps none, from the clock
- * ticks of `/proc/PID/stat` (10 ms each, as a rule).
+ * Returns the CPU time of a process so far, all threads, user and system, in microseconds. Linux only: from
+ * the scheduler's nanoseconds per thread, or, if the kernel keeps none, from the clock ticks of
+ * `/proc/PID/stat` (usually 10 ms each).
  */
 export const cpuMicros: (pid: number) => number = fromScheduler(process.pid) > 0 ? fromScheduler : fromTicks()
 
@@ -20,7 +20,7 @@ function fromTicks(): (pid: number) => number {
   const tickMicros = 1e6 / Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'latin1' }))
   return (pid) => {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The second field is the program's name, in brackets, and may hold blanks: count from behind it.
+    // The second field is the program's name, in brackets, and may hold blanks: count from behind the name.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
     return (Number(fields[11]) + Number(fields[12])) * tickMicros
   }

@@ -1,7 +1,8 @@
 /**
- * The study `defaults` live: the same rows, played by agents over real sockets through a gateway in a process of its own, to replicas in
- * processes of their own. Compares no policies (but the deadline) with the defaults, and each with what the study says. Fails where the
- * defaults fail more tasks than no policies, and where live and simulated differ.
+ * The study `defaults`, live: the same rows, played by agents over real sockets through a gateway in its own
+ * process, to replicas in their own processes. Compares no policies (except the deadline) with the defaults,
+ * and both with the study. Fails if the defaults fail more tasks than no policies, or if live and simulated
+ * results differ.
  */
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -22,27 +23,27 @@ import type { Counts, Order } from './ill-server.ts'
 import { script } from './middle.ts'
 import { Session } from './session.ts'
 
-/** The tools of a server, which all give their text back. */
+/** The tools of a server; all return their text. */
 const TOOLS = ['echo', 'search', 'fetch', 'store', 'remove'] as const
 
-/** Measurements of the agents of a row, in one run or in all. */
+/** Measurements of a row's agents, in one run or in all runs. */
 interface Measured {
   readonly tasks: number
   readonly failedTasks: number
   readonly calls: number
   readonly attempts: number
   readonly twice: number
-  /** How long calls took that succeeded, in milliseconds. */
+  /** Latencies of successful calls, in milliseconds. */
   readonly took: readonly number[]
 }
 
 /** Runs of each cell of the study. */
 const SEEDS = 20
 
-/** Live and simulated differ when 99.9 % intervals say so, and by more than this share of the tasks. */
+/** Live and simulated differ if 99.9 % intervals differ by more than this share of the tasks. */
 const DIFFERS = { alpha: 0.001, by: 0.02 }
 
-/** The defaults are worse when a one-sided interval of 99 % says so. */
+/** The defaults are worse if a one-sided interval of 99 % says so. */
 const WORSE_ALPHA = 0.02
 
 const { values } = parseArgs({
@@ -57,7 +58,7 @@ const { values } = parseArgs({
 const [runs, agents] = [Number(values.runs), Number(values.agents)]
 const kinds = ['reads', 'writes', 'keyed writes']
 if (!kinds.includes(values.calls)) throw new Error(`--calls: expected one of ${kinds.join(', ')}`)
-/** A write with an idempotency key is sent again by its agent when it fails, as often as SDKs and models do that. */
+/** Agents resend a failed write with an idempotency key, as often as SDKs and models do. */
 const sends = values.calls === 'keyed writes' ? 3 : 1
 const load: Load = { agents, callMs: 30, effect: values.calls === 'reads' ? 'read_only' : 'write' }
 
@@ -75,7 +76,7 @@ console.log(
   `${process.version} on ${cpus().length} × ${cpus()[0]?.model ?? 'unknown'}: ${agents} agents, ${values.calls}, runs: ${runs}; simulated: ${SEEDS}\n`,
 )
 
-/** Each set as the study has it, and as a config says it. */
+/** Each policy set as the study names the set, and as a config block. */
 const sets = [
   {
     choice: none,
@@ -134,7 +135,7 @@ for (const row of chosen) {
     ]
     console.log(`| ${cells.join(' | ')} |`)
     const { low, high, estimate } = newcombeInterval(expected, share, DIFFERS.alpha)
-    // The study's agents send nothing again.
+    // The study's agents resend nothing.
     if (sends === 1 && (low > 0 || high < 0) && Math.abs(estimate) > DIFFERS.by)
       different.push(`${row.name}, ${choice.name}`)
   }
@@ -218,7 +219,7 @@ async function play(row: Row, written: object): Promise<Measured> {
     return false
   }
 
-  /** Makes offences until the others are done, or one, and waits for no answer. */
+  /** Makes offences until the other agents are done, or a single offence. Results do not matter. */
   async function offend(caller: Session, { offend, isElsewhere }: Offenders): Promise<void> {
     const tool = isElsewhere === true ? TOOLS.at(-1)! : TOOLS[0]
     const [fromS, toS] = row.ill
@@ -232,7 +233,7 @@ async function play(row: Row, written: object): Promise<Measured> {
   }
 
   async function work(caller: Session, agent: number): Promise<void> {
-    // The number of tasks is the same, however long they take.
+    // The number of tasks is the same, however long tasks take.
     for (let task = 0; task < Math.floor((row.lengthS * 1_000) / taskMs); task++) {
       const waitMs = began + (task + Math.random() * (SLACK - 1)) * taskMs - systemClock.now()
       if (waitMs > 0) await pause(waitMs)

@@ -1,4 +1,4 @@
-/** What the far end of every row says, whatever carries it: an MCP server whose tools give their text back. */
+/** The far end of every row over any transport: an MCP server whose tools return their text. */
 import { filling } from './workload.ts'
 
 export interface Request {
@@ -16,7 +16,7 @@ const tools = ['echo', 'search', 'fetch', 'store', 'remove'].map((name) => ({
 }))
 const server = { capabilities: { tools: {} }, serverInfo: { name: 'bench-upstream', version: '1.0.0' } }
 
-/** What a result has in the modern era and what stays the same for a while says besides. */
+/** Further members of a modern result, and of a modern result that may be cached. */
 const complete = { resultType: 'complete' }
 const kept = { ...complete, ttlMs: 60_000, cacheScope: 'public' }
 
@@ -30,7 +30,7 @@ const modernResults: Readonly<Record<string, string>> = {
   'tools/list': JSON.stringify({ tools, ...kept }),
 }
 
-/** The outcome of a request, as a member of the response: made by hand, for it is to be as cheap as can be. */
+/** Returns the outcome of a request as a member of the response. Built by hand to be as cheap as possible. */
 export function echo(bytes: number): (request: Request, isModern?: boolean) => string {
   const fill = filling(bytes)
   return ({ method, params }, isModern = false) => {

@@ -1,22 +1,25 @@
 /**
- * Preloaded into a gateway: notes of each event that carries the time at which its server wrote it when it was read from the server's
- * socket, and when it had been written to the agent's. Nothing in the gateway knows of it. Whenever its parent asks, it says what it has
- * noted since.
+ * Preloaded into a gateway, without the gateway's help. Records each event that carries its write time: when
+ * the gateway read the event from the server's socket, and when the event had been written to the agent's
+ * socket. Sends the records since the last request to its parent on request.
  */
 import { openSync, readSync } from 'node:fs'
 import { Socket } from 'node:net'
 
-/** What became of one event, in milliseconds. */
+/** The passage of one event, in milliseconds. */
 export interface Passage {
-  /** From the moment that its server was about to write it until the gateway read it. */
+  /** From just before the server's write until the gateway's read. */
   readonly waitedMs: number
-  /** From then on until the gateway had written it. */
+  /** From the gateway's read until its write. */
   readonly insideMs: number
-  /** How much of that the gateway was ready to go on, but other processes had the cores. */
+  /** Part of `insideMs` in which the gateway was runnable but other processes had the cores. */
   readonly heldUpMs: number
 }
 
-/** A moment on the clock that all processes of the machine share, and how long this one had waited for a core by then, in nanoseconds. */
+/**
+ * A moment on the machine's shared clock, with this thread's total wait for a core so far; both in
+ * nanoseconds.
+ */
 interface Moment {
   readonly at: bigint
   readonly heldUp: bigint
@@ -26,7 +29,10 @@ const stamps = /at (\d+);/g
 const readAt = new Map<string, Moment>()
 let passages: Passage[] = []
 
-/** What the kernel's scheduler keeps of this thread: time on a core, time in which it waited for one, in nanoseconds (Linux). */
+/**
+ * The kernel's scheduler statistics of this thread: time on a core and time waiting for a core, in
+ * nanoseconds (Linux).
+ */
 const scheduler = openSync('/proc/thread-self/schedstat', 'r')
 const line = Buffer.alloc(128)
 
@@ -61,7 +67,7 @@ function stampsIn(chunk: Buffer | string): string[] {
 function written(found: readonly string[]): void {
   for (const stamp of found) {
     const from = readAt.get(stamp)
-    // The gateway repeats nothing in these runs: what was not read is none of it.
+    // The gateway repeats nothing in these runs, so an event without a read came from elsewhere.
     if (from === undefined) continue
     readAt.delete(stamp)
     const to = now()

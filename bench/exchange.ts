@@ -1,13 +1,13 @@
 import type { Dispatcher, Pool } from 'undici'
 
-/** One HTTP reply, whole. */
+/** A complete HTTP reply. */
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly body: string
 }
 
-/** One HTTP exchange, by the cheapest way that undici has: what the load costs is taken from the subjects. */
+/** Makes an HTTP exchange by undici's cheapest way, because the load's CPU is taken from the subjects. */
 export function exchange(pool: Pool, request: Dispatcher.DispatchOptions): Promise<Reply> {
   return new Promise((resolve, reject) => {
     let status = 0
@@ -33,13 +33,16 @@ export function exchange(pool: Pool, request: Dispatcher.DispatchOptions): Promi
 
 /** A reply that goes on. */
 export interface Stream {
-  /** Ends it, with its connection. */
+  /** Ends the stream and its connection. */
   cancel(): void
-  /** Resolves when the other side has ended it. */
+  /** Resolves when the other side has ended the stream. */
   readonly ended: Promise<void>
 }
 
-/** Sends a request whose reply is a stream, and resolves when it has begun; `take` gets its text as it comes. */
+/**
+ * Sends a request with a streamed reply. Resolves at the head of the reply; `take` gets text as the text
+ * arrives.
+ */
 export function streamed(
   pool: Pool,
   request: Dispatcher.DispatchOptions,

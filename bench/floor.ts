@@ -1,4 +1,4 @@
-/** A byte proxy on node:http and undici that looks at nothing: the least that a gateway in Node can cost. */
+/** A byte proxy on node:http and undici that inspects nothing: the least cost of a gateway in Node. */
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { parseArgs } from 'node:util'
@@ -36,7 +36,7 @@ function passedOn({ headers }: IncomingMessage): string[] {
   return kept
 }
 
-/** undici's older kind of handler: the newer one makes an object of all headers first, 1 to 2 µs a call. */
+/** undici's older kind of handler: the newer kind makes an object of all headers first, 1 to 2 µs a call. */
 class Relay implements Dispatcher.DispatchHandler {
   readonly #response: ServerResponse
   #resume = () => {}

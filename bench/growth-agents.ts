@@ -1,4 +1,4 @@
-/** Agents that stay, in a process of their own: what they have open is there until they are told to leave. */
+/** Persistent agents, in their own process: sessions, calls and streams stay open until `leave`. */
 import { connect } from 'node:net'
 import { Pool } from 'undici'
 import { systemClock } from '../src/mesh/clock.ts'
@@ -7,16 +7,16 @@ import { Session } from './session.ts'
 import { quantile } from './statistics.ts'
 
 export type AgentsOrder =
-  /** Opens sessions; each calls `tools`, and listens if it is to. */
+  /** Opens sessions; each calls `tools`, and optionally listens. */
   | {
       readonly kind: 'open'
       readonly url: string
       readonly count: number
-      /** What each calls once, in order; the first has to be listed. */
+      /** Each called once, in order; the first has to be listed. */
       readonly tools: readonly string[]
       readonly listens?: boolean
     }
-  /** Begins calls that are not answered for now, over so many sessions. */
+  /** Begins calls without immediate answers, over `sessions` sessions. */
   | {
       readonly kind: 'hold'
       readonly url: string
@@ -24,11 +24,11 @@ export type AgentsOrder =
       readonly count: number
       readonly sessions: number
     }
-  /** Begins calls whose answers stream. */
+  /** Begins calls with streamed answers. */
   | { readonly kind: 'watch'; readonly url: string; readonly tool: string; readonly count: number }
-  /** Listens at both for the same events, and says how much later they come from `via`. */
+  /** Listens at both for the same events, and measures the extra delay through `via`. */
   | { readonly kind: 'lag'; readonly direct: Spot; readonly via: Spot; readonly how: 'call' | 'listen' }
-  /** What came since `lag`. */
+  /** Returns the delays since `lag`. */
   | { readonly kind: 'lags' }
   /** Begins a streaming call, or listens, over a connection that is never read. */
   | { readonly kind: 'deaf'; readonly url: string; readonly tool: string; readonly how: 'call' | 'listen' }
@@ -40,12 +40,12 @@ export type AgentsOrder =
       readonly forMs: number
       readonly everyMs: number
     }
-  /** Lists tools over one session, so many times; the first in a session that is new. */
+  /** Lists tools over one session, `times` times; the first time in a new session. */
   | { readonly kind: 'list'; readonly url: string; readonly tool: string; readonly times: number }
-  /** Ends everything that is open. */
+  /** Ends everything open. */
   | { readonly kind: 'leave' }
 
-/** Where to call, and what. */
+/** An endpoint and a tool. */
 export interface Spot {
   readonly url: string
   readonly tool: string
@@ -53,28 +53,28 @@ export interface Spot {
 
 export interface Lag {
   readonly events: number
-  /** From the moment that a server wrote an event until it was read, in milliseconds. */
+  /** From a server's write of an event until the read, in milliseconds. */
   readonly direct: readonly [p50: number, p99: number]
   readonly via: readonly [p50: number, p99: number]
-  /** How much later each came by way of the gateway. */
+  /** Extra delay of each event through the gateway. */
   readonly added: readonly [p50: number, p99: number]
 }
 
 export interface AgentsReport {
   readonly failure?: string
-  /** How long it took, in milliseconds. */
+  /** Duration of the order, in milliseconds. */
   readonly tookMs: number
   readonly lag?: Lag
-  /** How long each call on time took, in ascending order, in milliseconds. */
+  /** Durations of the calls on time, ascending, in milliseconds. */
   readonly latencies?: readonly number[]
-  /** Tools of a list, and how long each listing took, in milliseconds. */
+  /** Tools of a list, and the time of each listing, in milliseconds. */
   readonly listed?: { readonly tools: number; readonly ms: readonly number[] }
 }
 
-/** Connections by which sessions are opened; what streams has one of its own. */
+/** Connections that open sessions; each stream has its own connection. */
 const CONNECTIONS = 32
 
-/** Sessions that are opened at a time. */
+/** Sessions opened at a time. */
 const AT_A_TIME = 32
 
 const NO_TEXT = () => undefined
@@ -129,7 +129,7 @@ function poolOf(url: string, connections: number | null): { pool: Pool; path: st
   return { pool, path: pathname + search }
 }
 
-/** Does the same so many times, a few at a time. */
+/** Repeats a task `count` times, a few at a time. */
 async function repeat(count: number, task: (index: number) => Promise<void>): Promise<void> {
   let begun = 0
   const worker = async () => {
@@ -153,7 +153,7 @@ async function hold(order: Extract<AgentsOrder, { kind: 'hold' }>): Promise<void
   const own = await opened(pool, path, order.tool, order.sessions)
   for (let index = 0; index < order.count; index++) {
     const text = `held ${++lastId}`
-    // It ends when the server answers, or with its connection.
+    // Ends when the server answers, or with its connection.
     own[index % own.length]!.call(lastId, order.tool, text, '').catch(NO_TEXT)
     if (index % AT_A_TIME === 0) await systemClock.sleep(1, new AbortController().signal)
   }
@@ -174,7 +174,7 @@ async function opened(pool: Pool, path: string, tool: string, count: number): Pr
   return own
 }
 
-/** When events came, by the moment that they were written. */
+/** Read times of events, by their write time. */
 const direct = new Map<string, bigint>()
 const via = new Map<string, bigint>()
 
@@ -183,7 +183,7 @@ async function arrivalsAt({ url, tool }: Spot, how: 'call' | 'listen', arrivals:
   const { pool, path } = poolOf(url, null)
   const session = await Session.open(pool, path, 'echo', 'legacy')
   sessions.push(session)
-  // An event may come in parts: its time stands in the first of them, and counts when it is whole.
+  // An event may arrive in parts: its time is in the first part; only a complete event counts.
   let left = ''
   const take = (text: string) => {
     const now = process.hrtime.bigint()
@@ -222,7 +222,7 @@ async function steady(order: Extract<AgentsOrder, { kind: 'steady' }>): Promise<
     const from = due
     const called = session.call(++lastId, order.tool, `call ${lastId}`, '')
     const tookMs = called.then(() => systemClock.now() - from)
-    // What fails is told when all are over.
+    // Failures are reported when all calls are over.
     tookMs.catch(NO_TEXT)
     took.push(tookMs)
     const pauseMs = due + order.everyMs - systemClock.now()
@@ -233,12 +233,12 @@ async function steady(order: Extract<AgentsOrder, { kind: 'steady' }>): Promise<
   return [...sorted]
 }
 
-/** Asks for a stream over a connection of its own, and never reads from that. */
+/** Requests a stream over a separate connection that is never read. */
 async function beDeaf({ url, tool, how }: Extract<AgentsOrder, { kind: 'deaf' }>): Promise<void> {
   const { pool, path } = poolOf(url, 1)
   const session = await Session.open(pool, path, tool, 'legacy')
   sessions.push(session)
-  // So that there is a session with the server to listen to.
+  // Creates the session with the server to listen to.
   if (how === 'listen') await session.call(++lastId, 'echo', `call ${lastId}`, '')
   const { hostname, port, host } = new URL(url)
   const socket = connect(Number(port), hostname)

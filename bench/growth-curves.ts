@@ -2,7 +2,9 @@ import { paletteColour } from '../deploy/pictures/colours.ts'
 import { coordinate, ink, line, rectangle, text } from '../deploy/pictures/svg.ts'
 import { measures, type Dimension, type Point } from './growth-report.ts'
 
-/** Figures that have a curve, where a dimension has them; of one that is there for all, and one that is there for each, both. */
+/**
+ * Figures with a curve, if a dimension has the figure. A figure may be a total, a value for each, or both.
+ */
 const drawn = [
   'startCpuMs',
   'openMs',
@@ -19,7 +21,7 @@ const PANEL = { width: 190, height: 130 } as const
 const GAP = { x: 52, y: 52 } as const
 const MARGIN = { left: 56, top: 34, right: 16, bottom: 20 } as const
 
-/** All curves, both axes logarithmic: a line of dashes is what is linear. A row for each dimension. */
+/** Returns all curves, both axes logarithmic. A dashed line is linear growth. A row for each dimension. */
 export function curves(dimensions: readonly Dimension[]): string {
   const rows = dimensions.map((dimension) => ({
     dimension,
@@ -49,7 +51,7 @@ interface Look {
   readonly colour: string
 }
 
-/** Points that have a place on logarithmic axes. */
+/** Returns the points with a place on logarithmic axes. */
 function shownIn({ points }: Dimension, figure: string): Point[] {
   return points.filter(({ figures }) => (figures[figure] ?? 0) > 0)
 }
@@ -64,7 +66,7 @@ function panel(dimension: Dimension, figure: string, { x, y, colour }: Look): st
   const py = (at: number) => y + PANEL.height - up.share(at) * PANEL.height
   const way = points.map((point) => `${coordinate(px(point.at))} ${coordinate(py(value(point)))}`)
   const last = points.at(-1)!
-  // Linear growth that would end where this one does, as far as the panel reaches.
+  // Linear growth that ends at the same last point, as far as the panel reaches.
   const from = Math.max(points[0]!.at, (last.at * up.low) / value(last))
   const linear = `M${coordinate(px(from))} ${coordinate(py((value(last) * from) / last.at))}L${way.at(-1)}`
   return [
@@ -87,7 +89,9 @@ function panel(dimension: Dimension, figure: string, { x, y, colour }: Look): st
   ].join('')
 }
 
-/** Powers of ten around values, and where on the axis between them a value is, from 0 to 1. */
+/**
+ * Returns the powers of ten around values, and a function from a value to its place on the axis, from 0 to 1.
+ */
 export function decades(values: readonly number[]): {
   readonly low: number
   readonly marks: readonly number[]

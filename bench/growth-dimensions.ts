@@ -5,17 +5,17 @@ import type { Dimension, Point } from './growth-report.ts'
 import type { Stage } from './growth-stage.ts'
 import { spread } from './statistics.ts'
 
-/** What is measured at each point of one dimension. */
+/** The measurement of each point of a dimension. */
 export type Measured = (stage: Stage, counts: readonly number[]) => Promise<Dimension>
 
-/** How long a gateway is left alone before its idle CPU counts, and for how long that is looked at, in milliseconds. */
+/** Rest before a gateway's idle CPU is measured, and length of the measurement, in milliseconds. */
 const SETTLE_MS = 3_000
 const IDLE_MS = 10_000
 
 /** Changes of the config for each point. */
 const RELOADS = 3
 
-/** After so long the gateway has seen by itself that the file has changed, and read it a second time; in milliseconds. */
+/** By then the gateway has noticed the changed file and has read the file a second time; in milliseconds. */
 const NOTICED_MS = 2_500
 
 /** Listings over one session. */
@@ -29,7 +29,7 @@ const median = (values: readonly number[]) => spread(values).median
 /** A quarter of an hour: longer than any run. */
 const LONG = '15m'
 
-/** Calls may be as slow, and as many at once, as somebody likes. */
+/** Allows any number of calls at any speed. */
 const patient = {
   defaults: {
     deadline: { total: LONG },
@@ -38,7 +38,7 @@ const patient = {
   },
 }
 
-/** Idle CPU of several gateways at the same time, as shares of a core. */
+/** Returns the idle CPU of several gateways at the same time, as shares of a core. */
 async function idle(gateways: readonly Grown[]): Promise<number[]> {
   await pause(SETTLE_MS)
   const from = systemClock.now()
@@ -48,7 +48,7 @@ async function idle(gateways: readonly Grown[]): Promise<number[]> {
   return gateways.map(({ pid }, index) => (cpuMicros(pid) - before[index]!) / 1_000 / tookMs)
 }
 
-/** Entries of the config for servers that have an address each. */
+/** Config entries for servers with separate addresses. */
 function entries(stage: Stage, count: number, tools = 1, listens = false): Record<string, object> {
   const entry = (_: unknown, index: number) => {
     const name = `s${index}`
@@ -57,7 +57,7 @@ function entries(stage: Stage, count: number, tools = 1, listens = false): Recor
   return Object.fromEntries(Array.from({ length: count }, entry))
 }
 
-/** Reload of a config in which one setting of one server is another one each time. */
+/** Measures reloads of a config that changes one setting of one server each time. */
 async function reloads(
   gateway: Grown,
   servers: Record<string, object>,
@@ -70,7 +70,7 @@ async function reloads(
     const before = cpuMicros(gateway.pid)
     took.push(await reload(gateway))
     await pause(NOTICED_MS)
-    // Asked for once, and once because the file was seen to change.
+    // Once by request, and once because the file changed.
     cpu.push((cpuMicros(gateway.pid) - before) / 1_000 / 2)
   }
   return { ms: median(took), cpuMs: median(cpu) }
@@ -94,7 +94,7 @@ const servers: Measured = async (stage, counts) => {
     gateways.push(
       await stage.grow({ name: `servers-${count}`, blocks: { mcpServers: entries(stage, count) } }),
     )
-  // The last one that is on the first page of the list.
+  // The last tool on the first page of the list.
   const targets = gateways.map((gateway, index) => ({
     gateway,
     path: '/mcp',
@@ -130,13 +130,13 @@ const servers: Measured = async (stage, counts) => {
 
 const TOOLS_PER_SERVER = 1_000
 
-/** Most tools of one server that are kept of what it offers. */
+/** Largest number of tools kept of one server. */
 const MOST_TOOLS = 10_000
 
 const tools: Measured = async (stage, counts) => {
   const gateways: Grown[] = []
   for (const count of counts) {
-    // More than one server may have are spread over several.
+    // More tools than the limit are spread over several servers.
     const [many, each] = count > MOST_TOOLS ? [count / TOOLS_PER_SERVER, TOOLS_PER_SERVER] : [1, count]
     gateways.push(
       await stage.grow({ name: `tools-${count}`, blocks: { mcpServers: entries(stage, many, each) } }),
@@ -166,12 +166,15 @@ const tools: Measured = async (stage, counts) => {
   return { name: 'tools', unit: 'tools', points }
 }
 
-/** Of fewer than so many, what each takes is lost in what else a process does. */
+/** Below this count, the cost of each item disappears in the noise of the process. */
 const FEW = 100
 
 const each = (bytes: number, count: number) => (count < FEW ? NaN : bytes / KIB / count)
 
-/** Opens so many of something with each of several gateways, and measures what each of them holds and what one more costs. */
+/**
+ * Opens `counts` items with each of several gateways. Measures each gateway's memory and the cost of a
+ * further item.
+ */
 async function opened(
   gateways: readonly Grown[],
   counts: readonly number[],
@@ -232,7 +235,7 @@ const listening: Measured = async (stage, counts) => {
   return { name: 'listening', unit: 'listening sessions', points: pointsOf(counts, figures, costs) }
 }
 
-/** Servers that slow calls are spread over, for a server has 4,096 connections at most. */
+/** Servers for slow calls, because a server has at most 4,096 connections. */
 const SLOW_SERVERS = 2
 
 /** Calls under way of one session. */
@@ -276,7 +279,7 @@ function pointsOf(
   return counts.map((at, index) => ({ at, figures: { ...figures[index]!, ...costs[index]! } }))
 }
 
-/** Every dimension, with the points at which it is measured unless others are asked for. */
+/** Every dimension, with its default points. */
 export const dimensions: Readonly<
   Record<string, { readonly measure: Measured; readonly counts: readonly number[] }>
 > = {

@@ -8,37 +8,36 @@ import { cpuMicros } from './cpu.ts'
 import type { Passage } from './event-stamps.ts'
 import { script } from './middle.ts'
 
-/** Blocks of a config. */
 export type Blocks = Readonly<Record<string, unknown>>
 
-/** What a process holds, in bytes, once garbage is collected. */
+/** Memory of a process after garbage collection, in bytes. */
 export interface Memory {
-  /** On V8's heap and outside of it, as far as Node knows. */
+  /** On V8's heap and outside the heap, as far as Node knows. */
   readonly heap: number
-  /** What the operating system counts: freed pages that were not given back are among it. */
+  /** The operating system's count, including freed pages that were not returned. */
   readonly resident: number
 }
 
-/** A gateway in a process of its own, whose memory can be asked for. */
+/** A gateway in its own process with readable memory figures. */
 export interface Grown {
   readonly pid: number
   /** Origin of the data plane. */
   readonly origin: string
   readonly control: string
-  /** From its start until it was ready, in milliseconds: wall clock, and CPU. */
+  /** From start to readiness, in milliseconds: wall clock, and CPU. */
   readonly startMs: number
   readonly startCpuMs: number
   memory(): Promise<Memory>
-  /** What became of the events that were passed on since it was asked last; only of a gateway that was planned to note that. */
+  /** Returns the passages of events since the last call; only for a gateway planned with `stamps`. */
   passages(): Promise<readonly Passage[]>
-  /** Writes another config, with the same file name. */
+  /** Writes another config to the same file. */
   write(blocks: Blocks): void
 }
 
 const READY_EVERY_MS = 20
 const READY_WITHIN_MS = 120_000
 
-/** Guards that are there against crowds from one address, which is where all of the load comes from. */
+/** Raises guards against crowds from one address, because all load comes from one address. */
 const noCrowd = {
   maxInFlight: 50_000,
   sessions: { max: 100_000, unused: '1h', idle: '1h', maxInFlight: 10_000 },
@@ -50,15 +49,15 @@ const noCrowd = {
   },
 }
 
-/** How a gateway of this run is named, and what is in its config. */
+/** Name and config of a gateway in this run. */
 export interface Planned {
   readonly name: string
   readonly blocks: Blocks
-  /** Whether it notes when it reads and writes events. */
+  /** Whether the gateway records reads and writes of events. */
   readonly stamps?: boolean
 }
 
-/** Starts a gateway, and waits until all of its servers are up. */
+/** Starts a gateway and waits until all of its servers are up. */
 export async function grow(
   children: Children,
   scratch: string,
@@ -109,14 +108,14 @@ const CONTROL_TOKEN = 'growth-of-this-run'
 
 const headers = { authorization: `Bearer ${CONTROL_TOKEN}` }
 
-/** What a gateway says at `/metrics`. */
+/** Returns a gateway's text at `/metrics`. */
 export async function metricsOf({ control }: Grown): Promise<string> {
   const reply = await fetch(`${control}/metrics`, { headers })
   if (!reply.ok) throw new Error(`/metrics: status ${reply.status}`)
   return reply.text()
 }
 
-/** Has a gateway read its config again; how long that took, in milliseconds. */
+/** Makes a gateway reload its config. Returns the time in milliseconds. */
 export async function reload({ control }: Grown): Promise<number> {
   const from = systemClock.now()
   const reply = await fetch(`${control}/admin/reload`, { method: 'POST', headers })

@@ -1,27 +1,27 @@
-/** What was measured at one count of one thing. */
+/** Measurements at one count. */
 export interface Point {
   readonly at: number
   readonly figures: Readonly<Record<string, number>>
 }
 
-/** How costs grow with the count of one thing. */
+/** Growth of costs with a count. */
 export interface Dimension {
   readonly name: string
-  /** What is counted. */
+  /** Name of the counted items. */
   readonly unit: string
   /** By ascending counts. */
   readonly points: readonly Point[]
 }
 
-/** A figure, as a table has it. */
+/** A column of a table. */
 interface Measure {
   readonly title: string
   readonly digits: number
-  /** Whether it belongs to one of what is counted, and is not to grow at all. */
+  /** Whether the figure is per item and should not grow. */
   readonly isEach?: boolean
 }
 
-/** Every figure that a point can have, in the order of the columns. */
+/** Every possible figure of a point, in the order of the columns. */
 export const measures: Readonly<Record<string, Measure>> = {
   startMs: { title: 'start-up, ms', digits: 0 },
   startCpuMs: { title: 'CPU of it, ms', digits: 0 },
@@ -42,12 +42,13 @@ export const measures: Readonly<Record<string, Measure>> = {
   idlePercent: { title: 'idle CPU, % of a core', digits: 2 },
 }
 
-/** What a figure has to gain over its first value before one speaks of growth, as a share of that. */
+/** Smallest gain over the first value that counts as growth, as a share of the first value. */
 const LEAST_GAIN = 0.25
 
 /**
- * By which power of the count a figure grows towards the end, over what it was at the first point: 1 is linear, 2 four times the gain for
- * twice the count. Undefined where it does not grow by a quarter in all, or where there are fewer than three points.
+ * Returns the power of the count by which a figure grows towards the end, over its value at the first point:
+ * 1 is linear, 2 is four times the gain for twice the count. Undefined below a total growth of a quarter, or
+ * with fewer than three points.
  */
 export function powerOf(points: readonly Point[], figure: string): number | undefined {
   const [first, last, before] = [points[0], points.at(-1), points.at(-2)]
@@ -56,12 +57,12 @@ export function powerOf(points: readonly Point[], figure: string): number | unde
   const gain = value(last) - value(first)
   const gainBefore = value(before) - value(first)
   if (!(gain > LEAST_GAIN * value(first))) return undefined
-  // What was not there before the last step has begun within it.
+  // No gain before the last step: growth began within the last step.
   if (gainBefore <= 0) return undefined
   return Math.log(gain / gainBefore) / Math.log((last.at - first.at) / (before.at - first.at))
 }
 
-/** A table in markdown, with the powers by which figures grow as its last line. */
+/** Returns a Markdown table; its last line holds the powers of growth. */
 export function tableOf({ unit, points }: Dimension): string {
   const shown = Object.keys(measures).filter((name) => points.some(({ figures }) => name in figures))
   const cells = (point: Point) => shown.map((name) => number(point.figures[name], measures[name]!.digits))

@@ -15,7 +15,7 @@ export interface Target {
   readonly tool: string
 }
 
-/** What calls through one of several gateways cost, medians over the rounds. */
+/** The cost of calls through one of several gateways: medians over the rounds. */
 export interface CallCost {
   readonly cpuMicros: number
   /** CPU over that of the first gateway, round by round. */
@@ -24,15 +24,15 @@ export interface CallCost {
   readonly p99Ms: number
 }
 
-/** How calls are measured: in many short windows, each gateway in turn, so that what the machine does besides meets all of them. */
+/** Many short windows, each gateway in turn, so that other work on the machine affects all gateways alike. */
 const ROUNDS = 9
 const CALLS = 300
 const CALLERS = 8
 
-/** Windows that are forgotten: until then code is compiled. */
+/** Discarded windows, in which code is compiled. */
 const WARM_UP = 3
 
-/** The processes of one part of a run: servers, agents, load, and as many gateways as it takes. */
+/** The processes of one part of a run: servers, agents, load, and any number of gateways. */
 export class Stage {
   readonly upstream: Listening
   readonly #children: Children
@@ -48,7 +48,7 @@ export class Stage {
     this.#load = children.fork(script('./load.js'))
   }
 
-  /** `scratch` is a folder for files; `lost` hears of a process that ended too early. */
+  /** `scratch` is a folder for files; `lost` gets the error of a process that ended too early. */
   static async open(scratch: string, lost: (error: Error) => void): Promise<Stage> {
     const children = new Children(lost)
     return new Stage(
@@ -66,12 +66,15 @@ export class Stage {
     return grow(this.#children, this.#scratch, planned)
   }
 
-  /** Where a server with so many tools is; `listens`: it has a stream for what belongs to no call. */
+  /**
+   * Returns the URL of a server with this number of tools; `listens` gives the server a stream outside of
+   * calls.
+   */
   server(name: string, { tools = 1, listens = false } = {}): string {
     return `${this.upstream.origin}/${name}?tools=${tools}${listens ? '&listen' : ''}`
   }
 
-  /** Has agents do something, and waits until it is done. */
+  /** Sends an order to the agents and waits for its end. */
   async agents(order: AgentsOrder): Promise<AgentsReport> {
     this.#agents.send(order)
     const [report] = (await once(this.#agents, 'message')) as [AgentsReport]
@@ -85,12 +88,12 @@ export class Stage {
     return report
   }
 
-  /** How long calls took that were made on time, in ascending order, in milliseconds; throws when one fails. */
+  /** Returns the durations of calls on time, ascending, in milliseconds. Throws if a call fails. */
   async steady(order: Omit<Extract<AgentsOrder, { kind: 'steady' }>, 'kind'>): Promise<readonly number[]> {
     return (await this.agents({ kind: 'steady', ...order })).latencies ?? []
   }
 
-  /** Waits until the servers have so many calls and streams. */
+  /** Waits until the servers have the expected calls and streams. */
   async until(isThere: (report: UpstreamReport) => boolean, what: string): Promise<void> {
     for (let tries = 0; tries < 600; tries++) {
       if (isThere(await this.servers({ kind: 'count' }))) return
@@ -99,7 +102,7 @@ export class Stage {
     throw new Error(`${what}: ${JSON.stringify(await this.servers({ kind: 'count' }))} after 30 s`)
   }
 
-  /** Measures calls through each of them in turn. */
+  /** Measures calls through each target in turn. */
   async calls(targets: readonly Target[], rounds = ROUNDS): Promise<CallCost[]> {
     const windows: Figures[][] = targets.map(() => [])
     for (let round = -WARM_UP; round < rounds; round++)

@@ -1,11 +1,11 @@
 /**
- * MCP servers (Streamable HTTP, legacy era), one at each path of one process: as many of them, and as many tools of each, as somebody
- * asks for. `/mcp/any?tools=500&listen` has 500 tools, in pages, and keeps a stream open for what belongs to no call.
+ * MCP servers (Streamable HTTP, legacy era), one at each path of one process, with any number of servers and
+ * tools. `/mcp/any?tools=500&listen` has 500 tools, in pages, and keeps a stream open outside of calls.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { serve } from './serve.ts'
 
-/** What the parent asks for; each is answered by `UpstreamReport`, when it is done. */
+/** Orders of the parent; the answer to each completed order is an `UpstreamReport`. */
 export type UpstreamOrder =
   /** Answers every call of `hold`. */
   | { readonly kind: 'release' }
@@ -13,13 +13,13 @@ export type UpstreamOrder =
   | { readonly kind: 'beat'; readonly count: number; readonly everyMs: number; readonly padding?: number }
   /** Sends an event to `each` of the open streams in turn, with the time of each, `count` times. */
   | { readonly kind: 'drip'; readonly count: number; readonly everyMs: number; readonly each: number }
-  /** Only says how many there are. */
+  /** Only returns counts. */
   | { readonly kind: 'count' }
 
 export interface UpstreamReport {
-  /** Calls of `hold` that wait. */
+  /** Waiting calls of `hold`. */
   readonly held: number
-  /** Streams of `tick` and of GET that are open. */
+  /** Open streams of `tick` and of GET. */
   readonly streams: number
 }
 
@@ -37,7 +37,7 @@ interface Request {
 /** Tools of a page. */
 const PAGE = 1_000
 
-/** Beside `echo`: what answers when it is told to, and what streams. */
+/** Beside `echo`: `hold` answers on request, `tick` streams. */
 const special = ['echo', 'hold', 'tick']
 
 const initializeResult = {
@@ -47,7 +47,7 @@ const initializeResult = {
 }
 
 const held = new Set<() => void>()
-/** What writes one event to each open stream. */
+/** Functions that write an event, one for each open stream. */
 const streams = new Set<(stamp: string, padding: string) => void>()
 const pages = new Map<string, string>()
 let sessions = 0
@@ -74,7 +74,7 @@ function report(): void {
   process.send?.({ held: held.size, streams: streams.size } satisfies UpstreamReport)
 }
 
-/** The time that an event bears is that of the machine: every process reads the same clock. */
+/** The time in an event is the machine's time: every process reads the same clock. */
 function beat({ everyMs, padding = 0 }: Extract<UpstreamOrder, { kind: 'beat' }>, left: number): void {
   if (left === 0) return report()
   const stamp = String(process.hrtime.bigint())
@@ -82,7 +82,7 @@ function beat({ everyMs, padding = 0 }: Extract<UpstreamOrder, { kind: 'beat' }>
   setTimeout(() => beat({ kind: 'beat', count: left, everyMs, padding }, left - 1), everyMs)
 }
 
-/** Each event bears a time of its own, and is on its way before the next one gets its. */
+/** Each event has a separate time, and is written before the next event gets a time. */
 function drip({ count, everyMs, each }: Extract<UpstreamOrder, { kind: 'drip' }>): void {
   const writers = [...streams]
   let next = 0
@@ -138,7 +138,7 @@ function call(id: string | number, params: NonNullable<Request['params']>, respo
   } else json(response, id, result)
 }
 
-/** A stream of events for as long as anybody listens: progress of a call, or what belongs to none. */
+/** Streams events while the client listens: progress of a call, or events outside of calls. */
 function listen(response: ServerResponse, progressToken?: string | number): void {
   const token = JSON.stringify(progressToken)
   let progress = 0

@@ -9,7 +9,7 @@ import { dimensions } from './growth-dimensions.ts'
 import { pageOf, tableOf, type Dimension } from './growth-report.ts'
 import { Stage } from './growth-stage.ts'
 
-/** A run that hangs is a failed run. */
+/** A longer run counts as hanging and fails. */
 const LIMIT_MS = 30 * 60_000
 
 process.once('uncaughtException', fail)
@@ -50,7 +50,7 @@ for (const name of chosen) {
   if (values.out !== undefined) write(values.out)
 }
 
-/** Written after each dimension, so that a run that breaks off has not been for nothing. */
+/** Written after each dimension, so that an aborted run keeps its results. */
 function write(folder: string): void {
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'growth.json'), JSON.stringify({ machine, dimensions: results }, null, 2))
@@ -58,7 +58,7 @@ function write(folder: string): void {
   writeFileSync(join(folder, 'growth.svg'), curves(results))
 }
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   console.error(`bench: ${error.message}`)
   process.exit(1)

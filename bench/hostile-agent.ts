@@ -1,4 +1,4 @@
-/** Hostile agents: a process of its own, which does for a while what it is told. */
+/** Hostile agents, in their own process: attacks on order, for a limited time. */
 import { setPriority } from 'node:os'
 import { systemClock } from '../src/mesh/clock.ts'
 import { attacks, open } from './hostile-attacks.ts'
@@ -7,18 +7,18 @@ export interface AttackOrder {
   readonly attack: string
   /** Origin of the gateway's data plane. */
   readonly origin: string
-  /** For how long, in milliseconds. */
+  /** Duration, in milliseconds. */
   readonly forMs: number
 }
 
 export interface AttackReport {
-  /** How often it was done. */
+  /** Number of attacks. */
   readonly times: number
-  /** What came of it, such as statuses of replies, each with how often. */
+  /** Outcomes such as statuses of replies, each with its count. */
   readonly outcomes: Readonly<Record<string, number>>
 }
 
-// It stands for other machines: what it costs is to be taken from nobody who is measured.
+// Stands for other machines: lowest priority, so that the attack takes no CPU from measured processes.
 setPriority(19)
 
 async function attack({ attack: name, origin, forMs }: AttackOrder): Promise<AttackReport> {

@@ -1,4 +1,4 @@
-/** What hostile agents do, and what they have a hostile server do. */
+/** Attacks of hostile agents, some through a hostile server. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { systemClock } from '../src/mesh/clock.ts'
@@ -7,7 +7,7 @@ import { misdeeds } from './hostile-tools.ts'
 const MIB = 1024 ** 2
 const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' }
 
-/** How long one request may take, in milliseconds. */
+/** Longest time of one request, in milliseconds. */
 const PATIENCE_MS = 20_000
 
 const initializeRequest = (name = 'x', more = '') =>
@@ -15,13 +15,13 @@ const initializeRequest = (name = 'x', more = '') =>
 const call = (name: string, args = '{}') =>
   `{"jsonrpc":"2.0","id":"${crypto.randomUUID()}","method":"tools/call","params":{"name":${name},"arguments":${args}}}`
 
-/** Does something once; the word is what came of it. */
+/** Attacks once. Returns the outcome in a word. */
 export type Deed = (target: Target) => Promise<string>
 
 export interface Target {
   readonly origin: string
   readonly port: number
-  /** A session at the endpoint of a server; or none. */
+  /** Headers of a session at the endpoint of a server; empty without a session. */
   readonly session: Readonly<Record<string, string>>
 }
 
@@ -42,7 +42,7 @@ const posting =
   (target) =>
     post(target, '/mcp/quiet', body())
 
-/** A connection on which something is said; resolves when it is over, or after `forMs`. */
+/** Opens a raw connection and runs `say`. Resolves at its end, or after `forMs`. */
 async function saying(port: number, forMs: number, say: (socket: Socket) => void): Promise<string> {
   const socket = connect(port, '127.0.0.1')
   let answer = ''
@@ -61,9 +61,9 @@ const head = (length: string) =>
 
 export interface Attack {
   readonly deed: Deed
-  /** How many do it at the same time. */
+  /** Number of parallel attackers. */
   readonly atOnce: number
-  /** Whether each of them has a session of its own. */
+  /** Whether each attacker has its own session. */
   readonly apart?: boolean
 }
 
@@ -73,7 +73,7 @@ const fewerKeys = Array.from({ length: 90_000 }, (_, n) => `"k${n}":1`).join()
 const deep = '['.repeat(1e5) + ']'.repeat(1e5)
 const odd = ['{"toString":1}', '[["a"]]', 'null', 'true', '"__proto__"', `"${'x'.repeat(1e5)}"`]
 
-/** All of them, by what they are called in the table. */
+/** All attacks, by their name in the table. */
 export const attacks: Readonly<Record<string, Attack>> = {
   'names of other types': {
     atOnce: 8,
@@ -130,14 +130,14 @@ export const attacks: Readonly<Record<string, Attack>> = {
     ]),
   ),
   'rejections in a loop': { atOnce: 100, apart: true, deed: posting(() => call('"limited"')) },
-  // Last: for a while after it this client has no room for another session.
+  // Last, because this client then has no room for another session for a while.
   'new sessions': {
     atOnce: 16,
     deed: (target) => post({ ...target, session: {} }, '/mcp', initializeRequest()),
   },
 }
 
-/** Opens a session at the endpoint of a server; returns the headers that name it. */
+/** Opens a session at the endpoint of a server. Returns its headers. */
 export async function open(origin: string, server: string): Promise<Readonly<Record<string, string>>> {
   const response = await fetch(`${origin}/mcp/${server}`, {
     method: 'POST',

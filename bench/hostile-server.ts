@@ -1,4 +1,4 @@
-/** An MCP server (Streamable HTTP, legacy era) that does its worst: each of its tools in another way. */
+/** An MCP server (Streamable HTTP, legacy era) that misbehaves: each of its tools in another way. */
 import { createServer, type ServerResponse } from 'node:http'
 import { randomUUID } from 'node:crypto'
 import { setPriority } from 'node:os'
@@ -14,7 +14,7 @@ interface Request {
 }
 
 const ways: Readonly<Record<(typeof misdeeds)[number], (response: ServerResponse, id: string) => void>> = {
-  // Every byte is a chunk of its own.
+  // Every byte is its own chunk.
   'json-crumbs'(response, id) {
     begin(response, 'application/json')
     for (const byte of reply(id, 'x'.repeat(256 * 1024))) response.write(byte)
@@ -51,7 +51,7 @@ const ways: Readonly<Record<(typeof misdeeds)[number], (response: ServerResponse
   },
 }
 
-// It stands for another machine: what it costs is to be taken from nobody who is measured.
+// Stands for another machine: lowest priority, so that the attack takes no CPU from measured processes.
 setPriority(19)
 
 serve(

@@ -1,4 +1,4 @@
-/** Tools of the hostile server, named by what it does when they are called. */
+/** Tools of the hostile server, named after their misbehaviour. */
 export const misdeeds = [
   'json-crumbs',
   'sse-crumbs',

@@ -1,4 +1,4 @@
-/** Measures what a bystander notices of hostile agents and servers; see README.md. */
+/** Measures how hostile agents and servers affect a bystander; see README.md. */
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, setPriority, tmpdir } from 'node:os'
@@ -13,25 +13,28 @@ import { script } from './middle.ts'
 import { Session } from './session.ts'
 import { quantile } from './statistics.ts'
 
-/** A run that hangs is a failed run. */
+/** A longer run counts as hanging and fails. */
 const LIMIT_MS = 590_000
 
-/** Between two calls of the bystander, in milliseconds: they begin on time, whether or not earlier ones are over. */
+/**
+ * Between two calls of the bystander, in milliseconds: calls begin on time, whether or not earlier calls are
+ * over.
+ */
 const EVERY_MS = 10
 
-/** How long an attack goes on, in milliseconds, and how long the gateway is left alone after it. */
+/** Length of an attack, and the rest of the gateway afterwards, in milliseconds. */
 const ATTACK_MS = 6_000
 const REST_MS = 1_500
 
-/** What the p99 of the bystander may be at most, as a multiple of what it is while another gateway is attacked. */
+/** Limit of the bystander's p99, as a multiple of its p99 during an attack on another gateway. */
 const MAX_RATIO = 3
 
-/** A gateway in trouble is one of little memory. */
+/** A small heap, to bring the gateway into trouble sooner. */
 const HEAP_FLAG = '--max-old-space-size=512'
 
 /**
- * Those who attack live on machines of their own. Here they share the cores, and with the same priority it would be the
- * kernel's scheduler that is measured: they get what nobody else wants, which is still most of a core.
+ * Real attackers have their own machines. On shared cores with equal priority, the measurement would show the
+ * kernel's scheduler. So attackers get leftover CPU, which is still most of a core.
  */
 const LOWEST_PRIORITY = 19
 
@@ -51,7 +54,7 @@ systemClock.after(LIMIT_MS, () => fail(new Error(`not done after ${LIMIT_MS / 1_
 
 const children = new Children(fail)
 
-/** A gateway with a server that behaves and one that does not. */
+/** A gateway with a well-behaved server and a hostile server. */
 async function startGateway(name: string): Promise<Listening> {
   const [quiet, hostile] = await Promise.all(
     ['./upstream.js', './hostile-server.js'].map((server) => children.listening([script(server)])),
@@ -70,14 +73,16 @@ async function startGateway(name: string): Promise<Listening> {
 }
 
 const gateway = await startGateway('gateway')
-/** Attacked as the first one is, while the bystander calls that: what it notices then is the machine's doing. */
+/**
+ * The attack hits the first gateway while the bystander calls this twin: its delays come from the machine.
+ */
 const twin = await startGateway('twin')
 
 const pool = new Pool(gateway.origin, { connections: 64 })
 const bystander = await Session.open(pool, '/mcp/quiet', 'echo', 'legacy')
 let lastId = 0
 
-/** Calls on time until `until` is over; returns how long each took, sorted, in milliseconds. */
+/** Makes calls on time until `until` is over. Returns their durations, sorted, in milliseconds. */
 async function callsDuring(until: Promise<unknown>): Promise<Float64Array> {
   let over = false
   void until.then(() => (over = true))
@@ -140,7 +145,7 @@ function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   process.stderr.write(`${error.message}\n`)
   process.exit(1)

@@ -1,6 +1,7 @@
 /**
- * A replica of an MCP server of the modern era over HTTP that is ill as a row of the study `defaults` says: `ill-server.js ROW REPLICA`. Its
- * parent tells when the row begins, as `{ beganAt }` in milliseconds of the Unix epoch, and asks for `counts`.
+ * A replica of an MCP server of the modern era over HTTP, ill like a row of the study `defaults`:
+ * `ill-server.js ROW REPLICA`. Its parent sends the start of the row, as `{ beganAt }` in milliseconds of the
+ * Unix epoch, and asks for `counts`.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
@@ -13,7 +14,7 @@ import { echo, envelope, failure, type Request } from './echo.ts'
 
 /** Counts of one server. */
 export interface Counts {
-  /** Calls that reached it. */
+  /** Calls received. */
   readonly calls: number
   /** Calls that ran more than once. */
   readonly twice: number
@@ -21,10 +22,10 @@ export interface Counts {
 
 export type Order = { readonly beganAt: number } | 'counts'
 
-/** How long a call takes on average unless the row says so, in milliseconds. */
+/** Default mean latency of a call, in milliseconds. */
 const CALL_MS = 30
 
-/** How often it is looked at whether the server is away by now, in milliseconds. */
+/** Interval of checks whether the server is away, in milliseconds. */
 const LOOK_MS = 5
 
 const [name, replica] = [process.argv[2], Number(process.argv[3])]
@@ -35,11 +36,11 @@ const outcomeOf = echo(0)
 const sockets = new Set<Socket>()
 let beganAt = Infinity
 let [calls, port, isAway] = [0, 0, false]
-/** Until when a process is away that a call has ended. */
+/** End of an outage caused by a call that killed the process. */
 let awayUntil = -Infinity
-/** Each run has a seed of its own; all replicas of a run have the same. */
+/** Each run has its own seed, shared by all replicas of the run. */
 let random = createKeyedRandom(0)
-/** How often each text was echoed. */
+/** Echoes by text. */
 const ran = new Map<string, number>()
 
 const elapsedMs = () => systemClock.wall() - beganAt
@@ -95,7 +96,7 @@ const errorForms: Readonly<Record<ErrorForm, string>> = {
     '"result":{"content":[{"type":"text","text":"it failed"}],"isError":true,"resultType":"complete"}',
 }
 
-/** The same call, of which the end of the text is missing. */
+/** The same call with its text cut off at the end. */
 function cut(asked: Request): Request {
   const text = asked.params?.arguments?.text ?? ''
   return { ...asked, params: { ...asked.params, arguments: { text: text.slice(0, -1) } } }

@@ -1,4 +1,4 @@
-/** The load generator: a process of its own, which measures one subject per message that it is sent. */
+/** The load generator, in its own process: measures one subject per message. */
 import { Pool } from 'undici'
 import { cpuMicros } from './cpu.ts'
 import { Session, type Era } from './session.ts'
@@ -8,7 +8,7 @@ import { filling } from './workload.ts'
 export interface Order {
   /** The MCP endpoint to load. */
   readonly url: string
-  /** The tool to call, as that endpoint names it. */
+  /** The tool to call, as named at the endpoint. */
   readonly tool: string
   readonly era: Era
   /** Bytes that the upstream appends to every text. */
@@ -19,22 +19,21 @@ export interface Order {
   readonly warmUp: number
   /** Calls in the measured window. */
   readonly calls: number
-  /** The process in the middle, if there is one. */
+  /** The process in the middle, if any. */
   readonly pid: number | undefined
 }
 
-/** One measured window. */
 export interface Figures {
   readonly callsPerSecond: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** CPU of the middle process; absent where there is none. */
+  /** CPU of the middle process; absent if there is none. */
   readonly cpuMicrosPerCall?: number
   /** Share of the window that the middle process was on a CPU; above 1 when its threads overlap. */
   readonly busy?: number
 }
 
-/** What the load generator answers: the figures, or why there are none. */
+/** The answer of the load generator: figures, or a failure. */
 export type Report = { readonly figures: Figures } | { readonly failure: string }
 
 const REPLY_WITHIN_MS = 10_000
@@ -94,7 +93,7 @@ async function window(sessions: readonly Session[], { calls, pid }: Order, call:
   }
 }
 
-/** Makes `calls` calls, spread over the sessions as they come free; returns their latencies in ms. */
+/** Makes `calls` calls, spread over free sessions; returns their latencies in ms. */
 async function drive(sessions: readonly Session[], calls: number, call: Call): Promise<Float64Array> {
   const latencies = new Float64Array(calls)
   let begun = 0

@@ -5,13 +5,13 @@ import { systemClock } from '../src/mesh/clock.ts'
 import type { Children, Listening } from './children.ts'
 import type { GatewayConfig, Subject } from './subjects.ts'
 
-/** Where the load is to go, and whose CPU counts. */
+/** Address for the load, and the process whose CPU counts. */
 export interface Endpoint {
   readonly origin: string
   readonly pid: number | undefined
 }
 
-/** What a middle process is started with. */
+/** Environment of a middle process. */
 export interface Surroundings {
   readonly children: Children
   /** Origin of the upstream. */
@@ -20,18 +20,21 @@ export interface Surroundings {
   readonly collector: string
   /** Folder for files of this run. */
   readonly scratch: string
-  /** Flags for the node of the subject of that name. */
+  /** Returns node's flags for the subject of a name. */
   readonly flags: (name: string) => readonly string[]
 }
 
-/** In force, as by default, so that they cost what they do; and never met, because one client makes all calls, to one server. */
+/**
+ * Limits in force, as by default, so that their cost counts; never reached, though one client makes all calls
+ * to one server.
+ */
 const OUT_OF_REACH = { perSession: { rate: '1000000/s' }, perTenant: { rate: '1000000/s' } }
 const WIDE = { defaults: { bulkhead: { concurrent: 512 } } }
 
 const READY_WITHIN_MS = 10_000
 const READY_EVERY_MS = 50
 
-/** Starts what stands between the load and the upstream, and waits until it serves. */
+/** Starts the process between the load and the upstream, and waits until the process serves. */
 export async function startMiddle(subject: Subject, around: Surroundings): Promise<Endpoint> {
   const { middle } = subject
   const { children, upstream } = around
@@ -40,7 +43,7 @@ export async function startMiddle(subject: Subject, around: Surroundings): Promi
   return children.listening([...around.flags(subject.name), script('./floor.js'), '--upstream', upstream])
 }
 
-/** The path of a compiled file, as seen from this folder. */
+/** Returns the path of a compiled file, relative to this folder. */
 export function script(relative: string): string {
   return fileURLToPath(new URL(relative, import.meta.url))
 }

@@ -11,7 +11,7 @@ export interface Options {
   readonly subjects: readonly Subject[]
   readonly workloadName: string
   readonly workload: Workload
-  /** Name of the subject that the others are compared with. */
+  /** Name of the reference subject. */
   readonly base: string
   /** Measured windows of every subject. */
   readonly rounds: number
@@ -19,7 +19,7 @@ export interface Options {
   readonly starts: number
   /** Sessions, each with one call under way at a time. */
   readonly callers: number
-  /** Largest ratio to the base that is no failure, by the name of the row. */
+  /** Largest allowed ratio to the base, by row. */
   readonly bounds: ReadonlyMap<string, number>
   /** File for the figures. */
   readonly json: string | undefined
@@ -27,7 +27,7 @@ export interface Options {
   readonly profile: boolean
 }
 
-/** Reads the command line; throws with the words to choose from. */
+/** Reads the command line. Throws an error that lists the valid words. */
 export function readOptions(args: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],
@@ -70,12 +70,12 @@ function startsOf({ starts, quick, profile }: { starts?: string; quick: boolean;
   return count('--starts', starts ?? (quick || profile ? '1' : '4'), 20)
 }
 
-/** The modules as they are compiled, not as they are put together: a profile then says which of them it is about. */
+/** Runs compiled modules instead of the bundle, so that a profile names modules. */
 function byModule(subject: Subject): Subject {
   return typeof subject.middle === 'string' ? subject : { ...subject, main: script('../src/main.js') }
 }
 
-/** Each row of Breakwater is followed by the same one of the build in another checkout. */
+/** Follows each Breakwater row with the same row from a build in another checkout. */
 function besides(chosen: readonly Subject[], folder: string): Subject[] {
   const main = resolve(folder, 'build/dist/main.js')
   if (!existsSync(main)) throw new Error(`--against: there is no ${main}: run npm run build:all there first`)

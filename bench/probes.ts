@@ -1,4 +1,4 @@
-/** Measures what probes cost a gateway of many servers, in CPU; see README.md. */
+/** Measures the CPU cost of probes to a gateway of many servers; see README.md. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,10 +9,10 @@ import { Children, type Listening } from './children.ts'
 import { cpuMicros } from './cpu.ts'
 import { script } from './middle.ts'
 
-/** What probes may cost, as a share of a core. */
+/** Limit of probes' CPU, as a share of a core. */
 const MOST = 0.02
 
-/** A run that hangs is a failed run, in milliseconds on top of what is measured. */
+/** Time beyond the measurement after which a run counts as hanging and fails, in milliseconds. */
 const SLACK_MS = 180_000
 
 const { values } = parseArgs({
@@ -36,7 +36,7 @@ systemClock.after(windowMs + SLACK_MS, () => fail(new Error('not done in time'))
 const children = new Children(fail)
 const upstream = await children.listening([script('./upstream.js')])
 
-/** A gateway of so many servers, once all of them are up. */
+/** Starts a gateway with many servers, and waits until all servers are up. */
 async function startGateway(name: string, health: unknown): Promise<Listening> {
   const servers = Array.from({ length: count }, (_, index) => [
     `s${index}`,
@@ -63,10 +63,10 @@ const kinds = {
 }
 const gateways: (readonly [string, Listening])[] = []
 for (const [name, health] of Object.entries(kinds)) gateways.push([name, await startGateway(name, health)])
-// What starting has left behind is over.
+// Waits for the leftovers of the start.
 await systemClock.sleep(5_000, signal)
 
-// All at the same time: what else the machine does is the same for each.
+// All at the same time, so that other work on the machine affects all alike.
 const from = systemClock.now()
 const before = gateways.map(([, { pid }]) => cpuMicros(pid))
 await systemClock.sleep(windowMs, signal)

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** V8's CPU profile, as `--cpu-prof` writes it; times in microseconds. */
+/** V8's CPU profile, as `--cpu-prof` writes profiles; times in microseconds. */
 interface Profile {
   readonly nodes: readonly {
     readonly id: number
@@ -18,7 +18,7 @@ const INTERVAL_MICROS = 500
 /** `src`, a package, `node`, or V8's own word with its brackets. */
 const ORIGIN = /^(\([^)]*\)|@[^/]+\/[^/]+|[^:/]+)/
 
-/** Flags that make node write `name`'s profile into `folder` when it exits. */
+/** Returns flags that make node write `name`'s profile into `folder` on exit. */
 export function profiling(folder: string, name: string): string[] {
   return [
     '--cpu-prof',
@@ -28,14 +28,14 @@ export function profiling(folder: string, name: string): string[] {
   ]
 }
 
-/** The monotonic clock in microseconds, which V8's profiles count in, whatever the process. */
+/** The monotonic clock in microseconds, which V8's profiles use in all processes. */
 export function profilerNow(): number {
   return Number(process.hrtime.bigint() / 1_000n)
 }
 
 /**
- * Self time by origin and by file, the most first, from `since` on: what went before is start-up.
- * `microsPerCall` is what the process cost, shared out by the samples.
+ * Returns self time by origin and by file, largest first, from `since` on: earlier samples are start-up.
+ * `microsPerCall` is the CPU per call, divided by samples.
  */
 export function selfTimes(folder: string, name: string, since: number, microsPerCall: number): string {
   const profile = JSON.parse(readFileSync(join(folder, `${name}.cpuprofile`), 'utf8')) as Profile
@@ -68,9 +68,12 @@ function most(sums: ReadonlyMap<string, number>): [string, number][] {
   return [...sums].sort(([, left], [, right]) => right - left).slice(0, TOP)
 }
 
-/** `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for what is no file. */
+/**
+ * `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for code without
+ * a file.
+ */
 function placeOf({ url, functionName }: { url: string; functionName: string }): string {
   if (url === '') return functionName.startsWith('(') ? functionName : `(native) ${functionName}`
-  // Packages have folders of that name as well.
+  // Packages have folders of this name as well.
   return url.replace(/^file:.*\/node_modules\//, '').replace(/^file:.*\/(?=src\/|bench\/)/, '')
 }

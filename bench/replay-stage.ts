@@ -16,19 +16,19 @@ import { readRecording, type Recording } from '../src/sim/recording.ts'
 import { playOf, replay } from '../src/sim/replay.ts'
 import { createLog } from '../src/telemetry/log.ts'
 
-/** How a replay is held against live runs: the same traffic, under two sets of policies, each recorded. */
+/** Compares a replay with live runs: the same traffic, recorded under two sets of policies. */
 
-/** What is to be met. p99 of a run of minutes is that of a handful of calls. */
+/** Figures to be predicted. In a run of minutes p99 rests on a handful of calls, so p99 is left out. */
 export const judged: readonly Figure[] = ['tcsr', 'eta', 'blastRadius', 'p50', 'p95', 'attempts', 'retries']
 
 /** Policies by a name. */
 export interface PolicySet {
   readonly name: string
-  /** As `policies.defaults` has them. */
+  /** As `policies.defaults` writes policies. */
   readonly defaults: Readonly<Record<string, unknown>>
 }
 
-/** The policies that are recorded, and those that are predicted from that, by name. */
+/** The recorded policies, and the policies predicted from the recording, by name. */
 export const policySets: Readonly<Record<'A' | 'noRetries' | 'shortTimeout', PolicySet['defaults']>> = {
   A: { retry: { maxRetries: 2, base: '20ms', cap: '200ms' }, attemptTimeout: { timeout: '400ms' } },
   noRetries: { retry: { maxRetries: 0 }, attemptTimeout: { timeout: '400ms' } },
@@ -38,19 +38,19 @@ export const policySets: Readonly<Record<'A' | 'noRetries' | 'shortTimeout', Pol
   },
 }
 
-/** Neither breakers nor limits: what they do in a spell that comes once a minute is the matter of a single event. */
+/** Neither breakers nor limits: with one bad spell a minute, their effect would rest on a single event. */
 const others = { breaker: false, adaptiveConcurrency: false }
 
 const policiesOf = ({ defaults }: PolicySet): Config['policies'] =>
   schema.parse({ policies: { defaults: { ...others, ...defaults } } }).policies
 
-/** Tools: their median time in milliseconds, how far times spread (sigma of the logarithm), and how many fail. */
+/** Tools: median time in milliseconds, spread (sigma of the logarithm), and share of failures. */
 const tools = {
   lookup: { medianMs: 30, spread: 0.5, failing: 0.04 },
   search: { medianMs: 80, spread: 0.7, failing: 0.08 },
 } as const
 
-/** A bad spell of this length begins every so often, in which more of the calls fail; in milliseconds. */
+/** Bad spells with more failures: interval and length in milliseconds. */
 const SPELL_EVERY_MS = 5_000
 const SPELL_MS = 800
 const FAILING_IN_SPELL = 0.4
@@ -59,7 +59,7 @@ const CALLS_PER_TASK = 5
 const TASKS_A_SECOND = 10
 const MEAN_THINK_MS = 30
 
-/** Plays the traffic live for a while under some policies, and reads what was recorded of it. */
+/** Plays the traffic live under some policies. Returns the recording. */
 export async function recordLive(set: PolicySet, forMs: number, seed: number): Promise<Recording> {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
   const server = await startTools(seed)
@@ -88,7 +88,7 @@ export async function recordLive(set: PolicySet, forMs: number, seed: number): P
   }
 }
 
-/** A recording played again under these policies, as a report has it. */
+/** Replays a recording under these policies. Returns the comparison as a report prints it. */
 export async function compareReplays(recording: Recording, sets: readonly PolicySet[]): Promise<Comparison> {
   const columns = []
   for (const set of sets) {
@@ -100,7 +100,7 @@ export async function compareReplays(recording: Recording, sets: readonly Policy
   return compareColumns(recording.calls, playOf(recording), columns)
 }
 
-/** Tasks that begin at random, each of calls one after the other with some time to think in between. */
+/** Tasks with random starts; each makes calls in turn, with pauses for thinking. */
 async function traffic(url: string, forMs: number, seed: number): Promise<void> {
   const random = createKeyedRandom(seed)
   const exponential = (key: string, mean: number) => -mean * Math.log(1 - random(key, 'wait'))
@@ -121,7 +121,7 @@ async function traffic(url: string, forMs: number, seed: number): Promise<void> 
   await Promise.all(tasks)
 }
 
-/** A server of these tools, whose times and failures are draws of a seed. */
+/** A server with these tools; latencies and failures are seeded. */
 async function startTools(seed: number): Promise<Server> {
   const random = createKeyedRandom(seed)
   const began = performance.now()

@@ -1,4 +1,4 @@
-/** Holds what a replay says against live runs; see README.md. */
+/** Compares a replay with live runs; see README.md. */
 import { parseArgs } from 'node:util'
 import { compareReplays, judged, policySets, recordLive } from './replay-stage.ts'
 

@@ -17,7 +17,7 @@ export interface Summary {
   readonly rounds: readonly Figures[]
 }
 
-/** `base` is the name of the row that the others are compared with; without that row they are not. */
+/** `base` is the name of the reference row; without this row there are no ratios. */
 export function summarise(rows: readonly Row[], base: string): Summary[] {
   const compared = rows.find(({ subject }) => subject.name === base)?.rounds
   return rows.map(({ subject: { name, title }, rounds }) => {
@@ -39,8 +39,8 @@ export function summarise(rows: readonly Row[], base: string): Summary[] {
 }
 
 /**
- * What costs more than its bound, a line each. Three quarters of the rounds have to be above it: a machine that is busy with other things
- * makes single rounds costly, and is no regression.
+ * Returns a line for each row above its bound. Three quarters of the rounds have to be above: other work on
+ * the machine makes single rounds costly without a regression.
  */
 export function overBounds(summaries: readonly Summary[], bounds: ReadonlyMap<string, number>): string[] {
   return [...bounds].flatMap(([name, bound]) => {

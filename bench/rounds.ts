@@ -6,28 +6,31 @@ import type { Endpoint } from './middle.ts'
 import type { Options } from './options.ts'
 import type { Subject } from './subjects.ts'
 
-/** What was measured of a subject, one entry per round. */
+/** Measurements of a subject, one entry per round. */
 export interface Row {
   readonly subject: Subject
   readonly rounds: Figures[]
 }
 
-/** One that is up. */
+/** A running row. */
 export interface RunningRow extends Row {
   readonly endpoint: Endpoint
 }
 
 /**
- * How many windows of each row are measured first and forgotten, and for how long at most for each row, in milliseconds: so that a process has compiled
- * most of what it runs. What V8 compiles later is 2 to 3 % of a gateway's CPU.
+ * Discarded windows of each row before the first round, and their time limit for each row in milliseconds: by
+ * then a process has compiled most of its code. Later compiling by V8 is 2 to 3 % of a gateway's CPU.
  */
 const WARM_UP_WINDOWS = 10
 const WARM_UP_MS = 10_000
 
-/** After so long, of all starts together, no further round begins. */
+/** After this time, over all starts, no further round begins. */
 const ROUNDS_WITHIN_MS = 90_000
 
-/** Measures windows of each row that nobody looks at, in turn as later: no row has been idle for longer than another when it counts. */
+/**
+ * Measures and discards windows of each row, in the same order as later: no row is idle for longer than
+ * another when the measurement begins.
+ */
 export async function warmUp(
   load: ChildProcess,
   rows: readonly RunningRow[],
@@ -39,8 +42,8 @@ export async function warmUp(
 }
 
 /**
- * Measures so many rounds. All rows in turn, round after round: a machine that slows down or wakes up does so for all of
- * them, and many short rounds compare better than few long ones. Each round begins with the next row.
+ * Measures `rounds` rounds. All rows take turns: a machine that slows down or speeds up affects all rows, and
+ * many short rounds compare better than few long ones. Each round begins with the next row.
  */
 export async function measureRounds(
   load: ChildProcess,
@@ -55,7 +58,10 @@ export async function measureRounds(
   }
 }
 
-/** All rows, each in every place of the order as often as the others: a row's place is worth up to a fifth of its CPU. */
+/**
+ * Returns all rows so that each row takes each place equally often: a row's place is worth up to a fifth of
+ * its CPU.
+ */
 export function beginningAt<Row>(round: number, rows: readonly Row[]): readonly Row[] {
   const first = round % rows.length
   return [...rows.slice(first), ...rows.slice(0, first)]

@@ -1,4 +1,4 @@
-/** Measures every subject in one run and prints what each costs; see README.md. */
+/** Measures every subject in one run and prints the costs; see README.md. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { overBounds, summarise, table } from './report.ts'
 import { measureRounds, warmUp } from './rounds.ts'
 import type { Row, RunningRow } from './rounds.ts'
 
-/** A run that hangs is a failed run: so long each row may take of each start, in milliseconds. */
+/** A start that takes longer for a row counts as hanging and fails, in milliseconds. */
 const LIMIT_MS = 60_000
 
 process.once('uncaughtException', fail)
@@ -22,13 +22,13 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () =>
 const limitMs = LIMIT_MS * options.subjects.length * options.starts
 systemClock.after(limitMs, () => fail(new Error(`not done after ${limitMs / 60_000} min`)))
 
-/** From when on profiles are of a gateway that is warm. */
+/** Start of profiles: the gateway is warm from here on. */
 let since = 0
 const rows: Row[] = options.subjects.map((subject) => ({ subject, rounds: [] }))
 for (let left = options.starts; left > 0; left--)
   await measureProcesses(Math.ceil((options.rounds - (rows[0]?.rounds.length ?? 0)) / left))
 
-/** Starts all processes, measures so many rounds, and ends them. */
+/** Starts all processes, measures `rounds` rounds, and ends all processes. */
 async function measureProcesses(rounds: number): Promise<void> {
   const children = new Children(fail)
   const load = children.fork(script('./load.js'))
@@ -87,7 +87,7 @@ function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   process.stderr.write(`${error.message}\n`)
   process.exit(1)

@@ -9,7 +9,7 @@ import { bound } from '../test/support/bound.ts'
 import { script } from './middle.ts'
 import type { Stall } from './scrape-probe.ts'
 
-/** What a gateway is started with. */
+/** Parts to start a gateway. */
 export interface ProbedParts {
   /** Origin of the upstream. */
   readonly upstream: string
@@ -17,18 +17,18 @@ export interface ProbedParts {
   readonly scratch: string
   /** Flags for its node. */
   readonly flags: readonly string[]
-  /** Hears of it if it ends before it is asked to. */
+  /** Gets the error of a gateway that ends too early. */
   readonly lost: (error: Error) => void
 }
 
-/** A gateway in a process of its own, with a probe in it. */
+/** A gateway in its own process, with a probe inside. */
 export interface Probed {
   readonly pid: number
   /** Origin of the data plane. */
   readonly data: string
   /** Origin of the control plane. */
   readonly control: string
-  /** How long its event loop stood still at most since this was asked last, in milliseconds. */
+  /** Returns the longest stall of its event loop since the last call, in milliseconds. */
   stallMs(): Promise<number>
   end(): Promise<void>
 }
@@ -36,7 +36,10 @@ export interface Probed {
 const READY_EVERY_MS = 50
 const { signal } = new AbortController()
 
-/** Starts a gateway, and waits until it serves. It logs nothing: most of the calls that fill its metrics fail. */
+/**
+ * Starts a gateway and waits until the gateway serves. Logging is off, because most calls that fill its
+ * metrics fail.
+ */
 export async function startProbed({ upstream, scratch, flags, lost }: ProbedParts): Promise<Probed> {
   const [data, control] = [await freeAddress(), await freeAddress()]
   const file = join(scratch, 'gateway.json')
@@ -53,7 +56,7 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
     stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
     env: bound(),
   })
-  // What it greets with also goes there: worth reading only once something went wrong.
+  // Standard error also holds greetings, so its text is shown only after a failure.
   let said = ''
   child.stderr!.on('data', (chunk: Buffer) => (said = (said + String(chunk)).slice(-4_000)))
   const early = () => lost(new Error(`the gateway ended\n${said}`))
@@ -76,7 +79,7 @@ export async function startProbed({ upstream, scratch, flags, lost }: ProbedPart
   }
 }
 
-/** Whether it has discovered its upstream; before it listens, nobody answers. */
+/** Whether the gateway has discovered its upstream; false before the gateway listens. */
 function isReady(data: string): Promise<boolean> {
   return fetch(`http://${data}/readyz`).then(
     ({ ok }) => ok,
@@ -84,7 +87,7 @@ function isReady(data: string): Promise<boolean> {
   )
 }
 
-/** One that was free a moment ago: a gateway that logs nothing does not say where it listens. */
+/** Returns a recently free address: a gateway without a log cannot report its port. */
 async function freeAddress(): Promise<string> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -1,17 +1,23 @@
-/** Calls tools of the gateway in turn, in a process of its own: each as `filling` says, then steadily as it is told. */
+/**
+ * Calls tools of the gateway in turn, in a separate process: first each tool as in `filling`, then at a
+ * steady rate.
+ */
 import { Pool } from 'undici'
 import { systemClock } from '../src/mesh/clock.ts'
 import { filling, toolNames, type Ending } from './scrape-tools.ts'
 import { Session } from './session.ts'
 
-/** First what to call and then, as often as one likes, how many good calls a second. Each is answered when done. */
+/**
+ * First the tools to fill, then, any number of times, a rate of good calls a second. The answer follows the
+ * end of each order.
+ */
 export type Order = { readonly fill: string } | { readonly perSecond: number }
 
 const PATH = '/mcp/upstream'
 const CALLERS = 16
 const EVERY_MS = 2
 
-/** More calls than these are never under way: a gateway that cannot keep up is not buried. */
+/** Largest number of calls under way, so that a slow gateway is not buried. */
 const MAX_UNDER_WAY = 64
 
 let session: Session
@@ -41,7 +47,7 @@ async function fill(origin: string): Promise<void> {
   tick()
 }
 
-/** How it ends does not matter: it is counted by the gateway. */
+/** The result does not matter here: the gateway counts the result. */
 function call(tool: string, ending: Ending): Promise<void> {
   const id = ++calls
   underWay++

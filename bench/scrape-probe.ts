@@ -1,11 +1,13 @@
 /**
- * Goes into the gateway's process by `--import`, and answers every message of its parent with how long the event
- * loop did not turn since the last one.
+ * Preloaded into the gateway's process by `--import`. Answers every message of its parent with the longest
+ * stall of the event loop since the last message.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 export interface Stall {
-  /** Longest time between two turns, in milliseconds; up to 2 of them are the timer's that measures it. */
+  /**
+   * Longest time between two turns, in milliseconds. Up to 2 ms of the time belong to the measuring timer.
+   */
   readonly maxMs: number
 }
 

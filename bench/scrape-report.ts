@@ -1,7 +1,7 @@
 import { kinds, type Kind, type Seen } from './scrape-window.ts'
 import { quantile } from './statistics.ts'
 
-/** What was measured while the gateway had this to do besides. */
+/** Measurements during one kind of other work. */
 export interface Part {
   readonly title: string
   /** Share of a core that the gateway used. */
@@ -12,7 +12,7 @@ export interface Part {
 const HEAD = ['', '', 'busy', 'series', 'KiB', 'CPU ms', 'last byte ms', 'p75', 'p95', 'max']
 const STALLS = ['stall ms', 'p75', 'p95', 'max']
 
-/** One line for each kind of window: medians, and where it says so what most or all of them stay below. */
+/** Returns a line for each kind of window: medians, and bounds for most or all windows if labelled so. */
 export function table(parts: readonly Part[]): string {
   const rows = parts.flatMap(({ title, busy, seen }) =>
     kinds.map((kind) => [title, kind, `${(busy * 100).toFixed(0)} %`, ...figures(kind, seen[kind])]),
@@ -24,7 +24,7 @@ export function table(parts: readonly Part[]): string {
   return lines.map((line) => line.map(pad).join('  ')).join('\n')
 }
 
-/** The one scrape that nothing was ready for: no code compiled, no line begun. */
+/** Returns the line for the first scrape, before any code is compiled or any cache is filled. */
 export function firstLine({ tookMs, stallMs }: Seen): string {
   return `first scrape of the process: ${tookMs.toFixed(1)} ms, stall ${stallMs.toFixed(1)} ms`
 }

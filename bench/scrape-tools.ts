@@ -1,4 +1,4 @@
-/** How many tools the upstream of `scrape.ts` has. */
+/** Tools of the upstream of `scrape.ts`. */
 export const TOOLS = 500
 
 export const toolNames: readonly string[] = Array.from(
@@ -6,12 +6,12 @@ export const toolNames: readonly string[] = Array.from(
   (_, index) => `look_up_record_${index}`,
 )
 
-/** How a call can end: the first word of its text tells the upstream. */
+/** How a call ends: the first word of its text tells the upstream. */
 export type Ending = 'good' | 'wrong' | 'tool_error' | 'caller_error' | 'rpc_error' | 'lost'
 
 /**
- * What each tool goes through before anything is measured, so that it has series for all of it. `lost` and what
- * follows are failures in a row: the last of them finds the breaker open.
+ * Calls of each tool before the measurement, so that the tool has series for all results. From `lost` on,
+ * failures in a row open the breaker for the last call.
  */
 export const filling: readonly Ending[] = [
   'good',
@@ -26,5 +26,5 @@ export const filling: readonly Ending[] = [
   'good',
 ]
 
-/** What came of `filling`, as the label `result` of a tool's calls. */
+/** The results of `filling`, as the label `result` of a tool's calls. */
 export const results = ['returned', 'caller_error', 'transport_error', 'rpc_error', 'rejected'] as const

@@ -1,4 +1,7 @@
-/** An MCP server (Streamable HTTP, legacy era, no sessions) with very many tools, whose calls end as they ask to. */
+/**
+ * An MCP server (Streamable HTTP, legacy era, no sessions) with very many tools, whose calls end as they ask
+ * to.
+ */
 import { createServer } from 'node:http'
 import type { ServerResponse } from 'node:http'
 import { toolNames, type Ending } from './scrape-tools.ts'
@@ -49,7 +52,7 @@ function asked(method: string): object {
   return { error: { code: -32601, message: `no method ${method}` } }
 }
 
-/** The reply to a tool call; none: the connection breaks. */
+/** Returns the reply to a tool call; undefined breaks the connection. */
 function called(text: string): object | undefined {
   const content = [{ type: 'text', text }]
   switch (text.split(' ', 1)[0] as Ending) {

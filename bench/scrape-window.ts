@@ -4,32 +4,34 @@ import { cpuMicros } from './cpu.ts'
 import { exchange } from './exchange.ts'
 import type { Probed } from './scrape-gateway.ts'
 
-/** What is asked for in one window; `nothing` shows what stalls there are without a scrape. */
+/** The request in a window; `nothing` shows the stalls without a scrape. */
 export const kinds = ['nothing', 'text', 'openmetrics'] as const
 export type Kind = (typeof kinds)[number]
 
-/** One window. */
 export interface Seen {
   readonly body: string
   /** From the request to the last byte. */
   readonly tookMs: number
   /** CPU time of the gateway, all threads. */
   readonly cpuMs: number
-  /** The longest time in which the gateway's event loop did not turn. */
+  /** The longest stall of the gateway's event loop. */
   readonly stallMs: number
 }
 
 const accepts = { text: 'text/plain', openmetrics: 'application/openmetrics-text;version=1.0.0' }
 
-/** How long a window without a scrape lasts: about as long as one with a scrape may. */
+/** Length of a window without a scrape: about as long as a scrape. */
 const NOTHING_MS = 50
 
-/** Between windows, and within one after its scrape: what it left to be done belongs to it. */
+/**
+ * Between windows, and within a window after its scrape, so that the scrape's leftover work counts in its own
+ * window.
+ */
 const PAUSE_MS = 40
 
 const { signal } = new AbortController()
 
-/** Scrapes the gateway, and asks the probe in its process what that did to its event loop. */
+/** Scrapes the gateway, and asks the probe in its process for the stalls of the event loop. */
 export class Scraper {
   readonly #gateway: Probed
   readonly #pool: Pool

@@ -1,4 +1,6 @@
-/** Measures what a scrape of 500 tools takes, and for how long it holds up everybody else; see README.md. */
+/**
+ * Measures the duration of a scrape of 500 tools, and how long the scrape delays other work; see README.md.
+ */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -15,13 +17,13 @@ import { firstLine, table, type Part } from './scrape-report.ts'
 import { results, toolNames } from './scrape-tools.ts'
 import { kinds, Scraper, type Kind, type Seen } from './scrape-window.ts'
 
-/** A run that hangs is a failed run. */
+/** A longer run counts as hanging and fails. */
 const LIMIT_MS = 180_000
 
-/** Scrapes before those that count. */
+/** Discarded scrapes before the measurement. */
 const WARM_UP = 10
 
-/** How long there are calls before it is measured: breakers that the filling opened close again. */
+/** Time of calls before the measurement, in which breakers opened by the filling close again. */
 const SETTLE_MS = 2_000
 
 process.once('uncaughtException', fail)
@@ -63,7 +65,7 @@ print(`${toolNames.length} tools, ${scrapes} scrapes of each kind\n`)
 print(table([idle, loaded]))
 print(`\n${firstLine(first)}`)
 
-/** Asks for each kind in turn, as often as was said. */
+/** Scrapes each kind in turn, `rounds` times. */
 async function measure(title: string): Promise<Part> {
   const seen: Record<Kind, Seen[]> = { nothing: [], text: [], openmetrics: [] }
   const startedAt = systemClock.now()
@@ -74,7 +76,7 @@ async function measure(title: string): Promise<Part> {
   return { title, busy, seen }
 }
 
-/** A scrape in which anything is missing would be too cheap. */
+/** An incomplete scrape would be too cheap. */
 function check({ body }: Seen): void {
   for (const result of results) {
     const lines = new RegExp(`^breakwater_tool_calls_total\\{.*result="${result}"`, 'gm')
@@ -92,7 +94,7 @@ function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   process.stderr.write(`${error.message}\n`)
   process.exit(1)

@@ -2,11 +2,11 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * Binds a free loopback port, says so on stdout in the words of the gateway's own log, and goes on SIGTERM.
- * The exit is an orderly one, so that a profile under way is written.
+ * Listens on a free loopback port, prints the gateway's own log line for listening, and ends on SIGTERM. The
+ * orderly exit lets node write a running profile.
  */
 export function serve(server: Server): void {
-  // Longer than a round: a connection that waits for its next turn is not to be reopened.
+  // Longer than a round, so that a connection stays open until its next turn.
   server.keepAliveTimeout = 120_000
   server.listen(0, '127.0.0.1', () => {
     const { port } = server.address() as AddressInfo

@@ -5,7 +5,7 @@ import { MODERN_VERSION } from './echo.ts'
 import { exchange, streamed } from './exchange.ts'
 import type { Reply, Stream } from './exchange.ts'
 
-/** How a caller speaks: with sessions, or with requests that each say all about themselves. */
+/** A session-based caller, or a caller with self-contained requests. */
 export type Era = 'legacy' | 'modern'
 
 export const LEGACY_VERSION = '2025-06-18'
@@ -35,20 +35,20 @@ export interface Answer {
   }
 }
 
-/** Whoever calls a tool, one call at a time, and checks every byte which it is answered. */
+/** A caller of a tool, with one call at a time, that checks every byte of the answers. */
 export interface Caller {
-  /** Calls `tool` under `id`; throws unless the answer is that call's: `text`, then `fill`. */
+  /** Calls `tool` under `id`. Throws unless the answer is `text`, then `fill`, under the same id. */
   call(id: number, tool: string, text: string, fill: string): Promise<void>
   close(): Promise<void>
 }
 
-/** Throws unless it is the answer to that call of the upstream's `echo`. */
+/** Throws unless the result is the answer of the upstream's `echo` to the call. */
 export function checkEcho({ result }: Answer, id: number, text: string): void {
   assert(result?.isError !== true && result?.content?.length === 1, `call ${id}: not one content block`)
   assert(result.content[0]?.text === text, `call ${id}: not the text that was sent`)
 }
 
-/** Throws unless it lists that tool. */
+/** Throws unless the result lists the tool. */
 export function checkListed({ result }: Answer, path: string, tool: string): void {
   assert(
     result?.tools?.some(({ name }) => name === tool),
@@ -56,7 +56,6 @@ export function checkListed({ result }: Answer, path: string, tool: string): voi
   )
 }
 
-/** A caller over Streamable HTTP. */
 export class Session implements Caller {
   readonly #pool: Pool
   readonly #path: string
@@ -80,7 +79,7 @@ export class Session implements Caller {
     return session
   }
 
-  /** `key`: the idempotency key of the call, if it has one. */
+  /** `key`: the idempotency key of the call, if any. */
   async call(id: number, tool: string, text: string, fill: string, key?: string): Promise<void> {
     const params = {
       name: tool,
@@ -90,19 +89,22 @@ export class Session implements Caller {
     checkEcho(await this.#ask(id, 'tools/call', params), id, text + fill)
   }
 
-  /** Opens the stream for what belongs to no call; `take` gets its text as it comes. */
+  /** Opens the stream outside of calls; `take` gets text as the text arrives. */
   listen(take: (text: string) => void): Promise<Stream> {
     const headers = { ...this.#headers, accept: 'text/event-stream' }
     return streamed(this.#pool, { path: this.#path, method: 'GET', headers }, take)
   }
 
-  /** Calls a tool that says how far it is; `take` gets the text of the reply as it comes. */
+  /** Calls a tool that reports progress; `take` gets the reply's text as the text arrives. */
   watch(id: number, tool: string, take: (text: string) => void): Promise<Stream> {
     const body = this.#watching(id, tool)
     return streamed(this.#pool, { path: this.#path, method: 'POST', headers: this.#headers, body }, take)
   }
 
-  /** Either of them as bytes of HTTP, for who sends them over a connection of its own: `watch` of a call, or else `listen`. */
+  /**
+   * Returns the raw HTTP bytes of `watch` for a call, or else of `listen`, to be sent over a separate
+   * connection.
+   */
   raw(call: { readonly id: number; readonly tool: string } | undefined, host: string): string {
     const body = call === undefined ? '' : this.#watching(call.id, call.tool)
     const length = body === '' ? {} : { 'content-length': String(Buffer.byteLength(body)) }
@@ -112,7 +114,7 @@ export class Session implements Caller {
     return `${body === '' ? 'GET' : 'POST'} ${this.#path} HTTP/1.1\r\n${head}\r\n${body}`
   }
 
-  /** Lists tools, page by page, until there are no more; returns how many. */
+  /** Lists tools, page by page. Returns the number of tools. */
   async list(): Promise<number> {
     let [count, cursor] = [0, undefined as string | undefined]
     do {
@@ -167,7 +169,10 @@ export class Session implements Caller {
     return exchange(this.#pool, { path: this.#path, method: 'POST', headers, body })
   }
 
-  /** What a modern request repeats in its headers; made once, for all calls of a tool have the same. */
+  /**
+   * Headers that repeat the body of a modern request; cached, because all calls of a tool share these
+   * headers.
+   */
   #mirrored(method: string, name = ''): Readonly<Record<string, string>> {
     const key = `${method} ${name}`
     let headers = this.#modern.get(key)

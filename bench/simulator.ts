@@ -7,8 +7,9 @@ import { newTally, runTasks } from '../src/sim/tasks.ts'
 import { VirtualClock } from '../src/sim/virtual-clock.ts'
 
 /**
- * What simulated calls cost in CPU, and whether memory stays flat: calls go through in ten portions, each of which is measured by
- * itself. `--calls N` in all (10,000,000), `--errors RATE` of the attempts (0), `--policies none` for the mesh without policies.
+ * Measures the CPU of simulated calls, and whether memory stays flat: ten portions of calls, each measured
+ * separately. `--calls N` in all (10,000,000), `--errors RATE` of the attempts (0), `--policies none` for the
+ * mesh without policies.
  */
 const { values } = parseArgs({
   options: {
@@ -23,7 +24,7 @@ const choice = values.policies === 'none' ? none : byDefault
 
 const FAN_OUT = 8
 const PORTIONS = 10
-/** Tasks at a time: with more of them the bulkhead has some wait, as it would live. */
+/** Tasks at a time: more tasks would queue at the bulkhead, as in a live gateway. */
 const CONCURRENCY = 32
 
 const clock = new VirtualClock()

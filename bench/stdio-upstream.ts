@@ -1,4 +1,7 @@
-/** The same server as upstream.ts over standard input and output, a JSON text a line: for gateways that start their servers. */
+/**
+ * The same server as upstream.ts over standard input and output, a JSON text a line: for gateways that start
+ * their servers.
+ */
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import { echo, envelope, type Request } from './echo.ts'
@@ -6,7 +9,7 @@ import { echo, envelope, type Request } from './echo.ts'
 const { values } = parseArgs({ options: { fill: { type: 'string', default: '0' } } })
 const outcomeOf = echo(Number(values.fill))
 
-// It ends with its input: whoever started it may have been killed.
+// Ends with its input, because its parent may have been killed.
 createInterface({ input: process.stdin }).on('line', (line) => {
   const request = JSON.parse(line) as Request
   if (request.id !== undefined) process.stdout.write(`${envelope(outcomeOf(request), request.id)}\n`)

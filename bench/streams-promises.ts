@@ -6,12 +6,12 @@ import { metricsOf, pause, residentBytes, type Blocks, type Grown } from './grow
 import type { Stage } from './growth-stage.ts'
 import { quantile } from './statistics.ts'
 
-/** Something that holds as long as a figure is not above what is promised. */
+/** A promise that holds while a figure stays at or below its limit. */
 interface Promised {
   readonly says: string
   readonly most: number
   readonly unit: string
-  /** `part`: by which its counts are divided. */
+  /** `part`: divisor of its counts. */
   readonly measure: (stage: Stage, part: number) => Promise<Found>
 }
 
@@ -24,28 +24,28 @@ interface Found {
 const KIB = 1_024
 const MIB = KIB ** 2
 
-/** Until freed memory and closed connections are known to all. */
+/** Time until freed memory and closed connections have settled. */
 const CALM_MS = 1_500
 
-/** Events whose way is timed, and the time between two of them, in milliseconds. */
+/** Timed events, and the time between two events, in milliseconds. */
 const EVENTS = 800
 const EVENT_EVERY_MS = 5
 
-/** Streams that are open, and the events that each gets: until code is compiled, and those that count. */
+/** Open streams, and events for each stream: first to compile code, then to measure. */
 const MANY_STREAMS = 1_000
 const WARM_UP_EACH = 3
 const EACH = 10
 
-/** Events that come to all of these streams at once; so often, and how long that takes at most, in milliseconds. */
+/** Events to all these streams at once: number of bursts, and the limit of a burst in milliseconds. */
 const BURSTS = 10
 const BURST_MS = 500
 
-/** Opened, and closed again, before anything counts: code is compiled then, and pools are there. */
+/** Opened and closed before the measurement, so that code is compiled and pools exist. */
 const WARM_UP = 50
 
 const LONG = '15m'
 
-/** As many streams at a server as somebody likes, for as long as it takes. */
+/** Allows any number of streams at a server, for any time. */
 const patient = {
   defaults: {
     deadline: { total: LONG },
@@ -54,7 +54,7 @@ const patient = {
   },
 }
 
-/** A gateway of servers `s0` and so on, that have every tool, and a stream for what belongs to no call. */
+/** Starts a gateway of servers `s0` and so on; each has every tool, and a stream outside of calls. */
 function gatewayOf(stage: Stage, servers = 1, listens = true, stamps = false): Promise<Grown> {
   const entry = (_: unknown, index: number) => {
     const url = stage.server(`s${index}`, { tools: 3, listens })
@@ -67,7 +67,10 @@ function gatewayOf(stage: Stage, servers = 1, listens = true, stamps = false): P
   return stage.grow({ name: 'gateway', blocks, stamps })
 }
 
-/** How long the gateway keeps an event under many streams; how much later one comes by way of it is told beside that. */
+/**
+ * Measures how long the gateway holds an event under many streams, and besides the extra delay through the
+ * gateway.
+ */
 const lag =
   (how: 'call' | 'listen') =>
   async (stage: Stage, part: number): Promise<Found> => {
@@ -82,7 +85,7 @@ const lag =
     )
     await stage.until((now) => now.streams >= streams + count, 'streams of the servers')
     await pause(CALM_MS)
-    // Code is compiled, and has been read by then.
+    // By now code is compiled, and results have been read.
     await dripped(stage, gateway, { count: count * WARM_UP_EACH, everyMs: 1, each: 1 })
     const many = await dripped(stage, gateway, { count: count * EACH, everyMs: 1, each: 1 })
     const bursts: Passage[] = []
@@ -104,7 +107,7 @@ const lag =
     return { value: quantilesOf(many.map(ownMs))[1], more: more.join('\n  ') }
   }
 
-/** How long the gateway kept an event of its own accord: what other processes had of the cores meanwhile is not its doing. */
+/** How long the gateway itself held the event, without the time in which other processes had the cores. */
 const ownMs = ({ insideMs, heldUpMs }: Passage) => insideMs - heldUpMs
 
 function told(passages: readonly Passage[]): string {
@@ -119,11 +122,11 @@ function quantilesOf(values: readonly number[]): readonly [p50: number, p99: num
   return [quantile(sorted, 0.5), quantile(sorted, 0.99)]
 }
 
-/** Listens to the server, directly and by way of the gateway, for the same events. */
+/** Listens to the server, directly and through the gateway, for the same events. */
 async function endToEnd(stage: Stage, url: string, how: 'call' | 'listen', part: number): Promise<Lag> {
   const { streams } = await stage.servers({ kind: 'count' })
   const direct = { url: stage.server('s0', { tools: 3, listens: true }), tool: 'tick' }
-  // Events come to the first of a call's streams only once it is there, so that nothing is sent before both are.
+  // A call's events start with its first stream, so no event is sent before both streams exist.
   await stage.agents({ kind: 'lag', direct, via: { url, tool: 'tick' }, how })
   await stage.until((now) => now.streams >= streams + 2, 'streams')
   await stage.servers({ kind: 'beat', count: Math.ceil(EVENTS / part), everyMs: EVENT_EVERY_MS })
@@ -132,7 +135,10 @@ async function endToEnd(stage: Stage, url: string, how: 'call' | 'listen', part:
   return found!
 }
 
-/** Has the server send events to its streams in turn; what became of them in the gateway. Throws when some of them never came out. */
+/**
+ * Makes the server send events to its streams in turn. Returns the events' passages through the gateway.
+ * Throws if events are missing.
+ */
 async function dripped(
   stage: Stage,
   gateway: Grown,
@@ -142,14 +148,14 @@ async function dripped(
   await pause(CALM_MS)
   const passages = await gateway.passages()
   const sent = drip.count * drip.each
-  // One stream is the gateway's own, by which it hears of changes: what comes by it goes no further.
+  // One stream is the gateway's own, for list changes: its events go no further.
   const { streams } = await stage.servers({ kind: 'count' })
   const missing = sent - passages.length
   if (missing > Math.ceil(sent / streams)) throw new Error(`${missing} of ${sent} events never came out`)
   return passages
 }
 
-/** What each of many things takes that are open at once, on the heap and outside of it. */
+/** Measures the memory of each of many open items, on the heap and outside the heap. */
 async function each(
   stage: Stage,
   gateway: Grown,
@@ -189,7 +195,7 @@ async function watching(stage: Stage, part: number): Promise<Found> {
   )
 }
 
-/** Sessions that listen to so many servers. */
+/** Sessions that listen to several servers. */
 const listening =
   (servers: number, most: number) =>
   async (stage: Stage, part: number): Promise<Found> => {
@@ -213,7 +219,7 @@ async function idleSessions(stage: Stage, part: number): Promise<Found> {
   const url = `${gateway.origin}/mcp/s0`
   const { tookMs } = await stage.agents({ kind: 'open', url, count, tools: ['echo'] })
   await pause(CALM_MS)
-  // What is resident before a collection that nobody has asked for: an operator sees no other.
+  // Resident memory before a forced collection: an operator sees no other figure.
   const resident = residentBytes(gateway.pid)
   const after = await gateway.memory()
   const perSession = ((after.heap - before.heap) / KIB / count).toFixed(1)
@@ -221,13 +227,13 @@ async function idleSessions(stage: Stage, part: number): Promise<Found> {
   return { value: resident / MIB, more }
 }
 
-/** Clients that never read, and what is sent to each of them in steps, after each of which memory is looked at. */
+/** Clients that never read, and the bytes sent to each client in steps. Memory is read after each step. */
 const DEAF = 10
 const STEPS = 20
 const STEP = MIB
 const PADDING = 16 * KIB
 
-/** The most that one of them takes at any time. */
+/** Measures the peak memory of such a client. */
 const deaf =
   (how: 'call' | 'listen') =>
   async (stage: Stage): Promise<Found> => {
@@ -258,10 +264,10 @@ const WINDOW_MS = 4_000
 /** Between two calls, in milliseconds. */
 const CALL_EVERY_MS = 5
 
-/** How long metrics are given out again, and a little more, in milliseconds. */
+/** Slightly longer than the cache time of metrics, in milliseconds. */
 const METRICS_EVERY_MS = 1_100
 
-/** Calls go on, on time, while the config changes. */
+/** Calls continue on time while the config changes. */
 async function reloads(stage: Stage, part: number): Promise<Found> {
   const count = Math.ceil(MANY_SERVERS / part)
   const names = Array.from({ length: count }, (_, index) => `s${index}`)
@@ -281,7 +287,7 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
     const s0 = { ...servers.s0, timeouts: { discovery: `${11 + turn}s` } }
     gateway.write({ mcpServers: { ...servers, s0 }, policies: patient })
     const during = await meanwhile
-    // Asked afterwards: to write the metrics of so many servers while calls are timed would be part of what is measured.
+    // Read afterwards: writing the metrics of so many servers would disturb timed calls.
     inForceAt = await reloadAfter(gateway, inForceAt)
     const tookMs = inForceAt - from
     if (tookMs > WINDOW_MS)
@@ -299,14 +305,14 @@ async function reloads(stage: Stage, part: number): Promise<Found> {
   }
 }
 
-/** Since when the config of a gateway is in force, in milliseconds of the wall clock. */
+/** Returns the time of a gateway's last reload, in milliseconds of the wall clock. */
 async function lastReload(gateway: Grown): Promise<number> {
   const found = /^breakwater_config_reload_timestamp_seconds (\S+)/m.exec(await metricsOf(gateway))
   if (found === null) throw new Error('/metrics: nothing of reloads')
   return Number(found[1]) * 1_000
 }
 
-/** The same once another one is. */
+/** Waits for the next reload and returns its time. */
 async function reloadAfter(gateway: Grown, before: number): Promise<number> {
   for (;;) {
     const at = await lastReload(gateway)

@@ -1,4 +1,7 @@
-/** Measures what the gateway promises of streams, sessions and reloads, and fails where a promise does not hold; see README.md. */
+/**
+ * Measures the gateway's promises about streams, sessions and reloads, and fails on a broken promise; see
+ * README.md.
+ */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,14 +10,14 @@ import { systemClock } from '../src/mesh/clock.ts'
 import { promises } from './streams-promises.ts'
 import { Stage } from './growth-stage.ts'
 
-/** A run that hangs is a failed run. */
+/** A longer run counts as hanging and fails. */
 const LIMIT_MS = 30 * 60_000
 
 process.once('uncaughtException', fail)
 const { values } = parseArgs({
   options: {
     only: { type: 'string', multiple: true },
-    /** By which the counts are divided: for a look. */
+    /** Divisor of the counts, for a quick look. */
     part: { type: 'string', default: '1' },
   },
 })
@@ -44,7 +47,7 @@ for (const name of chosen) {
 if (broken.length > 0) console.log(`\nbroken: ${broken.join(', ')}`)
 process.exitCode = broken.length > 0 ? 1 : 0
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   console.error(`bench: ${error.message}`)
   process.exit(1)

@@ -1,25 +1,26 @@
 import { policies } from '../src/policies/index.ts'
 import type { Era } from './session.ts'
 
-/** What stands between the load and the upstream: nothing, the floor, or Breakwater under the config that it makes. */
+/**
+ * The process between the load and the upstream: nothing, the floor, or Breakwater under the returned config.
+ */
 export type Middle = 'nothing' | 'floor' | ((collector: string) => GatewayConfig)
 
-/** Blocks of a config file, laid over one that has nothing but the upstream in it. */
+/** Blocks of a config file, added to a config with only the upstream. */
 export type GatewayConfig = Readonly<Record<string, unknown>>
 
 /** A row of the table: one way from the load to the upstream. */
 export interface Subject {
-  /** What `--only` calls it. */
+  /** Argument of `--only`. */
   readonly name: string
   readonly title: string
   readonly middle: Middle
   /** Path to load. */
   readonly path: string
-  /** The upstream's `echo`, as that path calls it. */
+  /** The upstream's `echo`, as named at the path. */
   readonly tool: string
-  /** How the load speaks. */
   readonly era: Era
-  /** The `main.js` of Breakwater that is to stand in the middle, unless it is the one that is packed. */
+  /** The `main.js` of the Breakwater in the middle; default: the packed program. */
   readonly main?: string
 }
 
@@ -41,7 +42,7 @@ const floor: Subject = {
   era: 'legacy',
 }
 
-/** One server's own endpoint: names pass as they are. */
+/** One server's own endpoint: names pass unchanged. */
 export function oneServer(
   name: string,
   title: string,
@@ -57,12 +58,12 @@ function aggregate(name: string, title: string): Subject {
   return { name, title, middle: () => ({}), path: '/mcp', tool: 'upstream__echo', era: 'legacy' }
 }
 
-/** No policy at all: what those that are in force by default cost shows against it. */
+/** No policies: the reference for the cost of the default policies. */
 const noPolicies: GatewayConfig = {
   policies: { defaults: Object.fromEntries(Object.keys(policies).map((name) => [name, false])) },
 }
 
-/** Faults that never meet a call: what looking for them costs while they are armed, and what their being there else. */
+/** Faults that never match a call: the cost of matching while armed, and of their presence while disarmed. */
 const chaos = (enabled: boolean): GatewayConfig => ({
   chaos: {
     enabled,
@@ -77,7 +78,7 @@ const chaos = (enabled: boolean): GatewayConfig => ({
   },
 })
 
-/** Metrics are always there; on top of them, of every tenth call the spans. */
+/** Metrics are always on; spans of every tenth call come on top. */
 const spans = (collector: string): GatewayConfig => ({
   telemetry: { traces: { endpoint: collector, sample: 0.1 } },
 })
@@ -88,15 +89,15 @@ const traced = (collector: string): GatewayConfig => ({
 })
 
 /**
- * Every call is in an arm of an experiment, between the default policies and a set of the same settings under another name.
- * Each arm has as many slots as the load needs: waiting for one is no cost of the experiment.
+ * Every call is in an arm of an experiment, between the default policies and a set of the same settings under
+ * another name. Each arm has enough slots for the load: waiting is no cost of the experiment.
  */
 const inArms: GatewayConfig = {
   policies: { defaults: { bulkhead: { concurrent: 512 } }, sets: { same: {} } },
   experiments: [{ name: 'bench', arms: { control: 'default', treatment: 'same' } }],
 }
 
-/** Every row, in the order in which a round measures them. A further variant of the gateway is a further entry. */
+/** Every row, in measuring order. Add an entry for a further variant of the gateway. */
 export const subjects: readonly Subject[] = [
   direct,
   floor,
@@ -111,10 +112,10 @@ export const subjects: readonly Subject[] = [
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]
 
-/** How the name of a row of another build ends. */
+/** Suffix of a row of another build. */
 export const OTHER = '-other'
 
-/** A row as another build of Breakwater would have it. */
+/** Returns the row for another build of Breakwater. */
 export function ofOther(subject: Subject, main: string): Subject {
   return { ...subject, name: subject.name + OTHER, title: `the other's ${subject.title}`, main }
 }

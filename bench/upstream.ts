@@ -1,4 +1,4 @@
-/** An MCP server (Streamable HTTP) that is as cheap as node:http allows: the far end of every row. */
+/** An MCP server (Streamable HTTP), as cheap as node:http allows: the far end of every row. */
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
@@ -10,7 +10,7 @@ const { values } = parseArgs({
   options: {
     reply: { type: 'string', default: 'json' },
     fill: { type: 'string', default: '0' },
-    /** Whether it speaks the modern era to those who do; else it has sessions only. */
+    /** Whether the server also speaks the modern era; without this flag only sessions. */
     modern: { type: 'boolean', default: false },
   },
 })

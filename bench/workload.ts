@@ -1,10 +1,9 @@
-/** What is asked of every subject in one run. */
+/** The work of every subject in one run. */
 export interface Workload {
-  /** How the upstream answers a tool call: one JSON body, or an event stream with one event. */
+  /** Reply of the upstream to a tool call: one JSON body, or an event stream with one event. */
   readonly reply: 'json' | 'sse'
   /** Bytes that the upstream appends to the text of every result. */
   readonly fill: number
-  /** Calls in one measured window. */
   readonly calls: number
 }
 
@@ -15,7 +14,7 @@ export const workloads: Readonly<Record<string, Workload>> = {
   huge: { reply: 'json', fill: 200 * 1024, calls: 300 },
 }
 
-/** ASCII text of `bytes` bytes in which no two stretches are alike, so that a lost or swapped chunk shows. */
+/** Returns ASCII text of `bytes` bytes without repeated stretches, so that a lost or swapped chunk shows. */
 export function filling(bytes: number): string {
   let text = ''
   for (let i = 0; text.length < bytes; i++) text += ` ${i}`

@@ -4,14 +4,14 @@ import { deployFolder } from './paths.ts'
 import { sliRules } from './prometheus/generate/slis.ts'
 import { metricsTable } from './metrics-table.ts'
 
-/** A file that code makes and that is committed, because Grafana and Prometheus read files. */
+/** A generated file, committed because Grafana and Prometheus read files. */
 export interface Artifact {
   /** Below the folder `deploy`. */
   readonly path: string
   readonly text: string
 }
 
-/** Everything that `npm run dashboards` writes, in the style of the project's formatter. */
+/** Returns everything that `npm run dashboards` writes, formatted like the project. */
 export async function artifacts(): Promise<Artifact[]> {
   const drafts: Artifact[] = [
     ...boards.map((board) => ({

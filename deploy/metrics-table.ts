@@ -11,7 +11,7 @@ Node runtime (\`process_…\`, \`nodejs_…\`).
 
 const cell = (text: string) => text.replaceAll('|', '\\|')
 
-/** Every metric of the gateway, as a page of documentation. */
+/** Returns every metric of the gateway, as a page of documentation. */
 export function metricsTable(): string {
   const rows = table
     .toSorted((one, other) => (one.name < other.name ? -1 : 1))

@@ -9,7 +9,7 @@ import { main } from './support/main.ts'
 const dist = dirname(main)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-/** What the files of a folder say, by their paths. */
+/** Returns the texts of a folder's files by path. */
 async function textsIn(folder: string, end: string): Promise<ReadonlyMap<string, string>> {
   const files = (await readdir(folder, { recursive: true })).filter((file) => file.endsWith(end))
   return new Map(

@@ -39,7 +39,7 @@ const MAX_UNSTABLE = 3
 /** How often `--stress` runs a file. */
 const STRESS_RUNS = 10
 
-/** So many of the slowest files are named at the end. */
+/** Number of slowest files named at the end. */
 const SLOWEST = 10
 
 const { values, positionals } = parseArgs({
@@ -87,18 +87,18 @@ const chosen = files.filter((file) => {
   return values.rest ? !isQuick(file) : values.part.length === 0
 })
 
-/** Files that one process runs, and the path of the one that imports them all. */
+/** Files of one process, and the path of the module that imports all of them. */
 interface Item {
   readonly name: string
   readonly path: string
   readonly files: readonly string[]
 }
 
-/** A file with this text needs a process of its own. */
+/** A file with this text needs its own process. */
 const ALONE =
   /^(before|after)(Each)?\(|\bprocess\.(on|once|emit|env|chdir|getActiveResourcesInfo|memoryUsage)\b|\bheapUsed\b|\.mock\.method\(/m
 
-/** These folders count what their process started: servers that are left, and who ends them. */
+/** Tests in these folders count the processes that their own process started. */
 const apart = ['gateway', 'upstreams']
 
 const alone = (file: string): Item => ({
@@ -108,8 +108,8 @@ const alone = (file: string): Item => ({
 })
 
 /**
- * The chosen files as items: the files that wait for the longest time first, and the files that compute last. Files of the core that
- * may share a process are one item per folder.
+ * Returns the chosen files as items: files that wait the longest first, computing files last. Files of the
+ * core that may share a process are one item per folder.
  */
 function itemsOf(chosen: readonly string[]): Item[] {
   const together = mkdtempSync(join(tmpdir(), 'breakwater-tests-'))
@@ -170,7 +170,10 @@ function count(item: Item, { tests, tookMs }: Ending): void {
 
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
 
-/** The files of an item in which a test failed; the item itself when it failed without a failed test. */
+/**
+ * Returns the files of an item with a failed test; the item itself if the process failed without a failed
+ * test.
+ */
 function failedFiles(item: Item, { tests }: Ending): Item[] {
   const failed = new Set(tests.filter(({ passed }) => !passed).map(({ file }) => relative(folder, file)))
   const known = item.files.filter((file) => failed.has(file))
@@ -203,8 +206,8 @@ async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
 }
 
 /**
- * Runs failed files once more, by themselves. Files that pass then are unstable: they are printed with their first output, and
- * noted in `list`, which further runs of the same check share. Returns whether the run may pass all the same.
+ * Runs failed files once more, alone. Files that pass then are unstable: printed with their first output, and
+ * noted in `list`, which further runs of the same check share. Returns whether the run may still pass.
  */
 async function lookAgain(failed: ReadonlyMap<Item, Ending>, list: string): Promise<boolean> {
   let failsTwice = false

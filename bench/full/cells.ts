@@ -1,24 +1,24 @@
-/** The matrix: what is asked of the rows. The base differs from each other cell in one thing. */
+/** The matrix of loads for the rows. The base cell differs from each other cell in one value. */
 export interface Cell {
-  /** What `--cell` calls it. */
+  /** Argument of `--cell`. */
   readonly name: string
   readonly title: string
   readonly era: 'legacy' | 'modern'
   readonly reply: 'json' | 'sse'
   /** Bytes that the server appends to the text of every result. */
   readonly fill: number
-  /** Each with one call under way at a time, 1 to 1000. */
+  /** Sessions with one call under way at a time, 1 to 1000. */
   readonly sessions: number
   readonly upstream: 'http' | 'stdio'
-  /** Which rows: every way, the usual ones, or one for each policy. */
+  /** Rows of the cell: every way, the usual ways, or one for each policy. */
   readonly rows: 'all' | 'usual' | 'policies'
-  /** Whether gateways of others are among them. */
+  /** Whether foreign gateways are included. */
   readonly peers: boolean
   /** Whether latencies at a pace are measured. */
   readonly paced: boolean
-  /** Share of the time, as a multiple of that of another cell with as many rows. */
+  /** Share of the time, relative to another cell with as many rows. */
   readonly weight: number
-  /** Whether it is in a quick look. */
+  /** Whether a quick run includes the cell. */
   readonly quick: boolean
 }
 
@@ -27,7 +27,7 @@ const base: Cell = {
   title: 'Base: legacy era, JSON, 0.2 KB, 16 sessions, server over HTTP',
   era: 'legacy',
   reply: 'json',
-  // A result of it is 0.2 KB with its envelope.
+  // The result is 0.2 KB with its envelope.
   fill: 120,
   sessions: 16,
   upstream: 'http',
@@ -57,7 +57,7 @@ export const cells: readonly Cell[] = [
     rows: 'policies',
     peers: false,
     paced: false,
-    // What a policy costs is little: it takes many rounds to tell.
+    // A policy costs little, so the difference needs many rounds.
     weight: 3,
   },
 ]

@@ -3,13 +3,16 @@ import type { Spread } from '../statistics.ts'
 import { provenance, type Results } from './results.ts'
 import { summarise, type Line } from './summary.ts'
 
-/** A picture of ratios: a dot for each row, with a line over its quartiles, on an axis where each step is a doubling. */
+/**
+ * A chart of ratios: a dot for each row, with a line over its quartiles, on an axis where each step is a
+ * doubling.
+ */
 export interface Chart {
   readonly title: string
-  /** What 1 is. */
+  /** Meaning of the ratio 1. */
   readonly unit: string
   readonly groups: readonly Group[]
-  /** Where and how it was measured. */
+  /** Machine and method of the measurement. */
   readonly source: string
 }
 
@@ -30,10 +33,10 @@ const NUMBERS = 56
 const ROW = 21
 const HEAD = 68
 const MARGIN = 16
-/** Size of what is faint, in pixels. */
+/** Font size of secondary text, in pixels. */
 const SMALL = 11
 
-/** Both grounds: a page decides by the reader's own setting, also for a picture in `<img>`. */
+/** Light and dark: the reader's own setting decides, even for a picture in `<img>`. */
 const style = `
 text{font:12px sans-serif;fill:#24292f}.paper{fill:#fff}.faint{fill:#59636e;font-size:${SMALL}px}.title{font-size:15px;font-weight:600}
 .group{font-weight:600}.rule{stroke:#d9dee4}.one{stroke:#8b949e;stroke-dasharray:4 3}
@@ -41,7 +44,7 @@ text{font:12px sans-serif;fill:#24292f}.paper{fill:#fff}.faint{fill:#59636e;font
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.faint{fill:#9198a1}.rule{stroke:#30363d}.one{stroke:#6e7681}
 .ours{fill:#58a6ff;stroke:#58a6ff}.peer{fill:#f0883e;stroke:#f0883e}.reference{fill:#9198a1;stroke:#9198a1}}`
 
-/** The picture as SVG. */
+/** Returns the picture as SVG. */
 export function drawn({ title, unit, groups, source }: Chart): string {
   const ratios = groups.flatMap(({ dots }) => dots.map(({ ratio }) => ratio))
   const axis = doublings(ratios)
@@ -94,7 +97,10 @@ function row({ title, kind, ratio: { lower, median, upper } }: Dot, y: number, x
 const words = (x: number, y: number, text: string, look: string) =>
   `<text x="${coordinate(x)}" y="${coordinate(y)}"${look === '' ? '' : ` class="${look}"`}>${escaped(text)}</text>`
 
-/** Marks of an axis, each twice the one before, from below all ratios to above them, 1 and at least one doubling among them. */
+/**
+ * Returns the marks of an axis, each twice the mark before, from below all ratios to above all ratios.
+ * Includes 1 and at least one doubling.
+ */
 export function doublings(ratios: readonly Spread[]): number[] {
   const least = Math.min(1, ...ratios.map(({ lower }) => lower))
   const most = Math.max(2, ...ratios.map(({ upper }) => upper))
@@ -103,7 +109,7 @@ export function doublings(ratios: readonly Spread[]): number[] {
   return Array.from({ length: last - first + 1 }, (_, step) => 2 ** (first + step))
 }
 
-/** The pictures of a run, by the names of their files. One without rows is left out. */
+/** Returns the pictures of a run, by file name. Pictures without rows are left out. */
 export function charts(results: Results): Readonly<Record<string, Chart>> {
   const source = provenance(results)
   const loads = results.cells.filter(({ name }) => name !== 'policies')

@@ -1,4 +1,7 @@
-/** The load of the full benchmark: a process of its own, which measures one row a message: as fast as it goes, then at a pace. */
+/**
+ * The load of the full benchmark, in its own process: measures one row for each message, first at full speed,
+ * then at a pace.
+ */
 import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
 import { cpuMicros } from '../cpu.ts'
@@ -7,50 +10,50 @@ import { filling } from '../workload.ts'
 import { pace, type Pace, type Paced } from './paced.ts'
 import { StreamSession } from './stream-session.ts'
 
-/** How a row is spoken to: Streamable HTTP in one of the eras, or the older HTTP+SSE. */
+/** Transport of a row: Streamable HTTP in an era, or the older HTTP+SSE. */
 export type Speech = Era | 'http+sse'
 
 export interface Order {
   /** The MCP endpoint to load. */
   readonly url: string
-  /** The tool to call, as that endpoint names it. */
+  /** The tool to call, as named at the endpoint. */
   readonly tool: string
   readonly speech: Speech
   /** Bytes that the upstream appends to every text. */
   readonly fill: number
-  /** Each with one call under way at a time, 1 to 1000. */
+  /** Sessions with one call under way at a time, 1 to 1000. */
   readonly sessions: number
   /** Before the measured window, with all sessions calling without a pause, in milliseconds. */
   readonly warmUpMs: number
-  /** Fewer calls do not end the warm-up, unless they take 10 seconds; 0 unless given. */
+  /** Fewer calls do not end the warm-up, unless they take 10 seconds. Default: 0. */
   readonly warmUpCalls?: number
   /** The window in which all sessions call without a pause, in milliseconds. */
   readonly saturatedMs: number
-  /** The window at a rate, which follows; or none. */
+  /** The following window at a pace, if any. */
   readonly pace?: Pace
-  /** The process in the middle, if there is one. */
+  /** The process in the middle, if any. */
   readonly pid: number | undefined
 }
 
-/** What one round found of a row. */
+/** Figures of one round of a row. */
 export interface Figures {
   readonly callsPerSecond: number
-  /** CPU of the middle process; absent where there is none. */
+  /** CPU of the middle process; absent if there is none. */
   readonly cpuMicrosPerCall?: number
   /** Share of the saturated window that the middle process was on a CPU; above 1 when its threads overlap. */
   readonly busy?: number
-  /** Resident memory of the middle process when the windows were over, before its sessions were closed. */
+  /** Resident memory of the middle process after the windows, before its sessions were closed. */
   readonly rssBytes?: number
-  /** Absent where no pace was asked for, or it was not held. */
+  /** Absent without a pace, or if the row did not hold the pace. */
   readonly paced?: Paced
 }
 
 export type Report = { readonly figures: Figures } | { readonly failure: string }
 
-/** A thousand sessions that open at once, on a machine that has other things to do, wait for long. */
+/** Long, because a thousand sessions opened at once on a busy machine wait for long. */
 const REPLY_WITHIN_MS = 30_000
 
-/** Sessions that are opened at the same time. */
+/** Sessions opened at the same time. */
 const OPENED_AT_ONCE = 32
 
 let lastId = 0
@@ -66,7 +69,7 @@ async function measure(order: Order): Promise<Figures> {
   const { url, tool, pid } = order
   const { origin, pathname } = new URL(url)
   const pool = new Pool(origin, {
-    // A stream occupies a connection of its own.
+    // A stream occupies its own connection.
     connections: order.speech === 'http+sse' ? 2 * order.sessions : order.sessions,
     headersTimeout: REPLY_WITHIN_MS,
     bodyTimeout: REPLY_WITHIN_MS,
@@ -115,12 +118,12 @@ async function openAll(pool: Pool, path: string, { sessions, tool, speech }: Ord
   return callers
 }
 
-/** How long a row is waited for that makes its calls slowly, in milliseconds. */
+/** Longest wait for a row with slow calls, in milliseconds. */
 const MOST_MS = 10_000
 
 /**
- * All call without a pause until the time is over and so many calls are made; the last calls end after it, and count with the time that
- * they take.
+ * Lets all sessions call without a pause until the time is over and `leastCalls` are made. The last calls end
+ * later and count with their full time.
  */
 async function saturate(
   callers: readonly Caller[],

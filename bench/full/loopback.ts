@@ -1,6 +1,6 @@
 /**
- * Loaded before a program of others (`node --import`): it then listens at the loopback address only, and connects to nothing else,
- * whatever its own settings can say. Nothing else of it is changed.
+ * Preloaded into a foreign program (`node --import`): forces listening on the loopback address only and
+ * blocks all other connections, whatever the program's settings. Changes nothing else.
  */
 import { BlockList, isIP, Server, Socket } from 'node:net'
 
@@ -30,7 +30,7 @@ Server.prototype.listen = function (this: Server, ...args: unknown[]) {
   return listen.call(this, { port: Number(first), host: '127.0.0.1' }, ...done)
 }
 
-/** A port at which nobody listens: what would have gone elsewhere is refused there, as by a machine that is not there. */
+/** A port without a listener: blocked connections go there and are refused, as by an absent machine. */
 const NOBODY = { host: '127.0.0.1', port: 9 }
 
 const connect = Reflect.get(Socket.prototype, 'connect') as (...args: unknown[]) => Socket

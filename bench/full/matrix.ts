@@ -8,17 +8,17 @@ import { shares } from './plan.ts'
 import type { CellResult, LeftOut } from './results.ts'
 import { waysOf, type Others } from './ways.ts'
 
-/** Who hears of a run while it goes on. */
+/** Progress of a run. */
 export interface Listener {
-  /** Everything is there that is measured: the time begins. */
+  /** All subjects are installed: the time begins. */
   begins(): void
   measured(cell: CellResult): void
   leftOut(row: LeftOut): void
 }
 
 /**
- * Measures all cells that were asked for, one after the other. A cell that fails is told as left out, and the others are measured all
- * the same: nobody wants to lose half an hour to one reply.
+ * Measures all requested cells in turn. A failing cell is reported as left out and the other cells are
+ * measured: one reply must not waste half an hour.
  */
 export async function measureMatrix(options: Options, scratch: string, tell: Listener): Promise<void> {
   const { minutes, windows } = options
@@ -39,7 +39,7 @@ export async function measureMatrix(options: Options, scratch: string, tell: Lis
   }
 }
 
-/** A cell with what is measured in it: all ways, or those that were named and what they are compared with. */
+/** Returns a cell with its ways: all ways, or the named ways and their references. */
 function partOf(cell: Cell, asked: readonly string[] | undefined, others: Others) {
   const args = [script('./stdio-upstream.js'), '--fill', String(cell.fill)]
   const stdio = { command: process.execPath, args }

@@ -25,15 +25,15 @@ export interface CellRun {
   readonly ways: readonly Way[]
   readonly stdio: StdioServer
   readonly scratch: string
-  /** Time for all of it, in milliseconds: no round begins that would end later. */
+  /** Time for all rounds, in milliseconds: no round begins that would end later. */
   readonly budgetMs: number
   readonly windows: Windows
   readonly leaveOut: (row: LeftOut) => void
 }
 
 /**
- * Starts all rows of a cell, measures them in turn, round after round, and ends them. Rejects at the first reply that is not the
- * one that was asked for, and when a process dies that must not.
+ * Starts all rows of a cell, measures the rows in turn, round after round, and ends the rows. Rejects at the
+ * first wrong reply, and when an essential process dies.
  */
 export async function measureCell(run: CellRun): Promise<CellResult> {
   let die: (error: Error) => void = () => {}
@@ -56,7 +56,7 @@ async function measureRows(run: CellRun, children: Children): Promise<CellResult
     run.leaveOut({ title: way.title, cell: cell.name, why })
   }
   let rounds = 0
-  /** Measures every row once; one that may fail, and does, is none any more. */
+  /** Measures every row once; removes a failed row if the row may fail. */
   const round = async (order: (row: Row) => Partial<Order>, keep: (row: Row, figures: Figures) => void) => {
     for (const row of beginningAt(rounds++, rows)) {
       const report = await ask(load, { ...orderOf(row, cell, windows), ...order(row) })
@@ -108,7 +108,7 @@ async function startAll(
   const collector = await children.listening([script('./collector.js')])
   const rows: Row[] = []
   for (const way of ways) {
-    // Also of one that ends while it is measured: then its calls fail.
+    // Also called for a process that ends during a measurement: its calls then fail.
     let lost: (error: Error) => void = () => {}
     const ended = new Promise<never>((_, reject) => (lost = reject))
     ended.catch(() => {})

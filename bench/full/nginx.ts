@@ -3,13 +3,13 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 
-/** `nginx/1.22.1`, or undefined where there is none on the PATH. */
+/** Returns `nginx/1.22.1`, or undefined if PATH has no nginx. */
 export async function nginxVersion(): Promise<string | undefined> {
   const said = await promisify(execFile)('nginx', ['-v']).catch(() => undefined)
   return said === undefined ? undefined : /nginx\/[\d.]+/.exec(said.stderr)?.[0]
 }
 
-/** Writes a config for one process of nginx that passes everything on, unbuffered; returns the arguments to start it with. */
+/** Writes an unbuffered proxy config for one nginx process. Returns the arguments to start nginx. */
 export function nginxArgs(port: number, upstream: string, scratch: string): string[] {
   const folder = join(scratch, `nginx-${port}`)
   mkdirSync(folder, { recursive: true })

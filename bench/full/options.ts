@@ -4,25 +4,25 @@ import { brief, thorough, type Windows } from './plan.ts'
 
 export interface Options {
   readonly cells: readonly Cell[]
-  /** Rows to measure besides the direct way and the byte proxy; all of them unless given. */
+  /** Rows to measure besides the direct way and the byte proxy; default: all. */
   readonly ways: readonly string[] | undefined
-  /** Whether gateways of others are installed and measured. */
+  /** Whether foreign gateways are installed and measured. */
   readonly peers: boolean
   /** Time for all cells together. */
   readonly minutes: number
   readonly windows: Windows
   /** File for every figure of every round. */
   readonly json: string | undefined
-  /** Page for the tables, with pictures beside it. */
+  /** Page for the tables, with pictures beside the page. */
   readonly page: string | undefined
-  /** File with the figures of an earlier run: nothing is measured. */
+  /** File with the figures of an earlier run; then nothing is measured. */
   readonly from: string | undefined
 }
 
 const QUICK_MINUTES = 2
 const MINUTES = 23
 
-/** Reads the command line; throws with the words to choose from. */
+/** Reads the command line. Throws an error that lists the valid words. */
 export function readOptions(args: readonly string[]): Options {
   const { values } = parseArgs({
     args: [...args],
@@ -54,14 +54,13 @@ export function readOptions(args: readonly string[]): Options {
   }
 }
 
-/** In the order of the matrix. */
 function cellsNamed(names: readonly string[]): Cell[] {
   const unknown = names.find((name) => !cells.some((cell) => cell.name === name))
   if (unknown === undefined) return cells.filter(({ name }) => names.includes(name))
   throw new Error(`--cell: expected ${cells.map(({ name }) => name).join(', ')}`)
 }
 
-/** What a run was asked for by, without where to write it. */
+/** Returns the command of a run, without output options. */
 export function commandOf(args: readonly string[]): string {
   const isPlace = (arg: string | undefined) => arg === '--json' || arg === '--page'
   const asked = args.filter((arg, index) => !isPlace(arg) && !isPlace(args[index - 1]))

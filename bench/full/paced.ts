@@ -5,28 +5,28 @@ import { script } from '../middle.ts'
 import { quantile } from '../statistics.ts'
 import { monotonicMs, type Beat } from './pacemaker.ts'
 
-/** Calls at a rate that does not depend on how fast they are answered. */
+/** Calls at a rate independent of the speed of answers. */
 export interface Pace {
   readonly perSecond: number
   readonly forMs: number
-  /** Of the moments at which calls arrive: the same for all rows of a round. */
+  /** Seed of the arrival times; the same for all rows of a round. */
   readonly seed: number
 }
 
-/** How long calls took, counted from when they were due. */
+/** Latencies from the due times of calls. */
 export interface Paced {
   readonly calls: number
   readonly p50Ms: number
   readonly p99Ms: number
-  /** How much after its time a call was sent that found a free session: what of the figures is the load's own. */
+  /** Delay of calls with a free session after their due time: the load's own share of the figures. */
   readonly lateP99Ms: number
 }
 
-/** A row that has not answered after so many times the length of the window does not hold the rate. */
+/** A row without all answers after this many times the window does not hold the rate. */
 const GIVE_UP_AFTER = 2
 const LEAD_MS = 100
 
-/** Makes the calls of a window; `call` makes one by a free caller. Undefined where the rate was not held. */
+/** Makes the calls of a window; `call` makes a call by a free caller. Undefined if the rate was not held. */
 export async function pace<Caller>(
   callers: readonly Caller[],
   { perSecond, forMs, seed }: Pace,
@@ -58,8 +58,8 @@ export async function pace<Caller>(
 }
 
 /**
- * When calls arrive that nobody coordinates, in milliseconds from the beginning: at random, independently of each other (a Poisson
- * process), `perSecond` of them in the long run, over `forMs`. The same seed gives the same arrivals.
+ * Returns arrivals of an open load, in milliseconds from the start: a Poisson process with `perSecond` in the
+ * long run, over `forMs`. The same seed gives the same arrivals.
  */
 export function arrivals(perSecond: number, forMs: number, seed: number): Float64Array {
   const random = createKeyedRandom(seed)
@@ -74,8 +74,8 @@ export function arrivals(perSecond: number, forMs: number, seed: number): Float6
 }
 
 /**
- * Calls that are due at moments of their own, made by callers of which each makes one at a time. One that finds no free caller waits for
- * one, and its time runs: so the load of a slow server is not spared what it would have got from agents that do not wait.
+ * Calls with due times, made by callers with one call at a time each. A call without a free caller waits, and
+ * its latency runs. So a slow server gets the same load as from independent agents (no coordinated omission).
  */
 export class Turns<Caller> {
   readonly #due: ArrayLike<number>
@@ -90,13 +90,16 @@ export class Turns<Caller> {
   #reject: (error: unknown) => void = () => {}
   #isGivenUp = false
 
-  /** How long each call took from when it was due, in their order; undefined when that was given up. Rejects with the first that fails. */
+  /**
+   * Latencies of calls from their due times, in order; undefined after `giveUp`. Rejects with the first
+   * failed call.
+   */
   readonly latencies = new Promise<Float64Array | undefined>((resolve, reject) => {
     this.#resolve = resolve
     this.#reject = reject
   })
 
-  /** `due` and `now` are of one clock, in milliseconds. */
+  /** `due` and `now` use the same clock, in milliseconds. */
   constructor(
     callers: readonly Caller[],
     due: ArrayLike<number>,
@@ -111,7 +114,10 @@ export class Turns<Caller> {
     this.#next()
   }
 
-  /** So many calls are due by now, of which each is made or waits; returns whether one that came now found a free caller. */
+  /**
+   * Reports that `count` calls are due so far; each is sent or queued. Returns whether a newly due call found
+   * a free caller.
+   */
   arrived(count: number): boolean {
     const waiting = this.#arrived - this.#begun
     const isPrompt = this.#free.length >= waiting + count - this.#arrived
@@ -120,7 +126,7 @@ export class Turns<Caller> {
     return isPrompt
   }
 
-  /** Makes no more calls, and waits for those that are under way. */
+  /** Stops making calls, and waits for calls under way. */
   giveUp(): void {
     this.#isGivenUp = true
     this.#next()

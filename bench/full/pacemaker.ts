@@ -1,10 +1,16 @@
-/** A thread that says when calls are due: timers of Node are late by up to a millisecond, a thread that sleeps by some 0.1 ms. */
+/**
+ * A thread that reports due times of calls: Node's timers are late by up to a millisecond, a sleeping thread
+ * by some 0.1 ms.
+ */
 import { parentPort, workerData } from 'node:worker_threads'
 
-/** When to say it, on `monotonicMs`, rising. */
+/** Due times on `monotonicMs`, ascending. */
 export type Beat = Float64Array
 
-/** A clock that all threads share, in milliseconds: `performance.now()` counts from the start of its own thread. */
+/**
+ * A clock that all threads share, in milliseconds: `performance.now()` counts from the start of its own
+ * thread.
+ */
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6
 
 if (parentPort !== null) {
@@ -16,7 +22,7 @@ if (parentPort !== null) {
     const now = monotonicMs()
     const before = count
     while (count < due.length && due[count]! <= now) count++
-    // How many are due by now.
+    // Number of calls due so far.
     if (count > before) parentPort.postMessage(count)
   }
 }

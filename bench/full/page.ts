@@ -4,11 +4,14 @@ import { charts, drawn } from './chart.ts'
 import { provenance, type CellResult, type Results } from './results.ts'
 import { inMarkdown, leftOutLine, paceNote, ratiosOver, tableOf } from './tables.ts'
 
-/** Where a part of a run stands in a page: between these lines. */
+/** Begin marker of a run's part in a page. */
 const beginOf = (part: string) => `<!-- bench:full ${part} begins -->`
 const endOf = (part: string) => `<!-- bench:full ${part} ends -->`
 
-/** Puts the parts of a run into their places in a page, and its pictures into the folder beside it that has the page's name. */
+/**
+ * Puts the parts of a run into their places in a page, and its pictures into the folder beside the page,
+ * named like the page.
+ */
 export function writePage(file: string, results: Results): void {
   const text = filled(readFileSync(file, 'utf8'), parts(results))
   const folder = file.replace(/\.md$/, '')
@@ -18,7 +21,7 @@ export function writePage(file: string, results: Results): void {
   writeFileSync(file, text)
 }
 
-/** The page with other texts in those places that it has; the others stay as they are. */
+/** Returns the page with new texts in its existing places; all other text stays. */
 export function filled(page: string, texts: Readonly<Record<string, string>>): string {
   return Object.entries(texts).reduce((page, [part, text]) => {
     const [from, to] = [page.indexOf(beginOf(part)), page.indexOf(endOf(part))]
@@ -27,14 +30,14 @@ export function filled(page: string, texts: Readonly<Record<string, string>>): s
   }, page)
 }
 
-/** Throws, before anything is measured, where there is no such page, or nothing would be put into it. */
+/** Throws before the measurement if the page does not exist or has no place for a result. */
 export function checkPage(file: string): void {
   if (!file.endsWith('.md')) throw new Error('--page: expected a page in Markdown')
   if (!readFileSync(file, 'utf8').includes(beginOf('base')))
     throw new Error(`--page: ${file} has no line ${beginOf('base')}`)
 }
 
-/** What a run writes into a page, in Markdown, by the names of the places for it. One for which nothing was measured is not there. */
+/** Returns the Markdown that a run writes into a page, by place. Places without measurements are absent. */
 export function parts(results: Results): Readonly<Record<string, string>> {
   const cellNamed = (name: string) => results.cells.filter((cell) => cell.name === name)
   const loads = results.cells.filter(({ name }) => name !== 'policies')
@@ -63,7 +66,7 @@ export function parts(results: Results): Readonly<Record<string, string>> {
 
 const titled = ({ title }: CellResult) => `${title}.`
 
-/** A table, and below it what there is to know of its rows. */
+/** Returns a table with notes on its rows below. */
 function table(cell: CellResult): string[] {
   const notes = cell.rows.flatMap(({ title, note }) => (note === undefined ? [] : [`- ${title}: ${note}.`]))
   return [inMarkdown(tableOf(cell)), ...(notes.length === 0 ? [] : [notes.join('\n')])]

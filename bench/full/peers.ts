@@ -6,28 +6,28 @@ import { bound } from '../../test/support/bound.ts'
 import { script } from '../middle.ts'
 import type { Speech } from './load.ts'
 
-/** Gateways of others. They are installed when a run asks for them, beside the project and not as a part of it. */
+/** Foreign gateways. A run installs peers on request, beside the project. */
 export interface Peer {
-  /** Its package, at the version that is measured. */
+  /** Its package, at the measured version. */
   readonly name: string
   readonly version: string
   /** Its program, in its package. */
   readonly main: string
-  /** Which servers it can stand before. */
+  /** Kinds of servers that the peer supports. */
   readonly upstreams: readonly ('http' | 'stdio')[]
   readonly speech: Speech
-  /** Path to load, and the upstream's `echo` as that path calls it. */
+  /** Path to load, and the name of the upstream's `echo` there. */
   readonly path: string
   readonly tool: string
-  /** What there is to know of the row. */
+  /** Notes on the row. */
   readonly note: string
   launch(site: Site): Launch
 }
 
-/** Where a peer is to stand. */
+/** The place of a peer in a cell. */
 export interface Site {
   readonly port: number
-  /** The server, over HTTP or as a command; only one of them. */
+  /** The server, over HTTP or as a command; exactly one of both. */
   readonly upstream: { readonly url: string } | { readonly command: string; readonly args: readonly string[] }
   /** A folder for its files. */
   readonly scratch: string
@@ -111,10 +111,10 @@ export const peers: readonly Peer[] = [
   },
 ]
 
-/** For a POSIX shell, which supergateway starts its servers by. */
+/** For a POSIX shell, which supergateway uses to start servers. */
 const quoted = (word: string) => `'${word.replaceAll("'", "'\\''")}'`
 
-/** Where packages of others are put: ignored by git, and kept for the next run. */
+/** Folder of foreign packages: ignored by git, and kept for the next run. */
 const FOLDER = resolve('.bench-peers')
 
 const INSTALL_WITHIN_MS = 300_000
@@ -122,7 +122,7 @@ const INSTALL_WITHIN_MS = 300_000
 const home = ({ name, version }: Peer) => join(FOLDER, `${name.replace('/', '+')}@${version}`)
 const folderOf = (peer: Peer) => join(home(peer), 'node_modules', peer.name)
 
-/** Installs a peer unless it is there; no script of a package runs. Rejects with the reason why it cannot be. */
+/** Installs a peer if missing, without running package scripts. Rejects with the reason of a failure. */
 export async function install(peer: Peer): Promise<void> {
   if (existsSync(join(folderOf(peer), peer.main)) && versionOf(peer) === peer.version) return
   mkdirSync(home(peer), { recursive: true })
@@ -144,7 +144,7 @@ function versionOf(peer: Peer): string {
   return version
 }
 
-/** What starts a peer, on loopback only: arguments of node, and the whole of its environment. */
+/** Returns the arguments of node and the whole environment for a peer on loopback only. */
 export function command(
   peer: Peer,
   site: Site,
@@ -152,7 +152,8 @@ export function command(
   const { args, env } = peer.launch(site)
   return {
     args: ['--import', script('./full/loopback.js'), join(folderOf(peer), peer.main), ...args],
-    // It writes into its home, reads no settings of whoever measures, and finds no programs that would go to the network for it.
+    // The peer writes into its own home, reads no settings of the user, and finds no programs that would use
+    // the network.
     env: { PATH: join(site.scratch, 'no-programs'), HOME: site.scratch, NODE_ENV: 'production', ...env },
   }
 }

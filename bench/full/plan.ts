@@ -1,10 +1,10 @@
 import type { Cell } from './cells.ts'
 
-/** How long the windows of a row are, in milliseconds. */
+/** Lengths of a row's windows, in milliseconds. */
 export interface Windows {
-  /** Calls before the first round: of fewer, each process still compiles what it runs. */
+  /** Calls before the first round: with fewer calls, each process is still compiling. */
   readonly firstCalls: number
-  /** After them: it is seen what pace there can be. */
+  /** Length of the window after `firstCalls`, which measures the possible pace. */
   readonly firstMs: number
   /** At the beginning of each round. */
   readonly warmUpMs: number
@@ -21,7 +21,9 @@ export const thorough: Windows = {
 }
 export const brief: Windows = { firstCalls: 400, firstMs: 300, warmUpMs: 100, saturatedMs: 300, pacedMs: 600 }
 
-/** What every cell gets of the time: by how many rows it has, how long their windows are, and its weight. */
+/**
+ * Returns each cell's share of the time: by its number of rows, the length of their windows, and its weight.
+ */
 export function shares(cells: readonly (readonly [Cell, rows: number])[], windows: Windows): number[] {
   const { warmUpMs, saturatedMs, pacedMs } = windows
   const needs = cells.map(
@@ -31,20 +33,23 @@ export function shares(cells: readonly (readonly [Cell, rows: number])[], window
   return needs.map((need) => need / all)
 }
 
-/** The pace is this share of what the slowest row of Breakwater can do. */
+/** The pace is this share of the slowest Breakwater row's maximum. */
 const SHARE = 0.3
 
-/** A row whose queues would grow at the pace does not hold it: it has to be able to do so many times as much. */
+/**
+ * A row with growing queues at the pace does not hold the pace: its maximum must be this multiple of the
+ * pace.
+ */
 const HEADROOM = 1.2
 
 export interface CellPace {
   /** In whole tens of calls a second, at least 10. */
   readonly perSecond: number
-  /** Whether a row can keep up that does so many calls a second at most. */
+  /** Whether a row with a maximum of `most` calls a second can keep up. */
   holds(most: number): boolean
 }
 
-/** The pace of a cell, from what its rows of Breakwater did in calls a second when they were not paced. */
+/** Returns the pace of a cell, from the unpaced calls a second of its Breakwater rows. */
 export function paceFor(most: readonly number[]): CellPace {
   const perSecond = Math.max(10, Math.round((Math.min(...most) * SHARE) / 10) * 10)
   return { perSecond, holds: (most) => most >= perSecond * HEADROOM }

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 
-/** A port of the loopback address that is free now, for programs that have to be told theirs. */
+/** Returns a free loopback port, for programs that must be given a port. */
 export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().once('error', reject)
@@ -16,7 +16,7 @@ export function freePort(): Promise<number> {
 const LISTENS = '0A'
 const LOOPBACK = ['0100007F', '00000000000000000000000001000000', '0000000000000000FFFF00000100007F']
 
-/** The addresses that a process listens at and that are not loopback ones, as the kernel writes them. Linux only. */
+/** Returns the non-loopback addresses on which a process listens, in the kernel's notation. Linux only. */
 export function foreignListeners(pid: number): string[] {
   const sockets = new Set<string>()
   for (const fd of readdirSync(`/proc/${pid}/fd`)) {
@@ -24,7 +24,7 @@ export function foreignListeners(pid: number): string[] {
       const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`))?.[1]
       if (inode !== undefined) sockets.add(inode)
     } catch {
-      // It was closed meanwhile.
+      // The socket was closed meanwhile.
     }
   }
   return ['tcp', 'tcp6'].flatMap((kind) =>

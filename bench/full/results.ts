@@ -2,12 +2,12 @@ import { cpus } from 'node:os'
 import type { Figures } from './load.ts'
 import type { Way } from './ways.ts'
 
-/** Everything that a run has found, as `--json` writes it and `--from` reads it. */
+/** All results of a run, as `--json` writes and `--from` reads the results. */
 export interface Results {
   readonly machine: Machine
   /** Day of the run, such as 2026-11-25. */
   readonly date: string
-  /** What was typed. */
+  /** The command line. */
   readonly command: string
   readonly cells: readonly CellResult[]
   readonly leftOut: readonly LeftOut[]
@@ -22,7 +22,7 @@ export interface Machine {
 export interface CellResult {
   readonly name: string
   readonly title: string
-  /** Calls a second of the paced windows; undefined where there were none. */
+  /** Calls a second of the paced windows; undefined if there were none. */
   readonly perSecond: number | undefined
   readonly rows: readonly RowResult[]
 }
@@ -36,12 +36,12 @@ export interface RowResult {
   readonly rounds: readonly Figures[]
 }
 
-/** A row that is not there, in one cell or in all. */
+/** A row left out of one cell or of all cells. */
 export interface LeftOut {
   readonly title: string
   readonly cell?: string
   readonly why: string
-  /** Whether the run has failed by it. */
+  /** Whether the missing row fails the run. */
   readonly isFailure?: true
 }
 
@@ -50,7 +50,7 @@ export function thisMachine(): Machine {
   return { cpu: first?.model.trim() ?? 'unknown', cores, node: process.version }
 }
 
-/** Where and how figures were taken, in one line that goes with all of them; `code` dresses the command. */
+/** Returns one line about the machine and the method of all figures; `code` formats the command. */
 export function provenance(
   { machine: { cpu, cores, node }, date, command }: Results,
   code = (command: string) => command,

@@ -2,19 +2,25 @@ import { policies } from '../../src/policies/index.ts'
 import { oneServer, type GatewayConfig, type Subject } from '../subjects.ts'
 import type { Cell } from './cells.ts'
 
-/** A rate that no load of this benchmark reaches: it is looked at with every request, and never stops one. */
+/** A rate above any load of this benchmark: checked at every request, never exceeded. */
 const OUT_OF_REACH = { rate: '1000000/s', burst: 1_000_000 }
 
-/** From so many sessions on the default bulkhead, of which a single tool gets half, would make calls wait. */
+/**
+ * From this number of sessions on, the default bulkhead, of which a single tool gets half, would make calls
+ * wait.
+ */
 const ROOMY_SESSIONS = 32
 
-/** The server as a child process of who calls it. */
+/** The server as a child process of its caller. */
 export interface StdioServer {
   readonly command: string
   readonly args: readonly string[]
 }
 
-/** A row of Breakwater as a cell has it: limits that would refuse the load are out of its reach, and all else is as it was. */
+/**
+ * Returns a row of Breakwater for a cell: limits that would refuse the load are raised, everything else
+ * stays.
+ */
 export function inCell(subject: Subject, cell: Cell, stdio: StdioServer): Subject {
   const { middle } = subject
   const adapted = { ...subject, era: cell.era === 'modern' ? cell.era : subject.era }
@@ -38,8 +44,8 @@ function withSlots(config: unknown, concurrent: number): object {
 }
 
 /**
- * Settings under which a policy works on every call of the load and ends none, where its defaults are others or there are
- * none. A policy that stands here not is measured with its defaults.
+ * Settings under which a policy works on every call of the load and ends none, for policies whose defaults
+ * differ or are missing. Other policies are measured with their defaults.
  */
 const settings: Readonly<Record<string, unknown>> = {
   degrade: { lastKnownGood: {} },
@@ -48,7 +54,7 @@ const settings: Readonly<Record<string, unknown>> = {
   adaptiveConcurrency: { initial: 200, min: 200, max: 200 },
 }
 
-/** Every policy is off but that one; without a name all are. */
+/** Turns every policy off except the named policy; without a name turns all off. */
 export function onlyPolicy(name?: string): GatewayConfig {
   const defaults = Object.keys(policies).map((policy) => [
     policy,
@@ -57,13 +63,13 @@ export function onlyPolicy(name?: string): GatewayConfig {
   return {
     policies: {
       defaults: Object.fromEntries(defaults) as object,
-      // Some work on calls only that are known to read.
+      // Some policies work only on read-only calls.
       overrides: [{ match: {}, effect: 'read_only' }],
     },
   }
 }
 
-/** The row that each policy is compared with, then a row for each, in their order. */
+/** The reference row for policies, then a row for each policy, in their order. */
 export const policyRows: readonly Subject[] = [
   oneServer('no-policy', 'no policy', onlyPolicy()),
   ...Object.keys(policies).map((name) => oneServer(name, name, onlyPolicy(name))),

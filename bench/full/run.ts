@@ -1,4 +1,6 @@
-/** Measures Breakwater, what it is compared with and gateways of others over a matrix of loads, in one run; see README.md. */
+/**
+ * Measures Breakwater, its references and foreign gateways over a matrix of loads, in one run; see README.md.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,8 +12,8 @@ import { provenance, thisMachine, type CellResult, type LeftOut, type Results } 
 import { inColumns, leftOutLine, paceNote, tableOf } from './tables.ts'
 
 /**
- * Rows are started and ended, and rounds that have begun are finished: a run that takes much longer than it was given hangs, or is
- * starved. What it has found by then is kept.
+ * Starting and ending rows and finishing rounds take extra time. A run far beyond its time hangs or is
+ * starved; the results so far are kept.
  */
 const SLACK = 1.5
 const SLACK_MS = 120_000
@@ -24,7 +26,7 @@ const results = options.from === undefined ? await measured(options) : read(opti
 print(provenance(results))
 if (options.json !== undefined) writeFileSync(options.json, JSON.stringify(results))
 if (options.page !== undefined) writePage(options.page, results)
-// Also where something is still going on.
+// Even if something is still running.
 process.exit(results.leftOut.some(({ isFailure }) => isFailure === true) ? 1 : 0)
 
 async function measured(options: Options): Promise<Results> {
@@ -68,7 +70,7 @@ function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** The one way out after a failure; leaving ends the children. */
+/** The only exit after a failure; exiting ends the children. */
 function fail(error: Error): never {
   process.stderr.write(`${error.message}\n`)
   process.exit(1)

@@ -8,14 +8,14 @@ import { StreamSession } from './stream-session.ts'
 const WITHIN_MS = 30_000
 const EVERY_MS = 100
 
-/** What is spoken with a gateway, and where. */
+/** Transport and address of a gateway. */
 export interface Spoken {
   readonly path: string
   readonly tool: string
   readonly speech: Speech
 }
 
-/** Waits until a session can be opened there that lists the tool: programs of others do not say when they are ready. */
+/** Waits until a session can be opened and lists the tool: foreign programs do not report readiness. */
 export async function untilServes(spoken: Spoken, endpoint: Endpoint): Promise<Endpoint> {
   const { path, tool, speech } = spoken
   const { signal } = new AbortController()

@@ -2,7 +2,10 @@ import { spread, type Spread } from '../statistics.ts'
 import type { Figures } from './load.ts'
 import type { CellResult, RowResult } from './results.ts'
 
-/** A row in figures, each the spread over the rounds. What a row has not, or did not hold, is undefined. */
+/**
+ * A row in figures, each the spread over the rounds. Figures that the row lacks, or did not hold, are
+ * undefined.
+ */
 export interface Line {
   readonly row: RowResult
   readonly callsPerSecond: Spread
@@ -11,16 +14,16 @@ export interface Line {
   readonly timesBase: Spread | undefined
   /** CPU per call less the base's of the same round, in microseconds. */
   readonly moreMicros: Spread | undefined
-  /** From when a call was due to its answer, in milliseconds. */
+  /** From a call's due time to its answer, in milliseconds. */
   readonly p50Ms: Spread | undefined
   readonly p99Ms: Spread | undefined
-  /** The same, less that of the direct way in the same round. */
+  /** The same, less the direct way's latency in the same round. */
   readonly addedP50Ms: Spread | undefined
   readonly addedP99Ms: Spread | undefined
   readonly rssBytes: Spread | undefined
 }
 
-/** `base` is the row that CPU is compared with, `direct` the one that latencies are compared with. */
+/** `base` is the reference row for CPU, `direct` for latencies. */
 export function summarise({ rows }: CellResult, base = 'floor'): Line[] {
   const roundsOf = (name: string) => rows.find((row) => row.name === name)?.rounds ?? []
   const [baseRounds, directRounds] = [roundsOf(base), roundsOf('direct')]
@@ -57,7 +60,7 @@ const cpu = ({ cpuMicrosPerCall }: Figures) => cpuMicrosPerCall
 const p50 = ({ paced }: Figures) => paced?.p50Ms
 const p99 = ({ paced }: Figures) => paced?.p99Ms
 
-/** Undefined where any round lacks the figure: what was held only at times was not held. */
+/** Undefined if any round lacks the figure: a pace held only at times was not held. */
 function spreadOf(values: readonly (number | undefined)[]): Spread | undefined {
   const given = values.filter((value) => value !== undefined)
   return given.length === 0 || given.length < values.length ? undefined : spread(given)

@@ -2,7 +2,7 @@ import type { Spread } from '../statistics.ts'
 import type { CellResult, LeftOut, Results } from './results.ts'
 import { summarise, type Line } from './summary.ts'
 
-/** A table: its head, then its lines; the first column is to the left, the others to the right. */
+/** A table: its head, then its lines; the first column is left-aligned, other columns right-aligned. */
 export interface Table {
   readonly head: readonly string[]
   readonly lines: readonly (readonly string[])[]
@@ -11,7 +11,7 @@ export interface Table {
 const NOTHING = '–'
 const MIB = 1024 ** 2
 
-/** What a cell found, in the columns that fit what it asks. */
+/** Returns the results of a cell, in the columns for its kind of rows. */
 export const tableOf = (cell: CellResult): Table =>
   cell.name === 'policies' ? policyTable(cell) : cellTable(cell)
 
@@ -30,7 +30,7 @@ function cellTable(cell: CellResult): Table {
   }
 }
 
-/** What each policy costs, against none. */
+/** The cost of each policy, compared with no policy. */
 function policyTable(cell: CellResult): Table {
   return {
     head: ['policy', 'CPU µs/call', '× no policy', 'more µs/call'],
@@ -46,7 +46,7 @@ function policyTable(cell: CellResult): Table {
   }
 }
 
-/** CPU over the byte proxy's: a line for each cell, a column for each way that is in more than one of them. */
+/** CPU relative to the byte proxy: a line for each cell, a column for each way in more than one cell. */
 export function ratiosOver(cells: Results['cells']): Table {
   const summaries = cells.map((cell) => ({ cell, lines: summarise(cell).filter(isCompared) }))
   const seen = summaries.flatMap(({ lines }) => lines.map(({ row }) => row))
@@ -68,7 +68,7 @@ export function ratiosOver(cells: Results['cells']): Table {
 
 const isCompared = ({ row }: Line) => row.name !== 'direct' && row.name !== 'floor'
 
-/** How often a cell was measured, and at which pace its latencies. */
+/** Returns the number of rounds of a cell, and the pace of its latencies. */
 export function paceNote(cell: CellResult): string {
   const rounds = `${cell.rows[0]?.rounds.length ?? 0} rounds.`
   const direct = summarise(cell).find(({ row }) => row.name === 'direct')
@@ -89,14 +89,14 @@ function figure(value: Spread | undefined, digits: number): string {
 function ranged(value: Spread | undefined, digits: number): string {
   if (value === undefined) return NOTHING
   const [median, lower, upper] = [value.median, value.lower, value.upper].map((part) => fixed(part, digits))
-  // Where a bound has a sign of its own, a dash between them would be read as one.
+  // Before a negative bound, a dash would look like another minus sign.
   return `${median} (${lower}${lower?.startsWith('-') ? ' to ' : '–'}${upper})`
 }
 
-/** Without the sign of a zero. */
+/** Drops the sign of a zero. */
 const fixed = (value: number, digits: number) => value.toFixed(digits).replace(/^-(?=[0.]+$)/, '')
 
-/** As prettier leaves it. */
+/** In Prettier's format. */
 export function inMarkdown({ head, lines }: Table): string {
   const widths = widthsOf([head, ...lines])
   const row = (cells: readonly string[]) => `| ${padded(cells, widths).join(' | ')} |`

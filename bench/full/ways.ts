@@ -12,7 +12,7 @@ export interface Way extends Spoken {
   readonly name: string
   readonly title: string
   readonly kind: 'reference' | 'ours' | 'peer'
-  /** Whether a failure is told, and ends nothing but the row: the run goes on without programs of others. */
+  /** Whether a failure ends only the row: the run goes on without foreign programs. */
   readonly mayFail: boolean
   readonly note?: string
   start(around: Around): Promise<Endpoint>
@@ -20,17 +20,17 @@ export interface Way extends Spoken {
 
 export interface Around extends Surroundings {
   readonly stdio: StdioServer
-  /** Hears that a peer has ended. */
+  /** Reports that a peer has ended. */
   readonly lost: (error: Error) => void
 }
 
-/** What of others is there to be measured. */
+/** Foreign programs available for measuring. */
 export interface Others {
   readonly nginx: string | undefined
   readonly peers: readonly Peer[]
 }
 
-/** Name and title of each row of Breakwater over HTTP, as it is called among gateways of others. */
+/** Name and title of each row of Breakwater over HTTP, as shown beside foreign gateways. */
 const ours: Readonly<Record<string, string>> = {
   bare: 'Breakwater, no policies',
   server: 'Breakwater',
@@ -45,7 +45,7 @@ const notes: Readonly<Record<string, string>> = {
 }
 const usual = ['bare', 'server']
 
-/** The rows of a cell, in the order in which a round measures them. */
+/** Returns the rows of a cell, in measuring order. */
 export function waysOf(cell: Cell, { nginx, peers }: Others, stdio: StdioServer): Way[] {
   const breakwater = (subject: Subject, title: string): Way => {
     const { name, path, tool, era } = inCell(subject, cell, stdio)

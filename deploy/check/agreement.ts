@@ -11,15 +11,18 @@ import { parse } from './promql.ts'
 import { splitBy } from './splits.ts'
 import { substitute } from './substitute.ts'
 
-/** Labels that Prometheus adds, and that of buckets. */
+/** Labels added by Prometheus, and the label of buckets. */
 const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity']
 
 const samples = { server: 's', tool: 't', arm: 'a', job: 'j', instance: 'i' }
 
-/** Where arms may be told apart, or where it does not matter; everywhere else an experiment must not make several lines of one. */
+/**
+ * Expressions that may split by arm, or where arms do not matter. Elsewhere an experiment must not split a
+ * line into several.
+ */
 const aboutArms = /^breakwater-arms |^rule arm:| \/ variable "/
 
-/** Every expression of dashboards and rules, with variables filled in. */
+/** Returns every expression of dashboards and rules, with variables filled in. */
 export function allExpressions(): Expression[] {
   const dashboards = committedDashboards()
   return [
@@ -33,7 +36,9 @@ export function allExpressions(): Expression[] {
   ].map((expression) => ({ ...expression, expr: substitute(expression.expr, samples) }))
 }
 
-/** What does not fit together between the code's metrics and those who read them, in words; empty when all does. */
+/**
+ * Returns mismatches between the code's metrics and their readers, as sentences; empty if everything matches.
+ */
 export function disagreements(): string[] {
   const metrics = [...knownMetrics().values()]
   const series = new Map(metrics.flatMap((metric) => seriesNames(metric).map((name) => [name, metric])))

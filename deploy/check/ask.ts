@@ -11,7 +11,7 @@ import { parse } from './promql.ts'
 import { silent } from './silent.ts'
 import { substitute } from './substitute.ts'
 
-/** What a viewer has chosen. */
+/** Values chosen by a viewer. */
 const chosen = {
   server: 'flaky',
   tool: '(read|typed|write)',
@@ -20,7 +20,10 @@ const chosen = {
   instance: '.*',
 }
 
-/** Asks everything that dashboards and rules ask of the last `seconds`; each has to succeed, and to find something. */
+/**
+ * Asks every query of dashboards and rules over the last `seconds`. Each query must succeed and find
+ * something.
+ */
 export async function ask(
   prometheus: PrometheusApi,
   seconds: number,
@@ -52,7 +55,7 @@ export async function ask(
     await expect(where, async () => (await prometheus.labelValues(label, query)).length > 0)
   }
   for (const rule of committedRules()) {
-    // An alert that finds nothing is what everybody hopes for; that it can find something, tests of promtool show.
+    // A silent alert is the normal state; tests of promtool show that each alert can fire.
     if (isAlert(rule))
       await expect(`alert ${rule.alert}`, async () => Boolean(await prometheus.instant(rule.expr)))
     else await expect(`rule ${rule.record}`, async () => hasNumbers(await prometheus.instant(rule.record)))
@@ -67,8 +70,8 @@ export async function ask(
 }
 
 /**
- * Each selector by itself, and who reads it first: where a query puts a zero for what is missing, a value that no
- * label has would go unnoticed.
+ * Returns each selector with its first reader. Selectors are asked separately: a query that replaces missing
+ * values by zero would hide a label value that never occurs.
  */
 function selectorsOf(dashboards: readonly Dashboard[]): Map<string, string> {
   const selectors = new Map<string, string>()
@@ -79,7 +82,7 @@ function selectorsOf(dashboards: readonly Dashboard[]): Map<string, string> {
   return selectors
 }
 
-/** Whether any sample is a number: quantiles of nothing are none. */
+/** Whether any sample is a number: quantiles without observations are NaN. */
 function hasNumbers(samples: readonly Sample[]): boolean {
   return samples.some(({ value, values }) =>
     (values ?? (value === undefined ? [] : [value])).some(([, number]) => number !== 'NaN'),

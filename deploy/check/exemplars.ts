@@ -5,14 +5,14 @@ import type { PrometheusApi } from './prometheus-api.ts'
 /** How long spans may be under way, in milliseconds. */
 const PATIENCE_MS = 5_000
 
-/** Whose exemplars are followed, and of how many seconds until now. */
+/** The source of the followed exemplars, and their age in seconds. */
 interface Traced {
   readonly server: string
   readonly tools: readonly string[]
   readonly seconds: number
 }
 
-/** Exemplars of tools that are missing, or that do not lead to the trace of a call of their tool, in words. */
+/** Returns missing exemplars, and exemplars that lead to no trace of a call of their tool, as sentences. */
 export async function astray(
   prometheus: Pick<PrometheusApi, 'exemplars'>,
   receiver: Pick<OtlpReceiver, 'of'>,
@@ -25,7 +25,7 @@ export async function astray(
       return { tool, traces: exemplars.map(({ trace_id: trace = '' }) => trace) }
     }),
   )
-  /** Of each trace that was received, the tool that its call went to. */
+  /** Returns the called tool of each received trace. */
   const called = () =>
     new Map(receiver.of('server').map(({ traceId, attributes }) => [traceId, attributes['gen_ai.tool.name']]))
   const haveCome = () => {

@@ -3,11 +3,11 @@ import { parse } from 'yaml'
 import type { Dashboard } from '@grafana/grafana-foundation-sdk/dashboard'
 import { deployFolder } from '../paths.ts'
 
-/** A PromQL expression, and who shows or records it. */
+/** A PromQL expression, with the panel or rule that uses the expression. */
 export interface Expression {
   readonly where: string
   readonly expr: string
-  /** Whether only its value now is of interest. */
+  /** Whether only the current value matters. */
   readonly instant: boolean
 }
 
@@ -26,7 +26,7 @@ export interface AlertRule {
 const rulesFolder = `${deployFolder}prometheus/rules/`
 const dashboardsFolder = `${deployFolder}grafana/dashboards/`
 
-/** The rules as they are committed. */
+/** Returns the committed rules. */
 export function committedRules(): (RecordingRule | AlertRule)[] {
   return readdirSync(rulesFolder).flatMap((file) => {
     const text = readFileSync(rulesFolder + file, 'utf8')
@@ -37,7 +37,7 @@ export function committedRules(): (RecordingRule | AlertRule)[] {
 
 export const isAlert = (rule: RecordingRule | AlertRule): rule is AlertRule => 'alert' in rule
 
-/** The dashboards as they are committed. */
+/** Returns the committed dashboards. */
 export function committedDashboards(): Dashboard[] {
   return readdirSync(dashboardsFolder).map(
     (file) => JSON.parse(readFileSync(dashboardsFolder + file, 'utf8')) as Dashboard,
@@ -49,7 +49,7 @@ interface Target {
   readonly instant?: boolean
 }
 
-/** Everything that dashboards ask for. */
+/** Returns every query of dashboards. */
 export function dashboardExpressions(dashboards: readonly Dashboard[]): Expression[] {
   return dashboards.flatMap(({ uid, panels = [], annotations }) => [
     ...panels.flatMap((panel) => {
@@ -68,7 +68,7 @@ export function dashboardExpressions(dashboards: readonly Dashboard[]): Expressi
   ])
 }
 
-/** A variable whose values are those that `label` has in a set of series. */
+/** A variable with the values of `label` in a set of series. */
 export interface LabelValues {
   readonly where: string
   readonly series: string

@@ -6,20 +6,23 @@ import { until } from '../../test/support/until.ts'
 
 const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 
-/** A gateway that runs: its base URLs, and the token of its control plane. */
+/** A running gateway: its base URLs, and the token of its control plane. */
 export interface Running {
   readonly data: string
   readonly control: string
   readonly token: string
 }
 
-/** Blocks of a config; addresses are not among them. */
+/** Blocks of a config, without addresses. */
 export interface Config {
   readonly gateway?: object
   readonly [block: string]: unknown
 }
 
-/** Starts a gateway whose config lies in `folder`, and waits until `server` is up. The tests' helpers end it. */
+/**
+ * Starts a gateway with its config in `folder`, and waits until `server` is up. The tests' helpers end the
+ * gateway.
+ */
 export async function startGateway(
   folder: string,
   config: Config,

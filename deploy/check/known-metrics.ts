@@ -1,17 +1,17 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import { table } from '../../src/telemetry/metrics.ts'
 
-/** A metric as the code declares it. */
+/** A metric as the code declares metrics. */
 export interface KnownMetric {
   readonly name: string
   readonly help: string
   readonly type: string
   readonly labels: readonly string[]
-  /** How many series there can be; undefined for metrics of the runtime. */
+  /** Largest number of series; undefined for metrics of the runtime. */
   readonly bound?: string
 }
 
-/** Every metric that the code declares, by name: its own, and those of the Node runtime. */
+/** Returns every declared metric by name: our own metrics, and metrics of the Node runtime. */
 export function knownMetrics(): Map<string, KnownMetric> {
   return new Map([...table, ...ofRuntime()].map((metric) => [metric.name, metric]))
 }
@@ -23,7 +23,7 @@ function ofRuntime(): KnownMetric[] {
   return declared.map(({ name, help, type, labelNames = [] }) => ({ name, help, type, labels: labelNames }))
 }
 
-/** What prom-client says of a metric, and its types do not. */
+/** Fields of a prom-client metric that its types omit. */
 interface Declared {
   readonly name: string
   readonly help: string
@@ -31,7 +31,7 @@ interface Declared {
   readonly labelNames?: readonly string[]
 }
 
-/** Names that a metric has on the wire: a histogram has three. */
+/** Returns a metric's names on the wire: a histogram has three. */
 export function seriesNames({ name, type }: KnownMetric): string[] {
   return type === 'histogram' ? ['_bucket', '_sum', '_count'].map((suffix) => name + suffix) : [name]
 }

@@ -13,10 +13,10 @@ const LAST_TASKS = 25
 const hasPartial = async (stage: World) =>
   /^breakwater_partial_results_total\{.*arm="policies\//m.test(await metricsOf(stage))
 
-/** Whose exemplars are followed. */
+/** The source of the followed exemplars. */
 const traced = { server: 'flaky', tools: ['read', 'typed', 'write'] }
 
-/** Everything that is wrong with dashboards and rules when they meet a real gateway and a real Prometheus. */
+/** Returns all defects of dashboards and rules against a real gateway and a real Prometheus. */
 export async function live(folder: string, started: (prometheus: Prometheus) => void): Promise<string[]> {
   const receiver = await OtlpReceiver.start({ after: () => undefined })
   try {
@@ -28,7 +28,7 @@ export async function live(folder: string, started: (prometheus: Prometheus) => 
     const tasks = await drive(stage, async (played) => played >= TASKS && (await hasPartial(stage)))
     await command(stage, '/admin/reload')
     await command(stage, '/admin/chaos/disarm')
-    // A scrape may get a text that was made a moment before.
+    // A scrape may return a slightly older, cached text.
     const isSeen = (what: string) =>
       until(`Prometheus reads ${what}`, async () => (await prometheus.instant(what)).length > 0)
     await isSeen('breakwater_chaos_armed == 0')

@@ -2,12 +2,12 @@ import { setTimeout } from 'node:timers/promises'
 import { RawClient } from '../../test/e2e/support/raw-client.ts'
 import type { World } from './world.ts'
 
-/** What a call carries that belongs to a task. */
+/** Returns the `_meta` of a call with a task. */
 export const tagged = (intent: string) => ({ 'dev.breakwater/intent': intent })
 
 /**
- * Plays tasks of agents one after the other until `isEnough` returns true for the number of played tasks. Tasks differ in how they go
- * wrong. Returns the number of played tasks.
+ * Plays tasks of agents in turn until `isEnough` returns true for the number of played tasks. Tasks differ in
+ * their failures. Returns the number of played tasks.
  */
 export async function drive(
   stage: World,
@@ -31,13 +31,13 @@ export async function drive(
       call(client, 'typed', tagged(intent), { n: 'one' }),
       // Twice the same order.
       call(client, 'read', { 'dev.breakwater/idempotency-key': `order-${tasks >> 1}` }),
-      // The tool takes longer than that, and the gateway has seen it.
+      // The gateway has learned that the tool takes longer than the deadline.
       call(client, 'typed', { 'dev.breakwater/deadline-ms': 8 }),
       // A mistake of the agent.
       call(client, 'made_up', {}),
       client.request('prompts/list'),
     ])
-    // Every other task is said to have failed; the one without a name is unknown.
+    // Every other task is reported as failed; the nameless task is unknown.
     await report(stage, [
       { intent, outcome: tasks % 2 === 0 ? 'succeeded' : 'failed' },
       { intent: 'made up', outcome: 'failed' },
@@ -47,7 +47,7 @@ export async function drive(
   return tasks
 }
 
-/** Calls a tool, whatever comes of it; an answer that is none is what some faults are about. */
+/** Calls a tool and ignores the result: some faults produce invalid answers. */
 function call(client: RawClient, name: string, _meta: object, args: object = {}): Promise<unknown> {
   return client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
 }

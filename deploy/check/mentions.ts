@@ -6,13 +6,16 @@ import { knownMetrics, seriesNames } from './known-metrics.ts'
 
 const root = join(deployFolder, '..')
 
-/** Folders that people read, and the kinds of files in them. */
+/** Folders with documents, and their kinds of files. */
 const readable = ['', 'config', 'config/scenarios', 'deploy', 'deploy/prometheus', 'bench']
 
-/** A metric's name in running text, or a label that begins as these do; one that ends in `_` or `_…` stands for a family. */
+/**
+ * A metric's name in running text, or a label with the same prefix. A name that ends in `_` or `_…` means a
+ * family.
+ */
 const mention = /(?:\w+:)?\bbreakwater_[a-z0-9_]*[a-z0-9](?::\w+)?(?![\w…*])/g
 
-/** Metrics that documentation speaks of and that do not exist, as `file: name`. */
+/** Returns metrics in documentation that do not exist, as `file: name`. */
 export function unknownMentions(): string[] {
   const known = new Set(
     [...knownMetrics().values()].flatMap((metric) => [metric.name, ...seriesNames(metric), ...metric.labels]),

@@ -7,7 +7,7 @@ export interface Sample {
   readonly values?: readonly (readonly [number, string])[]
 }
 
-/** From when to when, and how far apart, in seconds. */
+/** Start, end and step, in seconds. */
 export interface Span {
   readonly start: number
   readonly end: number
@@ -18,11 +18,11 @@ export interface RuleHealth {
   readonly name: string
   readonly health: 'ok' | 'unknown' | 'err'
   readonly lastError?: string
-  /** When it was evaluated last, as RFC 3339 has it. */
+  /** Time of the last evaluation, in RFC 3339. */
   readonly lastEvaluation: string
 }
 
-/** What a Prometheus can be asked. Times are in seconds since the Unix epoch. */
+/** Queries to a Prometheus. Times are in seconds since the Unix epoch. */
 export class PrometheusApi {
   readonly url: string
 
@@ -30,18 +30,18 @@ export class PrometheusApi {
     this.url = url
   }
 
-  /** The value of an expression now, or at a time. */
+  /** Returns the value of an expression now, or at a time. */
   async instant(expr: string, time?: number): Promise<Sample[]> {
     const parameters = { query: expr, ...(time !== undefined && { time: String(time) }) }
     return (await this.#get<{ result: Sample[] }>('query', parameters)).result
   }
 
-  /** Its values over the last seconds. */
+  /** Returns its values over the last seconds. */
   range(expr: string, seconds: number): Promise<Sample[]> {
     return this.between(expr, { ...lately(seconds), step: 1 })
   }
 
-  /** Its values at each step of a span; all in seconds. */
+  /** Returns its values at each step of a span; all in seconds. */
   async between(expr: string, { start, end, step }: Span): Promise<Sample[]> {
     const span = { start: String(start), end: String(end), step: String(step) }
     return (await this.#get<{ result: Sample[] }>('query_range', { query: expr, ...span })).result
@@ -51,7 +51,7 @@ export class PrometheusApi {
     return this.#get(`label/${label}/values`, { 'match[]': series })
   }
 
-  /** Labels of the exemplars that some series got in the last seconds. */
+  /** Returns labels of the exemplars of series in the last seconds. */
   async exemplars(series: string, seconds: number): Promise<Sample['metric'][]> {
     type Found = { exemplars: { labels: Sample['metric'] }[] }
     const { start, end } = lately(seconds)
@@ -65,7 +65,7 @@ export class PrometheusApi {
     return groups.flatMap(({ rules }) => rules)
   }
 
-  /** Resolves when a scrape has begun after a time, with when that was. */
+  /** Resolves at the first scrape that begins after a time, with its start. */
   async scrapedAfter(time: number): Promise<number> {
     let scraped = 0
     await until('Prometheus scrapes the gateway', async () => {
@@ -76,9 +76,12 @@ export class PrometheusApi {
     return scraped
   }
 
-  /** Resolves when every rule has seen a scrape that began after a time; `intervalS`: between evaluations. */
+  /**
+   * Resolves when every rule has seen a scrape that began after a time; `intervalS` is the evaluation
+   * interval.
+   */
   async evaluatedAfter(time: number, intervalS: number): Promise<void> {
-    // An evaluation sees things as they were up to one interval before it takes place.
+    // An evaluation may read data up to one interval old.
     const due = (await this.scrapedAfter(time)) + intervalS
     await until('all rules are evaluated', async () =>
       (await this.rules()).every(({ lastEvaluation }) => Date.parse(lastEvaluation) / 1_000 > due),

@@ -19,7 +19,7 @@ export function isInstalled(): boolean {
 /** Time between two scrapes, and between two evaluations of rules, in seconds. */
 export const INTERVAL_S = 1
 
-/** A Prometheus of our own, that scrapes a gateway and evaluates the committed rules each second. */
+/** A private Prometheus that scrapes a gateway and evaluates the committed rules each second. */
 export class Prometheus extends PrometheusApi {
   readonly #child: ChildProcess
   #said = ''
@@ -30,7 +30,10 @@ export class Prometheus extends PrometheusApi {
     child.stderr?.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
   }
 
-  /** Resolves when it is ready; `target` is the host and port of a control plane, `labels` what its series get. */
+  /**
+   * Resolves when Prometheus is ready; `target` is the host and port of a control plane, `labels` are added
+   * to its series.
+   */
   static async start(
     target: string,
     folder: string,
@@ -78,7 +81,7 @@ export class Prometheus extends PrometheusApi {
     throw new Error(`prometheus is not ready after 10 s: ${this.#said}`)
   }
 
-  /** Ends it, and resolves when it is gone. */
+  /** Ends Prometheus. Resolves when the process has exited. */
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     const gone = once(this.#child, 'exit')

@@ -1,23 +1,23 @@
 import { parser } from '@prometheus-io/lezer-promql'
 
-/** A metric that an expression reads, and the labels that it asks for. */
+/** A metric in an expression, with the requested labels. */
 export interface Selector {
   readonly metric: string
   readonly labels: readonly string[]
-  /** As it stands in the expression, without its window. */
+  /** Its text in the expression, without its window. */
   readonly text: string
 }
 
-/** What an expression consists of. */
+/** Parts of an expression. */
 export interface Parsed {
-  /** Where it is no PromQL, as text; empty when all of it is. */
+  /** Syntax errors as text; empty if none. */
   readonly errors: readonly string[]
   readonly selectors: readonly Selector[]
   /** Labels of `by`, `on` and the like. */
   readonly grouping: readonly string[]
 }
 
-/** Takes a PromQL expression apart, as the editor of Prometheus does. */
+/** Parses a PromQL expression with the grammar of Prometheus's editor. */
 export function parse(expr: string): Parsed {
   const errors: string[] = []
   const selectors: { metric: string; labels: string[]; text: string }[] = []

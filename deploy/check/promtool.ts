@@ -4,12 +4,12 @@ import { deployFolder } from '../paths.ts'
 
 const folder = `${deployFolder}prometheus/`
 
-/** Some tests of rules let days go by: that is seconds of CPU each, and on a busy machine minutes. */
+/** Some tests of rules simulate days: seconds of CPU each, and minutes on a busy machine. */
 const LIMIT_MS = 300_000
 
 const filesIn = (name: string) => readdirSync(folder + name).map((file) => `${folder}${name}/${file}`)
 
-/** What promtool finds wrong with the rules, their tests and the config of Prometheus; empty when nothing is. */
+/** Returns promtool's findings on the rules, their tests and the config of Prometheus; empty if none. */
 export async function checkRules(): Promise<string[]> {
   const found = await Promise.all([
     problem('check', 'rules', ...filesIn('rules')),
@@ -19,7 +19,7 @@ export async function checkRules(): Promise<string[]> {
   return found.flat()
 }
 
-/** What one command of promtool says when it fails, or does not end. */
+/** Returns the output of a promtool command that fails or hangs; empty on success. */
 function problem(...args: string[]): Promise<string[]> {
   return new Promise((resolve) => {
     execFile('promtool', args, { timeout: LIMIT_MS }, (error, stdout, stderr) => {

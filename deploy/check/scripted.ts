@@ -7,21 +7,21 @@ const WARM_UP = 4
 const MEASURED = 2
 
 /**
- * Plays tasks of agents whose fates are known to a gateway, and returns how what a Prometheus of its own makes of its
- * counters differs from what the script comes to, in words.
+ * Plays tasks with known fates through a gateway. Returns differences between a private Prometheus's figures
+ * and the script, as sentences.
  *
- * A rate is about what a series grew by since its first sample: with what it is born with, it is not concerned. So the
- * script is played before the first scrape, that every series is born at once, and then again; only that is measured.
- * A scrape before those of Prometheus leaves the gateway no series to give with 0 first.
- * It is played more often before than after, for rates also guess what came before the first sample, and less so where
- * a counter looks as if it had been zero just then. That way they guess alike for all series.
+ * A rate ignores the value with which a series is born: growth counts from the first sample. So the script
+ * first plays before any scrape, to create every series, and then again; only the second part is measured. An
+ * earlier scrape by this check makes the gateway emit no series with 0 first. The script plays more often
+ * before than after, because rates extrapolate to before the first sample, but less far where a counter would
+ * seem to start from zero. With a large start value, rates extrapolate alike for all series.
  */
 export async function playAndCompare(
   folder: string,
   started: (prometheus: Prometheus) => void,
 ): Promise<string[]> {
   const stage = await Stage.start(folder)
-  // The first replies of each tool are unchecked: its schema is compiled then.
+  // The first replies of each tool are unchecked, because its schema is still being compiled.
   await play(stage, 'first')
   await Promise.all(passes('warm-up', WARM_UP).map((pass) => play(stage, pass)))
   await fetch(`${stage.control}/metrics`, { headers: { 'x-prometheus-scrape-timeout-seconds': '1' } })

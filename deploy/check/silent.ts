@@ -1,4 +1,4 @@
-/** Queries that find nothing in this check, by who shows them, and why. */
+/** Queries without results in this check, by panel or rule, with the reason. */
 export const silent: readonly (readonly [pattern: RegExp, why: string])[] = [
   [
     /^breakwater-gateway \/ Spans and recorded calls that were lost \/ A/,

@@ -1,8 +1,8 @@
 import { parser } from '@prometheus-io/lezer-promql'
 
 /**
- * Metrics of a PromQL expression whose series keep a label on their way into its result: no aggregation around them
- * drops it, and no matcher asks for one value of it.
+ * Returns metrics of a PromQL expression whose series keep a label up to the result: no surrounding
+ * aggregation drops the label, and no matcher selects one value.
  */
 export function splitBy(label: string, expr: string): string[] {
   const found: string[] = []

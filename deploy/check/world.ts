@@ -2,13 +2,13 @@ import { FlakyServer } from '../../test/e2e/support/flaky.ts'
 import { stdioToolbox } from '../../test/e2e/support/toolbox.ts'
 import { startGateway, type Config } from './gateway.ts'
 
-/** What is done to the lists that the gateway asks for by itself. */
+/** A fault at the lists that the gateway fetches by itself. */
 export interface ListFault {
   readonly type: string
   readonly [field: string]: unknown
 }
 
-/** Tools whose names are taken twice: what they say of themselves, schemas included, is not believed any more. */
+/** Tools with duplicate names: the gateway no longer trusts their definitions, schemas included. */
 const twins: ListFault = { type: 'registry.dup_name' }
 
 /** Faults of every fate: some are masked by retries, some surface, and cut texts escape. */
@@ -53,24 +53,24 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
     mcpServers: {
       flaky: { url: flaky, trusted: true },
       steady: { url: steady, trusted: true },
-      // Its incident begins when its tool begins to fail, and ends when that is over.
+      // An incident begins when its tool begins to fail, and ends with the failures.
       shaky: { url: shaky, trusted: true, health: { every: '1s', failures: 1, tool: { name: 'read' } } },
       local: stdioToolbox(),
       gone: { url: 'http://127.0.0.1:9/mcp' },
     },
     policies: {
-      // More of what one arm has less of, so that each meets all that can happen.
+      // More of some policies and less of others than the default arm, so that both arms meet every event.
       sets: { bold: { retry: { maxRetries: 8, base: 1, cap: 5 }, hedge: false } },
       defaults: { attemptTimeout: { timeout: 200 }, retry: { base: 1, cap: 5 } },
       overrides: [
         {
           match: { tool: 'write' },
           rateLimit: { rate: '10/s', burst: 10, per: 'tool' },
-          // In each arm one slot is left of these.
+          // Each arm has one slot of this bulkhead.
           bulkhead: { concurrent: 4, queue: 0 },
           breaker: { consecutive: 3, open: '1s' },
         },
-        // Its server's word on it is not believed while its name is taken twice.
+        // The gateway does not trust the server's annotation while the name is duplicated.
         {
           match: { tool: 'typed' },
           effect: 'read_only',
@@ -97,21 +97,24 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
   }
 }
 
-/** A gateway with faults in front of a server that fails by itself as well, and of one that does not; the tests' helpers run and end them. */
+/**
+ * A gateway with faults before a flaky server, and before a steady server. The tests' helpers start and end
+ * both servers.
+ */
 export interface World {
   readonly flaky: FlakyServer
-  /** Probed once a second; no fault is aimed at it, and no agent calls it. */
+  /** Probed once a second, without faults and without agents' calls. */
   readonly shaky: FlakyServer
   /** Endpoint of the server `flaky`. */
   readonly mcp: string
-  /** Endpoint of the server `steady`, which no fault is aimed at. */
+  /** Endpoint of the server `steady`, which has no faults. */
   readonly steady: string
   readonly control: string
   /** Of the control plane. */
   readonly token: string
 }
 
-/** `collector`: base URL of where its spans go. */
+/** `collector`: base URL of the receiver of its spans. */
 export async function startWorld(folder: string, collector: string, lists = twins): Promise<World> {
   const [flaky, steady, shaky] = await Promise.all([
     FlakyServer.start(),
@@ -128,7 +131,7 @@ export async function startWorld(folder: string, collector: string, lists = twin
   return { flaky, shaky, mcp: `${data}/mcp/flaky`, steady: `${data}/mcp/steady`, control, token }
 }
 
-/** Asks the control plane to do something. */
+/** Sends a command to the control plane. */
 export async function command({ control, token }: World, path: string): Promise<void> {
   const response = await fetch(control + path, {
     method: 'POST',
@@ -140,11 +143,11 @@ export async function command({ control, token }: World, path: string): Promise<
 const read = ({ control, token }: World, path: string) =>
   fetch(control + path, { headers: { authorization: `Bearer ${token}` } })
 
-/** Whether a server has an incident that is open. */
+/** Whether a server has an open incident. */
 export async function isIll(world: World, server: string): Promise<boolean> {
   const response = await read(world, `/admin/incidents?server=${server}&state=open`)
   return ((await response.json()) as { total: number }).total > 0
 }
 
-/** The text of its metrics. */
+/** Returns the text of its metrics. */
 export const metricsOf = async (world: World): Promise<string> => (await read(world, '/metrics')).text()

@@ -6,43 +6,45 @@ import { annotationsOf, panelsOf, variablesOf, type Panel } from './panels.ts'
 /** Points of each line, at most. */
 const POINTS = 90
 
-/** One line, or one number: what it is called, and its values at each step; null where there is none. */
+/** A line or a number: its name and its values at each step; null where absent. */
 export interface Series {
   readonly name: string
   readonly labels: Readonly<Record<string, string>>
   readonly values: readonly (number | null)[]
-  /** Which query of the panel found it, from 0. */
+  /** Index of the panel's query, from 0. */
   readonly query: number
 }
 
-/** A moment of the run at which something was done to the gateway, in seconds from its start. */
+/** An action on the gateway during the run, in seconds from its start. */
 export interface Mark {
   readonly name: string
   readonly colour: string
   readonly at: number
 }
 
-/** A dashboard, and all that a Prometheus told of a run. */
+/** A dashboard, and all answers of a Prometheus over a run. */
 export interface Answers {
   readonly uid: string
   readonly title: string
   readonly about: string
-  /** What the viewer has chosen, by the name of the variable. */
+  /** The viewer's choices, by variable. */
   readonly chosen: Readonly<Record<string, string>>
   readonly panels: readonly { readonly panel: Panel; readonly series: readonly Series[] }[]
   readonly marks: readonly Mark[]
-  /** How long the run was, and how far apart values are, in seconds. */
+  /** Length of the run, and distance of values, in seconds. */
   readonly seconds: number
   readonly step: number
 }
 
-/** The run that the pictures are of, in seconds since the epoch and in seconds. */
+/** The run shown in the pictures, in seconds since the epoch and in seconds. */
 export interface Run {
   readonly start: number
   readonly seconds: number
 }
 
-/** Asks what a dashboard asks, over a whole run; `picks` are the values of variables that are not to be all. */
+/**
+ * Asks a dashboard's queries over a whole run; `picks` are the values of variables that do not stay `all`.
+ */
 export async function answersTo(
   dashboard: Dashboard,
   prometheus: Pick<PrometheusApi, 'between' | 'instant'>,
@@ -100,19 +102,19 @@ function stepped(values: NonNullable<Sample['values']>, { start, step }: Span): 
   return points
 }
 
-/** Null for what is no number: quantiles of nothing. */
+/** Null for NaN: quantiles without observations. */
 function numberOf(text: string): number | null {
   const number = Number(text)
   return Number.isFinite(number) ? number : null
 }
 
-/** The legend with labels in place of `{{…}}`. A name without a letter would be none. */
+/** Returns the legend with labels in place of `{{…}}`. A name without a letter counts as missing. */
 function named(legend: string, labels: Sample['metric']): string {
   const name = legend.replace(/\{\{(\w+)\}\}/g, (_, label: string) => labels[label] ?? '').trim()
   return name === '' ? '(no name)' : name
 }
 
-/** When a condition began to hold, each time, in seconds from the start. */
+/** Returns the starts of a condition, in seconds from the start of the run. */
 function beginnings({ values = [] }: Sample, { start, step }: Span): number[] {
   return values
     .filter(([time], index) => index === 0 || time - (values[index - 1]?.[0] ?? 0) > step * 1.5)

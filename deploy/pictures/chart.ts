@@ -7,7 +7,7 @@ import { marksOf, withUnit } from './units.ts'
 
 const FONT = 11
 
-/** The lines of a panel in a coordinate system, `width` × `height` pixels, as an SVG to be put into another one. */
+/** Returns the lines of a panel in a coordinate system, `width` × `height` pixels, as an SVG to embed. */
 export function chart(
   panel: Panel,
   series: readonly Series[],
@@ -93,7 +93,6 @@ export function chart(
   return slimmed(svg)
 }
 
-/** Minutes and seconds since the start of the run. */
 const clock = (seconds: number) =>
   `${Math.floor(seconds / 60)}:${String(Math.round(seconds % 60)).padStart(2, '0')}`
 
@@ -113,11 +112,14 @@ function sums(series: readonly Series[]): number[] {
   )
 }
 
-/** Lines at which a number begins to matter, where the axis reaches that far. */
+/** Returns thresholds within the range of the axis. */
 const limitsOf = ({ hasLimits, steps }: Panel, low: number, end: number) =>
   steps.filter(({ value }) => hasLimits && value !== null && value > low && value < end)
 
-/** Points `[seconds, value]`; what lies in the midst of a level stretch says nothing, but areas need all in a stack. */
+/**
+ * Returns points `[seconds, value]` without the inner points of level stretches; stacked areas keep all
+ * points.
+ */
 function pointsOf(values: Series['values'], step: number, isStacked: boolean): [number, number | null][] {
   return values.flatMap((value, nth): [number, number | null][] => {
     if (isStacked) return [[nth * step, value ?? 0]]
@@ -128,7 +130,7 @@ function pointsOf(values: Series['values'], step: number, isStacked: boolean): [
 }
 
 /**
- * Without what only a page with a mouse has a use for, and with coordinates of one decimal: several times smaller. Not all
+ * Removes parts for mouse interaction and rounds coordinates to one decimal: several times smaller. Not all
  * programs know `dominant-baseline`, so texts are moved down instead.
  */
 function slimmed(svg: string): string {

@@ -1,6 +1,6 @@
 import { ink } from './svg.ts'
 
-/** Lines, in their order; told apart also by those who see few colours, for as long as there are not many. */
+/** Colours of lines, in order; distinguishable with colour blindness if there are few lines. */
 const palette = [
   '#1f77b4',
   '#e8710a',
@@ -27,7 +27,7 @@ const names: Readonly<Record<string, string>> = {
   blue: '#1f5fbf',
 }
 
-/** Throws at a colour that no panel had so far. */
+/** Throws at a colour that no panel has used before. */
 export function hexOf(name: string): string {
   const hex = names[name]
   if (hex === undefined) throw new Error(`nobody has said how the colour ${name} looks on a light ground`)

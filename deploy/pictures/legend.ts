@@ -4,13 +4,12 @@ import type { Panel } from './panels.ts'
 import { ink, rectangle, shortened, text, widthOf, type Box } from './svg.ts'
 import { withUnit } from './units.ts'
 
-/** Sizes in pixels. */
 const ROW = 17
 const SWATCH = 16
 const GAP = 24
 /** Between a name or a value and the value on its right. */
 const AIR = 16
-/** Wider, and the eye would lose its line. */
+/** A wider legend would make rows hard to follow. */
 const WIDEST = 440
 
 interface Entry {
@@ -22,13 +21,15 @@ interface Entry {
   readonly height: number
 }
 
-/** A legend: its height in pixels, and how it is drawn into a box of that height. */
+/** A legend: its height in pixels, and a function that draws the legend into a box. */
 export interface Legend {
   readonly height: number
   draw(box: Box): string
 }
 
-/** What lines are called, the last value of each and the highest, as Grafana has it; at most so many pixels high. */
+/**
+ * Returns the names of lines with their last and highest values, as in Grafana; at most `most` pixels high.
+ */
 export function legend(panel: Panel, series: readonly Series[], width: number, most: number): Legend {
   const all = series.map((one, index) => entryOf(panel, one, paletteColour(index)))
   const value =
@@ -73,7 +74,7 @@ function entryOf(panel: Panel, { name, values }: Series, colour: string): Entry 
   return { name, colour, last: withUnit(last, panel.unit), max: withUnit(height, panel.unit), height }
 }
 
-/** The highest of too many, in their order, and what is said of the rest. */
+/** Returns the entries with the highest values, in order, and a text about the rest. */
 function fitting(all: readonly Entry[], room: number): { shown: readonly Entry[]; rest: string } {
   if (all.length <= room) return { shown: all, rest: '' }
   const byHeight = all.toSorted((one, other) => other.height - one.height)

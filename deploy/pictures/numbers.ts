@@ -6,7 +6,7 @@ import { withUnit } from './units.ts'
 
 const ROW = 22
 
-/** Numbers of a stat panel, each in its share of the box; with their names where there are several. */
+/** Numbers of a stat panel, each in its share of the box; with names if there are several. */
 export function stat(panel: Panel, series: readonly Series[], box: Box): string {
   const shown = series.length === 0 ? [undefined] : series
   const isTall = box.height > box.width

@@ -19,14 +19,14 @@ export interface Step {
   readonly color: string
 }
 
-/** What a panel says of itself that can be seen. */
+/** The visible facts of a panel. */
 export interface Panel {
   readonly type: 'row' | 'stat' | 'table' | 'timeseries'
   readonly title: string
   readonly place: Place
   readonly targets: readonly Target[]
   readonly unit: string
-  /** Lowest number of the axis; undefined: that of the data. */
+  /** Lowest number of the axis; undefined means the lowest value of the data. */
   readonly min: number | undefined
   /** The axis reaches at least to here. */
   readonly softMax: number | undefined
@@ -36,7 +36,7 @@ export interface Panel {
   readonly steps: readonly Step[]
   /** Whether the steps are lines across the graph. */
   readonly hasLimits: boolean
-  /** What numbers are called, by their text. */
+  /** Texts that replace numbers, by the number's text. */
   readonly words: Readonly<Record<string, { readonly text: string; readonly color: string }>>
   readonly noValue: string
 }
@@ -48,7 +48,7 @@ export interface Annotation {
   readonly expr: string
 }
 
-/** The parts of Grafana's JSON that are read. */
+/** The parts of Grafana's JSON read here. */
 interface Json {
   readonly type: Panel['type']
   readonly title: string
@@ -107,12 +107,12 @@ export function annotationsOf({ annotations }: Dashboard): Annotation[] {
   }))
 }
 
-/** The variables that a viewer chooses, besides the Prometheus. */
+/** Returns a dashboard's variables, except the Prometheus. */
 export function variablesOf({ templating }: Dashboard): string[] {
   return (templating?.list ?? []).filter(({ type }) => type === VariableType.Query).map(({ name }) => name)
 }
 
-/** The colour of a number: that of the highest step that it has reached. */
+/** Returns the colour of the highest step that a number has reached. */
 export function colourOf(value: number, steps: readonly Step[]): string {
   const reached = steps.filter(({ value: from }) => from === null || value >= from)
   return reached.at(-1)?.color ?? 'text'

@@ -6,7 +6,7 @@ import { stat, table } from './numbers.ts'
 import type { Panel } from './panels.ts'
 import { escaped, ink, line, rectangle, text, widthOf, wrapped, type Box } from './svg.ts'
 
-/** Sizes in pixels. A column is 1/24 of the width, a row what panels count their height in. */
+/** Sizes in pixels. A column is 1/24 of the width, a row is the unit of panels' heights. */
 const COLUMN = 50
 const ROW = 37
 const GAP = 8
@@ -14,7 +14,7 @@ const MARGIN = 16
 const HEADER = 92
 const WIDTH = 24 * COLUMN + 2 * MARGIN
 
-/** A whole dashboard as one SVG, its panels where Grafana has them. */
+/** Returns a whole dashboard as one SVG, with panels placed as in Grafana. */
 export function sheet(answers: Answers): string {
   const bottom = Math.max(...answers.panels.map(({ panel: { place } }) => place.y + place.h))
   const height = HEADER + bottom * ROW + MARGIN
@@ -47,7 +47,7 @@ function header({ title, about, chosen, marks, seconds }: Answers): string {
   return parts.join('')
 }
 
-/** A panel in its frame; its whole title stands in `<title>`, which is also what a screen reader says. */
+/** Draws a panel in its frame. `<title>` holds the whole title, for screen readers. */
 function drawn(panel: Panel, series: readonly Series[], answers: Answers): string {
   const { x, y, w, h } = panel.place
   const left = MARGIN + x * COLUMN
@@ -57,7 +57,7 @@ function drawn(panel: Panel, series: readonly Series[], answers: Answers): strin
   const frame = { x: left, y: top, width: w * COLUMN - (x + w < 24 ? GAP : 0), height: h * ROW - GAP }
   const titles = wrapped(panel.title, frame.width - 20, 13, true)
   const head = 12 + titles.length * 16
-  // Numbers side by side are on one height, whether their titles have one line or two.
+  // Numbers side by side have one height, whether their titles have one line or two.
   const above = titles.length > 2 ? head : 28
   const inner = { x: left + 10, y: top + head, width: frame.width - 20, height: frame.height - head - 8 }
   return [

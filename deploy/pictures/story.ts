@@ -3,16 +3,16 @@ import { RawClient } from '../../test/e2e/support/raw-client.ts'
 import { report, tagged, type Ending } from '../check/load.ts'
 import { command, type World } from '../check/world.ts'
 
-/** How long each part takes, in seconds. Before the first one is seen, rates have to have something to look back on. */
+/** Length of each part, in seconds. The warm-up gives rates enough data before the visible part. */
 const PARTS = { warmUp: 20, before: 60, during: 60, after: 50, reloaded: 30 }
 
-/** How long the part of it that is drawn takes, in seconds. */
+/** Length of the drawn part, in seconds. */
 export const STORY_S = PARTS.before + PARTS.during + PARTS.after + PARTS.reloaded
 
 /** Between the tasks of an agent, in milliseconds. */
 const PAUSE_MS = 250
 
-/** Of the server itself: hardly ever, and often. */
+/** Failure rates of the server itself: rare, and frequent. */
 const well = {
   read: { delayMs: 8, reset: 0.004 },
   write: { delayMs: 15, failing: 0.005 },
@@ -25,8 +25,9 @@ const badly = {
 }
 
 /**
- * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well; then both are
- * over, and at last the config is loaded anew. Resolves to when the first minute began, in seconds since the epoch.
+ * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well;
+ * then both end, and last the config is reloaded. Resolves to the start of the first minute, in seconds since
+ * the epoch.
  */
 export async function tell(world: World): Promise<number> {
   const agents = await Agents.come(world)
@@ -48,7 +49,7 @@ export async function tell(world: World): Promise<number> {
 
 type Sessions = readonly [flaky: RawClient, steady: RawClient]
 
-/** Two of them, each with a session at either server. */
+/** Two agents, each with a session at either server. */
 class Agents {
   readonly #world: World
   readonly #clients: readonly Sessions[]
@@ -64,7 +65,7 @@ class Agents {
     return new Agents(world, await Promise.all([open(), open()]))
   }
 
-  /** One task after the other, for so many seconds. */
+  /** Plays tasks in turn, for `seconds`. */
   async work(seconds: number): Promise<void> {
     const stop = performance.now() + seconds * 1_000
     await Promise.all(
@@ -89,13 +90,13 @@ class Agents {
       ...(every(2) ? [call('write')] : []),
       // The same order twice.
       ...(every(4) ? [call('read', {}, key(nth)), call('read', {}, key(nth))] : []),
-      // The tool takes longer than that, and the gateway has seen it.
+      // The gateway has learned that the tool takes longer than the deadline.
       ...(every(50) ? [call('typed', {}, { 'dev.breakwater/deadline-ms': 8 })] : []),
       ...(every(10) ? [flaky.request('prompts/list').then(() => true)] : []),
       // Mistakes of the agent.
       ...(every(15) ? [isRight(flaky, 'made_up', {}, {}), isRight(flaky, 'typed', { n: 'one' }, {})] : []),
     ])
-    // Some agents recover from what failed, and some fail for reasons of their own.
+    // Some agents recover from failures, and some fail for reasons of their own.
     const failed = right.includes(false) ? !every(3) : every(20)
     const ending: Ending = { intent, outcome: failed ? 'failed' : 'succeeded' }
     const unknown: Ending = { intent: 'made up', outcome: 'failed' }
@@ -105,7 +106,7 @@ class Agents {
 
 const key = (nth: number) => ({ 'dev.breakwater/idempotency-key': `order-${nth}` })
 
-/** Calls a tool; resolves to whether its answer was no error. Some faults are about answers that are none. */
+/** Calls a tool. Resolves to whether its answer was no error. Some faults produce invalid answers. */
 async function isRight(client: RawClient, name: string, args: object, _meta: object): Promise<boolean> {
   const answer = await client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
   const { error, result } = (answer ?? {}) as { error?: object; result?: { isError?: boolean } }

@@ -8,7 +8,7 @@ export const ink = {
 } as const
 
 export interface TextLook {
-  /** In pixels; 12 unless told. */
+  /** In pixels. Default: 12. */
   readonly size?: number
   readonly colour?: string
   readonly bold?: boolean
@@ -44,7 +44,7 @@ export function line(x1: number, y1: number, x2: number, y2: number, colour: str
   return `<path d="M${left} ${top}L${right} ${bottom}" stroke="${colour}"/>`
 }
 
-/** A text as it may stand in an element. */
+/** Escapes a text for an element. */
 export function escaped(words: string): string {
   return words
     .replaceAll('&', '&amp;')
@@ -53,10 +53,10 @@ export function escaped(words: string): string {
     .replaceAll('"', '&quot;')
 }
 
-/** A tenth of a pixel is as fine as anybody sees. */
+/** Finer steps than a tenth of a pixel are invisible. */
 export const coordinate = (value: number) => String(Math.round(value * 10) / 10)
 
-/** How wide a text is at most, in pixels, whatever sans serif the viewer has. */
+/** Upper bound of a text's width, in pixels, in any sans serif font. */
 export function widthOf(words: string, size = 12, bold = false): number {
   const ems = [...words].reduce((sum, letter) => sum + emsOf(letter), 0)
   return ems * size * (bold ? 1.1 : 1)
@@ -68,7 +68,7 @@ function emsOf(letter: string): number {
   return /[A-Z_×]/.test(letter) ? 0.76 : 0.62
 }
 
-/** A text that is at most so many pixels wide, with dots for what had to go. */
+/** Returns a text cut to at most `room` pixels, with an ellipsis. */
 export function shortened(words: string, room: number, size = 12): string {
   if (widthOf(words, size) <= room) return words
   let kept = words
@@ -76,7 +76,7 @@ export function shortened(words: string, room: number, size = 12): string {
   return `${kept.trimEnd()}…`
 }
 
-/** A text in lines of at most so many pixels, broken between words. */
+/** Returns lines of at most `room` pixels, broken between words. */
 export function wrapped(words: string, room: number, size = 12, bold = false): string[] {
   const lines = ['']
   for (const word of words.split(' ')) {

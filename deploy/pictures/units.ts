@@ -22,7 +22,10 @@ const SHORT: Scale = [
   [1e3, 'K'],
 ]
 
-/** A number with its unit, as a panel of Grafana says it; throws at a unit that no panel had so far. */
+/**
+ * Returns a number with its unit, as a panel of Grafana prints numbers. Throws at a unit that no panel has
+ * used before.
+ */
 export function withUnit(value: number, unit: string): string {
   switch (unit) {
     case 'percentunit':
@@ -47,7 +50,7 @@ function scaled(value: number, scale: Scale): string {
   return `${rounded(value / from)} ${name}`
 }
 
-/** Three digits at most, of small numbers two, and no zeros after them. */
+/** Rounds to at most three digits, small numbers to two, without trailing zeros. */
 function rounded(value: number): string {
   const size = Math.abs(value)
   if (size < 1e-9) return '0'
@@ -55,7 +58,10 @@ function rounded(value: number): string {
   return String(Number(value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)))
 }
 
-/** Where an axis from `low` to at least `high` ends, and how far its marks are apart: round numbers of its unit. */
+/**
+ * Returns the end of an axis from `low` to at least `high`, and the distance of its marks: round numbers of
+ * its unit.
+ */
 export function marksOf(low: number, high: number, unit: string): { end: number; step: number } {
   if (high <= low) return { end: low + 1, step: 0.5 }
   const of = unit === 'bytes' ? (BYTES.find(([from]) => high - low >= from)?.[0] ?? 1) : 1

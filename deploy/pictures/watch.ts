@@ -7,14 +7,14 @@ import { startWorld } from '../check/world.ts'
 import { answersTo, type Answers } from './answers.ts'
 import { STORY_S, tell } from './story.ts'
 
-/** Tools keep their schemas, so that it can be seen what becomes of wrong replies. */
+/** A fault that leaves schemas alone, so that wrong replies are still recognised. */
 const descriptions = { type: 'registry.description_drift', description: 'Something else.' }
 
-/** What a viewer has chosen where it is not everything: on the dashboard of one tool, the one that can be checked. */
+/** A viewer's choices that differ from `all`: the dashboard of one tool shows a tool with a schema. */
 const picksFor = (uid: string): Values =>
   uid === 'breakwater-tool' ? { server: 'flaky', tool: 'typed' } : { job: 'breakwater' }
 
-/** Lets a gateway work under load and faults, with a Prometheus that looks at it, and asks what the dashboards ask. */
+/** Runs a gateway under load and faults, scraped by a Prometheus, and asks the dashboards' queries. */
 export async function watch(folder: string): Promise<Answers[]> {
   const receiver = await OtlpReceiver.start({ after: () => undefined })
   let prometheus: Prometheus | undefined

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { pathToFileURL } from 'node:url'
 import { root } from './packages.ts'
 
-/** What `npm audit --json` came to: the exit code to end with, and what to say. */
+/** The result of `npm audit --json`: the exit code, and the message. */
 export interface Audited {
   readonly code: 0 | 1
   readonly lines: readonly string[]
@@ -13,7 +13,10 @@ interface Audit {
   readonly vulnerabilities?: Readonly<Record<string, { readonly severity: string; readonly range: string }>>
 }
 
-/** Reads what `npm audit --json` printed. A registry that has no advisories to give is said to be one, and is no failure. */
+/**
+ * Reads the output of `npm audit --json`. A registry without an advisory service is reported, and is no
+ * failure.
+ */
 export function readAudit(stdout: string): Audited {
   const audit = auditIn(stdout)
   if (audit?.vulnerabilities === undefined) {

@@ -3,7 +3,9 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type InstalledPackage, root, runtimePackages } from './packages.ts'
 
-/** Licences that ask for no more than to be named. What has another one is for people to decide on, and then stands here. */
+/**
+ * Licences that ask for attribution only. People decide on any other licence before adding the licence here.
+ */
 const allowed: ReadonlySet<string> = new Set([
   '0BSD',
   'Apache-2.0',
@@ -15,7 +17,10 @@ const allowed: ReadonlySet<string> = new Set([
   'Unlicense',
 ])
 
-/** Whether a licence is allowed; of alternatives (`MIT OR GPL-3.0`) one is enough, of several together (`AND`) all have to be. */
+/**
+ * Whether a licence is allowed. An alternative (`MIT OR GPL-3.0`) needs an allowed part; a conjunction
+ * (`AND`) needs all parts allowed.
+ */
 export function isAllowed(licence: string | undefined): boolean {
   if (licence === undefined) return false
   const bare = licence.replaceAll(/[()]/g, ' ').trim()
@@ -24,7 +29,7 @@ export function isAllowed(licence: string | undefined): boolean {
     .some((alternative) => alternative.split(/ AND /).every((one) => allowed.has(one.trim())))
 }
 
-/** What is not allowed, a line each. */
+/** Returns a line for each package with a forbidden licence. */
 export const refusals = (packages: readonly InstalledPackage[]): string[] =>
   packages
     .filter(({ licence }) => !isAllowed(licence))
@@ -51,7 +56,7 @@ export function licencesPage(packages: readonly InstalledPackage[]): string {
     .concat('\n')
 }
 
-/** A table in the way in which Prettier writes it. */
+/** A table in Prettier's format. */
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const widths = head.map((cell, at) => Math.max(3, cell.length, ...rows.map((row) => row[at]!.length)))
   const line = (cells: readonly string[]) =>

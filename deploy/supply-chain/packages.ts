@@ -5,11 +5,11 @@ import { fileURLToPath } from 'node:url'
 /** The folder of the project, from the build of this file. */
 export const root = fileURLToPath(new URL('../../..', import.meta.url))
 
-/** A package that is installed with Breakwater. */
+/** A package installed with Breakwater. */
 export interface InstalledPackage {
   readonly name: string
   readonly version: string
-  /** As its author says it, an SPDX expression as a rule; undefined where nobody says. */
+  /** As declared by its author, usually an SPDX expression; undefined if undeclared. */
   readonly licence: string | undefined
 }
 
@@ -20,7 +20,10 @@ interface LockedPackage {
   readonly dev?: boolean
 }
 
-/** What a lockfile installs for those who run Breakwater, by name and version, each once. Its own packages folder is asked where it is silent. */
+/**
+ * Returns the runtime packages of a lockfile, each name and version once. Where the lockfile has no licence,
+ * the package's own folder is read.
+ */
 export async function runtimePackages(folder = root): Promise<InstalledPackage[]> {
   const lock = JSON.parse(await readFile(join(folder, 'package-lock.json'), 'utf8')) as {
     packages: Readonly<Record<string, LockedPackage>>

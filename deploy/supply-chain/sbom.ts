@@ -13,7 +13,7 @@ interface Component {
   readonly externalReferences: readonly { readonly type: string; readonly url: string }[]
 }
 
-/** As much of a bill of materials in CycloneDX as is looked at. */
+/** The parts of a CycloneDX bill of materials read here. */
 export interface Sbom {
   readonly bomFormat: string
   readonly metadata: { readonly component: Component }
@@ -22,9 +22,9 @@ export interface Sbom {
 }
 
 /**
- * What is installed with Breakwater, as npm tells it from the lockfile. With `--omit dev` npm leaves out as well what packages for
- * development need too (100 of 234 packages, the SDK of the protocol among them), so that this takes all, and leaves out itself what the
- * lockfile marks.
+ * Returns the packages installed with Breakwater, as npm reads the lockfile. With `--omit dev` npm also
+ * leaves out packages that development needs too (100 of 234 packages, the MCP SDK among them). So this
+ * function takes all packages, and leaves out packages that the lockfile marks as development.
  */
 export async function sbom(): Promise<Sbom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only']
@@ -34,12 +34,12 @@ export async function sbom(): Promise<Sbom> {
   const packages = new Set((await runtimePackages()).map(({ name, version }) => `${name}@${version}`))
   const components = all.components
     .filter(({ name, version }) => packages.has(`${name}@${version}`))
-    // Where it happened to be downloaded from says nothing about what it is.
+    // Drops the download place, which says nothing about the package.
     .map((component) => ({
       ...component,
       externalReferences: component.externalReferences.filter(({ type }) => type !== 'distribution'),
     }))
-  // npm names it after the folder that it lies in.
+  // npm names the project after its folder.
   const own = { ...all.metadata.component, name }
   const refs = new Set([own, ...components].map((component) => component['bom-ref']))
   const dependencies = all.dependencies

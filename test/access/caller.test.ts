@@ -74,7 +74,7 @@ test('beyond eight at a time, the tenants of one session count as one', () => {
   const ninth = countsAs('t8', 2_000)
   assert.equal(countsAs('t9', 2_000), ninth)
   assert.ok(ninth.length > 64)
-  // Those of another session are not concerned, and this one's make room when they are not used.
+  // Counts of another session stay untouched. This session's idle tenants make room.
   assert.equal(countsAs('t0', 2_000, other), 't0')
   for (const now of [62_000, 63_000]) countsAs('t9', now)
   assert.equal(countsAs('t9', 64_000), 't9')

@@ -7,11 +7,11 @@ import { generationOf } from '../downstream/test-generation.ts'
 
 const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'c', version: '1' } }
 
-/** The server `s`, to which these headers of agents are passed on. */
+/** The server `s` receives these headers of agents. */
 const serverThatGets = (...names: string[]) =>
   testServer({ forwardHeaders: Object.fromEntries(names.map((name) => [name, name])) }).server
 
-/** An endpoint before a server that gets `x-user`. */
+/** An endpoint before a server that receives `x-user`. */
 async function setUp(t: TestContext) {
   const bench = await testEndpoint(t)
   bench.servers.set('s', serverThatGets('x-user'))

@@ -9,7 +9,7 @@ import { script } from '../../bench/middle.ts'
 import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 
-/** Takes what comes by one connection on to another. */
+/** Relays every byte of a connection to another port. */
 const relay = `
 import { once } from 'node:events'
 import { connect } from 'node:net'
@@ -52,7 +52,7 @@ test('what comes out of a process has a passage, from when it was read until it 
     return found
   }
   const [passage, ...others] = await passages()
-  // Not before: the bytes may be here before the write that brought them has returned there.
+  // Only now: bytes may arrive here before the sender's write returns.
   const tookMs = Number(process.hrtime.bigint() - written) / 1e6
   assert.deepEqual(others, [])
   assert.ok(passage !== undefined && passage.waitedMs > 0 && passage.insideMs > 0 && passage.heldUpMs >= 0)

@@ -21,7 +21,7 @@ test('arrivals are random: gaps vary as much as they are long', () => {
   assert.ok(Math.abs(deviation / mean - 1) < 0.05, String(deviation / mean))
 })
 
-/** Calls that end when the test says so, on a clock that it sets. */
+/** Calls on a manual clock; the test ends each call. */
 function stage(due: readonly number[], callers: number) {
   let now = 0
   const made: { readonly caller: number; readonly end: () => void; readonly fail: (error: Error) => void }[] =

@@ -13,7 +13,7 @@ import { gatewayError } from '../../src/mesh/errors.ts'
 import { duration } from '../../src/units/duration.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** What the catalogue wants to know of a type. */
+/** The catalogue's texts for a fault type. */
 const described = {
   family: 'connection',
   use: 'In tests.',
@@ -87,7 +87,7 @@ const defect: FaultType<{ at: 'build' | 'before' | 'after' | 'reject' | 'nothing
   },
 }
 
-/** Simple faults, one of each sort. */
+/** One simple fault of each sort. */
 export const registry: FaultRegistry = {
   'test.hold': hold,
   'test.spoil': spoil,
@@ -124,7 +124,6 @@ export const faultEnvironment: FaultEnvironment = {
   }),
 }
 
-/** An answer of a server. */
 export function answer(
   result: Readonly<Record<string, unknown>> = { structuredContent: { was: 'original' } },
 ): Outcome {
@@ -136,7 +135,7 @@ export function answer(
   }
 }
 
-/** A controller whose faults are the simple ones, and calls through both of its places. */
+/** A controller with the simple faults, and calls through both of its layers. */
 export function rig(parts: Partial<ControllerParts> & { server?: Service } = {}) {
   const clock = new ManualClock()
   const events: ChaosEvent[] = []
@@ -168,9 +167,9 @@ export function rig(parts: Partial<ControllerParts> & { server?: Service } = {})
     get served() {
       return served
     },
-    /** Takes a config: at boot, then as reloads. */
+    /** Applies a config: first as at boot, later as reloads. */
     apply: (config: unknown) => controller.apply(schema.parse(config)),
-    /** Boots with a plan, and arms it. */
+    /** Boots with a plan and arms the faults. */
     arm(faults: readonly object[], more: object = {}) {
       controller.apply(schema.parse({ enabled: true, faults, ...more }))
       return controller.arm('me', 'a test')
@@ -180,7 +179,6 @@ export function rig(parts: Partial<ControllerParts> & { server?: Service } = {})
   }
 }
 
-/** An entry of a plan, as its schema reads it. */
 export const parsedFault = (entry: object): Fault => schema.parse({ faults: [entry] }).faults[0]!
 
 /** A fault that always hits, for an hour. */

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { test, type TestContext } from 'node:test'
 import { bodyText } from '../../src/commands/shared/body-text.ts'
 
-/** A server whose replies go on as `answer` has them. */
+/** A server whose replies are continued by `answer`. */
 async function serving(t: TestContext, answer: (response: ServerResponse) => void): Promise<string> {
   const server = createServer((_, response) => answer(response))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

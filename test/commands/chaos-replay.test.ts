@@ -9,7 +9,7 @@ import { chaosApp, failing } from '../routes/chaos-app.ts'
 
 const plan = { seed: 5, faults: [failing('a', { rate: 0.5 }), failing('b', { when: { everyNth: 3 } })] }
 
-/** One run of a process: what the plan and a fault of the runtime API decided about forty calls, in `file`. */
+/** Plays one process: journals the decisions of a plan and of a runtime fault about forty calls in `file`. */
 async function runOnce(file: string, probability = 0.3): Promise<void> {
   const journal = { file, maxSize: '1KiB' }
   const { controller, send, ask } = chaosApp({ config: { ...plan, journal } })
@@ -25,7 +25,7 @@ async function runOnce(file: string, probability = 0.3): Promise<void> {
   await controller.close()
 }
 
-/** A journal of one run, and the command that reads it. */
+/** The journal of one run, and a function that runs the command on this journal. */
 async function recorded(context: TestContext) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-replay-'))
   context.after(() => rm(folder, { recursive: true }))

@@ -9,7 +9,7 @@ import { answer } from '../chaos/rig.ts'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from '../routes/chaos-app.ts'
 
-/** Runs the command, and gives back what it printed. */
+/** Runs the command and returns its output. */
 async function run(args: readonly string[], env: Record<string, string> = {}, width?: number) {
   let stdout = ''
   let stderr = ''
@@ -21,7 +21,7 @@ async function run(args: readonly string[], env: Record<string, string> = {}, wi
   return { code, stdout, stderr }
 }
 
-/** A gateway's control port, and the command that drives it. */
+/** A gateway's control port, and a function that runs the command against the port. */
 async function listening(context: TestContext, parts: Parameters<typeof chaosApp>[0] = {}) {
   const running = chaosApp(parts)
   const control = await running.app.listen({ host: '127.0.0.1', port: 0 })

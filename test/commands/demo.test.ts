@@ -59,7 +59,7 @@ test('a plan is simulated at the servers and tools that it names, in place of er
   const { lines } = await run('--plan', plan, '--json', '--tasks', '10', '--fan-out', '5')
   const { predicted, rows } = JSON.parse(lines.join('\n')) as DemoResult
   assert.equal(predicted, null)
-  // One of its five tools fails at each call.
+  // One tool of five fails at each call.
   assert.equal(rows[0]?.tcsr, 0.8)
   assert.equal(rows[0]?.blastRadius, 1)
 })

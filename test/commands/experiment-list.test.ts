@@ -8,7 +8,7 @@ import { recordOf, specOf } from '../experiments/guarded/world.ts'
 
 const undecided = { result: 'inconclusive', sentence: 'a sentence' }
 
-/** Lists one comparison, and shows its status. */
+/** Lists one comparison and shows its status. */
 async function told(t: TestContext, state: 'running' | 'ended', more: object = {}) {
   const shown = {
     kind: 'comparison',

@@ -10,7 +10,7 @@ import { experiment } from '../../src/commands/break/experiment.ts'
 import { guardedInShort } from '../../src/routes/admin-guarded.ts'
 import { recordOf, specOf } from '../experiments/guarded/world.ts'
 
-/** A control port on which a run begins, and a later look finds another one under its name. */
+/** A control port on which a run begins. A later look finds another run under the same name. */
 async function control(t: TestContext, found: Parameters<typeof recordOf>[1]): Promise<string> {
   const server = createServer((request, response) => {
     const more = request.method === 'POST' ? { id: 'mine' } : found

@@ -10,7 +10,10 @@ import { folder } from '../config/files.ts'
 
 const fixtures = fileURLToPath(new URL('../../../test/fixtures/clients/', import.meta.url))
 
-/** Runs `breakwater import` in a folder with these files; arguments that begin with `@` are files of it. */
+/**
+ * Runs `breakwater import` in a folder with these files; an argument that begins with `@` names one of the
+ * files.
+ */
 async function run(t: TestContext, files: Record<string, string>, ...args: string[]) {
   const path = await folder(t, files)
   const stdout: string[] = []
@@ -26,13 +29,13 @@ async function run(t: TestContext, files: Record<string, string>, ...args: strin
   return { code, text, said, servers: mcpServers, path }
 }
 
-/** An imported config begins with the environment that it is for. */
+/** An imported config begins with its environment. */
 const HEAD =
   'gateway:\n  # What this gateway serves: dev, development, test, staging, sandbox, qa or local. Elsewhere faults are never armed.\n  environment: development\n'
 
 const inFile = (mcpServers: object) => ({ 'a.json': JSON.stringify({ mcpServers }) })
 
-/** The variables that somebody is told to set. */
+/** Returns the variables that the command asks the user to set. */
 const toSet = (said: readonly string[]) =>
   said.filter((line) => line.startsWith('  ')).map((line) => line.trim())
 

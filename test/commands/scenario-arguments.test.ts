@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { scenario } from '../../src/commands/break/scenario.ts'
 
-/** The exit code of the command, and what it says. */
+/** Returns the exit code and the output of the command. */
 async function said(...args: readonly string[]) {
   const lines: string[] = []
   const say = (line: string) => void lines.push(line)

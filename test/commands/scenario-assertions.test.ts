@@ -7,7 +7,7 @@ import type { Evidence, OwnCall } from '../../src/commands/break/scenario/eviden
 const good = { ending: 'result', tookMs: 10 }
 const rejected = { ending: 'BW_BREAKER_OPEN', tookMs: 1 }
 
-/** A call at a server that is hit, or at another one, that began at this time. */
+/** A call at a server, hit by a fault or not, with its start time. */
 function call(
   startedAt: number,
   { ending, tookMs = 10, server = 'search', tool = 'find' }: Partial<OwnCall> & { tookMs?: number },
@@ -23,11 +23,11 @@ function call(
   }
 }
 
-/** So many calls, ten a second, from a time on. */
+/** `count` calls, ten a second, from a time on. */
 const calls = (count: number, from: number, how: Parameters<typeof call>[1]) =>
   Array.from({ length: count }, (_, index) => call(from + index * 100, how))
 
-/** A run whose faults lasted for ten seconds, in which nothing happened. */
+/** A run whose faults lasted for ten seconds, without other events. */
 function evidence(seen: Partial<Evidence> = {}): Evidence {
   return {
     calls: [
@@ -77,7 +77,10 @@ const outage = evidence({
   },
 })
 
-/** Each kind, as it is written, a run that keeps it, and one that does not. */
+/**
+ * Each kind of assertion: its YAML, evidence that keeps the assertion, and evidence that breaks the
+ * assertion.
+ */
 const kinds: readonly (readonly [written: object, kept: Evidence, broken: Evidence])[] = [
   [{ breaker: { opens: { withinCalls: 5 } } }, outage, evidence()],
   [
@@ -244,7 +247,7 @@ test('where there are other servers and none was called, nobody knows how they a
 })
 
 test('calls that a fault still held when it was cleared leave a share open where they could change the verdict', () => {
-  // They are let go then, and succeed.
+  // Calls that are released after the faults, and succeed.
   const held = (count: number) => calls(count, 0, { ...good, tookMs: 60_000 })
   const failed = (count: number) => calls(count, 0, { ending: 'BW_BULKHEAD_FULL' })
   for (const [succeed, seen, verdict, measured] of [

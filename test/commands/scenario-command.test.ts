@@ -6,7 +6,7 @@ import { controlAt } from '../../src/commands/shared/control.ts'
 import { scenario } from '../../src/commands/break/scenario.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 
-/** A control port that gives these answers, and none to any other question. Resolves to its URL. */
+/** A control port with these answers only. Resolves to its URL. */
 async function controlPort(t: TestContext, answers: Readonly<Record<string, unknown>>): Promise<string> {
   const server = createServer((request, response) => {
     const answer = answers[request.url ?? '']
@@ -22,7 +22,7 @@ async function controlPort(t: TestContext, answers: Readonly<Record<string, unkn
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** Runs the command with these arguments. Resolves to its exit code and to what it said. */
+/** Runs the command with these arguments. Resolves to its exit code and output. */
 async function running(args: readonly string[], stdout?: (line: string) => void) {
   const said: string[] = []
   const hear = (line: string) => void said.push(line)

@@ -8,7 +8,7 @@ import type {
   KnownServer,
 } from '../../src/commands/break/scenario/gateway.ts'
 
-/** What a fault has done, whenever it is asked. */
+/** The counts that every status of a fault returns. */
 export const counts = {
   ...newFaultCounts(),
   discovery: newFaultCounts(),
@@ -22,12 +22,12 @@ export const counts = {
   escaped: 1,
 }
 
-/** A gateway on which things can go wrong. */
+/** A gateway with settable failures. */
 export class FakeGateway implements Faults {
   readonly injected: unknown[] = []
-  /** Of each fault that is injected. */
+  /** Warnings on each injected fault. */
   warnings: readonly string[] = []
-  /** Of single faults, by id, in place of `counts`. */
+  /** Counts of single faults by id, instead of `counts`. */
   readonly countsById: Record<string, object> = {}
   readonly renewed: (readonly string[])[] = []
   readonly cleared: string[] = []
@@ -36,9 +36,8 @@ export class FakeGateway implements Faults {
   mode: ChaosState['mode'] = 'act'
   maxTtl = Infinity
   looks = 0
-  /** Tools whose breakers were made as new. */
+  /** Tools whose breakers were renewed. */
   asNew: readonly string[] = []
-  /** Breakers that are open. */
   open: readonly string[] = []
   /** Runs at each look at the state. */
   onLook: (look: number) => void = () => undefined

@@ -12,7 +12,7 @@ import {
   type Scenario,
 } from '../../src/commands/break/scenario/library.ts'
 
-/** Reads a scenario out of a file of its own, with these lines under `assert`. */
+/** Reads a scenario from its own file, with these lines under `assert`. */
 const reading = (t: TestContext, ...lines: readonly string[]) =>
   readingLines(t, ['faults:', '  - { name: mine, type: conn.refused, rate: 1, ttl: 1m }', ...lines])
 
@@ -204,7 +204,7 @@ test('the time after which a credential expires is a phase as well', () => {
 })
 
 test('where a fault has no phases, those of its assertions stay', () => {
-  // It is counted from the start of each process.
+  // Its `after` counts from the start of each process.
   const constant = { ...phased, faults: [{ name: 'one', type: 'proc.crash_loop', after: '5s' }] }
   assert.deepEqual(lasting(constant, 40_000), { ...constant, duration: 40_000 })
 })

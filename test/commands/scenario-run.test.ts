@@ -48,7 +48,7 @@ function start(
   return { clock, stop, said, run }
 }
 
-/** Lets the time of a run pass, a look at a time. */
+/** Advances the clock through a run, one look at a time. */
 async function pass(clock: ManualClock, seconds: number): Promise<void> {
   for (let second = 0; second < seconds; second++) {
     await clock.advance(1_000)
@@ -153,7 +153,7 @@ test('faults are injected where they are aimed, by names of their own, and clear
     },
     { target: 'search*', config: { name: 'two', type: 'rpc.error', rate: 1 }, durationMs: 40_000 },
   ])
-  // Their leases begin again at each look.
+  // Every look renews their leases.
   assert.deepEqual(
     gateway.renewed,
     Array.from({ length: 10 }, () => ['fault-1', 'fault-2']),
@@ -347,7 +347,7 @@ test('a fault that names servers of its own is aimed at these', async () => {
   })
 })
 
-/** Traffic that does nothing, unless it is told. */
+/** Traffic that does nothing by default. */
 const idle: OwnTraffic = {
   calls: [],
   tools: ['search-1/find'],

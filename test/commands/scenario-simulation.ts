@@ -21,17 +21,23 @@ const TOOL = 'look_up'
 const HIT = 'hit'
 const WITNESS = 'witness'
 
-/** How long a tool takes that nothing is wrong with, in milliseconds. */
+/** Latency of a healthy tool, in milliseconds. */
 const TOOK_MS = 5
 
-/** How long calls may take to end once no new ones are made, in milliseconds, as a run over sockets has it. */
+/**
+ * How long calls may take to end after the last one began, in milliseconds; the same as for a run over
+ * sockets.
+ */
 const DRAIN_MS = 5_000
 
-/** Calls a second at the server that is not hit, and most of both that are under way at a time: as a run over sockets has them. */
+/**
+ * Calls a second at the healthy server, and the most calls under way at both servers; the same as over
+ * sockets.
+ */
 const WITNESS_RATE = 5
 const MAX_IN_FLIGHT = 256
 
-/** A tool that only reads, with long results that have a schema. */
+/** A read-only tool with long results and a schema. */
 const lookUp: ToolModel = {
   tookMs: () => TOOK_MS,
   answer: () => found,
@@ -51,8 +57,9 @@ const lookUp: ToolModel = {
 const found = { city: 'example', items: [1, 2, 3], about: 'x'.repeat(4_096) }
 
 /**
- * Runs a scenario against a simulated gateway in virtual time, for as long as it says: no machine is too slow for that, and a bound of
- * a second is one. `policies`: the block of a config. Resolves to what does not hold, with what was measured; when the run proves nothing, to why.
+ * Runs a scenario against a simulated gateway in virtual time, for the scenario's full length. A slow machine
+ * cannot break a bound of a second here. `policies` is the block of a config. Resolves to the broken
+ * assertions with their measurements, or to the reason why the run proves nothing.
  */
 export async function simulatedScenario(
   scenario: Scenario,
@@ -76,7 +83,7 @@ export async function simulatedScenario(
     .map(({ name, measured }) => `${name}: ${measured}`)
 }
 
-/** What a run sees of a gateway at its control port, of a simulated one. */
+/** The control port of a simulated gateway, as a run sees the port. */
 class ScenarioGateway implements Faults {
   readonly mesh: SimulatedGateway
   readonly #armed = new Set<string>()
@@ -148,7 +155,7 @@ class ScenarioGateway implements Faults {
     )
   }
 
-  /** They are new in each run. */
+  /** Breakers are new in each run. */
   async renewBreakers(): Promise<void> {}
 
   async metricsAge() {
@@ -170,14 +177,14 @@ class ScenarioGateway implements Faults {
 
   async renew(): Promise<void> {}
 
-  /** A run takes all of them away at the same time. */
+  /** A run clears all its faults at the same time. */
   async clear(id: string): Promise<void> {
     this.#armed.delete(id)
     if (this.#armed.size === 0) this.mesh.disarm()
   }
 }
 
-/** A call whose end is still to be told. */
+/** A call that has not ended yet. */
 type OpenCall = { -readonly [Key in keyof OwnCall]: OwnCall[Key] }
 
 /** Calls at a steady rate at both servers, one tool each. */
@@ -258,7 +265,7 @@ class SimulatedTraffic implements OwnTraffic {
 
 const NEVER = new Cancellation()
 
-/** In a word, as a run over sockets has it. */
+/** Returns one word for an outcome, the same as for a run over sockets. */
 function endingOf(outcome: Outcome): string {
   if (outcome.kind !== 'answered') return `BW_${outcome.error.reason.toUpperCase()}`
   const { result, error } = outcome.result.value as {

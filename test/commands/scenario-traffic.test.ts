@@ -7,7 +7,10 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** The data port of a gateway: of each server, what it answers; the tools of all others only read. Resolves to its URL. */
+/**
+ * The data port of a gateway with the answers of each server; tools of all other servers only read. Resolves
+ * to its URL.
+ */
 async function dataPlane(
   t: TestContext,
   odd: Readonly<Record<string, (response: ServerResponse) => void>>,
@@ -36,7 +39,7 @@ function refused(response: ServerResponse): void {
   response.end('{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"down","data":{"code":"BW_DOWN"}}}')
 }
 
-/** Traffic of 50 calls a second, which has run for five calls at the least. */
+/** Traffic of 50 calls a second, after at least five calls. */
 async function called(data: string, servers: { hit: readonly string[]; others: readonly string[] }) {
   const stop = new Cancellation()
   const options = { data, rate: 50, tool: undefined, name: 'test' }
@@ -76,7 +79,7 @@ test('who stops a run while servers are listed does not wait for them', async (t
   const stop = new Cancellation()
   asked.addEventListener('abort', () => stop.abort('signal'))
   const options = { data, rate: 50, tool: undefined, name: 'test' }
-  // Its time stands still: nothing but the stop can end it.
+  // Its clock stands still: only the stop can end the traffic.
   const traffic = Traffic.to({ hit: ['frozen'], others: [] }, options, new ManualClock(), stop)
   await assert.rejects(traffic, /no tools of frozen can be listed at .*: the command was stopped$/)
 })

@@ -12,7 +12,7 @@ async function scenarioNamed(name: string): Promise<Scenario> {
 const names = await scenarioNames()
 const scenarios = await Promise.all(names.map(scenarioNamed))
 
-/** Which scenarios do not pass without a policy. */
+/** For each policy, the scenarios that fail without the policy. */
 const asksFor = {
   gate: ['cascading', 'flapping-server', 'servers-down'],
   overdue: ['hang'],
@@ -31,7 +31,7 @@ const asksFor = {
   verdict: ['schema-drift'],
 }
 
-// Before the first test: within one, each promise of a simulation costs several times as much.
+// Outside of tests: within a test, each promise of a simulation costs several times as much.
 const missedByDefault = new Map<string, readonly string[]>()
 for (const scenario of scenarios) missedByDefault.set(scenario.name, await simulatedScenario(scenario))
 const failingWithout = new Map<string, string[]>()

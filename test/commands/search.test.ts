@@ -7,7 +7,6 @@ import { search } from '../../src/commands/compare/sim/search.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from '../config/files.ts'
 
-/** Runs `breakwater search`. */
 async function run(...args: string[]) {
   const [stdout, stderr]: [string[], string[]] = [[], []]
   const out = { stdout: (line: string) => stdout.push(line), stderr: (line: string) => stderr.push(line) }
@@ -25,7 +24,7 @@ const small = [
   '--findings=2',
 ]
 
-// Before the first test: within one, each promise of a simulation costs several times as much.
+// Outside of tests: within a test, each promise of a simulation costs several times as much.
 const path = await mkdtemp(join(tmpdir(), 'breakwater-search-'))
 const [whole, parts] = [join(path, 'whole.json'), join(path, 'parts.json')]
 const once = await run(...small, '--generations=3', '--json', '--checkpoint', whole)
@@ -33,7 +32,7 @@ await run(...small, '--generations=1', '--checkpoint', parts)
 const begun = await readFile(parts, 'utf8')
 const resumed = await run(...small, '--generations=3', '--json', '--resume', parts)
 const out = join(path, 'found')
-// Of an earlier run, which has found more, and what is none of any run.
+// Files of an earlier run with more finds, and a file of no run.
 await mkdir(out)
 await writeFile(join(out, 'finding-77.yaml'), '# of an earlier run')
 await writeFile(join(out, 'finding-of-mine.yaml'), '# kept')

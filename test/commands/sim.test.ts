@@ -20,7 +20,7 @@ const hash = configHash(
   }),
 )
 
-/** A folder with a recording and policies, and the command in it. */
+/** A folder with a recording and policies, and a function that runs the command there. */
 async function setUp(t: TestContext, texts: Readonly<Record<string, string>> = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'sim-'))
   t.after(() => rm(folder, { recursive: true }))

@@ -44,7 +44,7 @@ test('there is room until a mebibyte waits, and the end waits for who reads', as
   const over = read(clock, 100).then(() => (isOver = true))
   await clock.advance(99)
   assert.equal(isOver, false)
-  // Somebody reads a part of it: what is left has its time anew.
+  // A partial read restarts the timeout of the rest.
   stream.read(8)
   stream.resume()
   await Promise.all([more, over])

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { study } from '../../src/commands/compare/sim/study.ts'
 
-/** Runs the command, and gives all that it wrote. */
+/** Runs the command and returns everything it wrote. */
 async function run(...args: string[]) {
   const [stdout, stderr]: [string[], string[]] = [[], []]
   const out = {
@@ -13,7 +13,7 @@ async function run(...args: string[]) {
   return { code, stdout: stdout.join('\n'), stderr: stderr.join('\n') }
 }
 
-// Before the first test: within one, each promise of a simulation costs several times as much.
+// Outside of tests: within a test, each promise of a simulation costs several times as much.
 const table = await run('hol', '--seeds', '1')
 const [json, sameJson] = [
   await run('hol', '--seeds', '1', '--seed', '7', '--json'),

@@ -16,7 +16,7 @@ const SEEDS = 5
 
 const small = ['--seeds', '2', '--tasks', '50', '--rates', '0.02,0.1', '--fan-outs', '2,8']
 
-// Before the first test: within one, each promise of a simulation costs several times as much.
+// Outside of tests: within a test, each promise of a simulation costs several times as much.
 const bare = await run('--only', 'none', '--seeds', String(SEEDS), '--json')
 const all = await run(...small)
 

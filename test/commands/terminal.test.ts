@@ -6,13 +6,13 @@ import { Terminal } from '../../src/commands/shared/terminal.ts'
 import { coloured, splitColours } from '../../src/telemetry/colours.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** How many characters of a text a terminal shows. */
+/** Returns the number of characters that a terminal shows. */
 const shownLength = (text: string) =>
   splitColours(text)
     .filter((_, at) => at % 2 === 0)
     .join('').length
 
-/** Two streams of one screen, which keeps all that was written to it. */
+/** Two streams to one screen, with everything written to the screen. */
 function screen(isTTY: boolean, env: Record<string, string> = {}) {
   const written: string[] = []
   const stream = { isTTY, columns: 40, write: (text: string) => void written.push(text) }

@@ -66,7 +66,7 @@ test('another name of a server begins no connection anew', async (t) => {
   assert.equal(connectionOf(plain), connectionOf(renamed))
 })
 
-/** A bare timeout, the keys beside it, and what it comes to in milliseconds; undefined: nobody can tell. */
+/** A bare timeout, the keys beside the timeout, and the meaning in milliseconds; undefined if ambiguous. */
 const timeouts: readonly (readonly [timeout: number | string, beside: object, ms: number | undefined])[] = [
   [60, {}, 60_000],
   [60, { autoApprove: [] }, 60_000],

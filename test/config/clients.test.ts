@@ -8,7 +8,7 @@ import { loadConfig } from '../../src/config/load.ts'
 const folder = fileURLToPath(new URL('../../../test/fixtures/clients/', import.meta.url))
 const env = { SEARCH_KEY: 's3cret', HOME: '/home/ada' }
 
-/** What is said of the file of each client, and which servers it comes to. */
+/** For each client's file: the messages about the file and the servers that the file defines. */
 const clients: Readonly<Record<string, { said: readonly string[]; servers?: readonly string[] }>> = {
   'claude-desktop.json': {
     said: [

@@ -80,7 +80,7 @@ test('every key is explained', () => {
             { description?: string; $ref?: string; const?: unknown; anyOf?: { const?: unknown }[] }
           >,
         )) {
-          // A word that tells entries of a list apart is explained by the entry.
+          // A tag that distinguishes entries of a list is explained by the entry.
           const isTag = property.const !== undefined || property.anyOf?.[0]?.const !== undefined
           if (property.description === undefined && property.$ref === undefined && !isTag)
             silent.push(`${path}.${name}`)

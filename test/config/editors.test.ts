@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Config } from '../../src/config/schema/schema.ts'
 import { loadGood } from './files.ts'
 
-/** What matters of each server, whoever wrote it. */
+/** Returns the fields that matter of each server, whichever editor wrote the file. */
 function essence(config: Config) {
   return Object.entries(config.mcpServers).map(([name, server]) =>
     server.type === 'stdio'

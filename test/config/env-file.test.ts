@@ -39,7 +39,7 @@ test('lines of KEY=value are read, with comments, quotes and export', () => {
 })
 
 test('the time that a file takes grows with its length: a value is found where it stands', () => {
-  // Had each value the rest of the file copied, these would take minutes: the limit of the tests ends them.
+  // If each value copied the rest of the file, these would take minutes and hit the timeout of the tests.
   const count = 150_000
   const text = Array.from({ length: count }, (_, n) => `K${n}="${n}"\n`).join('')
   const { variables, problems } = parseEnvFile(text.slice(0, 1024 ** 2).replace(/[^\n]*$/, ''))

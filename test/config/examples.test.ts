@@ -51,7 +51,7 @@ test('the reference mentions every key', async () => {
     'includeTools',
     'excludeTools',
     'disabledTools',
-    // Of the block `mcp` of clients.
+    // The keys of clients' `mcp` block.
     'discovery',
     'allowed',
     'excluded',
@@ -76,7 +76,7 @@ test('the reference shows the defaults', async () => {
   assert.deepEqual(chaos, defaults.chaos)
 })
 
-/** The names of all keys in all objects of a schema; faults have an example of their own. */
+/** Returns the names of all keys in all objects of a schema, except faults, which have their own example. */
 function keysOf(root: z.core.$ZodType): Set<string> {
   const inside = spread(root).flatMap((found): [string, z.core.$ZodType][] => {
     if (found instanceof z.ZodObject) return Object.entries(found.shape)

@@ -137,7 +137,6 @@ test('a fault that aims at an arm needs an experiment that has it', async (t) =>
   ])
 })
 
-/** Returns the warnings of a config. */
 async function warned(t: TestContext, files: string): Promise<string[]> {
   const { loaded, lines } = await load(t, files)
   assert.ok(loaded.ok, lines.join('\n'))

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
-/** A folder of its own for one test, with `files` in it. */
+/** Makes a folder with `files` for one test. */
 export async function folder(t: TestContext, files: Record<string, string> = {}): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'breakwater-config-'))
   t.after(() => rm(path, { recursive: true, force: true }))
@@ -14,7 +14,7 @@ export async function folder(t: TestContext, files: Record<string, string> = {})
   return path
 }
 
-/** Loads `main.yaml`, or the only file there is. */
+/** Loads `main.yaml`, or the only file. */
 export async function load(
   t: TestContext,
   files: Record<string, string> | string,
@@ -30,7 +30,7 @@ export async function load(
   return { loaded, lines, path }
 }
 
-/** Loads a config that must be right. */
+/** Loads a config that must be valid. */
 export async function loadGood(
   t: TestContext,
   files: Record<string, string> | string,
@@ -41,7 +41,9 @@ export async function loadGood(
   return { config: loaded.config, warnings: lines, hash: loaded.hash, files: [...loaded.files.keys()] }
 }
 
-/** Loads a config that must be wrong, and returns what is said about it, without the file's name when there is one file. */
+/**
+ * Loads a config that must be invalid. Returns its findings, without the file's name if there is one file.
+ */
 export async function errorsOf(
   t: TestContext,
   files: Record<string, string> | string,

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { redact } from '../../src/config/secrets/redact.ts'
 import { errorsOf, loadGood } from './files.ts'
 
-/** A server of which only the health matters. */
+/** A server with only `health` settings. */
 const server = (health: string) => `mcpServers:\n  a:\n    command: a\n    health: ${health}`
 
 test('probes have defaults, and false is none at all', async (t) => {

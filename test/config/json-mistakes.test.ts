@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { jsonMistake } from '../../src/config/files/json-mistakes.ts'
 import { errorsOf, loadGood } from './files.ts'
 
-/** Texts, where they stop being JSON, and why. */
+/** Invalid JSON texts, the position of the mistake, and the message. */
 const mistakes: readonly (readonly [text: string, at: string, why: RegExp])[] = [
   ['{"a": 1,, "b": 2}', '1:9', /^found a second comma in a row$/],
   ["{'a': 1}", '1:2', /^expected a key in double quotes, found a single quote; JSON writes "…"$/],

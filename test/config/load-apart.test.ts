@@ -20,7 +20,7 @@ const server = {
   tools: { include: ['a*'] },
 }
 
-/** One that has something of every kind in it, and a secret where none is looked for. */
+/** A config with many kinds of blocks, and a secret in an unusual place. */
 const config = JSON.stringify({
   gateway: { limits: { perSession: { rate: '10/s', burst: 20 } } },
   mcpServers: { search: server, local: { command: 'node', args: ['server.js', '${SEARCH_KEY}'] } },
@@ -43,11 +43,11 @@ const url = 'http://127.0.0.1:3001/mcp'
 const namesOf = (count: number) => Array.from({ length: count }, (_, index) => `s${index}`)
 const serversOf = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, { url }]))
 
-/** What was read last. */
+/** The last config read. */
 const few = schema.parse({})
 const many = schema.parse({ mcpServers: serversOf(namesOf(200)) })
 
-/** With this beside it, a config is more than is read here. */
+/** This filler makes a config longer than the size limit here. */
 const long = ' '.repeat(10_000)
 
 test('a config that is read in a thread of its own is the one that is read here', async (t) => {
@@ -85,28 +85,28 @@ test('what is wrong with a config is said with its place, whoever has read it', 
 
 test('where a thread cannot even be made, the config is read here', async (t) => {
   const path = join(await folder(t, { 'breakwater.json': config + long }), 'breakwater.json')
-  // As where the system has no more of them to give: it throws at once, and nothing is told later.
+  // Like a system without resources: sending throws at once, and no event follows.
   const unsendable = { ...env, X: (() => 'x') as unknown as string }
   assert.deepEqual(await loadApart(path, unsendable, many), await loadConfig(path, env))
 })
 
-/** Most rounds of a measurement: other work on the machine may hold a round up. */
+/** Most rounds of a measurement: other work on the machine may delay a round. */
 const ROUNDS = 5
 
-/** How long the event loop stands still at most while something is done, in milliseconds. */
+/** Returns the longest stall of the event loop during some work, in milliseconds. */
 async function longestStop(work: () => Promise<unknown>): Promise<number> {
   const delays = monitorEventLoopDelay({ resolution: 1 })
   delays.enable()
-  // A stop before the first sample goes unnoticed.
+  // A stall before the first sample would go unnoticed.
   await pause(5)
   await work()
-  // A stop at the end is noticed in the next turn.
+  // A stall at the end is noticed in the next turn.
   await pause(5)
   delays.disable()
   return delays.max / 1e6
 }
 
-/** A text of a few hundred characters that stands for 100,000 values. */
+/** A text of a few hundred characters that expands to 100,000 values. */
 const bomb = `a: &a [1,1,1,1,1,1,1,1,1,1]\n${'bcdef'
   .split('')
   .map((name, index) => `${name}: &${name} [${Array(10).fill(`*${'abcde'[index]}`).join()}]`)

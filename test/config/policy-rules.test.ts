@@ -4,7 +4,7 @@ import { formatIssue } from '../../src/config/issues/issues.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { folder } from './files.ts'
 
-/** What is wrong with policies, as `validate` prints it. */
+/** Returns the findings about policies, as `validate` prints findings. */
 async function wrongWith(
   t: Parameters<typeof folder>[0],
   policies: string,

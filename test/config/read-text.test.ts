@@ -11,14 +11,14 @@ import { readText } from '../../src/config/files/read-text.ts'
 import { bound } from '../support/bound.ts'
 import { folder } from './files.ts'
 
-/** A pipe with a name. */
+/** A named pipe. */
 async function pipe(t: TestContext): Promise<string> {
   const path = join(await folder(t), 'pipe')
   await promisify(execFile)('mkfifo', [path])
   return path
 }
 
-/** Somebody else who writes to a pipe. */
+/** Starts another process that writes to a pipe. */
 function write(path: string, script: string) {
   return once(spawn('sh', ['-c', `{ ${script}; } > "$0"`, path], { env: bound() }), 'exit')
 }
@@ -35,7 +35,7 @@ test('a pipe is read to its end, however late and in however many pieces it is w
 
 test('a pipe that nobody writes to is given up, and takes no thread from those that read files', async (t) => {
   const path = await pipe(t)
-  // More of them than Node has such threads.
+  // More reads than Node has file threads.
   const given = await Promise.all(Array.from({ length: 8 }, () => readText(path, 50)))
   const problem = 'cannot be read: it is a pipe, and not all of it was written within 50 ms'
   assert.deepEqual(given, Array(8).fill({ problem }))

@@ -10,7 +10,7 @@ import {
 
 const X = '[redacted]'
 
-/** Command lines, and how they are shown. */
+/** Command lines and their redacted form. */
 const hidden: readonly (readonly [readonly string[], readonly string[]])[] = [
   [
     ['--key', 'x'],
@@ -84,7 +84,7 @@ const hidden: readonly (readonly [readonly string[], readonly string[]])[] = [
   [['ghp_abcdefghijklmnop'], [X]],
 ]
 
-/** Command lines that hold no secret. */
+/** Command lines without secrets. */
 const shown: readonly (readonly string[])[] = [
   ['npx', '-y', '@modelcontextprotocol/server-filesystem@2026.8.31', '/data/keys'],
   ['docker', 'run', '-p', '8080:80', '-i', '--rm', 'ghcr.io/github/github-mcp-server:v0.2.1'],

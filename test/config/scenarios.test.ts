@@ -14,7 +14,7 @@ import { readRuntimeFault } from '../../src/routes/chaos.ts'
 
 const names = await scenarioNames('config/scenarios')
 
-/** A fault as a plan would have it, aimed at servers. */
+/** A fault as in a plan, aimed at a server. */
 function planned(fault: Readonly<Record<string, unknown>>, server: string) {
   const match = fault.match as Readonly<Record<string, unknown>>
   assert.equal(match.server, SERVER_PLACEHOLDER, 'every fault can be aimed')

@@ -11,11 +11,11 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { folder } from './files.ts'
 
-/** What is in files now, as whoever reads a config tells it. */
+/** Returns the current text of files, in the format of a config reader. */
 const readFiles = async (...files: readonly string[]) =>
   new Map(await Promise.all(files.map(async (file) => [file, digestOf(await readText(file))] as const)))
 
-/** Watches for real, and hands out changes one by one. */
+/** Watches real files and hands out changes one by one. */
 async function watched(t: TestContext, paths: readonly string[], clock: Clock = systemClock) {
   let files = await readFiles(...paths)
   let looks = 0
@@ -60,7 +60,7 @@ test('a change between the reading and the first look is noticed, once', async (
   t.after(() => watch.close())
   await watch.ready
   assert.equal(changes, 1)
-  // A look begins only after the one before it has ended: the third follows a whole one.
+  // Each look begins after the end of the look before, so the third look follows a complete look.
   await until('it was looked at', async () => {
     await clock.advance(5_000)
     return looks >= 3
@@ -101,7 +101,7 @@ test('a content that comes back after another one was read is noticed', async (t
   await watch.ready
   await writeFile(file, 'two')
   await until('it is noticed', () => reloads.length === 1)
-  // The reload has waited for another one, and reads what is there by then.
+  // This reload waited for another reload, and reads the newest content.
   await writeFile(file, 'three')
   files = await readFiles(file)
   await writeFile(file, 'two')
@@ -123,7 +123,7 @@ test('a folder that takes the place of another one is watched', async (t) => {
   await rename(join(path, 'new'), join(path, 'conf'))
   await clock.advance(5_000)
   await changed()
-  // From here on without a poll, which the clock does not come to.
+  // From here on without polls: the clock never reaches the next poll.
   await clock.advance(1_000)
   await writeFile(join(path, 'conf/a.yaml'), 'three')
   await until('it is noticed', async () => {
@@ -227,7 +227,7 @@ test('a file that is written anew with the same content is no change', async (t)
   const { changed, changes, looks } = await watched(t, [join(path, 'a.yaml')], clock)
   await writeFile(join(path, 'b.yaml'), 'one')
   await rename(join(path, 'b.yaml'), join(path, 'a.yaml'))
-  // A look begins only after the one before it has ended: the third follows a whole one.
+  // Each look begins after the end of the look before, so the third look follows a complete look.
   await until('it was looked at', async () => {
     await clock.advance(5_000)
     return looks() >= 3

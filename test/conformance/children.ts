@@ -10,15 +10,18 @@ const GRACE_MS = 5_000
 
 const running = new Set<ChildProcess>()
 
-/** A child process, the leader of a process group of its own. */
+/** A child process that leads its own process group. */
 export interface Child {
-  /** Resolves with what `pick` makes of the first line of its output that it makes anything of. */
+  /**
+   * Resolves with the first result of `pick` over lines of output that is not undefined. Rejects after
+   * `limitMs`.
+   */
   line<T>(pick: (line: string) => T | undefined, limitMs: number): Promise<T>
-  /** Resolves when it has ended; rejects when it has not after `limitMs`. */
+  /** Resolves when the child has ended. Rejects after `limitMs`. */
   ended(limitMs: number): Promise<void>
 }
 
-/** Starts a child whose output, both streams, goes to the file `log`. */
+/** Starts a child. Both output streams go to the file `log`. */
 export function start(command: string, args: readonly string[], log: string): Child {
   const child = spawn(command, args, { detached: true, stdio: ['ignore', 'pipe', 'pipe'], env: bound() })
   running.add(child)
@@ -50,7 +53,7 @@ function rejectAfter(limitMs: number, reject: (error: Error) => void, log: strin
   systemClock.after(limitMs, () => reject(new Error(`still waiting after ${limitMs} ms, see ${log}`)))
 }
 
-/** Ends every child that is left, with all of its group. */
+/** Kills every remaining child with its process group. */
 export async function stopAll(): Promise<void> {
   await Promise.all([...running].map(stop))
 }
@@ -63,7 +66,7 @@ async function stop(child: ChildProcess): Promise<void> {
     await exited
     cancel()
   }
-  // Whatever it started and left behind.
+  // Kills grandchildren that outlived the child.
   signalGroup(child, 'SIGKILL')
   running.delete(child)
 }

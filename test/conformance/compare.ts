@@ -1,14 +1,12 @@
 import type { Check, Results } from './suite.ts'
 
-/** How one scenario went. */
+/** The result of one scenario. */
 export interface Row {
   readonly scenario: string
   readonly scored: boolean
-  /** Checks that judged anything, directly or through the gateway. */
+  /** Checks with a verdict, directly or through the gateway. */
   readonly total: number
-  /** Checks that passed directly. */
   readonly direct: number
-  /** Checks that passed through the gateway. */
   readonly through: number
 }
 
@@ -16,13 +14,16 @@ export interface Comparison {
   readonly rows: readonly Row[]
   /** Checks that pass both ways. */
   readonly passed: number
-  /** One line for every check that the gateway spoils, or that is scored and fails without it. */
+  /**
+   * One line for every check that the gateway breaks, and for every scored check that fails without the
+   * gateway.
+   */
   readonly failures: readonly string[]
 }
 
 type Judged = Pick<Check, 'status' | 'errorMessage'>
 
-/** Compares the findings without the gateway to the findings through it. */
+/** Compares the findings without the gateway with the findings through the gateway. */
 export function compare(direct: Results, through: Results, scored: ReadonlySet<string>): Comparison {
   const rows: Row[] = []
   const failures: string[] = []
@@ -49,7 +50,7 @@ export function compare(direct: Results, through: Results, scored: ReadonlySet<s
 
 const passes = (check: Judged | undefined) => check?.status === 'SUCCESS'
 
-/** The worst finding of each check: the suite may come to the same one more than once. */
+/** Returns the worst finding of each check: the suite may report a check more than once. */
 function judge(checks: readonly Check[] = []): ReadonlyMap<string, Judged> {
   const severity = { INFO: 0, SKIPPED: 0, SUCCESS: 1, WARNING: 2, FAILURE: 3 }
   const worst = new Map<string, Judged>()
@@ -60,7 +61,7 @@ function judge(checks: readonly Check[] = []): ReadonlyMap<string, Judged> {
   return worst
 }
 
-/** Why a check counts as failed; undefined when it does not. */
+/** Returns why a check counts as failed; undefined if the check passed. */
 function reason(before: Judged | undefined, after: Judged | undefined, scored: boolean): string | undefined {
   if (scored && before?.status === 'FAILURE') return `fails without the gateway: ${before.errorMessage ?? ''}`
   if (passes(before) && after === undefined) return 'is missing through the gateway'

@@ -1,12 +1,12 @@
-/** One set of requirements, and a fixture that meets it when nothing stands in between. */
+/** A set of requirements, and a fixture that meets the requirements without the gateway. */
 export interface Era {
-  /** A revision of the protocol for which the suite has a set of requirements. */
+  /** A protocol revision with a set of requirements in the suite. */
   readonly requirements: string
-  /** Script beside the compiled fixtures; prints `listening URL` when it is ready. */
+  /** Script beside the compiled fixtures; prints `listening URL` when ready. */
   readonly fixture: string
 }
 
-/** Revisions that there is a fixture for, and whether the gateway speaks them. */
+/** Revisions with a fixture, and whether the gateway speaks each. */
 const known: readonly (Era & { readonly spoken: boolean })[] = [
   { requirements: '2025-11-25', fixture: 'conformance-server.js', spoken: true },
   { requirements: '2026-07-28', fixture: 'modern-server.js', spoken: true },
@@ -14,5 +14,5 @@ const known: readonly (Era & { readonly spoken: boolean })[] = [
   { requirements: '2026-07-28', fixture: 'dual-server.js', spoken: true },
 ]
 
-/** Everything that the gateway is held to. */
+/** All revisions that the gateway speaks. */
 export const eras: readonly Era[] = known.filter(({ spoken }) => spoken)

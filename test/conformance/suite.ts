@@ -7,21 +7,21 @@ import { start } from './children.ts'
 const SCENARIO_LIMIT_MS = 15_000
 const SUITE_LIMIT_MS = 600_000
 
-/** One finding of the suite. INFO and SKIPPED judge nothing. */
+/** A finding of the suite. INFO and SKIPPED give no verdict. */
 export interface Check {
   readonly id: string
   readonly status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'INFO' | 'SKIPPED'
   readonly errorMessage?: string
 }
 
-/** What the suite found, by scenario. */
+/** Findings of the suite, by scenario. */
 export type Results = ReadonlyMap<string, readonly Check[]>
 
-/** The suite and the Node that it needs, as `.ci/tools.sh` installs them. */
+/** The suite and its Node, as `.ci/tools.sh` installs both. */
 export interface Suite {
-  /** Scenarios without which a server does not meet `requirements`; others are run and not scored. */
+  /** Returns the scenarios that a server must pass for `requirements`; other scenarios run unscored. */
   scored(requirements: string): Promise<ReadonlySet<string>>
-  /** Runs all scenarios of `requirements` against `url`; leaves its findings in `folder`. */
+  /** Runs all scenarios of `requirements` against `url` and leaves findings in `folder`. */
   run(url: string, requirements: string, folder: string): Promise<Results>
 }
 
@@ -43,7 +43,7 @@ export function findSuite(node: string): Suite {
   }
 }
 
-/** Reads `server-{scenario}-{time}/checks.json` of every scenario that came to an end. */
+/** Reads `server-{scenario}-{time}/checks.json` of every finished scenario. */
 async function readResults(folder: string): Promise<Results> {
   const results = new Map<string, readonly Check[]>()
   for (const path of (await readdir(folder, { recursive: true })).toSorted()) {

@@ -17,7 +17,7 @@ export function startFixture(name: string, scratch: string): Promise<string> {
   return child.line((line) => /^listening (\S+)$/.exec(line)?.[1], START_LIMIT_MS)
 }
 
-/** Starts the gateway with one server, called `fixture`; resolves with the URL of that server's own route. */
+/** Starts the gateway with one server, `fixture`. Resolves with the URL of this server's own route. */
 export async function startGateway(upstream: string, scratch: string): Promise<string> {
   const file = join(scratch, 'gateway.yaml')
   const config = {
@@ -33,7 +33,7 @@ export async function startGateway(upstream: string, scratch: string): Promise<s
   return `${data}/mcp/fixture`
 }
 
-/** The data plane's base URL, when `line` is the log line that tells it. */
+/** Returns the data plane's base URL from its log line; undefined for other lines. */
 function dataPlane(line: string): string | undefined {
   if (!line.startsWith('{')) return undefined
   const entry = JSON.parse(line) as { msg?: unknown; data?: unknown }

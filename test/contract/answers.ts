@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { newCall } from '../support/caller.ts'
 import { MAX_REPLY, resultOf, returned, promising, talk, type MakeSubject } from './subject.ts'
 
-/** What becomes of a request. */
+/** Contract: replies to requests. */
 export function answers(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 

@@ -6,7 +6,7 @@ import { resultOf, returned, promising, talk, type MakeSubject } from './subject
 
 const tooSlow = gatewayError('attempt_timeout', 'no answer in time')
 
-/** What becomes of a call that is given up. */
+/** Contract: cancelled calls. */
 export function cancellation(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 

@@ -3,7 +3,7 @@ import type { GatewayError } from '../../src/mesh/errors.ts'
 import { TestCaller } from '../support/caller.ts'
 import { resultOf, promising, talk, type MakeSubject } from './subject.ts'
 
-/** How conversations end. */
+/** Contract: the ends of conversations. */
 export function endings(kind: string, make: MakeSubject): void {
   const it = promising(kind)
 

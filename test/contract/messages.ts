@@ -5,7 +5,7 @@ import { resultOf, returned, promising, talk, type MakeSubject, type Traits } fr
 
 const assistant = '{"role":"assistant","model":"m","content":{"type":"text","text":"!"}}'
 
-/** What travels besides requests and their replies. */
+/** Contract: messages besides requests and replies. */
 export function messages(kind: string, make: MakeSubject, { shared = false }: Traits): void {
   const it = promising(kind)
 

@@ -4,41 +4,40 @@ import type { UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import { newCall, TestCaller, toolCall, type CallParts } from '../support/caller.ts'
 import type { Fixture } from '../support/fixture.ts'
 
-/** What upstreams under test have to set as their `maxReply`, in bytes. */
+/** The `maxReply` of upstreams under test, in bytes. */
 export const MAX_REPLY = 2 * 1024 ** 2
 
-/** An upstream of a fixture server that runs for it alone. */
+/** An upstream with its own fixture server. */
 export interface Subject {
   readonly upstream: Upstream
-  /** Ends what the upstream itself does not. */
+  /** Stops everything that closing the upstream leaves running. */
   stop(): Promise<void>
 }
 
 export type MakeSubject = (fixture: Fixture) => Promise<Subject>
 
-/** What is different about a kind of upstream. */
+/** Differences of a kind of upstream. */
 export interface Traits {
-  /** Callers share a conversation, so that none of them may hold it up. */
+  /** Callers share a conversation, so no caller may block the others. */
   readonly shared?: boolean
 }
 
-/** A promise that is not kept within this time is broken, in milliseconds. */
+/** A promise not kept within this time counts as broken, in milliseconds. */
 const LIMIT_MS = 120_000
 
-/** Names the tests of one kind of upstream. */
+/** Prefixes test names with the kind of upstream. */
 export function promising(kind: string) {
   return (promise: string, check: (t: TestContext) => Promise<void>) =>
     void test(`${kind}: ${promise}`, { timeout: LIMIT_MS }, check)
 }
 
-/** A caller's conversation with a fixture server, for as long as a test runs. */
+/** A caller's conversation with a fixture server, for the length of a test. */
 export interface Talk {
   readonly upstream: Upstream
   readonly upstreamSession: UpstreamSession
   readonly caller: TestCaller
   /** Calls a tool of the contract server. */
   tool(name: string, args?: Readonly<Record<string, unknown>>, parts?: Partial<CallParts>): Promise<Outcome>
-  /** Sends any request. */
   ask(
     method: string,
     params?: Readonly<Record<string, unknown>>,
@@ -65,13 +64,13 @@ export async function talk(
   }
 }
 
-/** The result of an outcome that has to be one. */
+/** Returns the result of an outcome; fails if the outcome has none. */
 export function resultOf(outcome: Outcome): Readonly<Record<string, unknown>> {
   if (outcome.kind !== 'answered') throw new Error(`${outcome.error.reason}: ${outcome.error.message}`)
   return outcome.result.value.result as Readonly<Record<string, unknown>>
 }
 
-/** What a tool of the contract server returned. */
+/** Returns the value that a tool of the contract server returned. */
 export function returned(outcome: Outcome): unknown {
   const { content } = resultOf(outcome) as { content: [{ text: string }] }
   return JSON.parse(content[0].text)

@@ -26,7 +26,7 @@ const { engines, dependencies } = JSON.parse(
   readFileSync(join(deployFolder, '..', 'package.json'), 'utf8'),
 ) as { engines: { node: string }; dependencies: Readonly<Record<string, string>> }
 
-/** Instructions of the Dockerfile, continued lines joined, and those of its last stage. */
+/** All instructions of the Dockerfile with continued lines joined, and the instructions of its last stage. */
 const instructions = readFileSync(`${deployFolder}Dockerfile`, 'utf8')
   .replace(/\\\n\s*/g, '')
   .split('\n')

@@ -131,7 +131,7 @@ test('probes ask the plane of the agents what it answers', () => {
   assert.deepEqual(paths, ['/livez', '/livez', '/readyz'])
 })
 
-/** Longest end of a gateway after its drain, in seconds, as deploy/compose.yaml counts it too. */
+/** Longest end of a gateway after its drain, in seconds; deploy/compose.yaml counts the same. */
 const LONGEST_END_S = 5.5
 
 test('the pod has more time to end than the pause before it, the drain and the end together', () => {

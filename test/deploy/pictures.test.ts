@@ -13,7 +13,7 @@ import { marksOf, withUnit } from '../../deploy/pictures/units.ts'
 const dashboards = committedDashboards()
 const RUN = 'npm run dashboards:pictures'
 
-/** The titles that a picture names, in order of the alphabet. */
+/** The titles in a picture, sorted by name. */
 const titlesIn = (svg: string) =>
   [...svg.matchAll(/<g><title>([^<]*)<\/title>/g)].map(([, title]) => title).sort()
 
@@ -86,7 +86,7 @@ test('an axis ends at a round number, of bytes as well', () => {
 
 const span = { start: 1_000, seconds: 90 }
 
-/** A Prometheus that knows one line with a hole in it, and one number. */
+/** A Prometheus with one series with a gap, and one number. */
 const prometheus = {
   between: () =>
     Promise.resolve([

@@ -40,7 +40,7 @@ test('dots on a panel lead to a trace, at a port that compose opens, by the labe
   const [destination, ...more] = prometheus?.jsonData?.exemplarTraceIdDestinations ?? []
   assert.deepEqual(more, [])
   assert.equal(destination?.name, 'trace_id')
-  // Grafana fills in variables of its environment first, and takes `$$` for `$`.
+  // Grafana expands environment variables first, and reads `$$` as `$`.
   const [, port] =
     /^http:\/\/127\.0\.0\.1:(\d+)\/trace\/\$\$\{__value\.raw\}$/.exec(destination?.url ?? '') ?? []
   assert.ok(services.traces?.ports?.includes(`127.0.0.1:${port}:${port}`))

@@ -21,7 +21,7 @@ after(closeServers)
 
 const rules = committedRules()
 const alerts = rules.filter(isAlert)
-// What they do, and whether Prometheus accepts them, is asked of its own tools, by `npm run dashboards:check`.
+// `npm run dashboards:check` asks Prometheus's own tools whether the rules are valid and how alerts behave.
 
 test('each alert has a test in which it fires', () => {
   const folder = `${deployFolder}prometheus/tests/`
@@ -62,7 +62,9 @@ test('no two rules record the same', () => {
   assert.equal(new Set(names).size, names.length)
 })
 
-/** Calls of a task in each arm: of tools without an output schema that work, and of one with it that does not always. */
+/**
+ * Calls of a task in each arm: of working tools without an output schema, and of a flaky tool with a schema.
+ */
 const played: Readonly<Record<string, readonly (readonly [Tool, Fate])[]>> = {
   plain: [
     ['note', 'unchecked'],
@@ -82,7 +84,7 @@ const played: Readonly<Record<string, readonly (readonly [Tool, Fate])[]>> = {
   ],
 }
 
-/** Each figure as parts and wholes that were counted by hand. */
+/** Each figure as a numerator and a denominator, counted by hand. */
 const byHand = {
   plain: { eta: 1, tcsr: 1, unchecked: 1, rejected: 0 },
   mixed: { eta: 4 / 7, tcsr: 4 / 8, unchecked: 1 / 6, rejected: 1 / 8 },
@@ -113,7 +115,7 @@ test('rules, demo and the report of an experiment say the same of the same calls
     return client.request('tools/call', { name: tool, arguments: args, _meta })
   }
   const samples = async () => samplesIn(await (await fetch(`${gateway.control}/metrics`)).text())
-  // Schemas are compiled beside the first calls, which are in no arm.
+  // Schemas are compiled during the first calls, which belong to no arm.
   await until('replies are checked', async () => {
     await make('price', 'correct', {})
     return (await samples()).some(({ labels }) => labels.verdict === 'correct')

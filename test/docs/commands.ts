@@ -2,7 +2,9 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { readPage, readPages } from './pages.ts'
 
-/** What the pages type: which of it is run, what that has to print, and what is left out and why. */
+/**
+ * Commands of the pages: how each block is run, the output it must print, and why some blocks are left out.
+ */
 
 /** Pages with commands, besides README and those of `docs`. */
 const others = [
@@ -76,7 +78,7 @@ const leftOut: readonly LeftOut[] = [
   ),
 ]
 
-/** What has to be among what the blocks of a page print. */
+/** Texts that the output of a page's blocks must contain. */
 const told: Readonly<Record<string, readonly RegExp[]>> = {
   'README.md': [
     /"Echo: hello"/,
@@ -121,25 +123,25 @@ const told: Readonly<Record<string, readonly RegExp[]>> = {
   'docs/troubleshooting.md': [/"status":"ready"/],
 }
 
-/** The block that installs and starts everything; the others are typed while it runs. */
+/** The block that installs and starts everything; other blocks run while this block runs. */
 export const QUICKSTART = 'npm ci && npm start\n'
 
 export interface Typed {
   readonly page: string
-  /** All blocks of the page that are run, in one. */
+  /** All runnable blocks of the page, joined. */
   readonly script: string
   readonly prints: readonly RegExp[]
 }
 
 export interface Commands {
   readonly typed: readonly Typed[]
-  /** Where a block is that is not run, and why it is not. */
+  /** The place of each block that is not run, and the reason. */
   readonly leftOut: readonly string[]
   readonly ts: readonly string[]
   readonly python: readonly string[]
 }
 
-/** All commands and programs of all pages. Fails when a text of this file is on no page. */
+/** Reads all commands and programs of all pages. Fails if a text of this file is on no page. */
 export async function readCommands(): Promise<Commands> {
   const pages = [...(await readPages()), ...(await Promise.all(others.map(readPage)))]
   const blocks = pages.flatMap((page) => page.blocks)
@@ -178,15 +180,15 @@ export async function readCommands(): Promise<Commands> {
   }
 }
 
-/** A text with the other package in place of the first, as docs/connect.md says of it. */
+/** Returns a text with the newer package, as docs/connect.md describes. */
 export const withNewerPackage = (program: string): string =>
   program.replaceAll(/'@modelcontextprotocol\/sdk\/client\/\w+\.js'/g, `'@modelcontextprotocol/client'`)
 
-/** Every npm script that a text names. */
+/** Returns every npm script that a text names. */
 export const scriptsIn = (text: string): readonly string[] =>
   [...text.matchAll(/\bnpm (?:run )?(start|test|(?<=run )[\w:]+)/g)].map(([, name = '']) => name)
 
-/** A Python that has what the programs of the pages import: `PYTHON`, or `python3`. */
+/** Returns a Python with the imports of the pages' programs: `PYTHON`, or `python3`. Undefined if none. */
 export async function pythonFor(env: NodeJS.ProcessEnv): Promise<string | undefined> {
   const { PYTHON: interpreter = 'python3' } = env
   const check = promisify(execFile)(interpreter, ['-c', 'from mcp import Client'])

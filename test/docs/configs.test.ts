@@ -19,13 +19,13 @@ const blocks = pages.flatMap((page) => page.blocks)
 const folder = await mkdtemp(join(tmpdir(), 'breakwater-docs-'))
 after(() => rm(folder, { recursive: true }))
 
-/** Variables that configs of the pages name without a default. */
+/** Variables without a default in configs of the pages. */
 const variables = { HOME: folder, SEARCH_KEY: 'x' }
 
-/** The servers that the examples of faults are aimed at. */
+/** The servers in the examples of faults. */
 const { mcpServers } = parse(await readFile('config/chaos.yaml', 'utf8')) as { mcpServers: Json }
 
-/** What a fragment lacks: servers, and for faults an environment in which they may be armed. */
+/** Adds the parts that a fragment lacks: servers, and for faults an environment that allows arming. */
 function completed(config: unknown): Json {
   if (Array.isArray(config)) return completed({ chaos: { faults: config as unknown[] } })
   const { gateway = {}, ...blocks } = config as Json & { gateway?: Json }
@@ -37,10 +37,10 @@ function completed(config: unknown): Json {
   }
 }
 
-/** Messages of the protocol are no config. */
+/** Protocol messages are no config. */
 const isError = (block: Block) => block.language === 'json' && 'code' in (JSON.parse(block.text) as object)
 
-/** What has assertions is a scenario. */
+/** A block with assertions is a scenario. */
 const isScenario = ({ language, text }: Block) =>
   language === 'yaml' && 'assert' in ((parse(text) as object | null) ?? {})
 
@@ -75,7 +75,7 @@ test('every config of the pages is valid, fragments once they are completed', as
     const loaded = await loadConfig(file, variables)
     const where = `${page}:${line}`
     assert.ok(loaded.ok, loaded.ok ? '' : `${where}: ${loaded.errors.map(formatIssue).join('\n')}`)
-    // Files that a page names are on the machine of its reader.
+    // Files named on a page are on the reader's machine.
     const warnings = loaded.warnings.filter(({ message }) => !message.startsWith('the file cannot be read'))
     assert.deepEqual(warnings.map(formatIssue), [], where)
   }

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
 import { type ControlParts, registerControl } from '../../src/gateway/planes.ts'
 
-/** Stands for all parts of a gateway: what registers routes keeps them, and asks nothing of them yet. */
+/** Stands for all parts of a gateway: registering routes stores parts without using any. */
 const nothing: unknown = new Proxy(() => undefined, { get: () => nothing, apply: () => nothing })
 
 test('the page of the control plane has every route, and no other', async () => {

@@ -12,8 +12,9 @@ import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 import { pythonFor, QUICKSTART, readCommands, withNewerPackage } from './commands.ts'
 
-// Runs by itself (`npm run docs:commands`): the commands and programs of README and of all pages, as they are written, in a
-// clone of the last commit, at the ports that they name. First the two of the quickstart, then the others while those run.
+// Runs by itself (`npm run docs:commands`): the commands and programs of README and of all pages, as written,
+// in a clone of the last commit, at the ports named there. First the two commands of the quickstart, then the
+// others in parallel.
 
 const INSTALL_LIMIT_MS = 600_000
 const BLOCKS_LIMIT_MS = 300_000
@@ -34,7 +35,7 @@ async function isTaken(port: number): Promise<boolean> {
     .finally(() => socket.destroy())
 }
 
-/** What the servers of the quickstart are, once all of them are up. */
+/** Returns whether all servers of the quickstart are up. */
 async function areUp(): Promise<boolean> {
   const reply = await fetch('http://127.0.0.1:8080/readyz').catch(() => undefined)
   if (reply?.ok !== true) return false
@@ -47,9 +48,9 @@ async function main(scratch: string): Promise<void> {
     assert.ok(!(await isTaken(port)), `somebody has port ${port}, which the pages use`)
   const clone = join(scratch, 'clone')
   await run('git', ['clone', '--quiet', root, clone])
-  // Through a committed link of that name, `npm ci` would empty the folder that it leads to.
+  // `npm ci` would follow a committed link of this name and empty the linked folder.
   assert.ok(!(await readdir(clone)).includes('node_modules'), 'node_modules is committed')
-  // What the commands keep lies in the scratch folder.
+  // Files of the commands go to the scratch folder.
   const own = { XDG_RUNTIME_DIR: join(scratch, 'run'), TMPDIR: join(scratch, 'tmp') }
   for (const folder of Object.values(own)) await mkdir(folder)
   const env = bound({ ...process.env, ...own })
@@ -113,7 +114,7 @@ async function main(scratch: string): Promise<void> {
     process.kill(-(quickstart.pid as number), 'SIGTERM')
     await ended
   }
-  // npm ends at once, and the gateway a moment later.
+  // npm ends at once; the gateway ends a moment later.
   for (const port of ports)
     await until(`port ${port} is free after the end`, async () => !(await isTaken(port)))
 }

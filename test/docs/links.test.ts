@@ -17,7 +17,7 @@ const others = [
 ]
 const all = new Map([...pages, ...(await Promise.all(others.map(readPage)))].map((page) => [page.path, page]))
 
-/** Why a link of a page leads nowhere; undefined when it leads somewhere. */
+/** Returns why a link is broken; undefined for a working link. */
 async function brokenLink({ path }: Page, link: string): Promise<string | undefined> {
   const [file = '', anchor] = link.split('#')
   const target = file === '' ? path : posix.join(posix.dirname(path), file)

@@ -15,11 +15,11 @@ export interface Page {
   readonly path: string
   readonly text: string
   readonly blocks: readonly Block[]
-  /** What links may name after `#`. */
+  /** Valid fragments of links, without `#`. */
   readonly anchors: ReadonlySet<string>
 }
 
-/** README and all pages of `docs`. */
+/** Reads README and all pages of `docs`. */
 export async function readPages(): Promise<readonly Page[]> {
   const names = await readdir('docs', { recursive: true })
   const paths = names.filter((name) => name.endsWith('.md')).map((name) => posix.join('docs', name))
@@ -39,7 +39,10 @@ export async function readPage(path: string): Promise<Page> {
   return { path, text, blocks, anchors: new Set(anchorsOf(text)) }
 }
 
-/** As GitHub makes them of headlines: lower case, spaces as hyphens, without other punctuation; further ones with a number. */
+/**
+ * Returns GitHub's anchors of headlines: lower case, hyphens for spaces, no other punctuation, a number on
+ * repeats.
+ */
 function anchorsOf(text: string): string[] {
   const seen = new Map<string, number>()
   return [...withoutBlocks(text).matchAll(/^#+ (.*)$/gm)].map(([, title = '']) => {

@@ -63,7 +63,7 @@ test('a head that was not made with the key is none', async (t) => {
   assert.deepEqual(await why(folder), ['head.json is missing, or was not made with the key'])
 })
 
-/** What whoever has the key would write of a run that is not over. */
+/** Text that an owner of the key could write about an unfinished run. */
 function openText(record: unknown): string {
   const json = JSON.stringify(record)
   const mac = createHmac('sha256', key).update('experiment\n').update(`open\n${json}`).digest('hex')
@@ -253,7 +253,7 @@ test('a run that is not over is found again, and one that was sealed is not foun
     [['a', 'running']],
   )
   await again.journal.write(run('a'))
-  // The process ended before the draft was taken away.
+  // The process ended before it removed the draft.
   await writeFile(join(folder, 'open-a.json'), left)
   const last = await RunJournal.open(folder, key)
   assert.deepEqual(

@@ -37,7 +37,7 @@ const cameOn = new Fact<string | undefined>(undefined, {
 
 const DAY_MS = 86_400_000
 
-/** Rejects what comes on a day on which the server is closed, and says when the next day begins. */
+/** Rejects calls on days on which the server is closed, and says when the next day begins. */
 export const closedOn: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   use: 'Use it for servers that are switched off on certain days of the week. It knows no holidays and no hours.',

@@ -3,27 +3,33 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
-/** What is built of this project. */
+/** The folder with the compiled project. */
 const built = fileURLToPath(new URL('../..', import.meta.url))
 
 /** An example as it would stand in `src`. */
 export interface Example {
   /** The module beside this file, such as `closed-on`. */
   readonly module: string
-  /** Where it goes, from `src`, such as `policies`. */
+  /** Folder of the module, relative to `src`, such as `policies`. */
   readonly folder: string
-  /** What it exports. */
+  /** The module's export. */
   readonly name: string
-  /** The registry, in that folder; a line of it, and the one that is put before it. */
+  /**
+   * The registry in the folder, an existing line of the registry, and the new line that goes before the
+   * existing line.
+   */
   readonly registry: string
   readonly before: string
   readonly line: string
 }
 
-/** A copy of the whole program with an example in it: one module more, and one line of a registry. Gives the folder of its `main.js`. */
+/**
+ * Copies the whole program and adds an example: one more module and one line of a registry. Returns the
+ * folder of its `main.js`.
+ */
 export async function copyWith(t: TestContext, example: Example): Promise<string> {
   const { module, folder, name, registry, before, line } = example
-  // Within what is built, so that the packages are found.
+  // Within the build folder, so that Node finds the packages.
   const copy = await mkdtemp(join(built, 'example-'))
   t.after(() => rm(copy, { recursive: true, force: true }))
   const src = join(copy, 'src')

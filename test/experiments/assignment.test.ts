@@ -13,7 +13,7 @@ const call = (meta: object = {}, more: Partial<CallParts> = {}) =>
 
 const ofTask = (id: string, more: Partial<CallParts> = {}) => call({ 'dev.breakwater/intent': id }, more)
 
-/** Which arm each of `count` tasks is in. */
+/** Returns the arm of each of `count` tasks. */
 function armsOf(experiment: object, count: number): (string | undefined)[] {
   const assign = assigner(named(experiment))
   return Array.from({ length: count }, (_, index) => {
@@ -30,7 +30,7 @@ test('a task stays in its arm, in every process, and half of them are in each', 
   // By the binomial distribution, ±2.6 % is five standard deviations.
   assert.ok(Math.abs(countOf(arms, 'canary/control') - 5_000) < 260)
   assert.equal(countOf(arms, 'canary/control') + countOf(arms, 'canary/treatment'), 10_000)
-  // As long as this holds, no release moves tasks of an experiment that runs.
+  // A pinned order: a change here would move tasks between arms of running experiments on an upgrade.
   const first = ['treatment', 'control', 'treatment', 'treatment', 'control', 'control']
   assert.deepEqual(
     arms.slice(0, 6),

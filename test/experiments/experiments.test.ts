@@ -31,7 +31,7 @@ function inWords(event: ExperimentEvent): string {
   }
 }
 
-/** Experiments over servers `a` and `b`; `put` has a config come into force. */
+/** Experiments over servers `a` and `b`; `put` applies a config. */
 function stage() {
   const clock = new ManualClock()
   const told: string[] = []
@@ -60,14 +60,12 @@ function stage() {
     told,
     forgotten,
     experiments,
-    /** A config with these experiments, and these settings of the set `cautious`. */
     put: (list: readonly ReturnType<typeof named>[], cautious: PolicySettings = {}) =>
       put({
         experiments: list,
         policies: { defaults: {}, overrides: [], sets: { cautious } },
         mcpServers: { a: {}, b: {} },
       }),
-    /** A config with these experiments and servers. */
     putServers: (list: readonly ReturnType<typeof named>[], servers: readonly string[]) =>
       put({
         experiments: list,
@@ -78,7 +76,7 @@ function stage() {
     shares: () => Object.entries(experiments.armsIn(config)).map(([arm, { share }]) => [arm, share]),
     begin,
     failRefresh: () => void (isBroken = true),
-    /** A call of a task that goes to server `a`, from its beginning to its end; the arm that it was in. */
+    /** Plays a whole call of a task at server `a`. Returns its arm. */
     call(task: string, outcome: Outcome = answered): string {
       const { arm, end } = begin(task)
       end(outcome)
@@ -86,7 +84,6 @@ function stage() {
     },
   }
 
-  /** A call of a task begins at server `a`. */
   function begin(task: string, tenant = 'test') {
     const call = newCall({
       method: 'tools/call',
@@ -130,7 +127,7 @@ test('of experiments that would take the same calls one runs at a time', () => {
   })
   experiments.stop('one')
   assert.deepEqual(experiments.start('two'), { ok: true })
-  // One that has become active waits for the one that runs.
+  // An experiment that becomes active waits for the running experiment.
   put([named('one', { salt: 'new' }), named('two', { active: false })])
   assert.deepEqual(arms(), ['two/control', 'two/treatment'])
 })
@@ -219,7 +216,7 @@ test('a task that is over waits for those that began before it, for five minutes
   await clock.advance(299_000)
   assert.equal(units(), 1)
   await clock.advance(1_000)
-  // By then the one that hangs counts, too, as one that failed.
+  // By then the hanging call counts too, as a failed call.
   assert.equal(units(), 3)
 })
 
@@ -343,7 +340,7 @@ test('a call that hangs says nothing of how long calls take: a control that hang
     const { put, begin, clock, experiments, told } = stage()
     put([named('one', { ...more, minimumUnits: 30 })])
     const open = Array.from({ length: 400 }, (_, task) => begin(`task ${task}`))
-    // The treatment is six times as fast; of the control every call but 10 hangs.
+    // The treatment is six times as fast; of the control, all but 10 calls hang.
     await clock.advance(100)
     const ofControl = open.filter(({ arm }) => arm === 'one/control')
     for (const { arm, end } of open) if (arm === 'one/treatment') end()
@@ -353,7 +350,7 @@ test('a call that hangs says nothing of how long calls take: a control that hang
     const { result, sentence } = experiments.get('one')!.run!.judgement.verdict
     assert.notEqual(result, 'worse', sentence)
     assert.deepEqual(told, ['one started'])
-    // After five minutes those that hang count as they are.
+    // After five minutes hanging calls count as they are.
     await clock.advance(300_000)
     const { judgement } = experiments.get('one')!.run!
     assert.doesNotMatch(judgement.verdict.sentence, /longer/)
@@ -499,7 +496,7 @@ test('an experiment that takes long to judge is judged no more often than looks 
   put([named('one')])
   call('first')
   await clock.advance(5_000)
-  // Each judgement takes 60 ms of this clock: it is asked for the time before and after.
+  // Each judgement takes 60 ms of this clock: every read of the clock advances the time.
   const now = clock.now.bind(clock)
   let asked = 0
   clock.now = () => now() + 60 * asked++

@@ -14,7 +14,7 @@ const twin = (isGood: boolean, more: Partial<Twin> = {}): Twin => ({
   ...more,
 })
 
-/** Pairs by which of their twins succeed: `10` in the control only. */
+/** Pairs by which twins succeed: `10` succeeds in the control only. */
 const pairs = (counts: Readonly<Record<'11' | '10' | '01' | '00', number>>, treatment: Partial<Twin> = {}) =>
   Object.entries(counts).flatMap(([which, count]) =>
     Array.from({ length: count }, (_, at): TwinPair => ({

@@ -24,7 +24,7 @@ const won = (more: { readonly looks?: number } = {}) =>
     ...more,
   })
 
-/** What a reader sees: without scripts, styles and tags. */
+/** Returns the visible text: without scripts, styles and tags. */
 const textOf = (page: string) =>
   page
     .replace(/<(script|style)\b[^>]*>.*?<\/\1>/gs, ' ')
@@ -83,9 +83,9 @@ test('a report has the data of its charts, and as tables what they show', () => 
   assert.equal(data.at.length, report.looks.length)
   const [steady] = data.effects as [ChartData['effects'][0]]
   assert.equal(steady.name, 'steady')
-  // In percentage points, as the axis has them.
+  // In percentage points, like the axis.
   assert.ok(Math.abs(steady.difference.at(-1)! - 100 * report.looks.at(-1)!.difference) < 0.01)
-  // The first look is too early for a sequence, and the late ones are within the chart.
+  // The first look is too early for a sequence, and the late looks are within the chart.
   assert.ok(data.range[0] <= -1.5 * data.minimumEffect && data.range[1] >= steady.high.at(-1)!)
   assert.deepEqual(
     data.exposure.map((arm) => [arm.name, arm.units.at(-1)]),
@@ -96,7 +96,7 @@ test('a report has the data of its charts, and as tables what they show', () => 
   )
   assert.equal(page.match(/<details open>/g)?.length, 2)
   assert.match(page, /<noscript>/)
-  // Without scripts, and to who does not see it.
+  // Readable without scripts, and by screen readers.
   assert.match(
     page,
     /role="img" aria-label="Line chart of the difference of tasks_without_failure over time\./,
@@ -159,7 +159,7 @@ test('several treatments have a line, a forest and a table each', () => {
 /** Ends text, attributes, scripts and comments, and the strings of a script. */
 const HOSTILE = `</script><script>alert(1)</script><!--"'><img src=x onerror=alert(1)>\u2028\u2029&amp;\\`
 
-/** What the gateway itself says, and only it. */
+/** Texts that only the gateway itself writes. */
 const own = [
   'ended',
   'points',
@@ -171,7 +171,7 @@ const own = [
   ...metricNames,
 ] as readonly string[]
 
-/** The same report, in which all that configs, agents and arms are called ends with what is hostile. */
+/** The same report with a hostile suffix on all names of configs, agents and arms. */
 function hostile(report: Report): Report {
   const isArm = (key: string) => report.arms.some(({ name }) => name === key)
   const entry = ([key, value]: [string, unknown]) => [isArm(key) ? key + HOSTILE : key, told(value)] as const
@@ -193,7 +193,7 @@ test('whatever names and reasons say, they are text and nothing else', () => {
   assert.ok(page.split('alert(1)').length > 50)
   const tags = (text: string) => text.match(/<[/!]?[a-z-]+/gi)!.map((tag) => tag.toLowerCase())
   assert.deepEqual(tags(page), tags(plain))
-  // Each attribute is what it was, but for what names add to it, which ends none.
+  // Attributes are unchanged except for the names' text, and no name ends an attribute.
   const attributes = (text: string) =>
     [...text.matchAll(/ ([a-z-]+)="[^"<>]*"(?=[\s>/])/g)].map(([, name]) => name)
   assert.deepEqual(attributes(page), attributes(plain))

@@ -24,7 +24,6 @@ const three = () =>
     ended: 'its maximum duration was over',
   })
 
-/** The lines of a section, without empty ones. */
 function section(markdown: string, title: string): string[] {
   const [, after = ''] = markdown.split(`## ${title}\n`)
   return after
@@ -56,7 +55,7 @@ test('an experiment with few units has dashes where nothing is known, also when 
   assert.doesNotMatch(text, /NaN|Infinity|null|undefined|∞/)
   assert.match(text, /\*\*not decided yet\*\*: 6 tasks in default and 6 in retries, each needs 200\./)
   assert.match(text, /Running since 1970-01-01 00:00:00 UTC, for 3s\./)
-  // Nobody reported how tasks ended, and six units have no quantiles.
+  // No agent reported how tasks ended, and six units have no quantiles.
   const rows = section(text, 'Metrics')
   assert.ok(rows.includes('| task_success | – | – | – | – | – |'), rows.join('\n'))
   assert.match(
@@ -189,7 +188,7 @@ test('an experiment that is not decided says how many units would find what matt
   assert.ok(found, next)
   const [needed, others, size] = found.slice(1).map(Number)
   assert.equal(needed, others)
-  // Four times the units find half the size, as far as shares are alike.
+  // Four times the units find half the effect size, as far as shares are alike.
   assert.ok(Math.abs(Math.sqrt(needed! / 300) - size! / 5) < 0.1, next)
 })
 

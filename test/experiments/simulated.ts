@@ -13,20 +13,20 @@ import { createRandom } from '../../src/experiments/statistics/random.ts'
 import type { Verdict } from '../../src/experiments/statistics/verdict.ts'
 import type { Fate } from '../../src/mesh/injected.ts'
 
-/** How the calls of an arm go: the share that fails, in [0, 1]. */
+/** Share of calls of an arm that fail, in [0, 1]. */
 type Failing = Readonly<Record<string, number>>
 
 export interface Simulated {
-  /** What the config says of it, but for its name. */
+  /** The experiment's config without its name. */
   readonly experiment: object
   readonly failing: Failing
   /** In all arms together. */
   readonly tasks: number
   /** A second apart. Default: 12. */
   readonly looks?: number
-  /** Why it ended. Default: it runs. */
+  /** Why the experiment ended. Default: it runs. */
   readonly ended?: string
-  /** What policy sets say. */
+  /** Settings of the policy sets. */
   readonly settings?: Readonly<Record<string, Readonly<Record<string, unknown>>>>
 }
 
@@ -36,10 +36,10 @@ const settingsIn =
   (set) =>
     settings[set] ?? {}
 
-/** The report of an experiment with made-up tasks of four calls each, the same at each run. */
+/** Returns the report of an experiment with made-up tasks of four calls each, the same in each run. */
 export const simulated = (given: Simulated): Report => reportOn(simulatedFacts(given))
 
-/** What that report is put together from. */
+/** Returns the facts behind the simulated report. */
 export function simulatedFacts(given: Simulated): ReportFacts {
   const { failing, tasks, looks = 12, ended } = given
   const experiment = schema.parse({ name: 'canary', ...given.experiment })
@@ -66,13 +66,12 @@ export function simulatedFacts(given: Simulated): ReportFacts {
   return factsOf({ experiment, run }, settingsIn(given), looks * 1_000)
 }
 
-/** The report of an experiment that has not run. */
 export function unstarted(given: Pick<Simulated, 'experiment' | 'settings'>): Report {
   const experiment = schema.parse({ name: 'canary', ...given.experiment })
   return reportOn(factsOf({ experiment, run: undefined }, settingsIn(given), 0))
 }
 
-/** What the command gets from the admin API. */
+/** Returns the report as the command gets it from the admin API. */
 export const overTheWire = (report: Report): Report => JSON.parse(JSON.stringify(report)) as Report
 
 const CALLS = 4
@@ -98,7 +97,7 @@ function addTask(samples: Samples, task: number, arm: string, failing: Failing, 
   sample.underWay = 0
 }
 
-/** All of them are over. */
+/** Returns facts in which all tasks are over. */
 function known({ arms }: Experiment, samples: Samples): Known {
   const units = samples.known()
   samples.mark(units)

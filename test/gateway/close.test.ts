@@ -11,7 +11,7 @@ import { runGateway } from './running-gateway.ts'
 
 after(closeServers)
 
-/** A gateway that is asked to end while a call is under way. */
+/** A gateway that is told to end during a call. */
 async function endingDuringCall(t: TestContext, drain: string) {
   const server = await heldServer('held')
   const running = await runGateway(t, {
@@ -59,7 +59,7 @@ test('who asks on an open connection whether it is ready hears that it is stoppi
   await once(socket, 'connect')
   let text = ''
   socket.on('data', (chunk: string) => (text += chunk))
-  // One that has begun to ask is not cut off.
+  // A client that has begun its request is not cut off.
   socket.write(
     `GET /livez HTTP/1.1\r\nhost: ${hostname}\r\n\r\nGET /readyz HTTP/1.1\r\nhost: ${hostname}\r\n`,
   )

@@ -37,7 +37,7 @@ test('the end of a fault that had changed handshakes brings the tools of a serve
   await admin('/admin/chaos/disarm', { by: 'test', why: 'to see the tools again' })
   await until('the tools are back', () => tools('legacy') === 1 && tools('modern') === modern.tools.length)
   assert.equal(legacy.of('initialize').length, 3)
-  // Another handshake would be the next one for the agent, too.
+  // A new handshake would be the agent's next handshake, too.
   assert.ok((await agent.request('tools/list')).result)
   assert.equal(legacy.of('initialize').length, 3)
 })

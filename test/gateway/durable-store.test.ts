@@ -14,7 +14,7 @@ import { until } from '../support/until.ts'
 const owner = { kind: 'kind', set: 'default', server: 'a' }
 const FAR = Date.UTC(2030, 0, 1)
 
-/** A folder, and processes that open their store in it, one after the other. */
+/** A folder, and a sequence of processes that open their store in the folder. */
 async function setUp(t: TestContext) {
   const stateDir = await mkdtemp(join(tmpdir(), 'breakwater-store-'))
   t.after(() => rm(stateDir, { recursive: true, force: true }))
@@ -31,7 +31,7 @@ async function setUp(t: TestContext) {
   return { stateDir, folder: join(stateDir, 'records'), clock, lines, open }
 }
 
-/** What is in a store that nobody has open. */
+/** Returns the content of a closed store. */
 async function entriesIn(folder: string): Promise<Record<string, string>> {
   const level = new ClassicLevel(folder)
   const entries = await level.iterator().all()
@@ -240,7 +240,7 @@ test('in a full store no record that counts makes room: new ones are not kept, u
   }
   await put(0, 4, soon)
   await put(4, 130, FAR)
-  // In its place there is room for something smaller, though the store is full.
+  // Something smaller fits in its place, though the store is full.
   await records.put('k1', 1, FAR)
   assert.equal(lines.filter(({ msg }) => /the store is full/.test(String(msg))).length, 1)
   await clock.advance(60_000)

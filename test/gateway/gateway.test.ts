@@ -46,7 +46,7 @@ test('a reload that changes the limits of bodies changes those of the control pl
   const url = `${gateway.control}/admin/servers`
   const statuses: (number | undefined)[] = []
   const refused = new Promise<void>((resolve) => {
-    // Neither comes to its end: of two, one is too much.
+    // Neither request ever completes: the limit is one, so the second is refused.
     for (const _ of [1, 2]) {
       const asking = request(url, { method: 'POST', headers: { ...headers, 'content-length': 100 } })
       asking.on('error', () => undefined)

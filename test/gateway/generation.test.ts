@@ -25,7 +25,7 @@ function setUp() {
   const clock = new ManualClock()
   const metrics = createMetrics()
   const context = testPolicyContext(clock)
-  /** Of chains that were built, the servers: each asks for its bulkhead. */
+  /** The servers whose chains were built: each chain asks for its bulkhead. */
   const built: string[] = []
   const { state } = context
   const ofGeneration = state.ofGeneration.bind(state)
@@ -63,7 +63,6 @@ function setUp() {
   return { clock, built: () => built, compile }
 }
 
-/** An entry of a catalog. */
 const tool: ReturnType<Server['entries']>[number] = {
   key: 'look',
   value: { name: 'look' },
@@ -74,7 +73,7 @@ const tool: ReturnType<Server['entries']>[number] = {
   isAmbiguous: false,
 }
 
-/** How often a server was closed from here on. */
+/** Counts how often a server is closed from here on. */
 function closes(server: Server | undefined): () => number {
   let count = 0
   const close = server!.close.bind(server)

@@ -5,7 +5,7 @@ import { firstAnswers } from '../../src/gateway/guarded/load.ts'
 
 const asked = { name: 'a__t', arguments: {}, meta: {} }
 
-/** An agent whose answers a test gives. */
+/** An agent with answers from the test. */
 function held(): Agent & { readonly answer: (answer: Answer) => void } {
   let answer: (answer: Answer) => void = () => undefined
   const answered = new Promise<Answer>((resolve) => (answer = resolve))
@@ -20,7 +20,7 @@ test('a load is ready when all agents that have begun to call have had an answer
   one.answer({ ok: true, result: {} })
   await calls[0]
   assert.equal(ready, 0, 'the other one still opens its session')
-  // A second call of an agent that has its session waits for nothing.
+  // A second call of an agent with a session does not wait.
   await heard('1', one).call(asked)
   assert.equal(ready, 0)
   other.answer({ ok: false, why: 'timeout' })

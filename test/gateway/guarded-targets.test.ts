@@ -22,7 +22,7 @@ const specFor = (server: string, more: object = {}) => ({
   ...more,
 })
 
-/** A gateway before one server, which it knows by these names. */
+/** A gateway before one server; the gateway knows the server under these names. */
 async function setUp(t: TestContext, servers: Readonly<Record<string, object>>, blocks: object = {}) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-state-'))
   t.after(() => rm(folder, { recursive: true }))

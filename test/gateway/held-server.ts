@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { RawServer, sendJson } from '../e2e/support/raw-server.ts'
 import { until } from '../support/until.ts'
 
-/** A server that says who it is in each reply: to `name` at once, to `hold` when it is told to. */
+/** A server with its name in each reply. `name` answers at once; `hold` answers when the test says so. */
 export async function heldServer(name: string) {
   const held: { id: unknown; response: ServerResponse }[] = []
   const reply = (id: unknown, response: ServerResponse) =>
@@ -22,7 +22,7 @@ export async function heldServer(name: string) {
   return {
     url: server.url,
     server,
-    /** Waits until it has so many calls to answer. */
+    /** Waits until the server holds `count` calls. */
     holds: (count: number) => until(`${name} holds ${count} calls`, () => held.length === count),
     answer() {
       for (const { id, response } of held.splice(0)) reply(id, response)

@@ -25,7 +25,7 @@ test('an address that cannot be bound is named with its port, the reason, and th
   const { port } = taken.address() as AddressInfo
   for (const [host, cause] of [
     ['127.0.0.1', 'something else listens there already'],
-    // An address that is for documentation only.
+    // An address reserved for documentation.
     ['192.0.2.1', 'this machine has no such address'],
   ] as const) {
     const app = Fastify()

@@ -8,7 +8,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 
 const config = { open: 5_000, maxOpen: 60_000, jitter: 0.2 }
 
-/** How long the breakers of a process stay open, time after time. */
+/** Returns how long the breakers of a process stay open, opening by opening. */
 function openTimes(seed?: number): readonly number[] {
   const { random } = createPolicyContext(new ManualClock(), silent, createMetrics(), undefined, seed)
   const backoff = new Backoff(config, random)

@@ -22,7 +22,6 @@ after(async () => {
 const url = 'http://127.0.0.1:1/mcp'
 const configOf = (...names: string[]) =>
   schema.parse({ mcpServers: Object.fromEntries(names.map((name) => [name, { url }])) })
-/** Files as they were read. */
 const filesOf = (...names: string[]) => new Map(names.map((name) => [name, `what was in ${name}`]))
 const read = (...names: string[]): Loaded => ({
   ok: true,
@@ -37,14 +36,14 @@ const unreadable: Loaded = {
   files: filesOf('broken.yaml', 'other.yaml'),
 }
 
-/** A reloader whose files hold what a test says, one reading after the other. */
+/** A reloader with scripted file contents, one reading after another. */
 function reloaderOf(...readings: (Loaded | Promise<Loaded>)[]) {
   const metrics = createMetrics()
   const { log, lines } = recordedLog()
   const applied: string[] = []
-  /** With what each reading was compared. */
+  /** The config that each reading was compared with. */
   const compared: string[] = []
-  /** What was compiled for a reload. */
+  /** Configs compiled for a reload. */
   const prepared: Config[] = []
   let broken: string | undefined
   let isTimely = true
@@ -108,10 +107,10 @@ test('a config that does not compile is forgotten: what is in force is put into 
   assert.deepEqual(await exposed('breakwater_config_reload_success'), ['breakwater_config_reload_success 0'])
   assert.deepEqual(await exposed('breakwater_config_info'), ['breakwater_config_info{hash="second"} 1'])
   assert.match(String(lines.at(-1)?.msg), /^config not reloaded/)
-  // As when a server is added over the API.
+  // As after adding a server over the API.
   reloader.refresh()
   assert.deepEqual(applied, ['second', 'second'])
-  // Whoever mends the file is noticed.
+  // The reload notices an edit of the broken file.
   assert.deepEqual([...reloader.files.keys()], ['third.yaml'])
 })
 
@@ -187,7 +186,7 @@ test('once servers are ended nothing comes into force, neither what is being rea
   const compiling = reloaderOf(read('late'))
   compiling.onPrepare(() => compiling.reloader.close())
   assert.deepEqual(await compiling.reloader.reload('file'), stopping)
-  // As when a server is added over the API.
+  // As after adding a server over the API.
   compiling.reloader.refresh()
   assert.deepEqual([compiling.prepared.length, compiling.applied], [1, []])
 })
@@ -293,7 +292,7 @@ test('what calls have taught is kept by a reload as long as the settings are tho
   }
   assert.deepEqual(await states(), ['open'])
 
-  // Of the policy itself nothing changes.
+  // The policy itself does not change.
   await reload(parts({ consecutive: 2, open: '1m' }, { deadline: { total: '20s' } }))
   assert.deepEqual(await states(), ['open'])
   await server.behave({ read: {} })

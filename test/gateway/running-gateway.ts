@@ -12,7 +12,7 @@ import { until } from '../support/until.ts'
 /** The control token of every gateway here. */
 export const controlToken = 'x'.repeat(32)
 
-/** A gateway with real ports in the process of the test, which ends with the test; its config file is not watched. */
+/** A gateway with real ports in the test's process. Ends with the test; does not watch its config file. */
 export async function runGateway(t: TestContext, parts: GatewayParts) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -39,7 +39,7 @@ export async function runGateway(t: TestContext, parts: GatewayParts) {
       const response = await fetch(gateway.control + route, { ...init, headers })
       return (await response.json()) as Body
     },
-    /** Puts a config into the file, and reads that. */
+    /** Writes a config to the file and reloads it. */
     async reload(next: GatewayParts) {
       await write(next)
       return gateway.reload('test')

@@ -7,7 +7,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 const never = new Promise<never>(() => undefined)
 const atOnce = () => Promise.resolve()
 
-/** The parts of a gateway that ends, which say in which order they were told to. */
+/** The parts of a gateway that ends; each part logs when it is told to end. */
 function ending(over: { sessions?: Promise<void>; servers?: Record<string, () => Promise<void>> }) {
   const clock = new ManualClock()
   const { log, lines } = recordedLog()
@@ -93,7 +93,7 @@ test('what fails to end fails the end, and says nothing more after it', async ()
   const stopped = shutDown({ ...parts, load: { inFlight: 1, detached: 0 } })
   const failed = assert.rejects(stopped, { message: 'broken' })
   await clock.advance(0)
-  // The drain is over, and the calls in flight have not answered yet.
+  // The drain is over, and the calls in flight are still unanswered.
   await clock.advance(1_000)
   await new Promise((resolve) => setImmediate(resolve))
   await failed

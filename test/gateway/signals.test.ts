@@ -13,7 +13,7 @@ after(async () => {
   closeServers()
 })
 
-/** A gateway in a process of its own, with a call under way. */
+/** A gateway in its own process, with a call under way. */
 async function duringCall() {
   const server = await heldServer('held')
   const parts = { servers: { held: { url: server.url } }, gateway: { drain: '10m' } }

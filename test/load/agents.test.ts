@@ -12,7 +12,7 @@ interface Asked {
   readonly id?: number
 }
 
-/** A gateway that opens sessions when a test says so. */
+/** A gateway that opens sessions on the test's command. */
 async function gateway(t: TestContext) {
   const held: (() => void)[] = []
   const left: string[] = []
@@ -72,7 +72,7 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   held[0]!()
   stop.abort('over')
   await clock.advance(1_999)
-  // What came before this reply has been read as well.
+  // Everything sent before this reply has been read, too.
   await (await fetch(url)).text()
   assert.equal(state.opened, 1)
   await until('nothing waits any longer than that', async () => {
@@ -83,7 +83,10 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   assert.deepEqual(left, ['s1'])
 })
 
-/** A gateway of the modern era that answers every call but those of the tool `slow`; what it was asked. */
+/**
+ * A gateway of the modern era that answers every call except calls of the tool `slow`, with a log of
+ * requests.
+ */
 async function modernGateway(t: TestContext, versions: readonly string[]) {
   const asked: string[] = []
   const results: Readonly<Record<string, object>> = {

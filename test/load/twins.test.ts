@@ -41,7 +41,7 @@ const orders = schema.parse({
   ],
 })
 
-/** Plays tasks with agents that answer as `answerTo` says. */
+/** Plays tasks with agents that answer through `answerTo`. */
 function playing(
   answerTo: (call: ToolCall, side: Side) => Answer | Promise<Answer>,
   more: Partial<PlayOptions> = {},
@@ -192,7 +192,7 @@ const plan = [
   }),
 ]
 
-/** Decisions by fault, call and attempt: what was drawn, and what came of it. */
+/** Decisions by fault, call and attempt: each draw and its result. */
 class Found {
   readonly byCall = new Map<string, string>()
   readonly contradictions: string[] = []
@@ -210,7 +210,9 @@ class Found {
   }
 }
 
-/** Ten thousand twins through the engine of the faults, one arm with two retries; resolves to all that was decided. */
+/**
+ * Sends ten thousand twins through the fault engine, with two retries in one arm. Resolves to all decisions.
+ */
 async function decided(concurrency: number) {
   const set = rig({ server: () => setImmediate(answer({ id: 'a1', status: 'placed' })) })
   const decisions = new Decisions('w-42-')
@@ -280,7 +282,7 @@ test('of 10,000 twins each call meets the same faults in both arms, one at a tim
     assert.deepEqual([found.contradictions, found.twice], [[], first.twice])
     assert.ok(found.hits > 3_000, `${found.hits}`)
   }
-  // Call by call, whatever came in between.
+  // Call by call, in any order.
   assert.equal(one.found.byCall.size, many.found.byCall.size)
   for (const [key, draw] of one.found.byCall) assert.equal(many.found.byCall.get(key), draw, key)
   const outcomes = ({ twins }: typeof one) =>

@@ -23,7 +23,7 @@ async function written(text: string, ending = 'yaml') {
   return file
 }
 
-/** What is wrong with a workload, without the folder. */
+/** Returns the findings about a workload, without the folder. */
 async function problems(text: string, ending?: string): Promise<readonly string[]> {
   const read = await readWorkload(await written(text, ending))
   return read.ok ? [] : read.problems.map((line) => line.replace(/^.*?\/\d+\.\w+:?/, ''))

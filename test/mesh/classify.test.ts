@@ -70,7 +70,7 @@ test('a call without an answer came to nothing, whoever is to blame', () => {
   for (const reason of Object.keys(reasons) as Reason[]) assert.equal(isFailure(failed(reason)), true, reason)
 })
 
-/** What the end of an attempt says of its server. */
+/** Returns the lesson about the server from the end of an attempt. */
 function lesson(outcome: Outcome, { isInvalid = false, askedFor = false, ranMs = 60_000 } = {}): Attribution {
   if (outcome.kind === 'rejected') throw new TypeError('a rejection is no attempt')
   const deadline = { at: 0, reserveMs: undefined, askedFor }

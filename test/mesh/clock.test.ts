@@ -8,7 +8,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { keepAlive, systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** What became of a promise so far. */
+/** Tracks the state of a promise. */
 function watch(promise: Promise<unknown>): { state: string; reason: unknown } {
   const seen: { state: string; reason: unknown } = { state: 'pending', reason: undefined }
   promise.then(
@@ -141,7 +141,7 @@ async function pair(t: TestContext): Promise<readonly [Socket, Socket]> {
   return [near, far]
 }
 
-/** Keeps the event loop from everything else for so long, in milliseconds. */
+/** Blocks the event loop for `ms` milliseconds. */
 function stall(ms: number): void {
   const until = performance.now() + ms
   while (performance.now() < until);

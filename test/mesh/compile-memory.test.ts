@@ -44,7 +44,7 @@ test('the services of ever other sets of overrides are not kept for ever', async
     const name = letters.filter((_, bit) => (n >> bit) % 2 === 1).join('')
     services.push(new WeakRef(mesh.serviceFor('s', 'tools/call', name)))
   }
-  // A turn of the event loop: until then a weak reference that was made holds on to its target.
+  // A turn of the event loop: until then a new weak reference keeps its target alive.
   await setImmediate()
   collect()
   const alive = services.filter((service) => service.deref() !== undefined).length

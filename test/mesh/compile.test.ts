@@ -13,12 +13,12 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** Policies in their order; the last one is about attempts. */
+/** Policies in order; the last applies to attempts. */
 const order = ['deadline', 'retry', 'bulkhead', 'breaker', 'attemptTimeout']
 
 const facts = { inputSchema: {}, outputSchema: undefined, fingerprint: '' }
 
-/** A mesh whose layers write down that a call passed, as `name(settings)`. */
+/** A mesh whose layers record each call, as `name(settings)`. */
 function recordedMesh(
   config: Partial<MeshConfig>,
   names: readonly string[] = order,
@@ -53,7 +53,7 @@ function recordedMesh(
   return {
     mesh,
     builds: () => built,
-    /** What a call passes on its way. */
+    /** Returns the layers that a call passes. */
     async way(server: string, tool: string, set?: string): Promise<string[]> {
       passed.length = 0
       assert.equal(await mesh.serviceFor(server, 'tools/call', tool, set)(toolCall(tool)), answer)

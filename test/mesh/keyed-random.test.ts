@@ -7,13 +7,13 @@ const KEYS = Array.from({ length: 10_000 }, (_, n) => `session-7/call-${n}`)
 /** 99.9th percentile of the chi-square distribution with 99 degrees of freedom. */
 const CRITICAL = 148.23
 
-/** How far counts are from equal. */
+/** Returns the chi-square distance of counts from equal. */
 function chiSquare(counts: readonly number[]): number {
   const expected = counts.reduce((sum, count) => sum + count, 0) / counts.length
   return counts.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0)
 }
 
-/** Counts of what falls into each of 100 cells. */
+/** Counts the draws in each of 100 cells. */
 function cells(draws: readonly number[]): number[] {
   const counts = new Array<number>(100).fill(0)
   for (const draw of draws) counts[Math.floor(draw * 100)]!++
@@ -57,7 +57,7 @@ test('rates below one in a thousand are met', () => {
   assert.ok(Math.abs(hits - 500) < 4 * Math.sqrt(500), `${hits} of 500`)
 })
 
-/** How far two draws are from independent of each other, over a grid of 10 by 10. */
+/** Returns the chi-square distance of two draws from independence, on a grid of 10 by 10. */
 function dependence(one: (key: string) => number, other: (key: string) => number): number {
   return chiSquare(cells(KEYS.map((key) => (Math.floor(one(key) * 10) + other(key)) / 10)))
 }
@@ -86,7 +86,7 @@ test('all 64 bits of a seed count, and each of them gives other draws', () => {
   assert.equal(on(42)('call'), on('42')('call'))
 })
 
-/** Of the seeds 0, 42 and 2^32 - 1. */
+/** First draws of the seeds 0, 42 and 2^32 - 1. */
 const DRAWS = [0.9773910132854389, 0.10648910685677682, 0.4603030721408211]
 
 test('draws of a seed are the same for good', () => {

@@ -5,7 +5,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 
 const PATIENCE_MS = 900_000
 
-/** A generation that counts how often it was closed. */
+/** A generation with a count of its closes. */
 class Counted {
   readonly patienceMs = PATIENCE_MS
   closed = 0

@@ -42,7 +42,7 @@ test('a glob holds for the whole name, and letters count as they are', () => {
   assert.equal(glob('')(''), true)
 })
 
-/** The definition, word by word. */
+/** The definition of the pattern, word by word. */
 function holds(pattern: string, name: string): boolean {
   if (pattern === '') return name === ''
   if (pattern[0] === '*')

@@ -16,7 +16,7 @@ const key: StateKey = {
 
 const KEPT_MS = 15 * 60_000
 
-/** A state that notes what it is told. */
+/** A state that records its notifications. */
 class Told {
   closed = 0
   readonly places: number[] = []
@@ -75,7 +75,7 @@ test('a state follows its endpoint to another place, is told of it, and is shown
   states.settle((one) => ({ ...one, replica: 0 }))
   assert.deepEqual(state.places, [0])
   assert.deepEqual(shown(states), [[0, state]])
-  // A call that began before that still asks by the place of that time.
+  // A call from before the change still asks by the old place.
   states.get({ ...key, replica: 1 }, () => new Told())
   assert.deepEqual(shown(states), [[0, state]])
 })
@@ -172,7 +172,7 @@ test('a generation has its own settings by itself until it is in force, and agai
   assert.deepEqual([inForceOf(), before.closed], [[before], 0])
   states.settle((one) => one, undefined, next)
   assert.deepEqual([inForceOf(), before.closed], [[after], 1])
-  // A call that began before asks for what it has not needed until now.
+  // An older call asks for a state that it has not needed so far.
   const late = old.get(key, () => new Told())
   assert.notEqual(late, before)
   const alike = next.get(other, () => new Told())

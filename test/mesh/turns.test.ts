@@ -4,7 +4,7 @@ import { inTurns, nextTurn } from '../../src/mesh/clock.ts'
 import { Burst, countCopy, ownTurn, TurnBatch, TurnBudget } from '../../src/mesh/turns.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** After how many messages there is a break, each of so many bytes and passed on to so many. */
+/** Returns the number of messages until a break; each message has `bytes` and goes to `copies` receivers. */
 function messagesUntilBreak(bytes: number, copies: number): number {
   const budget = new TurnBudget()
   for (let messages = 1; ; messages++) {
@@ -99,7 +99,7 @@ test('what takes long in its own turn leaves the others as much time as it took'
   await ownTurn('a').then(work)
   for (const n of [1, 2]) {
     const pauseMs = (began[n] ?? 0) - (ended[n - 1] ?? 0)
-    // A timer of Node may be a millisecond early.
+    // Node's timers may fire a millisecond early.
     assert.ok(pauseMs >= 19, `${pauseMs} ms`)
   }
 })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { WriteQueue, type WriteQueueParts } from '../../src/mesh/write-queue.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** A queue of texts, before a disk that takes them while `works`. */
+/** A queue of texts before a disk that accepts writes while `works` is true. */
 function setUp(more: Partial<WriteQueueParts<string>> = {}) {
   const clock = new ManualClock()
   const disk = { works: true, batches: [] as string[][], errors: [] as string[], dropped: 0 }

@@ -1,16 +1,16 @@
 /**
- * `npm run mutations`: changes the source in one place at a time and says which changes the tests notice. Shows what a cut of tests
- * loses: run it before and after with the same seed and compare the survivors.
+ * `npm run mutations`: mutates the source in one place at a time and reports the mutants that the tests kill. Shows
+ * the loss from a cut of tests: run before and after with the same seed and compare the survivors.
  *
- *   --under src/policies,src/chaos   which sources are changed (default: src)
- *   --count 100                      how many changes, a seeded sample of all that are possible
+ *   --under src/policies,src/chaos   sources to mutate (default: src)
+ *   --count 100                      number of mutants, a seeded sample of all possible mutants
  *   --seed 1
- *   --tests policies/,wire/cells     which tests play, in that order, after those of the folder that mirrors the source's
- *   --survivors FILE                 only changes that survived there
- *   --out FILE                       a line of JSON for each change (default: standard output)
+ *   --tests policies/,wire/cells     tests to run, in this order, after the folder that mirrors the source's folder
+ *   --survivors FILE                 only mutants that survived there
+ *   --out FILE                       a line of JSON for each mutant (default: standard output)
  *
- * All of it happens in a copy of the project in the folder for temporary files. The operators are those of Stryker for
- * JavaScript, without strings: conditions, comparisons, logic, arithmetic, booleans, numbers, and statements left out.
+ * Works in a copy of the project in the folder for temporary files. The operators are those of Stryker for JavaScript,
+ * without strings: conditions, comparisons, logic, arithmetic, booleans, numbers, and omitted statements.
  */
 import { spawnSync } from 'node:child_process'
 import {

@@ -16,7 +16,7 @@ const answer: Outcome = {
 
 const failure = (reason: Reason): Outcome => ({ kind: 'failed', error: gatewayError(reason, 'failed') })
 
-/** A limiter before a server that answers on command, all calls under way at once. */
+/** A limiter before a server that answers on the test's command, with all calls under way at once. */
 function setUp(settings: object) {
   const clock = new ManualClock()
   const context = testPolicyContext(clock)
@@ -29,14 +29,14 @@ function setUp(settings: object) {
       testScope({ server: 'search', tool }),
     )(() => new Promise((resolve) => running.push(resolve)))
   const send = (call: Call = toolCall('tool')) => build(call.tool ?? '')(call)
-  /** Ends all that runs, so long after it was sent. */
+  /** Ends all calls under way, `afterMs` after their start. */
   const end = async (afterMs: number, outcome: Outcome = answer) => {
     await clock.advance(afterMs)
     for (const settle of running) settle(outcome)
     running = []
     await setImmediate()
   }
-  /** Fills the limit, and ends all. */
+  /** Fills the limit and ends all calls. */
   const round = async (latencyMs: number, outcome: Outcome = answer) => {
     for (let left = facts().limit; left > 0; left--) void send()
     await end(latencyMs, outcome)

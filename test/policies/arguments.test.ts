@@ -99,7 +99,7 @@ test('a call that waits for its schema waits no longer than for its deadline', a
   const outcome = service(derive(toolCall('tool', { wrong: true }), { signal: end }))
   end.abort(gatewayError('deadline_exceeded', 'too late'))
   assert.equal(await outcome, passed)
-  // Whatever sends it looks at that first.
+  // Every sender checks this flag first.
   assert.equal(isAborted, true)
 })
 

@@ -15,7 +15,7 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** An upstream that answers after `answerMs`, or gives up when it is told to. */
+/** An upstream that answers after `answerMs`, or gives up when its caller does. */
 function upstream(clock: ManualClock, answerMs: number): Service {
   return (call) =>
     clock.sleep(answerMs, call.signal).then(
@@ -24,7 +24,7 @@ function upstream(clock: ManualClock, answerMs: number): Service {
     )
 }
 
-/** What becomes of a call, as soon as that is known. */
+/** Returns a call's outcome as soon as the call ends. */
 function setUp(timeout: string | number, answerMs: number, more: object = {}) {
   const clock = new ManualClock()
   const layer = attemptTimeout.build(
@@ -126,7 +126,9 @@ test('a minute unless told otherwise, and never less than a millisecond', () => 
   assert.equal(attemptTimeout.schema.safeParse({ timeout: '1ms', other: 1 }).success, false)
 })
 
-/** A call whose agent asks for progress, and how its server reports some to a try of it, which `service` passes on. */
+/**
+ * A call with a progress token; its server reports progress to a try, and `service` passes the progress on.
+ */
 function reporting(clock: ManualClock, answerMs: number) {
   const channels: Channel[] = []
   const notification = {

@@ -111,7 +111,7 @@ test('a waiting call that is given up ends at once for its own reason, and frees
   await stage.end('a')
   await stage.end('c')
   assert.deepEqual(stage.started, ['a', 'c'])
-  // Looks after slots that are held for long are never taken back: the clock has to run on.
+  // Timers for long-held slots are never cancelled, so the clock has to run on.
   await stage.clock.advance(10_000)
   assert.equal(stage.clock.pending, 0)
   assert.equal(stage.outcomes.get('b'), outcome)
@@ -184,7 +184,7 @@ test('calls that hang count for what they have held their slots so far', async (
   stage.send('hung 2')
   await stage.clock.advance(1_000)
   stage.send('refused')
-  // They are 4 seconds and 1 second old, 2.5 on average, and one of two ends within half of that.
+  // The slots are 4 s and 1 s old, 2.5 s on average. Of two slots, the first ends within half the average.
   assert.equal((await stage.rejected('refused')).retryAfterMs, 1_250)
   await stage.end('hung 1')
   await stage.end('hung 2')

@@ -13,7 +13,7 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** The policy before an upstream that answers after `answerMs`, or gives up when it is told to. */
+/** The policy before an upstream that answers after `answerMs`, or gives up when its caller does. */
 function setUp(settings: object = {}, answerMs = 0) {
   const clock = new ManualClock()
   const layer = deadline.build(deadline.schema.parse(settings), testPolicyContext(clock), testScope())
@@ -87,7 +87,7 @@ const inMeta = (ms: unknown) =>
 const withHeader = (name: string, value: string | string[]) =>
   toolCall('x', {}, { inbound: { [name]: value } })
 
-/** When the call has to be over, and how much is kept back. */
+/** Returns a call's deadline and its reserve. */
 function deadlineOf(call: Call, settings: object = {}) {
   const { send, sent } = setUp(settings)
   send(call)
@@ -196,7 +196,7 @@ const progress = {
   params: { progressToken: 'p', progress: 1 },
 }
 
-/** A call whose agent asks for progress, and perhaps for a deadline. */
+/** A call with a progress token, and optionally with its own deadline. */
 const reporting = (ownMs?: number) =>
   newCall({
     method: 'tools/call',
@@ -206,7 +206,7 @@ const reporting = (ownMs?: number) =>
     },
   })
 
-/** Sends a call whose server reports progress every 3 s; when it ends, and how. */
+/** Sends a call whose server reports progress every 3 s. Returns the time and kind of its end. */
 async function endOf(settings: object, call: Call) {
   const { clock, send, sent, outcomes } = setUp(settings, 1e9)
   send(call)

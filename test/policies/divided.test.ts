@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Policy, Schema } from '../../src/mesh/policy.ts'
 import { policies } from '../../src/policies/index.ts'
 
-/** What an arm with this share of a server's capacity gets of a policy's settings. */
+/** Returns the settings of a policy for an arm with this share of a server's capacity. */
 function part(name: keyof typeof policies, settings: object, share: number): Record<string, unknown> {
   const { schema, divided } = policies[name] as { schema: Schema<unknown> } & Pick<Policy<unknown>, 'divided'>
   return divided!(schema.parse(settings), share) as Record<string, unknown>

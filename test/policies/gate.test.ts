@@ -9,7 +9,7 @@ import { gateWait } from '../../src/policies/gate/state-machine.ts'
 import { lost, setUp } from './gate/rig.ts'
 import { failed, rejected, rpcError } from './retry/scripted.ts'
 
-/** Why a call was rejected; undefined when it was not. */
+/** Returns why a call was rejected; undefined if it was not. */
 const refusal = (outcome: Outcome | undefined) =>
   outcome?.kind === 'rejected' ? outcome.error.message : undefined
 

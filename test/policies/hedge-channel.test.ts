@@ -9,7 +9,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed } from './retry/scripted.ts'
 import { hedges } from '../../src/policies/retry/tries.ts'
 
-/** A server whose tries end when the test says so. */
+/** A server whose tries end on the test's command. */
 function setUp() {
   const clock = new ManualClock()
   const tries: { call: Call; end: (outcome: Outcome) => void }[] = []

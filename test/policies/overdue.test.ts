@@ -12,14 +12,14 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { testPolicyContext, testScope } from '../support/policy-context.ts'
 import { answer, failed } from './retry/scripted.ts'
 
-/** One try that a server got. */
+/** A try that reached the server. */
 interface Try {
   readonly call: Call
   readonly at: number
   readonly end: (outcome?: Outcome) => Promise<void>
 }
 
-/** A server that hangs until a test ends its tries; tries are called `ID#ATTEMPT`. */
+/** A server that hangs until a test ends its tries; a try's name is `ID#ATTEMPT`. */
 async function setUp({
   config = {},
   effect = 'read_only',
@@ -45,7 +45,7 @@ async function setUp({
       tries.set(`${call.id}#${call.attempt}`, { call, at: clock.now(), end })
     })
   })
-  // Until a call has been answered nobody knows what is overdue.
+  // Before the first answer, nothing counts as overdue.
   if (isKnown) await service(toolCall('tool', {}, { id: 'known' }))
   const send = (id: string, parts: Partial<CallParts> = {}): Call => {
     const call = toolCall('tool', {}, { id, ...parts })

@@ -13,7 +13,7 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** A chain of its own over shared state, as another tool or the next generation has it. */
+/** A chain over shared state, like the chain of another tool or of the next generation. */
 function chain(context: PolicyContext, settings: object, scope: Partial<Scope> = {}) {
   const config = rateLimit.schema.parse(settings)
   const service = rateLimit.build(

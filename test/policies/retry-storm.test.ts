@@ -133,7 +133,7 @@ test('servers have budgets of their own, and share that of the gateway', async (
     'max_retries',
   ])
   const { one: first, two: second, '': gateway } = budgets(context)
-  // Who comes last depends on the waits, which are drawn.
+  // Random waits decide which tool's retry comes last.
   assert.deepEqual([first!.balance + second!.balance, gateway?.balance], [3, 0])
   assert.equal(gateway?.deposits, 4)
 })

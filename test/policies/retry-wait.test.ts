@@ -11,7 +11,7 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { answer, failed, pass, scripted, slow } from './retry/scripted.ts'
 import { retryRefused } from '../../src/policies/retry/tries.ts'
 
-/** A server with a script; `at` are the times at which it got a call. */
+/** A scripted server; `at` holds the times of its calls. */
 function setUp(
   outcomes: Outcome[],
   { config = {}, random }: { config?: object; random?: PolicyContext['random'] } = {},

@@ -1,17 +1,20 @@
 import fc from 'fast-check'
 import type { JsonPath, Span } from '../../src/protocol/json-span.ts'
 
-/** White space as JSON allows it. */
+/** White space allowed by JSON. */
 const space = fc.string({ unit: fc.constantFrom(' ', '\n', '\r', '\t'), maxLength: 2 })
 
-/** Pieces of strings as they may stand between two quotes: raw, escaped, and surrogates that have lost their other half. */
+/** Pieces of strings between two quotes: raw, escaped, and lone surrogates. */
 const piece = fc.constantFrom(
   ...['a', 'é', '😀', ' ', '\u2028', '\ud800', '\udc00', '\u007f', ',', ':', '{', '}', '[', ']', '/', "'"],
   ...['\\"', '\\\\', '\\/', '\\b', '\\n', '\\u0061', '\\u0000', '\\ud83d\\ude00', '\\ud800', '\\udfff'],
 )
 const quoted = fc.array(piece, { maxLength: 6 }).map((pieces) => `"${pieces.join('')}"`)
 
-/** Few names, each in several spellings, so that duplicates are frequent; `__proto__` and its kind among them. */
+/**
+ * Few names, each in several spellings, so that duplicates are frequent. The list includes `__proto__` and
+ * similar names.
+ */
 const keys = fc.constantFrom(
   ...['"id"', '"\\u0069d"', '"ID"', '"params"', '"par\\u0061ms"', '"result"', '"_meta"', '"\\u005fmeta"'],
   ...['"name"', '""', '"a\\"b"', '"a\\\\"', '"__proto__"', '"constructor"', '"toString"', '"0"', '"\\ud800"'],
@@ -30,7 +33,7 @@ type Node =
   | { readonly items: readonly Padded[]; readonly empty: string }
   | { readonly members: readonly Member[]; readonly empty: string }
 
-/** A value with the white space around it. */
+/** A value with surrounding white space. */
 interface Padded {
   readonly before: string
   readonly node: Node
@@ -55,19 +58,17 @@ const { node, padded } = fc.letrec<{ node: Node; padded: Padded; member: Member 
   member: fc.record({ before: space, key, behind: space, value: tie('padded') }),
 }))
 
-/** A JSON text, and where each of its values stands, known from how it was put together and not from reading it. */
+/** A JSON text with the position of each value. Positions come from assembling the text, not from parsing. */
 export interface Written {
   readonly text: string
-  /** Each value that `JSON.parse` lets one see: of members of one name the last. */
+  /** Each value visible after `JSON.parse`: among members with the same name, the last. */
   readonly values: readonly (Span & { readonly path: JsonPath })[]
-  /** Whether an object has two members of one name. */
+  /** Whether an object has two members with the same name. */
   readonly hasDuplicates: boolean
 }
 
-/** Any JSON text. */
 export const written: fc.Arbitrary<Written> = padded.map(write)
 
-/** The text of any JSON object. */
 export const writtenObject: fc.Arbitrary<Written> = fc
   .record({ before: space, node, after: space })
   .filter((whole) => 'members' in whole.node)
@@ -109,7 +110,7 @@ function write(whole: Padded): Written {
   return { text, values, hasDuplicates }
 }
 
-/** A JSON text that something has happened to: mostly no JSON any more. */
+/** A damaged JSON text, mostly no longer JSON. */
 export const damaged: fc.Arbitrary<string> = fc.oneof(
   fc.string({ unit: 'binary', maxLength: 40 }),
   fc
@@ -120,23 +121,23 @@ export const damaged: fc.Arbitrary<string> = fc.oneof(
     }),
 )
 
-/** Sizes of the pieces into which bytes are cut, to be taken in turn; small ones are frequent. */
+/** Sizes of pieces for cutting bytes, taken in turn; small sizes are frequent. */
 export const cuts = fc.array(fc.oneof(fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 2_000 })), {
   minLength: 1,
   maxLength: 8,
 })
 
-/** Bytes in pieces of these sizes, which come round again and again. */
+/** Cuts bytes into pieces of these sizes, cycling through the sizes. */
 export function cut(bytes: Buffer, sizes: readonly number[]): Buffer[] {
   const pieces: Buffer[] = []
   for (let at = 0, turn = 0; at < bytes.length; turn++) {
     const size = sizes[turn % sizes.length] as number
-    // A copy: a reader that keeps a view of a buffer which the socket uses again would be found out.
+    // A copy, to catch readers that keep a view of a buffer which the socket reuses.
     pieces.push(Buffer.from(bytes.subarray(at, at + size)))
     at += size
   }
   return pieces
 }
 
-/** The text without surrogates that have lost their other half: what UTF-8 can carry. */
+/** Returns the text without lone surrogates, as UTF-8 can carry it. */
 export const wellFormed = (text: string): string => Buffer.from(text).toString()

@@ -8,23 +8,23 @@ import { parse, stringify } from 'yaml'
 import { hasUnprintable } from '../../src/telemetry/printable.ts'
 import { damaged } from './arbitraries.ts'
 
-/** What an operator may write into a file: one that ships with the package, something done to it, or no such thing at all. */
+/** An operator's file: a shipped file, a damaged copy, or something else entirely. */
 export interface Written {
   readonly text: string
-  /** What the text says, where nothing was done to its characters. */
+  /** The value of the text, if its characters are undamaged. */
   readonly value?: unknown
 }
 
 const shipped = fileURLToPath(new URL('../../../config/', import.meta.url))
 
-/** The files of a folder of `config/`, or some of it, as values. */
+/** Returns all or some files of a folder of `config/` as values. */
 export function shippedValues(folder: string, only: (name: string) => boolean = () => true): unknown[] {
   return readdirSync(join(shipped, folder))
     .filter((name) => name.endsWith('.yaml') && only(name))
     .map((name) => parse(readFileSync(join(shipped, folder, name), 'utf8')) as unknown)
 }
 
-/** Values of a kind that nobody expects at their place, references and names that mean something elsewhere among them. */
+/** Values of unexpected types, including references and names with a meaning elsewhere. */
 const odd: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(null, true, -1, 0, 1.5, 1e300, '', [], {}, [[]], [null]),
   fc.constantFrom('__proto__', 'constructor', 'toString', 'hasOwnProperty', 'a.b', 'a[0]', '*', '?', '**'),
@@ -36,7 +36,7 @@ const odd: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue({ maxDepth: 2 }),
 )
 
-/** Names that an object has of itself, and names of keys that are none where they stand. */
+/** Names from `Object.prototype`, and keys that are unknown at their place. */
 const oddKeys = fc.constantFrom(
   ...['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'valueOf', 'length', '', '0', '-1', 'a.b'],
   ...['$schema', '<<', 'file', 'name', 'type', 'match', 'faults', 'server', 'steps', 'x'.repeat(500)],
@@ -44,7 +44,7 @@ const oddKeys = fc.constantFrom(
 
 interface Edit {
   readonly what: 'replace' | 'remove' | 'rename' | 'add' | 'double' | 'move'
-  /** Where, by the number of the place among all places of the value. */
+  /** Index among all places of the value. */
   readonly at: number
   readonly put: unknown
   readonly key: string
@@ -63,7 +63,7 @@ function collectionsIn(value: unknown): (Map<string, unknown> | unknown[])[] {
   return [value, ...[...(value.values() as Iterable<unknown>)].flatMap(collectionsIn)]
 }
 
-/** A value whose maps are such, so that any name can be a key of them. */
+/** Returns a value with `Map`s, so that any name can be a key. */
 function thawed(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(thawed)
   if (typeof value !== 'object' || value === null) return value
@@ -95,7 +95,7 @@ function apply(whole: unknown, { what, at, put, key }: Edit): void {
   else if (what === 'move') set(which, structuredClone(all[Math.floor(at / 7) % all.length]))
 }
 
-/** As `JSON.stringify` would, of maps too; a key may be any name. */
+/** Like `JSON.stringify`, for maps too, with any name as a key. */
 export function jsonText(value: unknown): string {
   if (value instanceof Map)
     return `{${[...(value as Map<string, unknown>)].map(([key, held]) => `${JSON.stringify(key)}: ${jsonText(held)}`).join(', ')}}`
@@ -103,7 +103,7 @@ export function jsonText(value: unknown): string {
   return JSON.stringify(value) ?? 'null'
 }
 
-/** Beginnings of text that YAML or JSON take for more than a value, or almost. */
+/** Beginnings of text with a special meaning in YAML or JSON, or nearly. */
 const piece = fc.constantFrom(
   ...[
     '&a ',
@@ -142,12 +142,12 @@ const piece = fc.constantFrom(
   ...['name: ', 'a: 1\na: 1\n', '0x1F', '1e400', '.inf', '~', '// x\n', '/* x */', '__proto__: {x: 1}\n'],
 )
 
-/** Pieces that come again and again, up to some kilobytes: what costs more than its length shows here. */
+/** Repeated pieces, up to some kilobytes, to reveal costs that are not linear in the length. */
 const repeated = fc
   .tuple(fc.array(piece, { minLength: 1, maxLength: 3 }), fc.integer({ min: 1, max: 4_000 }), piece)
   .map(([pieces, times, last]) => pieces.join('').repeat(times) + last)
 
-/** What may stand in files that ought to be like these. */
+/** Arbitrary contents of files similar to these examples. */
 export function documents(examples: readonly unknown[]): fc.Arbitrary<Written> {
   const value = fc
     .tuple(fc.constantFrom(...examples), fc.array(edit, { maxLength: 3 }))
@@ -175,7 +175,7 @@ export function documents(examples: readonly unknown[]): fc.Arbitrary<Written> {
 
 let folder: string | undefined
 
-/** A file with this text, the same one for each case; those who run at the same time need another name. */
+/** Writes a file with this text, at the same path for each case. Concurrent runs need different names. */
 export function fileWith(name: string, text: string | Buffer): string {
   if (folder === undefined) {
     folder = mkdtempSync(join(tmpdir(), 'breakwater-properties-'))
@@ -187,12 +187,12 @@ export function fileWith(name: string, text: string | Buffer): string {
   return file
 }
 
-/** No file that an operator may write takes longer to read, in milliseconds, on a machine that does much else. */
+/** Longest time to read any file of an operator, in milliseconds, on a busy machine. */
 const LONGEST_MS = 5_000
 
 const pristine = Reflect.ownKeys(Object.prototype).length
 
-/** Runs what reads a file; it has to end in time, and to leave what all objects have as it was. */
+/** Runs a reader of files. The reader has to end in time and leave `Object.prototype` unchanged. */
 export async function withinBounds<Result>(read: () => Promise<Result>): Promise<Result> {
   const since = performance.now()
   const result = await read()
@@ -202,7 +202,10 @@ export async function withinBounds<Result>(read: () => Promise<Result>): Promise
   return result
 }
 
-/** Each line says where: the file, or one that is named in it, and the line in that, or why it cannot be read. */
+/**
+ * Checks that each line names a place: the file, or a file named there, with the line or the reason why it is
+ * unreadable.
+ */
 export function sayWhere(problems: readonly string[], file: string): void {
   assert.ok(problems.length > 0, 'says what is wrong')
   for (const problem of problems) {
@@ -215,5 +218,5 @@ export function sayWhere(problems: readonly string[], file: string): void {
   }
 }
 
-/** What the variable SECRET holds: nobody may print it. */
+/** The value of the variable SECRET; nothing may print the value. */
 export const SECRET = 'hunter2-hunter2-hunter2'

@@ -8,16 +8,19 @@ import { stdioToolbox } from '../e2e/support/toolbox.ts'
 import { until } from '../support/until.ts'
 import { asyncTarget, type Target } from './target.ts'
 
-/** Within this every request is answered, and every connection whose other end has gone is closed, in milliseconds. */
+/**
+ * Limit for answering every request, and for closing every connection whose other end has gone, in
+ * milliseconds.
+ */
 const BOUND_MS = 15_000
 
-/** How long a request that may never become complete is waited for before this side hangs up, in milliseconds. */
+/** Wait before this side hangs up on a possibly incomplete request, in milliseconds. */
 const PATIENCE_MS = 50
 
 /** Exchanges of one case, all at the same time. */
 const AT_ONCE = 64
 
-/** What an agent says, before something happens to it. */
+/** Messages of an agent before damage. */
 const messages: readonly object[] = [
   {
     method: 'tools/call',
@@ -34,7 +37,7 @@ const messages: readonly object[] = [
   { method: 'server/discover', params: { _meta: metaOf() } },
 ]
 
-/** Values of a kind that nobody expects there. */
+/** Values of unexpected types. */
 const odd = fc.oneof(
   fc.constantFrom('null', '{}', '[]', '""', '-0', '1e400', 'true', '"\\ud800"', '"x"', '[[[[1]]]]'),
   fc.constantFrom(
@@ -46,7 +49,7 @@ const odd = fc.oneof(
   ),
 )
 
-/** A text with one of its values, or one of its characters, replaced. */
+/** A text with a value or a character replaced. */
 const bent = fc
   .tuple(
     fc.constantFrom(...messages),
@@ -66,7 +69,7 @@ const bent = fc
     return json.slice(0, index) + put + json.slice(index + old.length)
   })
 
-/** Lines that a head does not need, and that may contradict it. */
+/** Header lines that are unnecessary and may contradict the head. */
 const headerLine = fc.constantFrom(
   ...['Transfer-Encoding: chunked', 'Transfer-Encoding: gzip', 'Content-Length: 5', 'Content-Length: -1'],
   ...['Content-Length: 99999999999', 'Expect: 100-continue', 'Upgrade: websocket', 'Connection: close'],
@@ -81,13 +84,13 @@ const headerLine = fc.constantFrom(
 )
 
 interface Exchange {
-  /** Whether it is a whole request, whatever its body says: then there must be an answer to it. */
+  /** Whether the request is complete, whatever its body: complete requests must get an answer. */
   readonly whole: boolean
   readonly verb: string
   readonly path: string
   readonly body: string
   readonly more: readonly string[]
-  /** Where the bytes are bent, cut off or doubled; nowhere when it is whole. */
+  /** Where the bytes are changed, cut off or doubled; unused for a complete request. */
   readonly at: number
   readonly put: string
   readonly end: 'wait' | 'cut' | 'reset'
@@ -129,7 +132,7 @@ function headersOfText(body: string): Readonly<Record<string, string>> {
   }
 }
 
-/** Sends the bytes; resolves when there was an answer or the connection has closed, and rejects past the bound. */
+/** Sends the bytes. Resolves after an answer or when the connection has closed; rejects past the bound. */
 function play(given: Exchange, client: RawClient): Promise<void> {
   const { hostname, port } = new URL(client.url)
   return new Promise((resolve, reject) => {
@@ -190,7 +193,7 @@ const inputs = asyncTarget(
   4,
 )
 
-/** A gateway that runs, fed with bytes by raw sockets. Each case is many requests at once. */
+/** A running gateway fed with bytes by raw sockets. Each case sends many requests at once. */
 export const edgeTarget: Target = {
   ...inputs,
   inputs: AT_ONCE,

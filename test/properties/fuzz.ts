@@ -16,13 +16,13 @@ import type { Failure } from './target.ts'
  */
 const { FUZZ_RUNS = '1000000', FUZZ_SECONDS = '600', FUZZ_SEED, FUZZ_TARGET = '', FUZZ_PATH } = process.env
 
-/** Cases between two reports of a worker; a batch has a seed of its own, so that it can be repeated alone. */
+/** Cases between two reports of a worker; each batch has its own seed and can be repeated alone. */
 const BATCH = 2_000
 
-/** A worker that reports nothing for so long runs in a circle, in milliseconds. */
+/** A worker silent for this long loops forever, in milliseconds. */
 const STALL_MS = 120_000
 
-/** How often progress is printed where nobody looks at a terminal, in milliseconds. */
+/** Interval of progress lines without a terminal, in milliseconds. */
 const PROGRESS_MS = 10_000
 
 interface Job {
@@ -33,7 +33,7 @@ interface Job {
   readonly path: string | undefined
 }
 
-/** What a worker says: a batch begins, so many cases have held by now, or one has not. */
+/** A worker's report: a batch begins, a number of cases have held, or a case failed. */
 type Report = { readonly began: number } | { readonly done: number } | { readonly failure: Failure }
 
 async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
@@ -55,7 +55,7 @@ async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
       if (failure !== undefined) return tell({ failure })
       if (path !== undefined) return
       tell({ done: (done += cases * inputs) })
-      // A second or so each, whatever a case costs.
+      // About a second each, at any cost of a case.
       const tookMs = performance.now() - since
       if (tookMs < 500) batch = Math.min(2 * batch, BATCH * 10)
     }
@@ -64,7 +64,10 @@ async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
   }
 }
 
-/** Runs one target in a thread of its own, which can be ended if it never comes back. Resolves to whether it held. */
+/**
+ * Runs a target in its own thread, because a hanging target must be ended. Resolves to whether the target
+ * held.
+ */
 function run(job: Job): Promise<boolean> {
   const { name } = targets[job.at]!
   const since = performance.now()

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { targets } from './targets/index.ts'
 
-/** The same cases in every run, unless asked otherwise; `npm run test:fuzz` looks for others. */
+/** The same cases in every run by default; `npm run test:fuzz` looks for others. */
 const seed = Number(process.env.FUZZ_SEED ?? 20_260_728)
 const runs = process.env.FUZZ_RUNS
 

@@ -1,18 +1,18 @@
 import fc from 'fast-check'
 
-/** One thing that has to hold, whatever comes. Its name is the sentence that says so. */
+/** A property that must hold for every input. Its name is a sentence. */
 export interface Target {
   readonly name: string
-  /** Cases of a run of `npm test`; fewer for those that drive a clock or a socket. */
+  /** Cases of a run of `npm test`; fewer for targets that drive a clock or a socket. */
   readonly shortRuns: number
-  /** How many inputs a case consists of; 1 unless given. */
+  /** Inputs of a case; default 1. */
   readonly inputs?: number
-  /** Ends what its cases have started. */
+  /** Stops everything that cases have started. */
   close?(): Promise<void>
   check(parameters: { seed: number; numRuns: number; path?: string }): Promise<Failure | undefined>
 }
 
-/** The first case that did not hold, as small as it could be made. */
+/** The first failed case, shrunk. */
 export interface Failure {
   readonly seed: number
   /** Leads fast-check to the small case at once. */
@@ -20,7 +20,7 @@ export interface Failure {
   readonly report: string
 }
 
-/** A target of a property; `holds` throws, or rejects, where it does not hold. */
+/** Makes a target of a property; `holds` throws or rejects on failure. */
 export function target<Case>(
   name: string,
   cases: fc.Arbitrary<Case>,
@@ -34,7 +34,7 @@ export function target<Case>(
   }
 }
 
-/** The same for what takes turns of the event loop. */
+/** The same for a property that takes turns of the event loop. */
 export function asyncTarget<Case>(
   name: string,
   cases: fc.Arbitrary<Case>,

@@ -33,7 +33,7 @@ test('what is malformed or too long is passed over, in bytes and not in characte
   for (const none of ['', '%', '%ff', encodeURIComponent('ü'.repeat(129)), 'x'.repeat(257)])
     assert.deepEqual(name(none), {}, none.slice(0, 9))
   assert.deepEqual(name('x'.repeat(256)), { 'gen_ai.agent.name': 'x'.repeat(256) })
-  // Nothing of baggage that is too long as a whole.
+  // Baggage above the length limit yields nothing.
   assert.deepEqual(read(`gen_ai.agent.name=a,x=${'y'.repeat(8_192)}`), {})
   assert.deepEqual(read(`gen_ai.agent.name=a,x=${'€'.repeat(3_000)}`), {})
   for (const odd of [7, null, {}, ['gen_ai.agent.name=a']]) assert.deepEqual(read(odd), {})

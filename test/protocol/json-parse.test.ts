@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { readJson } from '../../src/protocol/json-check.ts'
 import { hasEscapedKey, parseExactly, readExactly } from '../../src/protocol/json-parse.ts'
 
-/** A text with one key, written as it is. */
+/** A text with one key, in this exact spelling. */
 const keyed = (key: string, value = '1') => `{"h":${value},"${key}":2}`
 
 test('a key is what it says, whatever keys were read before', () => {

@@ -12,7 +12,7 @@ import {
 import { parseExactly } from '../../src/protocol/json-parse.ts'
 import { pick, seeded } from '../support/random.ts'
 
-/** The text that `locate` finds; undefined when it finds none. */
+/** Returns the text found by `locate`; undefined if absent. */
 function textAt(text: string, path: JsonPath): string | undefined {
   const span = locate(text, path)
   return span && text.slice(span.start, span.end)
@@ -176,7 +176,7 @@ function document(random: () => number, depth: number): string {
   return padded(shape < 0.6 ? `[${items || pick(random, spaces)}]` : `{${items || pick(random, spaces)}}`)
 }
 
-/** Every path into a parsed value, with what is there. */
+/** Every path into a parsed value, with its value. */
 function* paths(value: unknown, path: JsonPath = []): Generator<[JsonPath, unknown]> {
   yield [path, value]
   if (typeof value !== 'object' || value === null) return
@@ -186,7 +186,8 @@ function* paths(value: unknown, path: JsonPath = []): Generator<[JsonPath, unkno
   for (const [step, inner] of entries) yield* paths(inner, [...path, step])
 }
 
-// `parseExactly` is `JSON.parse` but where V8 takes one key for another, which it may in a process that has parsed others.
+// `parseExactly` equals `JSON.parse`, except when V8 confuses two keys, as V8 may in a process with many
+// parsed keys.
 test('on documents of any shape it finds what JSON.parse finds, and replaces nothing else', () => {
   const random = seeded(20_260_728)
   let checked = 0

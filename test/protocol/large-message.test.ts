@@ -34,7 +34,7 @@ test('a long string need not be read to know that it is too long, unless that is
   const { block } = withBlock(long)
   const isRead = () => Object.getOwnPropertyDescriptor(block, 'text')!.get === undefined
   assert.equal(isSurelyLonger(block, 'text', 3_000), true)
-  // With escapes it might be as short as that.
+  // With escapes the text might be this short.
   assert.equal(isSurelyLonger(block, 'text', 4_000), false)
   assert.equal(isRead(), false)
   assert.equal(block.text, long)
@@ -112,7 +112,7 @@ test('what is at the top is found by keys with and without escapes; one that is 
   const strings = new LongStrings()
   strings.read(chunk)
   const message = LargeMessage.read([chunk], strings)!
-  // A reader of JSON would not take it now.
+  // A JSON parser would now reject the message.
   chunk.write('\n', chunk.indexOf('xxx'))
   const spans = message.locate(['id', 'result'])!.map(({ start, end }) => chunk.toString('utf8', start, end))
   assert.deepEqual(spans, ['1', `"${long}"`])

@@ -18,7 +18,7 @@ test('what is not there is undefined, and no path is no walk', () => {
   assert.deepEqual(locateAll('{}', []), [])
 })
 
-/** A JSON text that has duplicate names, nesting and white space. */
+/** A JSON text with duplicate names, nesting and white space. */
 function document(random: () => number, depth: number): string {
   const kind = depth === 0 ? 0 : random()
   if (kind < 0.2) return pick(random, ['1.0', '"}"', 'null', ' "a" ', '[]', '{ }'])

@@ -4,7 +4,7 @@ import { metaOf, withMeta } from '../../src/protocol/meta.ts'
 
 const read = (text: string) => ({ text, value: JSON.parse(text) as Record<string, unknown> })
 
-/** The text with `k: 1` in its `_meta`, of which the value says the same. */
+/** Returns the text with `k: 1` in its `_meta`, after checking the same change in its parsed value. */
 function patched(text: string, root: 'params' | 'result' = 'params') {
   const message = withMeta(read(text), root, 'k', 1)
   assert.deepEqual(message.value, JSON.parse(message.text))

@@ -4,7 +4,7 @@ import { endsOf, repliedId, wholeWords } from '../../src/protocol/overlong.ts'
 
 const padding = 'x'.repeat(2_000)
 
-/** The id that is read from the two ends of a text. */
+/** Returns the id found at the two ends of a text. */
 function idOf(text: string): number | undefined {
   return repliedId(endsOf(text))
 }

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { SseDecoder } from '../../src/protocol/sse.ts'
 
-/** A buffer that counts how many bytes are searched in it, and in what is cut from it. */
+/** A buffer that counts searched bytes, in its slices too. */
 class Counted extends Buffer {
   static searched = 0
 }
 
-/** How many bytes the decoder goes through for a stream that comes in pieces of `size` bytes. */
+/** Returns the bytes that the decoder searches for a stream in pieces of `size` bytes. */
 function searchedFor(unit: string, bytes: number, size: number): number {
   const stream = Buffer.from(unit.repeat(Math.ceil(bytes / unit.length)))
   const decoder = new SseDecoder(16 * 1024 ** 2, () => true)

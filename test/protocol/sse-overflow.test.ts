@@ -15,7 +15,7 @@ function heapUsed(): number {
   return process.memoryUsage().heapUsed
 }
 
-/** A decoder with that limit, and the sizes of what came out of it. */
+/** A decoder with the limit, and the sizes of its events. */
 function limited() {
   const sizes: number[] = []
   const decoder = new SseDecoder(LIMIT, ({ data }) => sizes.push(Buffer.byteLength(data)))
@@ -70,7 +70,7 @@ test('what came before an event does not count against it', () => {
   assert.equal(sizes.length, 100)
 })
 
-/** The same, where larger events are passed over: what came, and the ends of what did not. */
+/** The same, but skipping larger events: the events, and the ends of skipped events. */
 function passingOver(stream: Buffer, chunkLength: number) {
   const told: (string | Overlong)[] = []
   const decoder = new SseDecoder(

@@ -5,7 +5,7 @@ import { pick, seeded } from '../support/random.ts'
 
 const LIMIT = 1024 ** 2
 
-/** What a stream that arrives in these chunks holds. */
+/** Returns the events of a stream in these chunks. */
 function decode(chunks: readonly (string | Buffer)[], limit = LIMIT): SseEvent[] {
   const events: SseEvent[] = []
   const decoder = new SseDecoder(limit, (event) => events.push(event))
@@ -13,7 +13,7 @@ function decode(chunks: readonly (string | Buffer)[], limit = LIMIT): SseEvent[]
   return events
 }
 
-/** An event that carries data, and nothing else unless told. */
+/** An event with data, and other fields only if given. */
 const event = (data: string, more: Partial<SseEvent> = {}): SseEvent => ({
   type: 'message',
   data,

@@ -6,7 +6,7 @@ import { newCall, TestCaller } from '../support/caller.ts'
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const traceparent = `00-${TRACE}-b7ad6b7169203331-01`
 
-/** What a call with this `_meta` and these headers belongs to; of an agent without a session. */
+/** Returns the task of a call with this `_meta` and these headers, of an agent without a session. */
 function found(meta: unknown, inbound: Record<string, string | string[]> = {}, session = false) {
   const caller = new TestCaller({ era: session ? 'legacy' : 'modern' })
   const call = newCall({

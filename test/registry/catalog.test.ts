@@ -12,7 +12,7 @@ import { withInjected } from '../../src/mesh/injected.ts'
 import type { ListKind } from '../../src/protocol/lists.ts'
 import type { Era } from '../../src/protocol/versions.ts'
 
-/** Answers one list request after the other with these results, as JSON text, and writes down what was asked. */
+/** Answers list requests in turn with these results, as JSON text, and records the requests. */
 function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
   const asked: unknown[] = []
   const ask: Ask = (method, params) => {
@@ -23,12 +23,12 @@ function pages(...results: string[]): { ask: Ask; asked: unknown[] } {
   return { ask, asked }
 }
 
-/** A tool without more than it needs, as JSON text. */
+/** A minimal tool, as JSON text. */
 const tool = (name: string, more = '') => `{"name":"${name}","inputSchema":{"type":"object"}${more}}`
 
 const LIMIT = 1024 ** 2
 
-/** Fetches a list that is all there. */
+/** Fetches a complete list. */
 async function fetchList(kind: ListKind, ask: Ask): Promise<readonly CatalogEntry[]> {
   const { entries, cut } = await fetchUpTo(kind, ask, LIMIT, 'modern')
   assert.equal(cut, undefined)
@@ -37,7 +37,7 @@ async function fetchList(kind: ListKind, ask: Ask): Promise<readonly CatalogEntr
 
 const keys = (entries: readonly CatalogEntry[]) => entries.map(({ key }) => key)
 
-/** The names of what is kept of a list of tools, and why it is not all. */
+/** Returns the names kept of a list of tools, and why the list is incomplete. */
 async function partly(ask: Ask): Promise<[string[], string | undefined]> {
   const { entries, cut } = await fetchUpTo('tools', ask, LIMIT, 'modern')
   return [keys(entries), cut]
@@ -105,7 +105,7 @@ test('of two entries with one name the later one counts, and that is said', asyn
   assert.equal(cut, '"a" is the name of two entries: the last one counts')
 })
 
-/** A list of one entry: its text as it is kept, or undefined, and what is said of it. */
+/** Lists a single entry. Returns its kept text, or undefined, and the log message about the entry. */
 async function kept(kind: ListKind, entry: string, era: Era = 'modern') {
   const { entries, cut } = await fetchUpTo(kind, pages(`{"${kind}":[${entry}]}`).ask, LIMIT, era)
   return [entries[0]?.text, cut]

@@ -15,7 +15,7 @@ export const oneTool: Script = (method) => {
   return { result: method.endsWith('/list') ? lists : {} }
 }
 
-/** A server that is being discovered, and what was told of it. */
+/** A server under discovery, and the events about the server. */
 export function discovered(
   script: Script = oneTool,
   upstream = new ScriptedUpstream(script),
@@ -57,15 +57,15 @@ export function discovered(
     upstream,
     discovery,
     told,
-    /** Why it was down, each time. */
+    /** Reasons of each outage. */
     messages,
     catalogs,
-    /** All that the server was asked, over all conversations, since the last look. */
+    /** Returns all methods asked, over all conversations, since the last look. */
     asked(): string[] {
       const asked = upstream.upstreamSessions.flatMap((upstreamSession) => upstreamSession.asked.splice(0))
       return asked.sort()
     },
-    /** Begins, and waits for the first round. */
+    /** Starts discovery and waits for the first round. */
     async start(): Promise<void> {
       discovery.run()
       await clock.advance(0)
@@ -73,5 +73,5 @@ export function discovered(
   }
 }
 
-/** What one round asks of a server that offers everything. */
+/** The requests of one round to a server with every capability. */
 export const allLists = ['prompts/list', 'resources/list', 'resources/templates/list', 'tools/list']

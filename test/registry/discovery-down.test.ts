@@ -40,7 +40,7 @@ const delay = {
 } as const
 
 test('the error of a server names the faults that made it, and no others', async () => {
-  /** Delays each question, and ends it with an outcome that faults of these names made. */
+  /** Delays each request, and ends each with an outcome made by faults of these names. */
   const hit =
     (names: readonly string[], outcome?: Outcome): Layer =>
     (next) =>

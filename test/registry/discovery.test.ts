@@ -77,7 +77,7 @@ test('a server that is up is pinged now and then, and its lists are fetched agai
   assert.ok(told.every((word) => word === 'up'))
 })
 
-/** Nothing is offered in this handshake, as faults of these names have it. */
+/** This handshake offers no capabilities, because of faults with these names. */
 function incapable(names: readonly string[], more = {}) {
   const initialized = initializeResult({}, more)
   const value = { result: initialized.value }

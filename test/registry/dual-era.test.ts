@@ -11,7 +11,7 @@ import { testServer } from './test-server.ts'
 
 const versions = { legacy: '2025-11-25', modern: '2026-07-28' }
 
-/** An endpoint that speaks both eras, or as many as a test lets it, with tools of its own in each. */
+/** An endpoint of both eras, or of the eras that a test allows, with separate tools in each. */
 class DualUpstream extends ScriptedUpstream implements Upstream {
   readonly spoken = new Set<Era>(['legacy', 'modern'])
   readonly tools: Record<Era, readonly string[]> = { legacy: ['old'], modern: ['new'] }
@@ -49,7 +49,7 @@ async function dual(count = 1, spoken: readonly Era[] = ['legacy', 'modern']) {
   return { ...found, replicas, upstream: replicas[0]!, listed }
 }
 
-/** Runs what is due now, and what that sets off. */
+/** Runs everything due now, and the follow-ups. */
 async function turns(clock: ManualClock): Promise<void> {
   for (let turn = 0; turn < 3; turn++) await clock.advance(0)
 }

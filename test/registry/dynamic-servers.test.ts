@@ -13,7 +13,7 @@ interface Options {
   readonly apply?: () => void
 }
 
-/** The servers of an API whose config file has those in `configured`. */
+/** The servers of the API, beside the config file's servers in `configured`. */
 function dynamicServers({ stateDir, configured = [], apply = () => undefined }: Options = {}) {
   return new DynamicServers({
     stateDir,

@@ -68,7 +68,7 @@ test('the tools of a server that limits our rate stay listed for as long as that
   upstream.upstreamSession.end()
   await clock.advance(299_999)
   assert.deepEqual([server.state, server.error, server.entries('tools').length], ['down', limited, 1])
-  // Once nobody is there, the grace is a whole one.
+  // When the server is really unreachable, the grace starts in full.
   upstream.refusal = unavailable
   await clock.advance(1)
   assert.equal(server.error, unavailable)

@@ -15,14 +15,14 @@ export interface Page {
   readonly _meta?: Json
 }
 
-/** One page of a list over all servers, as the JSON text of its result. */
+/** Returns a page of a list over all servers, as the JSON text of its result. */
 export function listPage(...asked: Parameters<typeof listSlices>): string | undefined {
   const [kind, , servers, names] = asked
   const slices = listSlices(...asked)
   return slices && pageOf(kind, slices, servers, names)
 }
 
-/** Servers that offer these lists; `undefined` is one that cannot be reached. */
+/** Servers with these lists; `undefined` means an unreachable server. */
 export async function servers(offers: Readonly<Record<string, Json | undefined>>, settings: Json = {}) {
   const found = new Map<string, Server>()
   for (const [name, lists] of Object.entries(offers)) {

@@ -109,7 +109,7 @@ test('a server that hangs delays lists once, and is waited for again when it was
   list('third')
   await clock.advance(0)
   assert.deepEqual(done, ['first', 'second', 'third'])
-  // One that comes later has a time of its own.
+  // A later waiter has its own timeout.
   const other = testServer({}, [new ScriptedUpstream(script)], { name: 'other', clock })
   other.server.start()
   list('both', [server, other.server])
@@ -127,7 +127,7 @@ test('a server that hangs delays lists once, and is waited for again when it was
 test('no two tools have one name on the endpoint of all servers, whatever a server calls them', async () => {
   const names = new Names('__')
   const shortened = names.exposeTool('a', 'x.y').slice('a__'.length)
-  // With 32 bits of a digest, two such names are found in no time.
+  // With 32 bits of a digest, colliding names are found quickly.
   const [one, other] = [13_367, 37_726].map((number) => 't'.repeat(100) + number) as [string, string]
   assert.equal(names.exposeTool('a', one), names.exposeTool('a', other))
   const { found, page } = await servers({ a: tools('x.y', shortened, one, other), b: tools('z') })

@@ -33,7 +33,7 @@ test('a tool has its own name where models take it, and else one that is always 
   )
   assert.equal(new Set(shortened).size, shortened.length)
   for (const name of shortened) assert.match(name, /^search__[A-Za-z0-9_-]{1,47}_[0-9a-f]{8}$/)
-  // The longest that a config takes.
+  // The longest separator and name that a config accepts.
   const narrow = new Names('_'.repeat(8)).exposeTool('s'.repeat(40), 'x'.repeat(128))
   assert.match(narrow, /^s{40}_{8}x{7}_[0-9a-f]{8}$/)
 })
@@ -48,7 +48,7 @@ test('two pairs never share a name, and every name finds back', () => {
     for (let i = 0; i < 5_000; i++) {
       const server = text('a_-')
       const name = text('a_-./:')
-      // What the config demands of a server's name.
+      // The rule of the config for a server's name.
       if (server === '' || (server + separator).indexOf(separator) !== server.length) continue
       const exposed = subject.expose(server, name)
       const pair = `${server} ${name}`

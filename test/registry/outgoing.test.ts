@@ -8,7 +8,7 @@ import { initializeResult, ScriptedSession } from '../support/scripted-upstream.
 
 const KEY = 'dev.breakwater/deadline-ms'
 
-/** A conversation that answers everything, and what went through it. */
+/** A conversation that answers everything, and its last call. */
 function linkTo() {
   const upstreamSession = new ScriptedSession(new TestCaller(), initializeResult(), () => ({
     result: { big: 1 },

@@ -9,7 +9,7 @@ import { testServer } from './test-server.ts'
 const tools = ['read', 'write'].map((name) => ({ name, annotations: { readOnlyHint: true } }))
 const LIST_CHANGED = 'notifications/tools/list_changed'
 
-/** A server that is up, with a caller that talks to it. */
+/** A server that is up, with a caller in a conversation. */
 async function setUp(settings: object = {}) {
   const upstream = new ScriptedUpstream((method) => ({ result: method === 'tools/list' ? { tools } : {} }))
   const rig = testServer({ ...settings }, [upstream])

@@ -9,7 +9,7 @@ const names = new Names('__')
 
 const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
 
-/** A response with this result, and members that nobody knows. */
+/** A response with this result, and unknown members. */
 const response = (result: string) => read(`{"x":[1.0], "jsonrpc":"2.0","id":1,"result":${result} }`)
 
 test('every place of a result that refers to something of its server names the server', () => {

@@ -9,7 +9,7 @@ const endpoint = { names, servers: new Map() }
 
 const read = (text: string): Message => ({ text, value: JSON.parse(text) as Message['value'] })
 
-/** A request with these parameters, and members that nobody knows. */
+/** A request with these parameters, and unknown members. */
 const request = (method: string, params: string) =>
   read(`{"x":1.0,"jsonrpc":"2.0","id":12345678901234567890,"method":"${method}","params":${params}}`)
 
@@ -132,7 +132,7 @@ test('what belongs to a task of a server names it as agents know it, and their a
     assert.deepEqual(restored.value, theirs.value)
   }
   assert.equal(restoreMessage('s', answer('"s__1"'), names).text, answer('"1"').text)
-  // What is none of this server's stays as the agent wrote it.
+  // Ids of other servers stay as the agent wrote them.
   for (const taskId of ['"1"', '"other__1"', '7', 'null']) {
     const message = answer(taskId)
     assert.equal(restoreMessage('s', message, names), message, taskId)

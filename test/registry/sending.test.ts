@@ -8,7 +8,7 @@ import { testServer } from './test-server.ts'
 
 const unavailable = gatewayError('upstream_unavailable', 'cannot connect')
 
-/** A server whose calls fail for this reason while it is set. */
+/** A server whose calls fail with a reason while the reason is set. */
 function failing(count: number) {
   const state: { reason: Reason | undefined } = { reason: undefined }
   const replicas = Array.from({ length: count }, () => {
@@ -146,7 +146,7 @@ test('a failure that comes late does not end the conversation that was begun sin
   const caller = new TestCaller()
   const calls = [1, 2].map(() => server.send(toolCall('a', {}, { caller, replica: 0 })))
   for (let turn = 0; fails.length < 2 && turn < 10; turn++) await clock.advance(0)
-  // Both calls are under way on one conversation, and the second goes on over it.
+  // Both calls are under way on one conversation; the second continues there.
   fails[0]?.()
   await calls[0]
   assert.equal(replicas[0]!.upstreamSessions[0]?.closes, 0)

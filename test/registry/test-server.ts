@@ -8,7 +8,7 @@ import { noFaults } from '../support/no-faults.ts'
 import { ScriptedUpstream } from '../support/scripted-upstream.ts'
 import { oneTool } from './discovered.ts'
 
-/** A registry entry over endpoints that a test plays, and what was told of it. */
+/** A registry entry over scripted endpoints, and the events about the entry. */
 export function testServer(
   settings: Readonly<Record<string, unknown>> = {},
   replicas = [new ScriptedUpstream(oneTool)],
@@ -35,11 +35,11 @@ export function testServer(
     states,
     changes,
     upstream: replicas[0]!,
-    /** Begins discovery, and waits for its first round. */
+    /** Starts discovery and waits for its first round. */
     async start(): Promise<void> {
       server.start()
       await clock.advance(0)
-      // Long lists are read in turns; a server that never answers is not waited for.
+      // Long lists are read in several turns; a silent server is not waited for.
       for (let turn = 0; turn < 100 && server.state === 'starting'; turn++)
         await new Promise((resolve) => setImmediate(resolve))
     },

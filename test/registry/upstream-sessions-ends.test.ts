@@ -18,7 +18,7 @@ function setUp() {
   }
 }
 
-/** Something that is waited for until a test says so. */
+/** A promise that the test resolves. */
 function gate(): { promise: Promise<void>; open: () => void } {
   let open = () => {}
   const promise = new Promise<void>((resolve) => (open = resolve))

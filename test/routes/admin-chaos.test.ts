@@ -92,7 +92,7 @@ test('of two operators who read the same state the second one is told that it ha
     controller.status().faults.map(({ name, armed }) => [name, armed]),
     [['b', false]],
   )
-  // Each change gives the next tag; what is only counted, read or refused gives none.
+  // Each change gives the next tag; counters, reads and refusals give none.
   let tag = now
   for (const [method, path, body] of [
     ['PUT', '/admin/chaos', { faults: [failing('d')] }],

@@ -8,7 +8,7 @@ import { specOf } from '../experiments/guarded/world.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
-/** A control port with runs that wait to be approved. */
+/** A control port with runs that wait for approval. */
 async function waiting(t: TestContext, names: readonly string[]): Promise<string> {
   const journal = { write: () => Promise.resolve(), flush: () => Promise.resolve() }
   const guarded = new GuardedExperiments({
@@ -38,7 +38,7 @@ async function waiting(t: TestContext, names: readonly string[]): Promise<string
   return app.listen({ port: 0, host: '127.0.0.1' })
 }
 
-/** Listens to a run; `isOver` once it is told no more. */
+/** Listens to a run; `isOver` after its last event. */
 async function listen(base: string, name: string) {
   const response = await fetch(`${base}/admin/experiments/${name}/events`)
   const state = { status: response.status, isOver: false }

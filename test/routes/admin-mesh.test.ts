@@ -34,7 +34,7 @@ const armsOfAb = {
   'ab/bare': { set: 'bare', takes: () => true, share: 0.25 },
 }
 
-/** The routes over one server, whose calls all fail. */
+/** The routes over one server with failing calls. */
 async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms = armsOfAb) {
   const { server, clock, start } = testServer()
   await start()
@@ -70,7 +70,7 @@ async function admin(t: TestContext, first: object = meshConfig, firstArms: Arms
     }
   }
   const live = liveWith(generationOf(first, firstArms), clock)
-  /** Puts other policies or arms into force, as a reload does. */
+  /** Applies other policies or arms, as a reload does. */
   const reconfigure = (configured: object, arms: Arms) => {
     const next = generationOf(configured, arms)
     context.state.settle((key) => (next.mesh.hasSet(key.set) ? key : undefined))
@@ -262,7 +262,7 @@ test('an order that names no set acts in all arms, those without a call so far o
   assert.ok((await breakers()).every(({ manual }) => manual === false))
 })
 
-/** No breaker but in one arm of an experiment. */
+/** A breaker only in one arm of an experiment. */
 const onlyInArm = { sets: { brk: { breaker: {} } } }
 const armsOfE1 = {
   'e1/control': { set: 'default', takes: () => true, share: 0.5 },
@@ -436,7 +436,7 @@ test('requests that are no calls of a listed tool have a breaker under a name of
 
 test('other requests with settings of their own have a breaker of their own, and obey the same orders', async (t) => {
   const { breakers: listed, order, list, read } = await admin(t, meshConfig, {})
-  // One after the other and again: neither takes the place of the other.
+  // In turn, twice: neither request replaces the other's breaker.
   for (const request of [list, read, list]) await request()
   const breakers = async () => (await listed()).map(({ overrides, state }) => [overrides, state])
   const ofResources = [{ method: 'resources/*' }]

@@ -12,7 +12,7 @@ function outcomesApp() {
   chaos.controller.arm('me', 'a test')
   const { intents, begin } = intentsRig()
   let turns = 0
-  /** Of which nobody waits but those who let others go first. */
+  /** Only code that yields to others waits on this clock. */
   const clock = {
     after(_: number, task: () => void) {
       turns++
@@ -103,6 +103,6 @@ test('a report that makes no sense is refused by the key that is wrong', async (
     assert.deepEqual([answer.status, finding.path], [400, path], JSON.stringify(body).slice(0, 200))
     assert.match(String(finding.message), message)
   }
-  // Not even the first of the list was taken.
+  // Not even the first entry of the list was accepted.
   assert.equal((await post({ intent: 'x', outcome: 'succeeded' })).body.repeated, false)
 })

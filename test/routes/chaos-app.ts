@@ -14,10 +14,12 @@ import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 
 export const TOKEN = 'sixteen-letters-or-more'
 
-/** A controller of real faults behind its routes, and a server that every call reaches through it. */
+/**
+ * A controller of real faults behind its routes, and a server that every call reaches through the controller.
+ */
 export function chaosApp(
   more: Partial<ControllerParts> & {
-    /** Whether reading goes without the token, as it does unless the config sets one. */
+    /** Whether reads need no token; true unless the config sets a token. */
     openToRead?: boolean
     targets?: () => PlanTargets
     config?: object
@@ -53,7 +55,7 @@ export function chaosApp(
     clock,
     controller,
     ask,
-    /** Sends a call, and says of it what the agent got. */
+    /** Sends a call and returns a summary of the agent's reply. */
     send: (call: Call) =>
       way(call).then((outcome) => {
         controller.engine.account(call, outcome)
@@ -62,7 +64,7 @@ export function chaosApp(
   }
 }
 
-/** A fault that is instant, and always hits. */
+/** An instant fault that always hits. */
 export const failing = (name: string, more: object = {}) => ({
   name,
   type: 'rpc.error',

@@ -4,7 +4,7 @@ import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from './chaos-app.ts'
 
 const error503 = { type: 'error', statusCode: 503 }
-/** Starting takes the token, whatever else it takes. */
+/** Starting faults always needs the token. */
 const starts = [
   ['POST', '/chaos/inject'],
   ['POST', '/chaos/renew'],
@@ -28,7 +28,7 @@ const stops = [
   ['POST', '/admin/chaos/disarm'],
 ] as const
 
-/** What is answered without the token: on the paths of mcp-chaos-monkey what that answers. */
+/** Status without the token: on the paths of mcp-chaos-monkey the status of mcp-chaos-monkey. */
 const statusWithout = (path: string) => (path.startsWith('/chaos/') ? 403 : 401)
 
 const strangers = [
@@ -94,11 +94,11 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   assert.deepEqual(cleared.body, { cleared: 'fault-1', existed: true })
   assert.equal((await send(toolCall('t'))).kind, 'answered')
   assert.deepEqual((await ask('GET', '/chaos/status')).body.faults, [])
-  // Whoever made it may still learn what became of it.
+  // The creator of an expired fault may still ask about its result.
   const { body: over } = await ask('GET', '/admin/chaos/faults/fault-1')
   assert.deepEqual([over.id, over.armed, over.injected, over.hits], ['fault-1', false, 1, 1])
   assert.equal((await ask('GET', '/admin/chaos/faults/fault-2')).status, 404)
-  // One that is gone is cleared, as there; a request that names none is wrong.
+  // Clearing an expired fault succeeds, as in mcp-chaos-monkey; a request without an id is an error.
   const again = await ask('POST', '/chaos/clear', { faultId: 'fault-1' })
   assert.deepEqual([again.status, again.body], [200, { cleared: 'fault-1', existed: false }])
   assert.equal((await ask('POST', '/chaos/clear', {})).status, 400)

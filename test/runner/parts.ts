@@ -1,7 +1,7 @@
 /** Folders and files of tests, each by the beginning of its path below `test`. */
 type Paths = readonly string[]
 
-/** Parts of all tests, by name. A file belongs to the first part that names it, so that each belongs to one. */
+/** Parts of all tests, by name. A file belongs to the first part that names the file. */
 export const parts = {
   /** Simulated traffic, searches and statistics: compute and touch nothing. */
   simulated: [
@@ -64,7 +64,7 @@ export const parts = {
   ],
   /** Bytes: each fault at each place, the recorded exchanges, every client with every server, properties of codecs. */
   wire: ['wire/', 'exchanges/', 'interop/', 'contract/', 'properties/'],
-  /** Faults and the policies that contain them, from outside. */
+  /** Faults, and the policies that contain faults, from outside. */
   chaos: ['e2e/chaos/'],
   /** Hostile agents and servers, floods, drills. */
   hostile: ['e2e/hostile-peers/', 'e2e/floods', 'e2e/neighbours', 'e2e/deaf-client', 'drills/'],
@@ -87,7 +87,7 @@ export const parts = {
 
 export type Part = keyof typeof parts
 
-/** The parts whose files take the longest, and wait for most of that time. */
+/** Parts with the longest files, which mostly wait. */
 export const waiting: readonly Part[] = ['slow']
 
 /** The parts whose files keep a core busy. */
@@ -99,7 +99,7 @@ export function partOf(file: string): Part {
   return found[0] as Part
 }
 
-/** Minutes that the quick tests take on two calm cores, measured. */
+/** Minutes of the quick tests on two calm cores, measured. */
 export const QUICK_MINUTES = 4
 
 /** The tests of `npm test`: each policy, fault family, transport, era and command once from outside. */

@@ -15,7 +15,7 @@ const SHOWN_CHARS = 30_000
 
 const reporter = fileURLToPath(new URL('./reporter.js', import.meta.url))
 
-/** The folder of the files' outputs; those of the last run stay. */
+/** The folder of the files' outputs; outputs of the last run stay. */
 const outputs = fileURLToPath(new URL('../../test-output/', import.meta.url))
 mkdirSync(outputs, { recursive: true })
 
@@ -81,7 +81,7 @@ export async function runFile(path: string, name: string): Promise<Ending> {
   }
 }
 
-/** The part of an output that tells of failed tests, or its end when no test tells. */
+/** Returns the part of an output about failed tests, or its end if no test failed. */
 function failedTests(output: string): string {
   return output.slice(Math.max(0, output.lastIndexOf('✖ failing tests:'))).slice(-SHOWN_CHARS)
 }

@@ -1,13 +1,16 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { TestEvent } from 'node:test/reporters'
 
-// Node's test runner loads this module into the process of the tests. The module tells the runner what became of them, a line of
-// JSON for each test and for each process that is left.
+// Node's test runner loads this module into the process of the tests. The module sends the results to the
+// runner: a line of JSON for each test and for each process left behind.
 
-/** The environment variable with the path of the lines. Descendants inherit the variable and are known by it. */
+/**
+ * The environment variable with the path of the lines. Descendants inherit the variable, which identifies
+ * them.
+ */
 export const RESULTS = 'BREAKWATER_TEST_RESULTS'
 
-/** Processes that the tests have started may take so long to end after the tests, in milliseconds. */
+/** Longest time for started processes to end after the tests, in milliseconds. */
 const GRACE_MS = 5_000
 
 const POLL_MS = 50
@@ -22,7 +25,7 @@ export interface Finished {
   readonly skipped?: string
 }
 
-/** A process that still runs after all tests. */
+/** A process that outlives all tests. */
 export interface Left {
   /** Process id and command line. */
   readonly left: string
@@ -47,7 +50,10 @@ async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<strin
 
 export { reporter as default }
 
-/** Tells which processes are left, and ends them. Processes with our mark end when this one has ended, so this one looks before. */
+/**
+ * Reports processes left behind, and ends them. Processes with our mark end after this process, so this check
+ * runs before.
+ */
 function tellLeft(results: string): void {
   // Nothing asynchronous runs any more.
   const pause = new Int32Array(new SharedArrayBuffer(4))
@@ -66,7 +72,7 @@ function tellLeft(results: string): void {
   }
 }
 
-/** The processes that bear our variable. */
+/** Returns the processes with our variable. */
 function descendants(results: string): { pid: number; command: string }[] {
   return readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))

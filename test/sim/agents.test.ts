@@ -7,7 +7,7 @@ import { planned, sceneOf } from '../../src/sim/scene.ts'
 
 const TASKS = 100
 
-/** How the tasks end of agents of a kind, under one fault that hits a tenth of the calls. */
+/** Returns how tasks end for agents of a kind, under one fault that hits a tenth of the calls. */
 async function ends(kind: keyof typeof agents, fault: object, choice: PolicyChoice = none) {
   const faults = [planned({ name: 'fault', rate: 0.1, ...fault })]
   const { servers, stepsOf } = sceneOf(5)

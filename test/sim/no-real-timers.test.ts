@@ -17,7 +17,7 @@ const tool: ToolModel = {
   outputSchema: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] },
 }
 
-/** Every policy that waits or measures is in force somewhere. */
+/** Every policy with a wait or a measurement is in force somewhere. */
 const policies = policiesOf({
   defaults: { attemptTimeout: { timeout: '2s' }, deadline: { total: '10s' }, breaker: {} },
   overrides: [
@@ -42,7 +42,7 @@ const faults = [
   }),
 ]
 
-/** An hour of calls, each second one, to each server in turn. Resolves to all that became of them. */
+/** Plays an hour of calls, one a second, to the servers in turn. Resolves to all outcomes. */
 async function anHour(): Promise<string> {
   const clock = new VirtualClock()
   const ended: unknown[] = []
@@ -73,7 +73,7 @@ async function anHour(): Promise<string> {
   return JSON.stringify(ended)
 }
 
-// Before the test: within one, each promise of a simulation costs several times as much.
+// Outside of the test: within a test, each promise of a simulation costs several times as much.
 const set: string[] = []
 for (const name of ['setTimeout', 'setInterval'] as const)
   mock.method(globalThis, name, () => {
@@ -87,7 +87,7 @@ mock.restoreAll()
 test('an hour passes without a timer of the platform, and is the same hour each time', () => {
   assert.deepEqual(set, [])
   assert.ok(first === second, 'the same calls end in the same way at the same time')
-  // It is an hour in which something happens.
+  // The hour must include these events.
   for (const word of ['attempt_timeout', 'breaker_open', 'rate_limited', 'upstream_unavailable', 'correct'])
     assert.ok(first.includes(`"${word}"`), word)
 })

@@ -13,7 +13,7 @@ export const header = (more: object = {}): RecordingHeader => ({
   ...more,
 })
 
-/** A recorded attempt that went well after 10 ms. */
+/** A recorded attempt that succeeded after 10 ms. */
 export const attempt = (more: Partial<RecordedAttempt> = {}): RecordedAttempt => ({
   number: 1,
   at: 0,
@@ -25,7 +25,7 @@ export const attempt = (more: Partial<RecordedAttempt> = {}): RecordedAttempt =>
   ...more,
 })
 
-/** An attempt that its server answered with HTTP 503. */
+/** An attempt answered with HTTP 503. */
 export const failure = (more: Partial<RecordedAttempt> = {}): RecordedAttempt => {
   const { verdict: _, replyBytes: __, ...rest } = attempt()
   return { ...rest, outcome: 'transport_error', reason: 'upstream_status', status: 503, ...more }

@@ -6,7 +6,7 @@ import { test, type TestContext } from 'node:test'
 import { readRecording, RecordingError } from '../../src/sim/recording.ts'
 import { attempt, call, header } from './recorded.ts'
 
-/** A file of these lines, the last one without its end where it is a text. */
+/** A file of these lines; a last line that is a text has no line end. */
 async function setUp(t: TestContext, ...files: readonly (readonly (object | string)[])[]) {
   const folder = await mkdtemp(join(tmpdir(), 'recording-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -79,7 +79,7 @@ test('an older file that cannot be read is left out with all before it, and both
 
 test('a line without an end is damage like any, and never in memory as a whole', async (t) => {
   const file = await setUp(t, [header(), call()])
-  // Longer than any text may be: what a disk left of it that lost its power.
+  // Longer than any text may be, like a file damaged by a power loss.
   await truncate(file, 520 * 1024 ** 2)
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 1)
@@ -141,7 +141,7 @@ test('what is no recording is refused, with words that say what it is', async (t
   await refused(`${headed}.none`, `${headed}.none: there is no such file`)
   const folder = dirname(headed)
   await refused(folder, `${folder} cannot be read: it is a folder`)
-  // It has no end.
+  // Endless.
   await refused('/dev/zero', '/dev/zero cannot be read: it is a device')
 })
 

@@ -19,7 +19,7 @@ const retrying = under('retries', {
 const play = (calls: readonly RecordedCall[], options: Partial<ReplayOptions> = {}) =>
   replay(recordingOf(calls), { choice: noRetries, seed: 1, ...options })
 
-/** Calls without retries, of which every fifth failed. */
+/** Calls without retries; every fifth failed. */
 const mixed = Array.from({ length: 200 }, (_, n) =>
   n % 5 === 0
     ? call({
@@ -72,7 +72,7 @@ test('each kind of end is one again', async () => {
     { attempts: [failure({ outcome: 'cancelled', reason: 'cancelled' })], result: 'cancelled' },
   ]
   const calls = ends.map((end, n) => call({ at: n * 1_000, key: `${n}`, task: `${n}`, ...end }))
-  // Somewhere an attempt took longer than the one that was cut off.
+  // Some attempt took longer than the cut-off attempt.
   calls.push(call({ at: 9_000, task: '9', tookMs: 80, attempts: [attempt({ tookMs: 80 })] }))
   assert.deepEqual((await play(calls)).calls, playOf(recordingOf(calls)).calls)
 })
@@ -87,7 +87,7 @@ test('attempts that took place are taken as they were, and only those that did n
   const under = await play([retried], { choice: retrying })
   const [same] = under.calls
   assert.deepEqual([same!.result, same!.attempts, same!.retries, under.drawn], ['returned', 2, 1, 0])
-  // All but the wait, which is a draw of the policy.
+  // Except for the wait, which the policy draws at random.
   assert.ok(same!.tookMs >= 40 && same!.tookMs <= 60, `${same!.tookMs}`)
   const [without] = (await play([retried])).calls
   assert.deepEqual([without!.result, without!.attempts, without!.tookMs], ['transport_error', 1, 30])
@@ -149,7 +149,7 @@ test('an agent thinks as long as it did, and what it asked meanwhile comes when 
 })
 
 test('a hedge is no further try: it begins before any other attempt of its call has failed', async () => {
-  // What is tried again fails again; near the slow call, what is tried for the first time is quick.
+  // Retries fail again; near the slow call, first attempts are quick.
   const retried = Array.from({ length: 40 }, (_, n) =>
     call({
       at: 20_000 + n * 100,

@@ -9,7 +9,7 @@ import { VirtualClock } from '../../src/sim/virtual-clock.ts'
 
 const asked = { server: 'server', tool: 'get', args: { service: 'a' }, intent: 'task 1' }
 
-/** A gateway before one server with a pool of 1, which gives attempts so much time. */
+/** A gateway before one server with a pool of 1 and an attempt timeout of `timeout`. */
 function gatewayOf(clock: VirtualClock, runsOn: boolean, timeout: number, faults: object[] = []) {
   return new SimulatedGateway({
     clock,

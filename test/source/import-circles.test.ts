@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../../../src', import.meta.url))
 
-/** What each source file imports of the others, types included; paths from `src`. */
+/** Returns the imports of each source file, types included; paths from `src`. */
 function imports(): ReadonlyMap<string, readonly string[]> {
   const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) =>
     file.endsWith('.ts'),

@@ -14,8 +14,9 @@ const sources = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .map((file) => ({ file, text: readFileSync(join(root, file), 'utf8') }))
 
 /**
- * Where regular expressions are made of texts: out of our own, but for the schemas of servers. Their patterns are charged
- * for what they may cost before each match, and those of `registry/client-schema` never match anything.
+ * Places that compile regular expressions from texts: our own texts, and the schemas of servers. Schemas'
+ * patterns are charged for their possible cost before each match; patterns of `registry/client-schema` never
+ * match anything.
  */
 const known = [
   'policies/state/schemas/compile.ts',
@@ -31,7 +32,7 @@ test('a regular expression is made of a text only where it is known whose text t
   assert.deepEqual(makers.sort(), known)
 })
 
-/** The texts that a pattern finds, with the file that they stand in. */
+/** Returns the matches of a pattern with their files. */
 const found = (pattern: RegExp) =>
   sources.flatMap(({ file, text }) => [...text.matchAll(pattern)].map(([, name = '']) => ({ file, name })))
 

@@ -12,7 +12,7 @@ const runner = fileURLToPath(new URL('../run.js', import.meta.url))
 
 const passes = `test('passes', () => {})`
 const fails = `test('fails', () => assert.fail('for good'))`
-/** Passes when it is run for the second time. */
+/** Passes in its second run. */
 const unstable = `
   const seen = import.meta.filename + '.seen'
   test('fails at first', () => { if (!existsSync(seen)) { writeFileSync(seen, ''); assert.fail('for once') } })`

@@ -28,7 +28,9 @@ const STALLS_LOG = 'telemetry/log-throttle'
 /** The repetitions before the first that counts: the first ones fill caches. */
 const WARM_UP = 20
 
-/** The stations of a call in their order, with the beginnings of their files' names; the first that fits holds a file. */
+/**
+ * The stations of a call in order, with prefixes of their files' names; the first matching prefix decides.
+ */
 const stations: Readonly<Record<string, readonly string[]>> = {
   'reads the request': ['routes/', 'downstream/http/', 'downstream/accept', 'gateway/planes'],
   'limits the agent': ['access/', 'downstream/limits/'],
@@ -55,7 +57,7 @@ async function walkOf(session: Session, step: () => Promise<unknown>): Promise<W
   return walk ?? new Map()
 }
 
-/** Returns what was entered since the last look. */
+/** Returns the functions entered since the last look. */
 async function entered(session: Session): Promise<Walk> {
   const { result } = await session.post('Profiler.takePreciseCoverage')
   const walk = new Map<string, number>()
@@ -70,7 +72,7 @@ async function entered(session: Session): Promise<Walk> {
   return walk
 }
 
-/** Counts the walks of a call, of a reload that changes one fault, and what a fault adds to a call. */
+/** Counts the walks of a call, of a reload that changes one fault, and of a fault at a call. */
 async function walks(t: TestContext): Promise<Readonly<Record<'call' | 'fault' | 'reload', Walk>>> {
   const session = new Session()
   session.connect()

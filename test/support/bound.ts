@@ -4,9 +4,9 @@ import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { STARTED_BY } from '../../src/upstreams/stdio/family.ts'
 
-// Tests and benchmarks leave no process behind, also when SIGKILL ends them. The program that does so for the gateway does so
-// here: when a test ends, the supervisor reads `/proc` and ends all processes with the test's mark. The supervisor does nothing
-// before that end, or no test could see which processes a gateway leaves.
+// Tests and benchmarks leave no process behind, even after SIGKILL. The gateway's own supervisor does the
+// work: when a test ends, the supervisor reads `/proc` and ends all processes with the test's mark. The
+// supervisor does nothing earlier, or tests could not see which processes a gateway leaves.
 
 const supervisor = fileURLToPath(new URL('../../src/upstreams/stdio/supervisor.js', import.meta.url))
 
@@ -16,7 +16,10 @@ const us = randomUUID()
 /** The supervisor's input. When our process ends, the system closes this pipe. */
 let input: Writable | undefined
 
-/** Variables for a process that has to end with ours. Its descendants inherit the mark, also in groups of their own. */
+/**
+ * Returns variables for a process that has to end with ours. Descendants inherit the mark, even in other
+ * process groups.
+ */
 export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   input ??= startSupervisor()
   const outer = process.env[STARTED_BY]

@@ -11,25 +11,25 @@ import {
 import { paramsOf, resultText } from '../../src/protocol/jsonrpc.ts'
 import type { Era } from '../../src/protocol/versions.ts'
 
-/** Something that a server sent, and the way to answer it when it was a request. */
+/** A message of a server, and the function to answer if the message is a request. */
 export interface Received {
   readonly message: Message
   readonly answer: Answer | undefined
 }
 
-/** The `initialize` params of a client that can do everything. */
+/** The `initialize` params of a client with every capability. */
 export const capableClient = {
   protocolVersion: '2025-11-25',
   capabilities: { sampling: {}, elicitation: { form: {}, url: {} }, roots: { listChanged: true } },
   clientInfo: { name: 'test-client', version: '1.0.0' },
 }
 
-/** Results, as JSON text, with which requests of a server are answered, by method. Others stay open. */
+/** Results, as JSON text, for requests of a server, by method. Other requests stay open. */
 export type Replies = Readonly<Record<string, string>>
 
 let callers = 0
 
-/** A caller that writes down what it gets outside of calls, and answers by a script. */
+/** A caller that records messages outside of calls, and answers by a script. */
 export class TestCaller implements Caller {
   readonly id = `test-caller-${++callers}`
   readonly initializeParams: Caller['initializeParams']
@@ -57,16 +57,16 @@ export class TestCaller implements Caller {
     reply(this.#replies, message, answer)
   }
 
-  /** What came with this method. */
+  /** Returns the messages with this method. */
   of(method: string): Message[] {
     return pick(this.received, method)
   }
 }
 
-/** A channel that writes down what went through, answers by a script, and can be made slow. */
+/** A channel that records messages, answers by a script, and can be slowed down. */
 export class TestChannel implements Channel {
   readonly received: Received[] = []
-  /** The pauses that the upstream announced, in milliseconds. */
+  /** Pauses announced by the upstream, in milliseconds. */
   readonly pauses: number[] = []
   opened = false
   readonly #replies: Replies
@@ -91,7 +91,7 @@ export class TestChannel implements Channel {
     return this.#held
   }
 
-  /** From here on whoever sends has to wait. */
+  /** Makes senders wait from here on. */
   hold(): void {
     this.#held = new Promise((resolve) => (this.#release = resolve))
   }
@@ -101,7 +101,7 @@ export class TestChannel implements Channel {
     this.#release()
   }
 
-  /** What came with this method. */
+  /** Returns the messages with this method. */
   of(method: string): Message[] {
     return pick(this.received, method)
   }
@@ -109,7 +109,7 @@ export class TestChannel implements Channel {
 
 function reply(replies: Replies, message: Message, answer: Answer | undefined): void {
   const result = replies[String(message.value.method)]
-  // A server that is gone by now does not miss it.
+  // A server that has ended needs no answer.
   if (answer !== undefined && result !== undefined)
     answer(resultText('any id', result)).catch(() => undefined)
 }
@@ -122,7 +122,7 @@ export interface CallParts {
   readonly method: string
   readonly params?: Readonly<Record<string, unknown>>
   readonly id?: string | number
-  /** The exact text of the request, in place of `method`, `params` and `id` written the usual way. */
+  /** The exact text of the request; by default the usual JSON of `method`, `params` and `id`. */
   readonly text?: string
   readonly server?: string
   readonly caller?: Caller
@@ -132,7 +132,7 @@ export interface CallParts {
   readonly tenant?: string
   /** Default: `tenant`. */
   readonly countsAs?: string
-  /** Set by the operator unless it says otherwise. */
+  /** Set by the operator unless `source` says otherwise. */
   readonly deadline?: Pick<Deadline, 'at' | 'reserveMs'> & Partial<Deadline>
   readonly attempt?: number
   readonly replica?: number
@@ -142,7 +142,7 @@ export interface CallParts {
 
 let calls = 0
 
-/** A call as the gateway's edge would make it, under an id of its own. */
+/** Makes a call like the gateway's edge, with a fresh id. */
 export function newCall(parts: CallParts): Call {
   const { method, params = {}, server = 'test', signal = new AbortController().signal } = parts
   const id = parts.id ?? `call-${++calls}`
@@ -169,7 +169,6 @@ export function newCall(parts: CallParts): Call {
   }
 }
 
-/** A call of a tool. */
 export function toolCall(
   name: string,
   args: Readonly<Record<string, unknown>> = {},

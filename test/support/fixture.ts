@@ -5,10 +5,10 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { bound } from './bound.ts'
 
-/** `contract` is made with the official SDK, `raw` by hand, for what that would not do. */
+/** `contract` uses the official SDK; `raw` is written by hand for behaviour outside the SDK. */
 export type Fixture = 'contract' | 'raw'
 
-/** How a fixture server is started; `transport` is its argument. */
+/** Returns the command of a fixture server; `transport` is its argument. */
 export function fixtureCommand(
   fixture: Fixture,
   transport: 'stdio' | 'http' | 'sse',
@@ -18,7 +18,7 @@ export function fixtureCommand(
   return { command: process.execPath, args: [path, transport] }
 }
 
-/** A fixture server that runs as a process of its own. */
+/** A fixture server in its own process. */
 export interface RunningFixture {
   readonly url: string
   stop(): Promise<void>

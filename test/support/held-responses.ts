@@ -13,7 +13,7 @@ import { createBoundedServer } from '../../src/downstream/http/server.ts'
 import { SseDecoder, type SseEvent } from '../../src/protocol/sse.ts'
 import { defaultLimits } from './default-limits.ts'
 
-/** A request that a test answers over a real connection, and what its client has got so far. */
+/** A request over a real connection that the test answers, with everything its client has received. */
 export interface Held {
   readonly response: ServerResponse
   readonly client: HeldClient
@@ -21,7 +21,7 @@ export interface Held {
 
 export class HeldClient {
   readonly headers: Promise<IncomingMessage>
-  /** All bytes that have come. */
+  /** All bytes received. */
   text = ''
   /** Resolves when the connection or the reply has ended. */
   readonly ended: Promise<void>
@@ -42,12 +42,12 @@ export class HeldClient {
     return events
   }
 
-  /** The data of the events that have any. */
+  /** Returns the data of all events with data. */
   get data(): string[] {
     return this.events.map(({ data }) => data).filter((data) => data !== '')
   }
 
-  /** Goes away without a word. */
+  /** Destroys the connection without a reply. */
   close(): void {
     this.#destroy()
   }
@@ -60,7 +60,7 @@ export class HeldClient {
   }
 }
 
-/** A server on a free port that leaves every request to the test. */
+/** A server on a free port; the test answers every request. */
 export async function holdResponses(t: TestContext) {
   const waiting: ((response: ServerResponse) => void)[] = []
   const server = createServer((_, response) => waiting.shift()?.(response))
@@ -71,7 +71,7 @@ export async function holdResponses(t: TestContext) {
     server.closeAllConnections()
     server.close()
   })
-  /** Sends a request; `reads` false is a client that takes nothing, `accept` what it says that it reads. */
+  /** Sends a request. With `reads` false the client never reads; `accept` is its Accept header. */
   return async ({
     reads = true,
     accept,
@@ -85,7 +85,9 @@ export async function holdResponses(t: TestContext) {
   }
 }
 
-/** Requests that a client has sent on one connection before any was answered, and which a test answers; it reads nothing. */
+/**
+ * Pipelines requests on one connection before the first answer; the test answers, and the client never reads.
+ */
 export async function holdPipelined(t: TestContext, count: number) {
   const responses: ServerResponse[] = []
   const sockets: Socket[] = []

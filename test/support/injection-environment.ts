@@ -5,7 +5,7 @@ import type { CrashLoop } from '../../src/mesh/wire-shape.ts'
 import { gatewayError } from '../../src/mesh/errors.ts'
 import { parseJson, readMessage, resultText } from '../../src/protocol/jsonrpc.ts'
 
-/** A fault environment that writes down what is done to it. */
+/** A fault environment that records its uses. */
 export interface TestEnvironment extends FaultEnvironment {
   readonly told: { server: string; message: Message }[]
   readonly signalled: { server: string; signal: NodeJS.Signals }[]
@@ -13,11 +13,11 @@ export interface TestEnvironment extends FaultEnvironment {
   readonly written: { server: string; bytes: Buffer }[]
   readonly refreshed: string[]
   readonly lost: string[]
-  /** Calls that were sent to another server, and which. */
+  /** Calls sent to another server, with its name. */
   readonly sent: { call: Call; server: string }[]
 }
 
-/** A fault environment of HTTP servers in the legacy era where all goes well; what is done to it is written down. */
+/** A fault environment of HTTP servers in the legacy era. Everything succeeds and is recorded. */
 export function testEnvironment(script: Partial<FaultEnvironment> = {}): TestEnvironment {
   const faultEnvironment: Pick<
     TestEnvironment,
@@ -72,13 +72,13 @@ export function testEnvironment(script: Partial<FaultEnvironment> = {}): TestEnv
   }
 }
 
-/** A service that always answers a call with this result. */
+/** A service that always answers with this result. */
 export const answering =
   (result: unknown) =>
   (call: Call): Promise<Outcome> =>
     Promise.resolve(answerOf(resultText(call.id, JSON.stringify(result)), 200))
 
-/** What a call is answered when this is the text of the reply. */
+/** Returns the outcome for a reply with this text. */
 export function answerOf(text: string, status: number): Outcome {
   const value = parseJson(text) as Message['value']
   return { kind: 'answered', result: { text, value, status }, verdict: verdictOf(value) }

@@ -12,21 +12,23 @@ export { answering, answerOf } from './injection-environment.ts'
 /** Draws by purpose; a number is the draw for every purpose. */
 export type Draws = number | Readonly<Record<string, number>> | ((purpose: string) => number)
 
-/** An injection that writes down what a fault did with it. The same object may serve many firings: it remembers. */
+/**
+ * An injection that records the fault's effects. The same object may serve many firings, with shared memory.
+ */
 export interface TestInjection extends Injection {
   readonly clock: ManualClock
   readonly faultEnvironment: TestEnvironment
-  /** Facts that were noted, in order. */
+  /** Noted facts, in order. */
   readonly notes: Readonly<Record<string, unknown>>[]
-  /** Why there was nothing to do, in order. */
+  /** Reasons for inapplicability, in order. */
   readonly inapplicable: string[]
-  /** Raw replies that were put in place of the server's. */
+  /** Raw replies that replaced the server's replies. */
   readonly replies: RawReply[]
-  /** What was said when a connection was broken off. */
+  /** Messages of broken connections. */
   readonly disconnects: string[]
-  /** Whether an outcome is one that `change` made. */
+  /** Whether `change` made this outcome. */
   isChanged(outcome: Outcome): boolean
-  /** Disarms: what is held back goes on. */
+  /** Disarms the fault: held messages go on. */
   release(): void
 }
 
@@ -38,7 +40,7 @@ export interface TestInjectionParts {
   readonly clock?: ManualClock
 }
 
-/** An injection of the fault `test-fault`. Sides: upstream unless said otherwise. */
+/** An injection of the fault `test-fault`. Default side: upstream. */
 export function testInjection({
   draws = 0.5,
   side = 'upstream',
@@ -101,7 +103,7 @@ export function testInjection({
   }
 }
 
-/** The layer of a fault with this config, which is parsed as a plan's entry is. */
+/** The layer of a fault; its config is parsed like a plan's entry. */
 export function faultLayer(fault: FaultType<unknown>, config: object, injection: Injection): Layer {
   return fault.layer(fault.schema.parse(config), injection)
 }

@@ -1,7 +1,7 @@
 import { LargeMessage } from '../../src/protocol/large-message.ts'
 import { LongStrings } from '../../src/protocol/long-strings.ts'
 
-/** A text as the gateway reads a large reply of it. Fails for what is no JSON object. */
+/** Reads a text as the gateway reads a large reply. Fails if the text is no JSON object. */
 export function largeMessage(text: string): LargeMessage {
   const chunk = Buffer.from(text)
   const strings = new LongStrings()
@@ -10,7 +10,7 @@ export function largeMessage(text: string): LargeMessage {
   return message
 }
 
-/** Whether nobody has made a text of all of a large message yet. */
+/** Whether a large message has not been converted to text yet. */
 export function isStillBytes(message: object): boolean {
   return LargeMessage.is(message) && Object.getOwnPropertyDescriptor(message, 'text')?.get !== undefined
 }

@@ -1,7 +1,7 @@
 import { ClassicLevel } from 'classic-level'
 import type { Change, Level } from '../../src/gateway/records-level.ts'
 
-/** A LevelDB in this very process, where a test can have it fail. */
+/** A LevelDB in the test's own process, so that a test can make it fail. */
 export class OwnLevel implements Level {
   readonly #folder: string
   readonly #level: ClassicLevel

@@ -31,14 +31,14 @@ export function openOn(
   return MessageSession.open(pipe.connect, terms, signal)
 }
 
-/** A conversation whose handshake is done. */
+/** A conversation after its handshake. */
 export async function linked({ caller = new TestCaller(), log = silent } = {}) {
   const pipe = new MemoryPipe()
   const upstreamSession = await openOn(pipe, caller, never, log)
   return { pipe, upstreamSession, caller }
 }
 
-/** The id under which the latest request of this method was sent. */
+/** Returns the id of the latest sent request with this method. */
 export function lastId(pipe: MemoryPipe, method = 'tools/call'): unknown {
   return pipe.sent(method).at(-1)?.id
 }

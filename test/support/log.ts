@@ -2,10 +2,10 @@ import { Writable } from 'node:stream'
 import pino from 'pino'
 import type { Log } from '../../src/telemetry/log.ts'
 
-/** A log that says nothing. */
+/** A silent log. */
 export const silent: Log = pino({ level: 'silent' })
 
-/** A log, and what was written to it so far. */
+/** A log, and its lines so far. */
 export function recordedLog(): { log: Log; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = []
   const output = new Writable({

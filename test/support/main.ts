@@ -1,4 +1,4 @@
 import { fileURLToPath } from 'node:url'
 
-/** The program as it is packed, for tests that start it as a process. */
+/** The packed program, for tests that start a process. */
 export const main = fileURLToPath(new URL('../../dist/main.js', import.meta.url))

@@ -7,19 +7,18 @@ interface Timer {
   readonly task: () => void
 }
 
-/** A clock that stands still until it is told to advance. */
+/** A clock that stands still until `advance`. */
 export class ManualClock implements Clock {
   readonly isReal = false
   readonly #timers = new Set<Timer>()
   readonly #epoch: Millis
   #now: Millis = 0
 
-  /** `epoch`: the wall time at which it begins, in milliseconds since 1970. */
+  /** `epoch`: wall time at the start, in milliseconds since 1970. */
   constructor(epoch: Millis = Date.UTC(2026, 0, 1)) {
     this.#epoch = epoch
   }
 
-  /** How many timers are pending. */
   get pending(): number {
     return this.#timers.size
   }
@@ -42,7 +41,7 @@ export class ManualClock implements Clock {
     return sleepOn(this, ms, signal)
   }
 
-  /** Runs all that falls due within `ms`, in order; what a task sets off gets a turn before the next one. */
+  /** Runs all timers due within `ms`, in order; follow-ups of a timer get a turn before the next timer. */
   async advance(ms: Millis): Promise<void> {
     const until = this.#now + ms
     for (;;) {

@@ -4,18 +4,18 @@ import type { Connect, Pipe, PipeEvents, Posting } from '../../src/upstreams/pip
 
 export type Json = Readonly<Record<string, unknown>>
 
-/** How a server answers `initialize` unless it is told otherwise. */
+/** The default answer to `initialize`. */
 const welcome: Json = {
   result: { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 'memory', version: '1' } },
 }
 
-/** A pipe to a server that a test plays: it sees what was sent, and says what it likes. */
+/** A pipe to a server that the test plays: the test reads sent messages and sends any message. */
 export class MemoryPipe implements Pipe {
-  /** All that was sent, oldest first. */
+  /** All sent texts, oldest first. */
   readonly texts: string[] = []
-  /** How answers are to come, by the ids of their requests. */
+  /** Shapes of answers, by the ids of their requests. */
   readonly shapes = new Map<number, AnswerShape>()
-  /** While true, what is sent waits for its turn. */
+  /** While true, sent messages wait. */
   full = false
   isClosed = false
   readonly #welcome: Json | undefined
@@ -52,17 +52,17 @@ export class MemoryPipe implements Pipe {
     return Promise.resolve()
   }
 
-  /** The requests and notifications of this method that were sent. */
+  /** Returns the sent requests and notifications with this method. */
   sent(method: string): Json[] {
     return this.texts.map((text) => JSON.parse(text) as Json).filter((message) => message.method === method)
   }
 
-  /** The answers that were sent to requests of the server. */
+  /** Returns the answers to requests of the server. */
   answers(): Json[] {
     return this.texts.map((text) => JSON.parse(text) as Json).filter((message) => !('method' in message))
   }
 
-  /** The server says something: a text as it is, or a message without its version. */
+  /** Sends from the server: a text unchanged, or a message with `jsonrpc` added. */
   say(message: string | Json): Promise<void> | undefined {
     return this.#events.message(
       typeof message === 'string' ? message : JSON.stringify({ jsonrpc: '2.0', ...message }),

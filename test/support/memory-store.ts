@@ -1,7 +1,7 @@
 import type { Millis } from '../../src/mesh/clock.ts'
 import type { DurableRecord, DurableRecords, DurableStore } from '../../src/mesh/policy.ts'
 
-/** A store that outlives the policy contexts of a test: what was put is there, as JSON, for whoever takes it. */
+/** A store that outlives the policy contexts of a test and keeps values as JSON. */
 export class MemoryStore implements DurableStore {
   readonly records = new Map<string, { readonly json: string; readonly expiresAt: Millis }>()
   #held: Promise<void> | undefined
@@ -24,7 +24,7 @@ export class MemoryStore implements DurableStore {
     }
   }
 
-  /** From here on whatever is put takes until `release`. */
+  /** Makes writes wait until `release`. */
   hold(): void {
     this.#held = new Promise((resolve) => (this.#release = resolve))
   }

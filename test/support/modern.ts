@@ -14,21 +14,21 @@ import { ToolCallRules } from '../../src/upstreams/modern/tool-call-rules.ts'
 import { orBrokenOff } from './broken-off.ts'
 import { capableClient } from './caller.ts'
 
-/** What the wire options of an upstream at `url` are, with the config's own defaults. */
+/** Returns the wire options of an upstream at `url`, with the config's defaults. */
 export function httpOptions(url: string, clock: Clock = systemClock) {
   const config = httpServer.parse({ type: 'http', url })
   const known = { tools: new ToolCallRules(), tasks: new TaskBinding(clock), states: new SessionStates() }
   return { ...config, server: 'test', url, clock, initializeParams: capableClient, ...known }
 }
 
-/** An upstream that speaks the modern era to `url` for as long as a test runs. */
+/** An upstream of the modern era at `url`, for the length of a test. */
 export function modernUpstream(t: TestContext, url: string, clock: Clock = systemClock): ModernHttpUpstream {
   const upstream = new ModernHttpUpstream(httpOptions(url, clock))
   t.after(() => upstream.close())
   return upstream
 }
 
-/** One request as it came. */
+/** A received request. */
 export interface Came {
   readonly method: string | undefined
   readonly headers: IncomingHttpHeaders
@@ -42,10 +42,10 @@ export interface Came {
   }
 }
 
-/** Plays a server; what it does not answer stays open. */
+/** Plays a server; unanswered requests stay open. */
 export type Play = (came: Came, response: ServerResponse) => void
 
-/** A server by hand on a free port; `came` holds all requests, oldest first. */
+/** A raw HTTP server on a free port; `came` holds all requests, oldest first. */
 export async function rawHttp(t: TestContext, play: Play): Promise<{ url: string; came: Came[] }> {
   const came: Came[] = []
   const server = createServer((request, response) => {
@@ -66,13 +66,12 @@ export async function rawHttp(t: TestContext, play: Play): Promise<{ url: string
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, came }
 }
 
-/** Sends a JSON reply. */
 export function json(response: ServerResponse, body: unknown, status = 200): void {
   response.writeHead(status, { 'content-type': 'application/json' })
   response.end(typeof body === 'string' ? body : JSON.stringify(body))
 }
 
-/** Begins a stream of events; the function sends one message. */
+/** Begins an event stream. The returned function sends one message. */
 export function events(response: ServerResponse): (message: unknown) => void {
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   response.flushHeaders()
@@ -94,7 +93,7 @@ export const discovered = {
   _meta: { 'io.modelcontextprotocol/serverInfo': { name: 'raw', version: '1' } },
 }
 
-/** Answers server/discover, and leaves the rest to `play`. */
+/** Answers server/discover; `play` answers all other requests. */
 export function modernServer(t: TestContext, play: Play, initializeResult: object = discovered) {
   return rawHttp(t, (came, response) => {
     if (came.body.method !== 'server/discover') return play(came, response)

@@ -2,7 +2,7 @@ import type { Layer } from '../../src/mesh/call.ts'
 
 const pass: Layer = (next) => next
 
-/** A chaos mesh that does nothing, for whoever is tested without one. */
+/** A chaos mesh that does nothing. */
 export const noFaults = { client: pass, upstream: pass, discovery: pass }
 export const noChaos = {
   layers: noFaults,

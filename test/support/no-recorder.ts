@@ -1,4 +1,4 @@
-/** A recorder that is off. */
+/** A disabled recorder. */
 export const noRecorder = {
   open: undefined,
   begin: () => undefined,

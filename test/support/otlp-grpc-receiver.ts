@@ -7,13 +7,16 @@ import { orBrokenOff } from './broken-off.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
-/** What a collector does with a request: takes it, answers with a status of gRPC, or never answers. */
+/** A collector's behaviour: takes requests, answers with a gRPC status, or never answers. */
 export type GrpcBehaviour = 'takes' | 'hangs' | { readonly status: number; readonly message: string }
 
-/** https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md: one byte says whether it is compressed, four how long it is. */
+/**
+ * One byte for compression, four for the length:
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
+ */
 const PREFIX = 5
 
-/** A collector of spans over OTLP gRPC, on a port of its own, for as long as a test runs. */
+/** A collector of spans over OTLP gRPC on a free port, for the length of a test. */
 export class OtlpGrpcReceiver {
   readonly spans: ReceivedSpan[] = []
   /** Headers of the requests so far. */
@@ -52,7 +55,7 @@ export class OtlpGrpcReceiver {
     this.#close()
   }
 
-  /** Waits until so many spans have come. */
+  /** Waits until `count` spans have come. */
   async has(count: number): Promise<readonly ReceivedSpan[]> {
     await until(`${count} spans`, () => this.spans.length >= count)
     return this.spans
@@ -60,7 +63,7 @@ export class OtlpGrpcReceiver {
 
   async #take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
     this.requests.push(headers)
-    // Whoever gives up resets the stream.
+    // A client that gives up resets the stream.
     stream.on('error', () => undefined)
     const chunks: Buffer[] = []
     for await (const chunk of stream) chunks.push(chunk as Buffer)
@@ -80,7 +83,7 @@ export class OtlpGrpcReceiver {
   }
 }
 
-/** The one message of a unary request. */
+/** Returns the single message of a unary request. */
 function messageIn(body: Buffer): Buffer {
   const length = body.readUInt32BE(1)
   if (body.length !== PREFIX + length) throw new Error(`${body.length} bytes for a message of ${length}`)

@@ -1,11 +1,11 @@
 import { attributesIn, type AttributeMap } from './otlp-spans.ts'
 import { doubleOf, messagesIn, numberIn, readFields, textIn, type Fields } from './protobuf.ts'
 
-/** A point of a histogram as a collector gets it. */
+/** A point of a histogram, as a collector gets points. */
 export interface ReceivedPoint {
   readonly metric: string
   readonly unit: string
-  /** Whether it has all that was counted since `startNanos`. */
+  /** Whether the point covers everything since `startNanos`. */
   readonly isCumulative: boolean
   readonly attributes: AttributeMap
   readonly startNanos: bigint
@@ -14,7 +14,7 @@ export interface ReceivedPoint {
   readonly sum: number
   readonly bounds: readonly number[]
   readonly counts: readonly number[]
-  /** Attributes of the process that it comes from. */
+  /** Attributes of the sending process. */
   readonly resource: AttributeMap
 }
 

@@ -7,24 +7,27 @@ import { pointsIn, type ReceivedPoint } from './otlp-points.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
-/** What a collector does with a request: takes it, answers with a status and what it was sent, never answers, or never ends its answer. */
+/**
+ * A collector's behaviour: takes requests, answers with a status and the request's headers, never answers, or
+ * never ends its answer.
+ */
 export type Behaviour = 'takes' | 'hangs' | 'drips' | { readonly status: number }
 
-/** Begins a good answer, of which a byte comes now and then, and no end. */
+/** Begins a good answer with a byte now and then, and no end. */
 function drip(response: ServerResponse): void {
   response.writeHead(200)
   const drops = setInterval(() => response.write('x'), 20)
   response.once('close', () => clearInterval(drops))
 }
 
-/** A collector of spans and metrics over OTLP http/protobuf, on a port of its own, for as long as a test runs. */
+/** A collector of spans and metrics over OTLP http/protobuf on a free port, for the length of a test. */
 export class OtlpReceiver {
   readonly spans: ReceivedSpan[] = []
   /** The points of the latest request for each metric. */
   readonly points = new Map<string, readonly ReceivedPoint[]>()
   /** Paths of the requests so far. */
   readonly paths: string[] = []
-  /** Their headers. */
+  /** Headers of the requests so far. */
   readonly headers: IncomingHttpHeaders[] = []
   readonly url: string
   behaviour: Behaviour = 'takes'
@@ -53,13 +56,12 @@ export class OtlpReceiver {
     this.#close()
   }
 
-  /** Waits until so many spans have come. */
+  /** Waits until `count` spans have come. */
   async has(count: number): Promise<readonly ReceivedSpan[]> {
     await until(`${count} spans`, () => this.spans.length >= count)
     return this.spans
   }
 
-  /** The spans of a kind. */
   of(kind: ReceivedSpan['kind']): ReceivedSpan[] {
     return this.spans.filter((span) => span.kind === kind)
   }

@@ -9,7 +9,7 @@ export interface ReceivedEvent {
   readonly atNanos: bigint
 }
 
-/** A span as a collector gets it. */
+/** A span, as a collector gets spans. */
 export interface ReceivedSpan {
   readonly name: string
   readonly kind: 'internal' | 'server' | 'client' | 'other'
@@ -25,7 +25,7 @@ export interface ReceivedSpan {
   readonly links: readonly Pick<ReceivedSpan, 'traceId' | 'spanId' | 'traceState'>[]
   readonly status: 'unset' | 'ok' | 'error'
   readonly message: string
-  /** Attributes of the process that it comes from. */
+  /** Attributes of the sending process. */
   readonly resource: AttributeMap
 }
 

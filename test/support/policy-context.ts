@@ -5,7 +5,7 @@ import type { GatewayPolicyContext } from '../../src/gateway/policy-context.ts'
 import { States } from '../../src/mesh/state.ts'
 import { ManualClock } from './manual-clock.ts'
 
-/** What policies may touch; events go to `events`. */
+/** A policy context; events go to `events`. */
 export function testPolicyContext(
   clock: Clock = new ManualClock(),
   events: MeshEvent[] = [],
@@ -20,7 +20,7 @@ export function testPolicyContext(
   }
 }
 
-/** A scope for the tool `tool` of the server `test`, with one replica; `effect` is that of all calls. */
+/** A scope for the tool `tool` of the server `test`, with one replica; `effect` applies to all calls. */
 export function testScope({
   effect = 'read_only',
   replicas = 1,

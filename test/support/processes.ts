@@ -2,10 +2,10 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** State and parent of a process, as Linux tells them; undefined when there is no such process. */
+/** Returns the state and the parent of a process from `/proc`; undefined if the process does not exist. */
 function statusOf(pid: number): { state: string; parent: number } | undefined {
   try {
-    // pid (command) state parent …; the command may hold anything.
+    // pid (command) state parent …; the command may contain any character.
     const [state = '', parent] = readFileSync(`/proc/${pid}/stat`, 'latin1')
       .replace(/^.*\) /s, '')
       .split(' ')
@@ -16,19 +16,19 @@ function statusOf(pid: number): { state: string; parent: number } | undefined {
   }
 }
 
-/** Whether a process still runs; one that only waits to be reaped does not. */
+/** Whether a process still runs; false for a zombie. */
 export function isAlive(pid: number): boolean {
   const status = statusOf(pid)
   return status !== undefined && status.state !== 'Z'
 }
 
-/** Our own child processes, dead ones that were not reaped included. */
+/** Returns our own child processes, zombies included. */
 export function ownChildren(): number[] {
   const pids = readdirSync('/proc').map(Number).filter(Number.isInteger)
   return pids.filter((pid) => statusOf(pid)?.parent === process.pid)
 }
 
-/** How many files, sockets and pipes we have open. */
+/** Returns the number of our open files, sockets and pipes. */
 export function openFiles(): number {
   return readdirSync('/proc/self/fd').length
 }
@@ -36,10 +36,10 @@ export function openFiles(): number {
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
-/** Memory in use, in bytes, without garbage. */
+/** Returns memory in use after garbage collection, in bytes. */
 export function memoryInUse(): number {
   collectGarbage()
-  // Buffers that the first collection has found are given back beside it, and before a second one begins.
+  // Buffers found by the first collection are freed in parallel, before the second collection begins.
   collectGarbage()
   const { heapUsed, external } = process.memoryUsage()
   return heapUsed + external

@@ -1,10 +1,10 @@
-/** What a field of a message holds: numbers of any width as one, all else as bytes. */
+/** The value of a field: a number of any width as a bigint, other values as bytes. */
 export type FieldValue = bigint | Buffer
 
-/** A message of Protocol Buffers as its bytes tell it: the values of each field, by number, in order. */
+/** A parsed Protocol Buffers message: the values of each field, by number, in order. */
 export type Fields = ReadonlyMap<number, readonly FieldValue[]>
 
-/** Reads a message. Throws on what is none. https://protobuf.dev/programming-guides/encoding/ */
+/** Reads a message. Throws on invalid bytes. https://protobuf.dev/programming-guides/encoding/ */
 export function readFields(bytes: Buffer): Fields {
   const fields = new Map<number, FieldValue[]>()
   let at = 0
@@ -55,19 +55,19 @@ export function messagesIn(fields: Fields, number: number): Fields[] {
   return (fields.get(number) ?? []).map((value) => readFields(value as Buffer))
 }
 
-/** The last value of a text field; empty when it is missing, as the encoding has it. */
+/** Returns the last value of a text field; empty if absent, as in the encoding. */
 export function textIn(fields: Fields, number: number, encoding: BufferEncoding = 'utf8'): string {
   const value = fields.get(number)?.at(-1)
   return Buffer.isBuffer(value) ? value.toString(encoding) : ''
 }
 
-/** The last value of a number field; 0 when it is missing, as the encoding has it. */
+/** Returns the last value of a number field; 0 if absent, as in the encoding. */
 export function numberIn(fields: Fields, number: number): bigint {
   const value = fields.get(number)?.at(-1)
   return typeof value === 'bigint' ? value : 0n
 }
 
-/** The number whose bits these are. */
+/** Returns the number with these bits. */
 export function doubleOf(bits: bigint): number {
   const bytes = Buffer.alloc(8)
   bytes.writeBigUInt64LE(bits)

@@ -3,21 +3,23 @@ import { once } from 'node:events'
 import { bound } from './bound.ts'
 import { until } from './until.ts'
 
-/** Why no program can be run on a pseudo-terminal here; undefined where one can: by `script` of util-linux. */
+/**
+ * Why no program can run on a pseudo-terminal here; undefined if `script` of util-linux can start programs.
+ */
 export const noTerminal: string | undefined = /util-linux/.test(
   spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout ?? '',
 )
   ? undefined
   : 'there is no `script` of util-linux to make a pseudo-terminal with'
 
-/** Sequences that a terminal obeys. */
+/** Terminal control sequences. */
 const SEQUENCES = /\u001b\[[0-9;?]*[A-Za-z]/g
 
 /** A program whose standard streams are all a terminal, 100 characters wide. */
 export class TerminalProgram {
   readonly child: ChildProcess
   readonly ended: Promise<number | null>
-  /** All that it has written, as the terminal got it. */
+  /** All output, as the terminal got it. */
   raw = ''
 
   constructor(
@@ -34,12 +36,12 @@ export class TerminalProgram {
     this.ended = once(this.child, 'close').then(([code]) => code as number | null)
   }
 
-  /** What it has written without colours and the like, line by line; a line that was written over is one of its own. */
+  /** Output lines without control sequences; an overwritten line counts separately. */
   get lines(): string[] {
     return this.raw.replace(SEQUENCES, '').split(/\r?\n|\r/)
   }
 
-  /** Waits until it has written something. */
+  /** Waits until the output matches. */
   async says(what: RegExp): Promise<void> {
     const isSaid = () => what.test(this.raw.replace(SEQUENCES, ''))
     await until(String(what), isSaid).catch((error: Error) => {
@@ -53,7 +55,7 @@ export class TerminalProgram {
     return this.ended
   }
 
-  /** Ends it whatever it does. */
+  /** Kills the program. */
   kill(): void {
     this.child.kill('SIGKILL')
   }

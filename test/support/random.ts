@@ -1,4 +1,4 @@
-/** Numbers in [0, 1) that are the same in every run (mulberry32). */
+/** Numbers in [0, 1), equal in every run (mulberry32). */
 export function seeded(seed: number): () => number {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0
@@ -8,7 +8,7 @@ export function seeded(seed: number): () => number {
   }
 }
 
-/** One of `from`. */
+/** Returns a random item of `from`. */
 export function pick<T>(random: () => number, from: readonly T[]): T {
   return from[Math.floor(random() * from.length)] as T
 }

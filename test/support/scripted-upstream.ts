@@ -7,17 +7,17 @@ import { kindOfList } from '../../src/protocol/lists.ts'
 import type { UpstreamSession, Upstream } from '../../src/upstreams/upstream.ts'
 import type { Json } from './memory-pipe.ts'
 
-/** The rest of a response, or why there is none. */
+/** The rest of a response, or the error that replaces the response. */
 export type Reply = { readonly result: Json } | { readonly error: Json } | GatewayError
 
-/** What a server does with a request. One that never settles is ended by its caller. */
+/** A server's reaction to a request. The caller ends a request that never settles. */
 export type Script = (
   method: string,
   params: Json,
   upstreamSession: ScriptedSession,
 ) => Reply | Promise<Reply>
 
-/** A tool of which nothing is said but what has to be. */
+/** A tool with only the required fields. */
 export const plainTool = (name: string) => ({ name, inputSchema: { type: 'object' } })
 
 const everything = { tools: {}, prompts: {}, resources: {}, logging: {} }
@@ -33,21 +33,21 @@ export function initializeResult(capabilities: Json = everything, more: Json = {
   return { text: JSON.stringify(value), value }
 }
 
-/** Answers each list with an empty one. */
+/** Answers each list with an empty list. */
 const offersNothing: Script = (method) => {
   const kind = kindOfList(method)
   return { result: kind === undefined ? {} : { [kind]: [] } }
 }
 
-/** An endpoint that a test plays. */
+/** A scripted endpoint. */
 export class ScriptedUpstream implements Upstream {
-  /** All conversations that were begun, oldest first. */
+  /** All conversations so far, oldest first. */
   readonly upstreamSessions: ScriptedSession[] = []
-  /** How many handshakes were tried. */
+  /** Number of handshakes tried. */
   attempts = 0
-  /** While set, handshakes fail with it. */
+  /** While set, handshakes fail with this error. */
   refusal: GatewayError | undefined
-  /** While set, handshakes take until it resolves. */
+  /** While set, handshakes wait for this promise. */
   gate: Promise<void> | undefined
   initializeResult = initializeResult()
   closed = 0
@@ -71,7 +71,7 @@ export class ScriptedUpstream implements Upstream {
     return Promise.resolve()
   }
 
-  /** The conversation that was begun last. */
+  /** Returns the newest conversation. */
   get upstreamSession(): ScriptedSession {
     return (
       this.upstreamSessions.at(-1) ??
@@ -82,11 +82,11 @@ export class ScriptedUpstream implements Upstream {
   }
 }
 
-/** A conversation with it. */
+/** A conversation with a scripted upstream. */
 export class ScriptedSession implements UpstreamSession {
   keepsState = true
   readonly initializeResult: Message
-  /** The methods that were asked for, oldest first. */
+  /** The requested methods, oldest first. */
   readonly asked: string[] = []
   readonly calls: Call[] = []
   readonly posts: string[] = []

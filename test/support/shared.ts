@@ -8,7 +8,7 @@ import { recordedLog } from './log.ts'
 import { ManualClock } from './manual-clock.ts'
 import { type Json, MemoryPipe } from './memory-pipe.ts'
 
-/** What the gateway says of itself. */
+/** The gateway's own `initialize` params. */
 export const gatewayInitialize = {
   protocolVersion: '2025-11-25',
   capabilities: { roots: { listChanged: true } },
@@ -37,7 +37,7 @@ export async function shared() {
   return { pipe, upstreamSession, join, clock, lines, withheld }
 }
 
-/** Sends a call, and lets the server answer it. */
+/** Sends a call and lets the server answer. */
 export async function answered(
   pipe: MemoryPipe,
   upstreamSession: UpstreamSession,

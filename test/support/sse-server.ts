@@ -11,11 +11,11 @@ import { orBrokenOff } from './broken-off.ts'
 import { TestCaller } from './caller.ts'
 import { silent } from './log.ts'
 
-/** What such a server answers to `initialize`. */
+/** The server's answer to `initialize`. */
 export const welcome =
   '{"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}'
 
-/** Serves HTTP for as long as a test runs; returns where the event stream is. */
+/** Serves HTTP for the length of a test. Returns the URL of the event stream. */
 export async function listen(t: TestContext, handle: RequestListener): Promise<string> {
   const server = createServer(handle).listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -26,7 +26,7 @@ export async function listen(t: TestContext, handle: RequestListener): Promise<s
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/sse`
 }
 
-/** An upstream of that server, which is closed after the test. */
+/** An upstream of the server, closed after the test. */
 export function sseUpstream(
   t: TestContext,
   url: string,
@@ -42,7 +42,7 @@ export function sseUpstream(
 export const openSse = (upstream: SseUpstream, signal = new AbortController().signal) =>
   upstream.open(new TestCaller(), signal)
 
-/** A server that shakes hands, and leaves every other message to the test. */
+/** A server that shakes hands; the test answers every other message. */
 export async function oldServer(
   t: TestContext,
   take: (message: Record<string, unknown>, response: ServerResponse, stream: ServerResponse) => void,

@@ -20,7 +20,7 @@ export type StdioParts = Partial<
   readonly refused?: NonNullable<StdioOptions['refused']>
 }
 
-/** An upstream of the raw fixture server, or of another program, which is closed after the test. */
+/** An upstream of the raw fixture server, or of another program; closed after the test. */
 export function stdioUpstream(
   t: TestContext,
   { clock = systemClock, log = silent, refused, ...config }: StdioParts = {},
@@ -41,12 +41,11 @@ export function stdioUpstream(
   return upstream
 }
 
-/** Opens a conversation that nobody gives up. */
+/** Opens a conversation that nobody cancels. */
 export function open(upstream: StdioUpstream, caller = new TestCaller()): Promise<UpstreamSession> {
   return upstream.open(caller, new AbortController().signal)
 }
 
-/** Sends a request to the raw fixture server. */
 export function ask(
   upstreamSession: UpstreamSession,
   method: string,
@@ -56,14 +55,14 @@ export function ask(
   return upstreamSession.exchange(newCall({ method, params, ...parts }))
 }
 
-/** The result of a request that has to succeed. */
+/** Returns the result of a request that has to succeed. */
 export async function result(outcome: Promise<Outcome>): Promise<Readonly<Record<string, unknown>>> {
   const settled = await outcome
   assert.ok(settled.kind === 'answered', settled.kind === 'answered' ? '' : settled.error.message)
   return settled.result.value.result as Readonly<Record<string, unknown>>
 }
 
-/** The process that a conversation is held with. */
+/** Returns the process id of a conversation's server. */
 export async function pidOf(upstreamSession: UpstreamSession): Promise<number> {
   return (await result(ask(upstreamSession, 'raw/pid'))).pid as number
 }

@@ -1,6 +1,6 @@
 import type { ServerFacts } from '../../src/mesh/compile.ts'
 
-/** What is known of a server with one replica that keeps nothing of its callers. */
+/** A server with one replica that keeps no state of its callers. */
 export function testTarget(known: Partial<ServerFacts> = {}): ServerFacts {
   return {
     endpoints: ['endpoint'],

@@ -1,15 +1,18 @@
 import { setTimeout } from 'node:timers/promises'
 
-/** Between two looks, in milliseconds: at first, and at most. */
+/** Pause between two looks, in milliseconds: the first pause, and the longest. */
 const SHORTEST_PAUSE_MS = 5
 const LONGEST_PAUSE_MS = 25
 
-/** A pause is this part of what was waited for already: a look costs all processes that it asks, and a wait gets hardly longer by it. */
+/**
+ * A pause is this share of the time waited so far: each look costs CPU in all processes asked, and the wait
+ * grows little.
+ */
 const PART = 1 / 20
 
 /**
- * Waits for a condition that depends on other processes; fails with `what` when the condition does not come true. The limit only
- * names what hangs: a busy machine may take long.
+ * Waits for a condition that depends on other processes. Fails with `what` if the condition stays false until
+ * the limit. The limit only names the hanging wait: a busy machine may take long.
  */
 export async function until(
   what: string,

@@ -7,7 +7,7 @@ import { HttpWire } from '../../src/upstreams/http/http-wire.ts'
 import { OneWayPosts } from '../../src/upstreams/http/one-way-posts.ts'
 import { StreamConnections } from '../../src/upstreams/http/stream-connections.ts'
 
-/** The wire to an HTTP server that a test plays, for as long as the test runs. */
+/** The wire to an HTTP server of the test, for the length of the test. */
 export async function wireTo(
   t: TestContext,
   handle: RequestListener,
@@ -32,5 +32,5 @@ export async function wireTo(
   return { wire: HttpWire.to({ url, headers: {}, agent: undefined }, pools), stop }
 }
 
-/** The headers that make a reply an event stream. */
+/** Headers of an event stream reply. */
 export const eventStream = { 'content-type': 'text/event-stream' }

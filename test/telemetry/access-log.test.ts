@@ -19,11 +19,11 @@ interface Logged {
   readonly times?: number
   readonly tool?: string
   readonly parts?: Partial<CallParts>
-  /** What layers note about the call. */
+  /** Adds facts to the call, as layers do. */
   readonly note?: (record: Call['record']) => void
 }
 
-/** What is logged about calls with this outcome. */
+/** Returns the log entries of calls with this outcome. */
 async function logged(outcome: Outcome, more: Logged = {}): Promise<Record<string, unknown>[]> {
   const { accessLog = {}, takesMs = 0, times = 1, tool = 't', parts = {}, note } = more
   const { service, lines, clock } = observed(

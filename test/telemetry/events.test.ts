@@ -6,7 +6,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { bad, good, setUp, times } from '../policies/breaker/rig.ts'
 import { recordedLog } from '../support/log.ts'
 
-/** What becomes of events: lines of the log, and of the exposition. */
+/** Returns the log lines and metrics that events cause. */
 async function noted(events: readonly MeshEvent[]) {
   const metrics = createMetrics()
   const { log, lines } = recordedLog()

@@ -6,7 +6,7 @@ import { createMetrics } from '../../src/telemetry/metrics.ts'
 
 const experiment = { name: 'ab', arms: { a: 'default', b: 'bold' } }
 
-/** What scrapes make of experiments, one after the other: their lines, without what is 0. */
+/** Scrapes experiments repeatedly. Returns the lines of each scrape, without zeros. */
 function scraping() {
   const metrics = createMetrics()
   return async (runs: ExperimentRuns): Promise<string[]> => {

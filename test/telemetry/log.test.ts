@@ -7,7 +7,7 @@ import { bound } from '../support/bound.ts'
 
 const log = new URL('../../src/telemetry/log.js', import.meta.url).href
 
-/** A process that does this with its log. */
+/** Starts a process that runs this script with its log. */
 function start(script: string) {
   const program = `const { createLog } = await import(${JSON.stringify(log)}); const log = createLog('info'); ${script}`
   return spawn(process.execPath, ['--input-type=module', '-e', program], {
@@ -16,7 +16,7 @@ function start(script: string) {
   })
 }
 
-/** What it has written to standard output by its end: the words of each line. */
+/** Returns the messages on standard output, line by line, after the process has ended. */
 async function logged(script: string): Promise<string[]> {
   const child = start(script)
   const [output] = await Promise.all([text(child.stdout), once(child, 'exit')])
@@ -79,7 +79,7 @@ test('a process whose log nobody reads goes on, and the log says what it lacks o
     [...new Set(numbers)].sort((one, other) => one - other),
     'what is there is whole, once and in order',
   )
-  // As much as may wait, and what the pipe holds.
+  // The limit of waiting lines, plus the pipe's capacity.
   assert.ok(numbers.length >= 900 && numbers.length < 1_300, `${numbers.length} lines`)
   const told = lines.flatMap(({ lost }) => lost ?? [])
   assert.equal(

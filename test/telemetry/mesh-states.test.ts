@@ -6,7 +6,7 @@ import { collectStates } from '../../src/telemetry/scrape.ts'
 import { createMetrics } from '../../src/telemetry/metrics.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** States under these keys, which show this; and what a scrape makes of them. */
+/** States under keys, with settable gauges, and their scrape. */
 function scraped() {
   const state = new States(new ManualClock())
   const metrics = createMetrics()

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { createMetrics, table } from '../../src/telemetry/metrics.ts'
 
-/** Every metric there is, as a scrape shows it. */
+/** Returns every metric, as a scrape shows metrics. */
 async function described(): Promise<{ name: string; type: string; help: string }[]> {
   const metrics = await createMetrics().registry.getMetricsAsJSON()
   return metrics.map(({ name, type, help }) => ({ name, type: String(type), help }))

@@ -12,7 +12,7 @@ import { noRecorder } from '../support/no-recorder.ts'
 
 const NAME = 'breakwater_upstream_attempts_total'
 
-/** The layer over a server that answers with these, one after the other; and its counter, line by line. */
+/** The layer over a server with these answers in turn, and its counter, line by line. */
 function observed(outcomes: readonly Outcome[]) {
   const metrics = createMetrics()
   const left = [...outcomes]

@@ -23,7 +23,7 @@ const fault: InjectedFault = {
 }
 const fates = [{ fault, fate: 'escaped' }] as const
 
-/** A call that is over, and what was told of it in which order. */
+/** A finished call, and its reports in order. */
 async function run(account: (call: Call, outcome: Outcome) => readonly FaultFate[]) {
   const told: string[] = []
   const set = observed(

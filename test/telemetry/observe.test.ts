@@ -10,7 +10,7 @@ import { observed } from './observed.ts'
 import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 import { retries } from '../../src/policies/retry/tries.ts'
 
-/** A reply with this rest, judged; `partial`: what is missing of it. */
+/** A judged reply with these members; `partial` names its missing parts. */
 function answered(rest: Readonly<Record<string, unknown>>, partial?: Partial, status = 200): Outcome {
   const value = { jsonrpc: '2.0', id: 1, ...rest }
   return {
@@ -30,7 +30,7 @@ test('a tool call is counted by what became of it', async () => {
     [fine, 'returned'],
     [answered({ result: { isError: true } }), 'returned'],
     [answered({ error: { code: -32602 } }), 'caller_error'],
-    // A server that says by its status that it failed has failed.
+    // A server with an error status has failed.
     [answered({ error: { code: -32602 } }, undefined, 500), 'rpc_error'],
     [answered({ error: { code: -32603 } }), 'rpc_error'],
     [{ kind: 'failed', error: gatewayError('attempt_timeout', 'x') }, 'timeout'],

@@ -18,20 +18,20 @@ import { ManualClock } from '../support/manual-clock.ts'
 import { noExperiments } from '../support/no-experiments.ts'
 import { noRecorder } from '../support/no-recorder.ts'
 
-/** The lines of the exposition that begin so and have a value other than 0. */
+/** Returns the exposition's lines with this prefix and a value other than 0. */
 export async function exposedBy({ registry }: Pick<Metrics, 'registry'>, name: string): Promise<string[]> {
   const text = await registry.metrics()
   return text.split('\n').filter((line) => line.startsWith(`${name}{`) && !line.endsWith(' 0'))
 }
 
-/** What hears of what goes through, and by which time. */
+/** The receivers of observations, and the clock. */
 interface Recorded {
   readonly clock: ManualClock
   readonly recorder: ObserveParts['recorder'] & ObserveAttemptParts['recorder']
   readonly experiments: ObserveParts['experiments']
 }
 
-/** The outermost and the innermost observing layer around a service, and what they tell. */
+/** The outermost and the innermost observing layer around a service, and their reports. */
 export function observed(
   next: Service,
   isListed: IsListed = () => true,

@@ -11,7 +11,9 @@ import {
   printableWords,
 } from '../../src/telemetry/printable.ts'
 
-/** Every code unit that a terminal obeys, that ends a line for some reader, or that turns text around. */
+/**
+ * Every code unit with a meaning to terminals, every line end of any reader, and every bidirectional control.
+ */
 const hostile = [
   ...Array.from({ length: 0x20 }, (_, code) => code),
   ...Array.from({ length: 0x21 }, (_, code) => 0x7f + code),
@@ -70,7 +72,7 @@ test('what is no text, where words are due, is only named', () => {
     assert.equal(printableWords(value, 100), words)
 })
 
-/** What a log has written, on a terminal or not. */
+/** A log on a terminal or not, and its output. */
 function logged(isTTY: boolean): { log: ReturnType<typeof createLog>; text: () => string } {
   let text = ''
   const output = new Writable({
@@ -82,7 +84,7 @@ function logged(isTTY: boolean): { log: ReturnType<typeof createLog>; text: () =
   return { log: createLog('trace', Object.assign(output, { isTTY })), text: () => text }
 }
 
-/** The colours that the log gives its own words. */
+/** Colours of the log's own words. */
 const COLOURS = /\u001b\[\d+m/g
 
 for (const isTTY of [true, false]) {
@@ -99,7 +101,7 @@ for (const isTTY of [true, false]) {
       assert.doesNotMatch(line, /^(\[12:00|\{"level":30,"msg":"forged")/)
       if (!isTTY && line !== '') assert.ok(JSON.parse(line))
     }
-    // A sequence of the attacker's own looks like one of the log's colours.
+    // An attacker's sequence that equals a colour of the log.
     log.info('a\u001b[31mb')
     assert.match(text(), /a\\u001b\[31mb/)
   })

@@ -7,13 +7,12 @@ import { TestCaller, toolCall } from '../support/caller.ts'
 import { observed } from './observed.ts'
 import { bulkheadFull } from '../../src/policies/bulkhead.ts'
 
-/** What an indicator is: a numerator and a denominator, whole numbers both. */
+/** An indicator: numerator and denominator, both whole numbers. */
 type Ratio = readonly [number, number]
 
 const product = ([a, b]: Ratio, [c, d]: Ratio): Ratio => [a * c, b * d]
 const equal = ([a, b]: Ratio, [c, d]: Ratio) => a * d === c * b
 
-/** A sample of the exposition: its labels, and its value. */
 interface Sample {
   readonly labels: Readonly<Record<string, string>>
   readonly value: number
@@ -32,7 +31,7 @@ function samples(text: string, name: string): Sample[] {
 const count = (all: readonly Sample[], holds: (labels: Sample['labels']) => boolean) =>
   all.filter(({ labels }) => holds(labels)).reduce((sum, { value }) => sum + value, 0)
 
-/** The indicators, as the recording rules have them, from what the counters say. */
+/** Returns the indicators, as the recording rules compute indicators from counters. */
 function indicators(text: string, name: string) {
   const all = samples(text, name)
   const blameless = new Set(['caller_error', 'cancelled', 'rejected'])
@@ -51,7 +50,7 @@ function indicators(text: string, name: string) {
 
 const rejected: Outcome = { kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' }
 
-/** Three tasks and a call of none: what each call comes to. */
+/** Three tasks, and a call without a task: the outcomes of each call. */
 const script: readonly (readonly [task: string | undefined, outcomes: readonly Outcome[]])[] = [
   ['first', [answered('correct'), answered('correct'), answered('schema_invalid'), rpcError(-32602)]],
   ['second', [answered('correct'), answered('unchecked')]],
@@ -91,7 +90,8 @@ test('availability, correctness, ETA and success rate of calls are exactly those
 
 test('those of attempts leave out nothing but what callers did wrong or gave up', async () => {
   const { availability, correctness, eta } = indicators(await run(), 'breakwater_upstream_attempts_total')
-  // The layer that rejects stands under the one that counts attempts here: to it, such a call is one that failed.
+  // The rejecting layer stands under the layer that counts attempts here, so a rejected call counts as
+  // failed.
   assert.deepEqual(
     [[...availability], [...correctness], [...eta]],
     [

@@ -6,7 +6,7 @@ import { watchStalls } from '../../src/telemetry/stalls.ts'
 import { recordedLog } from '../support/log.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** A clock whose time passes while something is at work, too. */
+/** A clock whose time passes during work, too. */
 class BusyClock extends ManualClock {
   busyMs = 0
 
@@ -15,7 +15,7 @@ class BusyClock extends ManualClock {
   }
 }
 
-/** A watch, and what it told. */
+/** A watch and its reports. */
 function watching(t: TestContext) {
   const clock = new BusyClock()
   const metrics = createMetrics()

@@ -5,7 +5,7 @@ import { lineOf, stderrLine, terminalLog } from '../../src/telemetry/terminal-lo
 import { roundedDuration } from '../../src/units/duration.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/** Without the time, which is local. */
+/** Without the local time. */
 const worded = (entry: Record<string, unknown>) => lineOf(entry).replace(/^\d\d:\d\d:\d\d {2}/, '')
 
 test('an event is one line: time, level, server, words, and what else there is to know', () => {

@@ -9,7 +9,7 @@ import { Worker } from 'node:worker_threads'
 function nicenesses(): number[] {
   return readdirSync('/proc/self/task').map((thread) => {
     const stat = readFileSync(`/proc/self/task/${thread}/stat`, 'latin1')
-    // The second field is a name in brackets, and may hold blanks: niceness is the 17th after it.
+    // The second field is a name in brackets and may hold blanks: niceness is field 17 after the name.
     return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])
   })
 }

@@ -4,13 +4,13 @@ import { keyOf, measures, type Measure } from './measures.ts'
 import { plainOf } from './plain.ts'
 
 /**
- * How far what a rule has recorded may be off. A rate guesses what was counted at the edges of its window by
- * multiplying with a number that depends on when its series was scraped first and last. Here these times are the same
- * for all series, so that it cancels out of every ratio, and nothing is left but the rounding of floats.
+ * Largest relative error of a recorded rule. A rate extrapolates to the edges of its window with a factor
+ * that depends on the times of the first and last scrape of its series. Here the times are the same for all
+ * series, so the factor cancels in every ratio, and only rounding of floats remains.
  */
 const TOLERANCE = 1e-9
 
-/** What is computed otherwise than the script has it, in words; `since`: from when on counters are looked at. */
+/** Returns figures that differ from the script, as sentences; counters count from `since` on. */
 export async function differences(prometheus: PrometheusApi, since: number): Promise<string[]> {
   const rules = new Map(committedRules().flatMap((rule) => (isAlert(rule) ? [] : [[rule.record, rule.expr]])))
   const problems: string[] = []
@@ -28,9 +28,9 @@ async function valuesOf(prometheus: PrometheusApi, expr: string): Promise<Map<st
 }
 
 /**
- * How samples, by their labels, differ from what is expected, in words. With a tolerance of 0 equality of floats is that
- * of ratios: the quotient of two whole numbers is rounded by its value alone, so that 2/3 and 4/6 are the same float,
- * and other ratios of numbers this small are others.
+ * Returns differences between samples, by their labels, and the expected values, as sentences. Tolerance 0
+ * compares floats exactly, which is exact for ratios: the rounded quotient depends on the ratio alone, so 2/3
+ * and 4/6 are the same float, and different ratios of small numbers differ.
  */
 export function mismatches(
   what: string,

@@ -1,6 +1,6 @@
 import { fates, script, type Fate, type Tool } from './script.ts'
 
-/** A try or a call, and what became of it. */
+/** A try or a call, with its fate. */
 interface Ending {
   readonly tool: Tool
   readonly fate: Fate
@@ -8,7 +8,7 @@ interface Ending {
 
 const calls = script.flatMap((task) => task.calls)
 
-/** Every try at a tool, and every call, whose fate is that of its last try. */
+/** Every try at a tool, and every call; a call has the fate of its last try. */
 export const endings: Readonly<Record<'attempts' | 'calls', readonly Ending[]>> = {
   attempts: calls.flatMap(({ tool, tries }) => tries.map((fate) => ({ tool, fate }))),
   calls: calls.map(({ tool, tries }) => ({ tool, fate: tries.at(-1) ?? 'rejected' })),
@@ -16,11 +16,11 @@ export const endings: Readonly<Record<'attempts' | 'calls', readonly Ending[]>> 
 
 const blameless: ReadonlySet<Fate> = new Set(['caller_error', 'cancelled'])
 
-/** What counts as what. */
+/** Rules that count an ending. */
 const shares = {
   all: () => true,
   sent: (fate: Fate) => fate !== 'rejected',
-  /** What agents feel, and did not bring about themselves. */
+  /** Felt by agents, and not caused by the agents themselves. */
   felt: (fate: Fate) => !blameless.has(fate),
   eligible: (fate: Fate) => !blameless.has(fate) && fate !== 'rejected',
   returned: (fate: Fate) => fates[fate].returned,
@@ -30,7 +30,7 @@ const shares = {
 
 export type Share = keyof typeof shares
 
-/** How many attempts or calls count as `share`: those at one tool, or all. */
+/** Returns how many attempts or calls count as `share`, at one tool or at all. */
 export function count(of: keyof typeof endings, share: Share, tool?: Tool): number {
   return endings[of].filter((one) => (tool ?? one.tool) === one.tool && shares[share](one.fate)).length
 }
@@ -40,7 +40,7 @@ export const tools: readonly Tool[] = [...new Set(calls.map(({ tool }) => tool))
 
 const named = script.filter(({ named }) => named !== 'nowhere')
 
-/** Tasks that have a name, those of them that met a failure, and how many calls they have together. */
+/** Counts of named tasks, of named tasks with a failure, and of their calls. */
 export const tasks = {
   all: named.length,
   hurt: named.filter(({ calls }) => calls.some(({ tries }) => fates[tries.at(-1) ?? 'rejected'].hurts))

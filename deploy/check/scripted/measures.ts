@@ -4,7 +4,10 @@ import { SERVER } from './stage.ts'
 /** A ratio of whole numbers. */
 type Ratio = readonly [part: number, whole: number]
 
-/** An expression over the recording rules, and what its samples have to be by the script, by their labels (`keyOf`). */
+/**
+ * An expression over the recording rules, and its samples expected from the script, by their labels
+ * (`keyOf`).
+ */
 export interface Measure {
   readonly expr: string
   readonly expected: ReadonlyMap<string, Ratio>
@@ -27,10 +30,10 @@ const ofCalls: readonly Shares[] = [
   ['tcsr', 'good', 'felt'],
 ]
 
-/** Longer windows are averages of what the rules recorded over time, thus also of what they saw amid a pass. */
+/** Longer windows average recorded values over time, including values recorded amid a pass. */
 const windows = ['5m', '30m', '1h']
 
-/** The labels of a sample, strung together. Prometheus leaves out those that are empty. */
+/** Returns the labels of a sample as one string. Prometheus omits empty labels. */
 export const keyOf = ({ server = '', tool = '' }: { readonly server?: string; readonly tool?: string }) =>
   `${server}/${tool}`
 
@@ -40,7 +43,7 @@ const levels = {
   arm: [{ key: keyOf({}), tool: undefined }],
 } as const
 
-/** Of nothing there is no ratio, and no sample. */
+/** An empty whole gives no ratio and no sample. */
 function ratios(
   of: 'attempts' | 'calls',
   level: keyof typeof levels,
@@ -57,7 +60,7 @@ function ratios(
 const single = (part: number, whole: number, key = keyOf({})): Measure['expected'] =>
   new Map([[key, [part, whole]]])
 
-/** Everything that is compared. */
+/** All comparisons. */
 export const measures: readonly Measure[] = [
   ...(['server_tool', 'server'] as const).flatMap((level) =>
     windows.flatMap((window) =>

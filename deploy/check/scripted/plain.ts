@@ -4,9 +4,9 @@ const recorded = /\b\w+:breakwater_\w+(?::\w+)?/g
 const rate = /rate\(([^()]+)\[\w+\]\)/g
 
 /**
- * An expression over recording rules (`rules`: the expression of each, by name) without any rate: rules are put in as
- * what they are, and in place of each rate is by how much its counters have grown since a time, in seconds since the
- * Unix epoch. Where all of it is ratios, that is what rates are an estimate of.
+ * Rewrites an expression over recording rules without rates (`rules`: the expression of each, by name). Rule
+ * names become their expressions, and each rate becomes the growth of its counters since a time, in seconds
+ * since the Unix epoch. For ratios, rates estimate exactly this value.
  */
 export function plainOf(expr: string, rules: ReadonlyMap<string, string>, since: number): string {
   let plain = expr

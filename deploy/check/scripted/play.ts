@@ -4,7 +4,10 @@ import { script, type ScriptedCall, type Task } from './script.ts'
 import type { Orders } from './server.ts'
 import type { Stage } from './stage.ts'
 
-/** Plays the script once; resolves when all of it has been counted. `pass`: a word that no other pass has. */
+/**
+ * Plays the script once. Resolves when everything has been counted. `pass`: a word that is unique to this
+ * pass.
+ */
 export async function play(stage: Stage, pass: string): Promise<void> {
   await Promise.all(script.map((task, index) => playTask(stage, task, `${pass}-${index}`)))
   await stage.quiet()
@@ -19,7 +22,7 @@ async function playTask(stage: Stage, { named, calls }: Task, name: string): Pro
   for (const [index, call] of calls.entries()) await make(stage, call, `${name}-${index}`, headers)
 }
 
-/** Makes a call, as an agent of the protocol without sessions: none of its calls has a task that it does not name. */
+/** Makes a call like an agent of the sessionless protocol: only named tasks exist. */
 async function make(
   { mcp, server }: Stage,
   { tool, tries }: ScriptedCall,

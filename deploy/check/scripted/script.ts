@@ -1,4 +1,7 @@
-/** What can become of a try at a tool, or of a call without any: whether a reply came, and whether that hurts the task. */
+/**
+ * Fates of a try at a tool, or of a call without tries: whether a reply came, and whether the fate hurts the
+ * task.
+ */
 export const fates = {
   correct: { returned: true, hurts: false },
   unchecked: { returned: true, hurts: false },
@@ -19,26 +22,26 @@ export type Tool = 'price' | 'stock' | 'note' | 'audit' | 'slow'
 
 export interface ScriptedCall {
   readonly tool: Tool
-  /** What becomes of each try, the last one's fate being the call's; none where the gateway rejects it. */
+  /** The fate of each try; the last fate is the call's. Empty if the gateway rejects the call. */
   readonly tries: readonly Exclude<Fate, 'rejected'>[]
 }
 
 export interface Task {
-  /** How the agent says that calls belong together; `nowhere`: it does not. */
+  /** Where the agent names the task; `nowhere` names none. */
   readonly named: 'header' | 'baggage' | 'nowhere'
-  /** One after the other. */
+  /** In turn. */
   readonly calls: readonly ScriptedCall[]
 }
 
 const call = (tool: Tool, ...tries: ScriptedCall['tries']): ScriptedCall => ({ tool, tries })
 
-/** Tasks of agents, which are at work at the same time. What they come to is computed from here, and nowhere else. */
+/** Concurrent tasks of agents. All expected figures are computed from this script. */
 export const script: readonly Task[] = [
   {
     named: 'header',
     calls: [
       call('price', 'correct'),
-      // A retry masks it: the attempt failed, the call did not.
+      // A retry masks the failure: the attempt failed, the call did not.
       call('stock', 'transport_error', 'correct'),
       call('note', 'unchecked'),
     ],
@@ -52,7 +55,7 @@ export const script: readonly Task[] = [
       call('price', 'caller_error'),
     ],
   },
-  // Two tools that never have a good result: one whose replies are wrong, and one that never replies.
+  // Two tools without a good result: one replies wrongly, one never replies.
   {
     named: 'baggage',
     calls: [call('audit', 'schema_invalid'), call('audit', 'tool_error'), call('note', 'partial_declared')],

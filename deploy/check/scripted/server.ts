@@ -2,16 +2,16 @@ import type { ServerResponse } from 'node:http'
 import { RawServer, sendJson } from '../../../test/e2e/support/raw-server.ts'
 import type { Fate, Tool } from './script.ts'
 
-/** Arguments of a scripted call: it brings along what its tool is to do. */
+/** Arguments of a scripted call: instructions to its tool. */
 export interface Orders {
-  /** Which call it is, the same at each try. */
+  /** Identifies the call, the same at each try. */
   readonly call: string
   readonly tries: readonly Fate[]
 }
 
 const number = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
 
-/** `price` looks at arguments, `note` promises nothing of its results. */
+/** `price` checks arguments; `note` has no output schema. */
 const tools: readonly {
   readonly name: Tool
   readonly inputSchema: object
@@ -26,7 +26,7 @@ const tools: readonly {
 
 const content = [{ type: 'text', text: 'said' }]
 
-/** Replies by what the gateway has to make of them. Where there is none, nothing comes back. */
+/** Replies by the verdict expected of the gateway. A missing entry means no reply. */
 const replies: Partial<Record<Fate, object>> = {
   correct: { result: { content, structuredContent: { n: 1 } } },
   unchecked: { result: { content } },
@@ -39,7 +39,7 @@ const replies: Partial<Record<Fate, object>> = {
   caller_error: { error: { code: -32602, message: 'Invalid params' } },
 }
 
-/** A server whose tools do what the arguments of each call say. */
+/** A server whose tools obey the arguments of each call. */
 export class ScriptedServer {
   readonly url: string
   /** How often each call has come. */
@@ -65,7 +65,6 @@ export class ScriptedServer {
     return new ScriptedServer(url, tries)
   }
 
-  /** Whether a call has come. */
   has(call: string): boolean {
     return this.#tries.has(call)
   }

@@ -6,8 +6,8 @@ import { ScriptedServer } from './server.ts'
 export const SERVER = 'scripted'
 
 /**
- * Whatever acts by what it has seen before is off, so that a call's fate is that of its script. Only `stock` is tried
- * again, only `slow` is given up soon: on a busy machine no other call is to be late.
+ * Policies that act on history are off, so that each call's fate follows its script. Only `stock` is retried,
+ * and only `slow` has a short timeout: on a busy machine no other call may time out.
  */
 const policies = {
   defaults: { breaker: false, retry: false, arguments: { check: 'enforce' } },
@@ -21,7 +21,7 @@ const policies = {
   ],
 }
 
-/** A gateway of its own in front of the scripted server. */
+/** A separate gateway before the scripted server. */
 export class Stage {
   readonly server: ScriptedServer
   readonly #addresses: Running

@@ -17,16 +17,16 @@ import { source } from './query.ts'
 
 const TAG = 'breakwater'
 
-/** A headline and the panels below it. */
+/** A headline and the panels below. */
 export interface Row {
   readonly title: string
   readonly panels: readonly Builder<Panel>[]
 }
 
-/** A variable whose values are those of a label; `all` and several at once unless `one` is asked for. */
+/** A variable with the values of a label; `all` and multiple choice unless `one` is set. */
 export interface Choice {
   readonly name: string
-  /** A PromQL series selector that has the label of this name. */
+  /** A PromQL series selector with a label of this name. */
   readonly of: string
   readonly one?: boolean
 }
@@ -51,10 +51,12 @@ function variableOf({ name, of, one = false }: Choice): QueryVariableBuilder {
 
 const everything = { selected: true, text: 'All', value: '$__all' }
 
-/** Whether a gauge has changed. The window reaches back to the sample before it: in a shorter one changes get lost. */
+/**
+ * Whether a gauge has changed. The window reaches back to the sample before: a shorter window loses changes.
+ */
 const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
 
-/** Marks on the time axis: what somebody did to the gateway, and what servers went through. */
+/** Marks on the time axis: operators' actions on the gateway, and incidents of servers. */
 const marks = [
   ['Faults armed', 'red', `breakwater_chaos_armed == 1 and ${changed('breakwater_chaos_armed')}`],
   ['Faults disarmed', 'green', `breakwater_chaos_armed == 0 and ${changed('breakwater_chaos_armed')}`],
@@ -73,7 +75,7 @@ const marks = [
   ],
 ] as const
 
-/** A whole dashboard, as Grafana imports it. */
+/** Returns a whole dashboard, as Grafana imports dashboards. */
 export function board({ uid, title, about, choices = [], rows }: BoardFacts): Dashboard {
   const dashboard = new DashboardBuilder(`Breakwater / ${title}`)
     .uid(`${TAG}-${uid}`)
@@ -112,7 +114,7 @@ export function board({ uid, title, about, choices = [], rows }: BoardFacts): Da
   return withIds(dashboard.build())
 }
 
-/** Links to a panel name its id, which the builder leaves to Grafana. */
+/** Sets panel ids, because links to a panel name its id and the builder leaves ids to Grafana. */
 function withIds(dashboard: Dashboard): Dashboard {
   dashboard.panels?.forEach((panel, index) => (panel.id = index + 1))
   return dashboard

@@ -6,5 +6,5 @@ import { overview } from './boards/overview.ts'
 import { resilience } from './boards/resilience.ts'
 import { tool } from './boards/tool.ts'
 
-/** Every dashboard there is: a new one is one file and one line. */
+/** Every dashboard: a new dashboard is one file and one line. */
 export const boards: readonly Dashboard[] = [overview, tool, resilience, chaos, arms, gateway]

@@ -9,19 +9,19 @@ import {
   type ValueMapping,
 } from '@grafana/grafana-foundation-sdk/dashboard'
 
-/** From which value on a colour holds, ascending; from null on: always. */
+/** Colours by lower bound, ascending; null means from the beginning. */
 export type Steps = readonly (readonly [from: number | null, colour: string])[]
 
-/** Nothing about the number says good or bad. Without a word about it, Grafana makes everything above 80 red. */
+/** For numbers that are neither good nor bad. Without thresholds, Grafana colours everything above 80 red. */
 export const neutral: Steps = [[null, 'text']]
 
-/** Where there should be none at all: 0 is green, anything above it red. */
+/** For counts that should be zero: 0 is green, any other value red. */
 export const none: Steps = [
   [null, 'green'],
   [Number.EPSILON, 'red'],
 ]
 
-/** Burn rates at which somebody is paged: for six hours, and for one. */
+/** Burn rates that page: over six hours, and over one hour. */
 export const pages: Steps = [
   [null, 'transparent'],
   [6, 'orange'],
@@ -37,7 +37,7 @@ export function thresholds(steps: Steps): ThresholdsConfigBuilder {
 /** Thresholds as lines across a graph. */
 export const dashed = new GraphThresholdsStyleConfigBuilder().mode(GraphThresholdsStyleMode.Dashed)
 
-/** What a 0 and a 1 are called, and in which colour. */
+/** Labels and colours of 0 and 1. */
 export function words(no: readonly [string, string], yes: readonly [string, string]): ValueMapping[] {
   const options = Object.fromEntries(
     [no, yes].map(([text, color], index) => [String(index), { text, color, index }]),

@@ -15,10 +15,10 @@ import {
 import { neutral, thresholds, type Steps } from './colours.ts'
 import { refIdOf, source, target, type Query } from './query.ts'
 
-/** What every panel says; `width` is in columns of 24. */
+/** Facts of every panel; `width` is in columns of 24. */
 export interface PanelFacts {
   readonly title: string
-  /** What it means and when to worry: shown behind the "i" of the panel. */
+  /** Meaning, and when to worry: shown behind the "i" of the panel. */
   readonly about: string
   readonly queries: readonly Query[]
   /** A unit of Grafana: percentunit, s, reqps, short, bytes. */
@@ -65,7 +65,7 @@ export function stack(facts: PanelFacts): LinesBuilder {
     .stacking(new StackingConfigBuilder().mode(StackingMode.Normal).group('A'))
 }
 
-/** One number for each series of the query, as it is now; colours only where they mean something. */
+/** A current number for each series of the query; coloured only if colours have a meaning. */
 export function stat({
   title,
   about,

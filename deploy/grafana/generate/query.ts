@@ -1,17 +1,16 @@
 import { DataqueryBuilder, PromQueryFormat } from '@grafana/grafana-foundation-sdk/prometheus'
 
-/** The Prometheus that the viewer has chosen, so that a dashboard works in any Grafana. */
+/** The viewer's Prometheus, so that a dashboard works in any Grafana. */
 export const source = { type: 'prometheus', uid: '${datasource}' } as const
 
 export interface Query {
   readonly expr: string
-  /** How a series is called: text, with labels in `{{…}}`. */
+  /** Name of a series: text, with labels in `{{…}}`. */
   readonly legend: string
-  /** Whether dots lead to traces of calls that make up the line. */
+  /** Whether dots lead to traces of the line's calls. */
   readonly exemplars?: boolean
 }
 
-/** A query, in short. */
 export const query = (expr: string, legend: string): Query => ({ expr, legend })
 
 /** Prometheus queries with a format that the SDK has no short word for. */
@@ -21,10 +20,9 @@ export class Target extends DataqueryBuilder {
   }
 }
 
-/** Letters by which a panel tells its queries apart. */
+/** Returns the letter of a panel's query. */
 export const refIdOf = (index: number) => String.fromCharCode(65 + index)
 
-/** A query as the panel's `index`th target. */
 export function target({ expr, legend, exemplars = false }: Query, index: number): Target {
   const built = new Target().datasource(source).refId(refIdOf(index)).expr(expr).legendFormat(legend).range()
   return exemplars ? built.exemplar(true) : built
@@ -32,12 +30,12 @@ export function target({ expr, legend, exemplars = false }: Query, index: number
 
 const QUANTILES = [0.5, 0.95, 0.99]
 
-/** The same, with dots that lead to traces: on one line, for each of them would bring the same dots. */
+/** Returns the queries with dots that lead to traces on one line: every line would bring the same dots. */
 export function traced(queries: readonly Query[]): Query[] {
   return queries.map((query, index) => ({ ...query, exemplars: index === queries.length - 1 }))
 }
 
-/** p50, p95 and p99 of a histogram; `by` are further labels to tell lines apart by. */
+/** p50, p95 and p99 of a histogram; `by` adds labels that distinguish lines. */
 export function quantiles(metric: string, matchers = '', by: readonly string[] = []): Query[] {
   const labels = ['le', ...by].join(', ')
   return QUANTILES.map((quantile) => ({

@@ -12,13 +12,15 @@ import type { Rule, RuleGroup } from './rule.ts'
 
 const shares: readonly Share[] = ['eligible', 'returned', 'good', 'unchecked']
 
-/** Windows that are computed from the counters themselves. */
+/** Windows computed from the counters themselves. */
 const raw: ReadonlySet<Window> = new Set(['5m', '30m', '1h'])
 
-/** Windows of the ratios that people look at; burn rates need all windows. */
+/** Windows of the visible ratios; burn rates need all windows. */
 const shown: readonly Window[] = ['5m', '30m', '1h', '24h']
 
-/** What attempts at tools were worth: availability × correctness = effective tool availability, and its burn rates. */
+/**
+ * Value of attempts at tools: availability × correctness = effective tool availability, and its burn rates.
+ */
 export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
   name: `breakwater-eta-${level.name.replace('_', '-')}`,
   rules: [
@@ -31,7 +33,7 @@ export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
     })),
     ...shown.flatMap((window) => ratios(level, window)),
     ...windows.map((window) => burn(level, window)),
-    // Alerts leave tools alone that have too few of them.
+    // Alerts ignore tools with too few attempts.
     {
       record: `${level.name}:breakwater_attempts_eligible:increase1h`,
       expr: `${attemptRate('eligible', level, '1h')} * 3600`,
@@ -39,7 +41,10 @@ export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
   ],
 }))
 
-/** Attempts per second over a window: long ones from the rates of 5 minutes, for they would read every sample of days. */
+/**
+ * Attempts per second over a window. Long windows average rates of 5 minutes, because a raw rate would read
+ * every sample of days.
+ */
 function rateOf(share: Share, level: Level, window: Window): string {
   if (window === '5m') return recordedRate(share, level)
   return raw.has(window)
@@ -58,7 +63,7 @@ function ratios(level: Level, window: Window): Rule[] {
   ]
 }
 
-/** How many times faster than allowed the error budget is spent: 1 uses it up exactly within its period. */
+/** Burn rate of the error budget: 1 uses up the budget exactly within its period. */
 function burn(level: Level, window: Window): Rule {
   const eta = ratio(rateOf('good', level, window), rateOf('eligible', level, window))
   return {

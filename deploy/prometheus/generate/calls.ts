@@ -3,7 +3,10 @@ import type { Rule, RuleGroup } from './rule.ts'
 
 const CALLS = 'breakwater_tool_call_verdicts_total'
 
-/** What a call counts as. What agents feel includes what the gateway rejected, thus TCSR does; ETA is about tools. */
+/**
+ * Kinds of calls. TCSR counts rejections by the gateway, because agents feel rejections; ETA is about tools
+ * alone.
+ */
 const calls = {
   felt: 'outcome!~"caller_error|cancelled"',
   eligible: 'outcome!~"caller_error|cancelled|rejected"',
@@ -26,7 +29,7 @@ function ratiosOf({ name, by }: Level): Rule[] {
   ]
 }
 
-/** Attempts that a call costs its server; 1 where nothing is sent twice. */
+/** Attempts per call at its server; 1 without retries and hedges. */
 const amplificationOf = ({ name, by }: Level): Rule => ({
   record: `${name}:breakwater_amplification:ratio_rate5m`,
   expr:
@@ -36,10 +39,10 @@ const amplificationOf = ({ name, by }: Level): Rule => ({
 
 const server: Level = { name: 'server', by: 'server' }
 
-/** The arm of an experiment; empty for calls that are in none. */
+/** The arm of an experiment; empty for calls without an arm. */
 const arm: Level = { name: 'arm', by: 'arm' }
 
-/** What agents feel: calls after retries, hedges and fallbacks. */
+/** Calls as agents feel calls: after retries, hedges and fallbacks. */
 export const callGroup: RuleGroup = {
   name: 'breakwater-calls',
   rules: [...[...levels, arm].flatMap(ratiosOf), ...[server, arm].map(amplificationOf)],

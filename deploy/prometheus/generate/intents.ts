@@ -1,7 +1,7 @@
 import { ratio } from './measures.ts'
 import type { Rule, RuleGroup } from './rule.ts'
 
-/** How many intents met a failed call, and how many calls an intent makes. */
+/** Share of intents with a failed call, and calls per intent. */
 function rulesOf(level: string, by: string): Rule[] {
   const rate = (series: string) => `sum${by} (rate(breakwater_${series}[5m]))`
   return [
@@ -25,7 +25,10 @@ function failureOf(level: string, by: string): Rule {
   }
 }
 
-/** Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` tells them apart. */
+/**
+ * Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` separates such
+ * tasks.
+ */
 export const intentGroup: RuleGroup = {
   name: 'breakwater-intents',
   rules: [
@@ -33,7 +36,7 @@ export const intentGroup: RuleGroup = {
     ...rulesOf('arm', ' by (arm)'),
     failureOf('gateway', ''),
     failureOf('arm', ' by (arm)'),
-    // Of tasks that met a failed call, and of those that met none and failed for reasons of their own.
+    // By whether a task met a failed call: tasks without a failed call failed for reasons of their own.
     failureOf('calls', ' by (calls)'),
   ],
 }

@@ -1,6 +1,6 @@
 import { wrongVerdicts } from '../../../src/mesh/classify.ts'
 
-/** Labels that a measure is told apart by, and what Prometheus calls such a level in a rule's name. */
+/** Labels that separate a measure's series, and the level's name in Prometheus rule names. */
 export interface Level {
   readonly name: 'server_tool' | 'server' | 'arm'
   readonly by: string
@@ -11,7 +11,7 @@ export const levels: readonly Level[] = [
   { name: 'server', by: 'server' },
 ]
 
-/** Windows of burn rates; what is longer than `LONGEST_RAW` is added up from rates of 5 minutes. */
+/** Windows of burn rates; windows longer than `LONGEST_RAW` average rates of 5 minutes. */
 export const windows = ['5m', '30m', '1h', '2h', '6h', '24h', '3d'] as const
 
 export type Window = (typeof windows)[number]
@@ -19,7 +19,7 @@ export type Window = (typeof windows)[number]
 const ATTEMPTS = 'breakwater_upstream_attempts_total'
 
 /**
- * Matchers of replies. A reply is good unless the reply is known to be wrong; `unchecked` counts the good replies that
+ * Matchers of replies. A reply is good unless known to be wrong; `unchecked` counts the good replies that
  * nobody could check.
  */
 export const replies = {
@@ -29,8 +29,8 @@ export const replies = {
 } as const
 
 /**
- * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
- * are no attempts.
+ * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the
+ * gateway are no attempts.
  */
 const attempts = { eligible: 'outcome!~"caller_error|cancelled"', ...replies } as const
 
@@ -45,8 +45,8 @@ export function attemptRate(share: Share, { by }: Level, window: Window): string
 export const recordedRate = (share: Share, { name }: Level) => `${name}:breakwater_attempts_${share}:rate5m`
 
 /**
- * `part / whole`, where nothing is divided by nothing. A tool without a single good result has no series of good
- * results: without the zero its ratio would be empty instead of 0, and no alert would ever fire.
+ * `part / whole`, without a sample if the whole is 0. A tool that never had a good result has no series of
+ * good results: without the added zero its ratio would be empty instead of 0, and no alert would ever fire.
  */
 export function ratio(part: string, whole: string): string {
   return `(${part} or 0 * ${whole}) / (${whole} > 0)`

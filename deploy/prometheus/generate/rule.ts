@@ -1,4 +1,3 @@
-/** A recording rule. */
 export interface Rule {
   readonly record: string
   readonly expr: string

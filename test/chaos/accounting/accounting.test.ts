@@ -10,7 +10,7 @@ import { whenAborted } from '../../../src/upstreams/failure.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
 
-/** The fate of each fault of a call whose outcome reaches the agent as `final` makes it. */
+/** Returns the fate of each fault of a call. `final` maps the outcome to the outcome that the agent gets. */
 async function fates(faults: readonly object[], final: (outcome: Outcome) => Outcome = (outcome) => outcome) {
   const set = rig()
   set.arm(faults)
@@ -245,7 +245,10 @@ test("what the gateway asks by itself is in none of the numbers of agents' calls
   assert.deepEqual([discovery.decided, discovery.injected, discovery.surfaced], [1, 1, 1])
 })
 
-/** The faults to which a failed question is laid; `server` answers it, and after `limitMs` it is given up. */
+/**
+ * Returns the faults blamed for a failed call, before and after its timeout of `limitMs`; `server` answers
+ * the call.
+ */
 async function culprits(faults: readonly object[], server: Service, limitMs = 3_000) {
   const set = rig({ server })
   set.arm(faults)

@@ -10,7 +10,7 @@ const OUTCOME = 'dev.breakwater/outcome'
 const callerOf = (id: string): Caller => Object.assign(new TestCaller(), { id })
 const me = callerOf('one-0001-session')
 
-/** A mesh whose fault has hit the call `first`, and a way to call again with something in `_meta`. */
+/** A mesh whose fault has hit the call `first`, and a function to call again with more `_meta`. */
 async function afterOne(meta: Record<string, unknown> = {}) {
   const set = rig()
   set.arm([fault('a', 'test.spoil', { maxInjections: 1 })])

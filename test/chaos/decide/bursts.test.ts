@@ -8,7 +8,7 @@ const chain = (rate: number, meanLength: number, seed = 7) =>
 
 const slot = (index: number) => ({ per: 'slot' as const, index })
 
-/** Standard deviations that hold 99.9 % of what chance does. */
+/** Standard deviations that hold 99.9 % of a normal distribution. */
 const Z = 3.29
 
 test('bursts of mean 16 are that long, and the rate over time is kept, within their 99.9 % intervals', () => {
@@ -25,7 +25,7 @@ test('bursts of mean 16 are that long, and the rate over time is kept, within th
   }
   // Lengths are geometric.
   assert.ok(Math.abs(hit / begun - 16) < (Z * Math.sqrt(16 * 15)) / Math.sqrt(begun), `mean ${hit / begun}`)
-  // Steps go with those before them: the less a chain forgets of a step, the fewer of them count as independent.
+  // Steps are correlated: the less a chain forgets at each step, the fewer steps count as independent.
   const kept = 1 - 1 / 16 - 0.2 / (16 * 0.8)
   const sd = Math.sqrt((0.2 * 0.8 * (1 + kept)) / (1 - kept) / steps)
   assert.ok(Math.abs(hit / steps - 0.2) < Z * sd, `rate ${hit / steps}`)
@@ -81,7 +81,8 @@ test('a short chain of its own for each task: 8 calls at 2 % in bursts of 16 hit
     calls += own
     if (own > 0) hit++
   }
-  // A task is spared when it begins outside of a burst and enters none: 0.98 · (1 − enter)^7.
+  // A task is spared if its first call is outside a burst and no later call enters a burst: 0.98 · (1 −
+  // enter)^7.
   const share = 1 - 0.98 * (1 - 0.02 / (16 * 0.98)) ** 7
   const sd = Math.sqrt((share * (1 - share)) / tasks)
   assert.ok(Math.abs(hit / tasks - share) < Z * sd, `${hit / tasks} of the tasks, expected ${share}`)

@@ -8,7 +8,7 @@ import { newCall, TestCaller } from '../../support/caller.ts'
 import { seeded } from '../../support/random.ts'
 import { answer, fault, rig } from '../rig.ts'
 
-/** Standard deviations within which 99.9 % of a normal distribution lie. */
+/** Standard deviations that hold 99.9 % of a normal distribution. */
 const Z = 3.2905
 
 /** The condition of the study of mcp-chaos: 2 % of the calls, in bursts of 16. */
@@ -16,14 +16,17 @@ const study = { rate: 0.02, meanLength: 16 }
 
 const FAN_OUT = 8
 
-/** Share of the tasks of eight calls that meet a burst: all but those that begin without one and enter none. */
+/**
+ * Share of the tasks of eight calls that meet a burst: 1 − the share that begins outside a burst and enters
+ * none.
+ */
 const taskRate =
   1 - (1 - study.rate) * (1 - study.rate / (study.meanLength * (1 - study.rate))) ** (FAN_OUT - 1)
 
 const chains = ({ rate, meanLength } = study, seed = 7) =>
   new Bursts(createKeyedRandom(seed), 'fault/burst', rate, meanLength)
 
-/** What mcp-chaos calls burst_error, on a fault of the rig. */
+/** The `burst_error` of mcp-chaos, on a fault of the rig. */
 function burstError(more: object = {}) {
   const { faults } = fromMcpChaos(
     { faults: [{ type: 'burst_error', rate: study.rate, burst_len: study.meanLength }] },
@@ -97,9 +100,9 @@ test('in one long task a burst of mean 16 has a mean of 16, a float one of its o
     // Lengths of bursts are geometric.
     const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length
     const spread = Z * Math.sqrt((meanLength * (meanLength - 1)) / lengths.length)
-    // A state that is drawn afresh every 4,096 steps may join two bursts.
+    // The state is drawn afresh every 4,096 steps, so two bursts may join.
     assert.ok(Math.abs(mean - meanLength) <= spread + 0.001, `mean ${mean} for ${meanLength}`)
-    // Steps of a two-state chain are correlated by 1 − leave − enter, which makes fewer of them count.
+    // Steps of a two-state chain are correlated by 1 − leave − enter, so fewer steps count as independent.
     const kept = 1 - 1 / meanLength - rate / (meanLength * (1 - rate))
     const counting = (steps * (1 - kept)) / (1 + kept)
     const rateSpread = Z * Math.sqrt((rate * (1 - rate)) / counting)
@@ -137,7 +140,9 @@ test('a retry most often lands in the burst that failed the first attempt, and m
   assert.ok(Math.abs(again / failed - stay) < spread, `${again} of ${failed}`)
 })
 
-/** The attempts of a hundred tasks of eight calls that were hit; failed ones are tried again twice. */
+/**
+ * Returns the attempts that were hit, of a hundred tasks of eight calls; failed attempts are retried twice.
+ */
 async function hits({
   order = 0,
   concurrency = 1,

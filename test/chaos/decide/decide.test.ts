@@ -7,7 +7,7 @@ import { fault, schema } from '../rig.ts'
 
 const read = (more: object): Fault => schema.parse({ faults: [fault('a', 'test.hold', more)] }).faults[0]!
 
-/** The counts, or times in ms, at which a fault is due. */
+/** Returns the counts, or times in ms, at which a fault is due. */
 function due(when: object, of: 'count' | 'sinceMs', upTo: number): number[] {
   const decide = decider(read({ when }), createKeyedRandom(1))
   return Array.from({ length: upTo }, (_, index) => index + 1).filter((at) => {

@@ -5,19 +5,18 @@ import { newCall } from '../../support/caller.ts'
 import { pick, seeded } from '../../support/random.ts'
 import { answer, fault, rig } from '../rig.ts'
 
-/** How the same work is done: none of it may make a difference. */
+/** Ways to do the same work. None may change a decision. */
 export interface Manner {
-  /** Seed of the order in which the calls come. */
+  /** Seed of the order of the calls. */
   readonly order?: number
   /** Calls at a time. */
   readonly concurrency?: number
-  /** Faults that have nothing to do with the others. */
+  /** Faults that share nothing with the other faults. */
   readonly unrelated?: readonly object[]
-  /** Which part of the work. */
+  /** Index of the part of the work. */
   readonly part?: number
 }
 
-/** How many parts there are. */
 export const PARTS = 5
 
 const plan = [
@@ -47,8 +46,8 @@ const plan = [
 ]
 
 /**
- * Three hundred calls of sixty tasks. Some belong to none, and some of them are equal and only differ in how often they
- * came. Those that say which call of its task they are have a header.
+ * Three hundred calls of sixty tasks. Some calls have no task; some are equal except for their count. Calls
+ * with a number in their task carry a header.
  */
 function work(part: number): Call[] {
   const random = seeded(1 + part)
@@ -78,7 +77,7 @@ function shuffled<T>(items: readonly T[], seed: number): T[] {
   return keyed.sort(([a], [b]) => a - b).map(([, item]) => item)
 }
 
-/** Every decision about the work, as text, sorted. Failed attempts are tried again twice. */
+/** Returns every decision about the work as sorted text. Failed attempts are retried twice. */
 export async function decisions({
   order = 0,
   concurrency = 1,

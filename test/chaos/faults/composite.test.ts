@@ -88,7 +88,7 @@ test('the first attempts of each call fail with 503, and then one passes', async
     injection.replies.map(({ status }) => status),
     [503, 503],
   )
-  // A body that were JSON-RPC would be an answer, and no reason to try again.
+  // A JSON-RPC body would be an answer, so the gateway would not retry.
   assert.equal(injection.replies[0]?.headers['content-type'], 'text/plain')
   assert.equal(injection.inapplicable.length, 1)
 })

@@ -11,7 +11,7 @@ import assert from 'node:assert/strict'
 
 const answer = answering({ content: [{ type: 'text', text: 'x'.repeat(2_000) }] })
 
-/** All faults that hold calls, and how they are set up to hold them long. */
+/** All faults that hold calls, with settings for a long hold. */
 const holding: Readonly<Record<string, readonly [FaultType<unknown>, unknown]>> = {
   half_open: [halfOpen, {}],
   latency: [latency, { distribution: { kind: 'fixed', delay: '1m' } }],
@@ -32,7 +32,7 @@ for (const [name, [fault, config]] of Object.entries(holding)) {
     const { signal, outcomes, injection, finished } = await hold(fault, config)
     signal.abort(gatewayError('cancelled', 'gone'))
     await finished
-    // Replies that are late come when they are due, unless the fault ends.
+    // Late replies arrive when due, unless the fault ends.
     injection.release()
     assert.equal(injection.clock.pending, 0)
     assert.equal(outcomes.length, 1_000)
@@ -40,7 +40,7 @@ for (const [name, [fault, config]] of Object.entries(holding)) {
   })
 }
 
-/** A thousand calls, each to a server of its own so that none sets another free; none is over yet. */
+/** A thousand calls, each to its own server, so that no call releases another. No call is over yet. */
 async function hold(fault: FaultType<unknown>, config: unknown) {
   const injection = testInjection()
   const signal = new Cancellation()

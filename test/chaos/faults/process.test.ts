@@ -94,7 +94,7 @@ test('a plan cannot kill the process of a server that is reached over HTTP', () 
 
 const answer = answering({ content: [] })
 
-/** A fault of a type, at calls that are answered at once. */
+/** A fault of a type, at calls with immediate answers. */
 function hitting(type: keyof typeof processFaults, config: object, parts: Partial<TestInjectionParts> = {}) {
   const faultEnvironment = { ...stdio, ...parts.faultEnvironment }
   const injection = testInjection({ ...parts, faultEnvironment })
@@ -179,7 +179,7 @@ test('a crash loop ends with the fault', async () => {
   assert.equal(injection.clock.pending, 0)
 })
 
-/** What a fault has the process print before an answer. */
+/** Returns the bytes that a fault makes the process print before an answer. */
 async function printedBy(config: object): Promise<Buffer | undefined> {
   const injection = testInjection({ faultEnvironment: stdio })
   let shaped: ShapedAnswer | undefined

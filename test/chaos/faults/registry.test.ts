@@ -18,7 +18,7 @@ const tool = (name: string, more: object = {}): Tool => ({
   ...more,
 })
 
-/** A fault that fires again and again, with one memory. */
+/** A fault that fires repeatedly, with one memory. */
 function firing(type: keyof typeof registryFaults, config: object, parts: TestInjectionParts = { draws: 0 }) {
   const injection = testInjection(parts)
   const layer = faultLayer(registryFaults[type], config, injection)

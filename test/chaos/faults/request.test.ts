@@ -4,13 +4,13 @@ import { requestFaults } from '../../../src/chaos/faults/request.ts'
 import { toolCall } from '../../support/caller.ts'
 import { answering, faultLayer, testInjection } from '../../support/injection.ts'
 
-/** Odd on purpose: no argument may be written anew. */
+/** Unusual JSON on purpose: no argument may be reserialised. */
 const odd = '{ "a": [1.0, 2],  "b": {"é": 1e2}, "c":"x" }'
 
 const requestWith = (args: string) =>
   `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t","arguments":${args}}}`
 
-/** Fields of a fault, the arguments that the server gets, and whether the call asks for something else now. */
+/** Fields of a fault, the arguments that the server gets, and whether the meaning of the call changes. */
 const changes = [
   ['argument_lost', { argument: 'b' }, '{"a": [1.0, 2],"c":"x"}', true],
   ['argument_duplicated', { argument: 'a' }, '{"a": [1.0, 2],"a": [1.0, 2],"b": {"é": 1e2},"c":"x"}', false],
@@ -19,7 +19,7 @@ const changes = [
   ['argument_reordered', { of: 'list' }, '{"a":[2,1.0],"b": {"é": 1e2},"c":"x"}', true],
 ] as const
 
-/** Sends a call with such arguments through a fault; gives what the server got, by its text. */
+/** Sends a call with these arguments through a fault. Returns the server's input as text. */
 async function send(
   name: (typeof changes)[number][0],
   config: object,

@@ -20,7 +20,7 @@ const failing: Service = () =>
 const rpcError: Service = (call) => Promise.resolve(answerOf(errorText(call.id, -32603, 'broken'), 200))
 const toolError = answering({ content: [{ type: 'text', text: 'disk full' }], isError: true })
 
-/** One firing at a call that a server answers. */
+/** Fires once, at a call that a server answers. */
 async function fire(
   type: keyof typeof resultFaults,
   config: object,

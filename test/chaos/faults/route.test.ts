@@ -11,7 +11,6 @@ import { answering, testInjection } from '../../support/injection.ts'
 const here = answering({ content: ['here'] })
 const there = answering({ content: ['there'] })
 
-/** An injection in a fault environment with one other server, `mirror`. */
 function shotWith(mirror: Service = there) {
   return testInjection({
     faultEnvironment: { sendTo: (call, server) => (server === 'mirror' ? mirror(call) : undefined) },

@@ -67,7 +67,7 @@ test('a process has no content type to be wrong; its lines can still be broken',
   assert.deepEqual(injection.inapplicable, ['only replies over HTTP have a content type'])
 })
 
-/** The answer to a call over a pipe, and how a fault has it come: `undefined` where it asks for nothing. */
+/** Returns the answer to a call over a pipe and the shape that a fault asks for; `undefined` if none. */
 async function shapedBy(type: FaultType<unknown>, config: object, injection: TestInjection) {
   const text = '{"jsonrpc":"2.0","id":7,"result":{"content":[]}}'
   const call = toolCall('echo', {}, { id: 'a' })

@@ -13,7 +13,7 @@ const replies = {
 
 const asking = (method: string): Message => ({ text: '{}', value: { jsonrpc: '2.0', id: 7, method } })
 
-/** A server that asks, and answers the call when it has its own answer, or when `patience` is over. */
+/** A server that asks, and answers the call after the agent's reply or at the end of `patience`. */
 function server(method: string, patience: Promise<unknown>) {
   const answers: string[] = []
   const service: Service = (call) =>

@@ -51,7 +51,7 @@ for (const [status, code] of [
     assert.equal(injection.replies[0]?.status, status)
     const body = JSON.parse(injection.replies[0]?.body ?? '')
     assert.deepEqual([body.id, body.error.code], [null, code])
-    // Gateways and SDKs tell the common bug from other bad requests by this word.
+    // Gateways and SDKs recognise this common bug by the word "session".
     assert.match(String(body.error.message), /session/i)
     assert.deepEqual(injection.faultEnvironment.lost, [])
   })

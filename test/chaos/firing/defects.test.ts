@@ -28,7 +28,7 @@ test('the engine disarms itself after as many errors as it is allowed', async ()
 test('a strict engine fails the call instead', async () => {
   const { send, arm, controller } = rig()
   arm([fault('a', 'test.defect')], { strict: true, engineErrors: 3 })
-  // Also after as many errors as would disarm another one.
+  // Even after more errors than `engineErrors`, which would disarm a lenient engine.
   for (let round = 0; round < 12; round++) {
     const outcome = await send(toolCall('t'))
     assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'internal')

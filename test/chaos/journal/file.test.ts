@@ -39,7 +39,7 @@ async function setUp(t: TestContext) {
 
 const entry = (seq: number): ControlEntry => ({ kind: 'control', seq, at: 0, type: 'armed', by: 'me' })
 
-/** The chain of a file, whose key lies beside it. */
+/** Returns the chain of a file whose key is in the same folder. */
 async function linesOf(path: string) {
   const { lines, broken, ...chain } = readChain(await readFile(path, 'utf8'), await readKey(dirname(path)))
   assert.equal(broken, undefined)
@@ -198,7 +198,7 @@ test('a disk that is full takes no part of a line for good, and is written to ag
   }
   try {
     const path = join(disk, 'chaos.jsonl')
-    // The key and the head are elsewhere: the state folder may be on another disk.
+    // The key and the head are in another folder: the state folder may be on another disk.
     const file = open({ path })
     const began = performance.now()
     for (let seq = 1; seq <= 3_000; seq++) {
@@ -257,10 +257,10 @@ test('calls that end after the chaos mesh has stopped are in the journal, until 
   )
 })
 
-/** The decisions among the lines of a file, with what became of them, which the file says further down. */
+/** Returns the decisions in a file's lines, with their results, which follow further down in the file. */
 function decisionsIn(lines: readonly Line[]): readonly DecisionEntry[] {
   const decisions: DecisionEntry[] = []
-  // Every process counts from 1: a number stands for the latest decision that has it.
+  // Every process counts from 1, so a number means the latest decision with this number.
   const latest = new Map<number, DecisionEntry>()
   for (const line of lines) {
     if (line.kind === 'decision') {

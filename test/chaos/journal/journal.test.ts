@@ -74,7 +74,7 @@ test('a call is explained by its id, its key or its intent', async () => {
   assert.deepEqual(explain(all, told[0]!.callKey), told)
 })
 
-/** The decisions about 200 calls over 100 s of virtual time, with a plan that has something of everything. */
+/** The decisions about 200 calls over 100 s of virtual time, with a plan of many kinds of faults. */
 async function recorded(faults: readonly object[], seed: number): Promise<readonly DecisionEntry[]> {
   const { arm, send, controller, clock } = rig()
   arm(faults, { seed })

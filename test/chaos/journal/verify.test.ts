@@ -22,7 +22,7 @@ import { type JournalCheck, verifyJournal } from '../../../src/chaos/journal/ver
 import { chaos } from '../../../src/commands/break/chaos.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** A journal of 20 entries in files of 4, of which 3 older ones are kept: entries 5 to 20 are there. */
+/** A journal of 20 entries in files of 4 entries. Three older files are kept, so entries 5 to 20 exist. */
 async function setUp(t: TestContext) {
   const folder = await mkdtemp(join(tmpdir(), 'verify-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -74,7 +74,7 @@ interface Damage {
   readonly told: RegExp
 }
 
-/** Makes a chain of the same lines anew, as whoever has no key can. */
+/** Recomputes a chain over the same lines without the key, as an attacker would. */
 async function recompute(
   { path, linesOf, put }: Journal,
   key: ReturnType<typeof createSecretKey>,
@@ -284,7 +284,7 @@ for (const [title, damage] of [
 ] as const)
   test(`the next process does not begin a journal that looks whole after one with ${title}`, async (t) => {
     const { state, path, write, verify } = await setUp(t)
-    // One file is left: `verify` notices older files anyhow.
+    // One file is left, yet `verify` notices the loss of older files.
     for (const name of ['.1', '.2', '.3']) await rm(`${path}${name}`)
     await damage(headPath(state, path))
     assert.notDeepEqual(told(await verify()), [])
@@ -306,7 +306,8 @@ test('a journal whose folder vanished under its process does not look whole afte
   }
   for (const seq of [1, 2, 3]) await write(seq)
   await rm(own, { recursive: true })
-  // The first is refused: there is no folder. It is made anew for the key, and all that waits goes there.
+  // The first write fails: the folder is gone. The folder is made again for the key, and all waiting entries
+  // go there.
   for (const seq of [4, 5]) await write(seq)
   await file.close()
   const { entries, dropped, problems } = await verifyJournal(path, own)

@@ -18,7 +18,7 @@ test('a kill lets go of a thousand held calls at once, unharmed', async () => {
   assert.equal(tally('a').concurrent, 1_000)
   const timers = clock.pending
   controller.kill('me', 'enough')
-  // Not a microtask later: a pause that is let go takes its timer back.
+  // Checked at once, not a microtask later: a released pause cancels its timer.
   assert.equal(clock.pending, 0)
   assert.ok(timers >= 1_000)
   const outcomes = await Promise.all(held)

@@ -12,7 +12,7 @@ import { newCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
 
 const loaded = await loadConfig('config/chaos.yaml', {})
-/** One fault of every kind that there is. */
+/** One fault of every kind. */
 const examples: readonly Fault[] = loaded.ok ? loaded.config.chaos.faults : []
 
 const replies: Readonly<Record<string, Outcome>> = {
@@ -21,7 +21,10 @@ const replies: Readonly<Record<string, Outcome>> = {
   'a failure': { kind: 'failed', error: gatewayError('upstream_disconnected', 'gone', { sent: true }) },
 }
 
-/** What a call gets that a fault was aimed at, and whose server replies after the kill; undefined: the fault acted before. */
+/**
+ * Returns the outcome of a call whose server replies after a kill. Undefined if the fault acted before the
+ * kill.
+ */
 async function killedUnderWay(example: Fault, side: Side, method: string, reply: Outcome) {
   let giveReply: () => void = () => undefined
   const replied = new Promise<Outcome>((resolve) => (giveReply = () => resolve(reply)))

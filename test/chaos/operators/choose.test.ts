@@ -31,7 +31,7 @@ const schema = {
   },
 }
 
-/** The places that an operator gets over many calls. */
+/** Returns the places that an operator draws over many calls. */
 function drawn(op: DriftName, value: unknown, withSchema?: unknown): string[] {
   const random = createKeyedRandom(1)
   const paths = new Set<string>()
@@ -79,7 +79,7 @@ test('over many calls every operator that fits is picked, and each pick can be a
     if (applied !== 'not_applicable') assert.notDeepEqual(applied.value, orders, JSON.stringify(config))
     seen.add(config.op)
   }
-  // Only an object that has room above it can be unnested, and there is none here.
+  // `unnest` needs a nested object with room above; this value has none.
   assert.deepEqual([...seen].sort(), driftNames.filter((name) => name !== 'unnest').sort())
 })
 

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { apply } from '../../../src/chaos/operators/apply.ts'
 import { partialSchema } from '../../../src/chaos/operators/index.ts'
 
-/** The changed value, or `not_applicable`; the original must stay as it was. */
+/** Returns the changed value, or `not_applicable`. The original must stay unchanged. */
 function changed(config: object, value: unknown): unknown {
   const before = structuredClone(value)
   const applied = apply(partialSchema.parse(config), value, () => 0)

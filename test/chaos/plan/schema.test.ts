@@ -6,7 +6,7 @@ import { targetFindings } from '../../../src/chaos/plan/checks.ts'
 import { chaosSchema } from '../../../src/chaos/plan/schema.ts'
 import { fault, registry, schema } from '../rig.ts'
 
-/** What is wrong with a plan, as `path: message`. */
+/** Returns the findings about a plan, as `path: message`. */
 function issues(faults: readonly unknown[], more: object = {}): string[] {
   const read = schema.safeParse({ faults, ...more })
   return (read.error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`)
@@ -238,7 +238,7 @@ test('a protected server may not be named, as an aim or as where calls go; a glo
   assert.deepEqual(away({ type: 'route.wrong_backend', server: 'pay' }), [`${name} send calls to it`])
   const moved = { type: 'registry.moved', replacement: 'pay/charge' }
   assert.deepEqual(away({ ...moved, mode: 'silent' }), [`${name} send calls to it`])
-  // A notice names it, and no call goes there.
+  // The notice names the other server, but no call goes there.
   assert.deepEqual(away({ ...moved, mode: 'error' }), [])
 })
 

@@ -8,7 +8,7 @@ import { loadConfig } from '../../../src/config/load.ts'
 import { readPlan } from '../../../src/commands/run/plan-file.ts'
 import { chaosApp, failing } from '../../routes/chaos-app.ts'
 
-/** As it is written in JSON or YAML, and how it is told everywhere. */
+/** A seed as written in JSON or YAML, and as reported everywhere. */
 const seeds = [
   ['0', 0],
   ['42', 42],
@@ -21,7 +21,7 @@ const seeds = [
   ['"00018446744073709551"', 18_446_744_073_709_551n.toString()],
   ['"18446744073709551615"', '18446744073709551615'],
   ['"18446744073709551616"', undefined],
-  // As a number it is another one than was written.
+  // A JSON number above 2^53 loses digits.
   ['9007199254740993', undefined],
   ['18446744073709551615', undefined],
   ['-1', undefined],

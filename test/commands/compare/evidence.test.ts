@@ -78,7 +78,7 @@ test('a journal is followed page by page, and what it forgot meanwhile is notice
     return Promise.resolve({ ok: true as const, value: pages.shift() })
   }
   const decisions = new Decisions('w-1-')
-  // What was decided before the run is nobody's.
+  // Decisions before the run belong to no unit.
   await decisions.follow(control)
   assert.deepEqual(decisions.report().first, { twice: 0, different: 0, once: 0 })
   await decisions.follow(control)

@@ -17,16 +17,16 @@ after(cleanUp)
 const docs = fileURLToPath(new URL('../../../docs/generate/blast-radius.js', import.meta.url))
 const run = promisify(execFile)
 
-/** The command whose table and pictures share one simulation. */
+/** The table and the pictures of this command share one simulation. */
 const SWEEP = 'sweep --only none,default --seeds 5'
 
-/** The page with the outputs of some commands alone: those of the others are text like any other. */
+/** The page with the outputs of some commands; outputs of other commands count as plain text. */
 const pageOf = (page: string, isAmong: (line: string) => boolean) =>
   page.replace(/<!-- breakwater (.*) -->/g, (all, line: string) =>
     isAmong(line) ? all : `<!-- elsewhere: ${line} -->`,
   )
 
-/** Whether the test of a study compares its findings with the page, so that none is made twice. */
+/** True if a study's own test compares the findings with the page, so that no study runs twice. */
 const isComparedElsewhere = (line: string) => {
   const [, name] = /^study (\S+) /.exec(line) ?? []
   const path = `test/sim/studies/${name}.test.ts`
@@ -35,7 +35,7 @@ const isComparedElsewhere = (line: string) => {
   )
 }
 
-// In processes of their own: within a test, each promise of a simulation costs several times as much.
+// In separate processes: within a test, each promise of a simulation costs several times as much.
 test('the page about blast radius and its pictures are what its commands make (npm run docs)', async () => {
   const page = await readFile('docs/blast-radius.md', 'utf8')
   assert.ok((page.match(/<!-- breakwater /g) ?? []).length >= 6)

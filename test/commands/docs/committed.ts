@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readdir, readFile } from 'node:fs/promises'
 import type { Pages } from '../../../docs/generate/markdown.ts'
 
-/** Checks that `docs` has the index `{kind}.md`, below `{kind}/` just these pages, and in each what the code makes. */
+/** Checks that `docs` holds the index `{kind}.md` and below `{kind}/` exactly these generated pages. */
 export async function assertCommitted(kind: string, pages: Pages): Promise<void> {
   const committed = (await readdir(`docs/${kind}`)).map((name) => `${kind}/${name}`)
   assert.deepEqual([`${kind}.md`, ...committed].sort(), Object.keys(pages).sort())

@@ -13,7 +13,7 @@ import type { Findings, Row } from '../../../src/sim/studies/study.ts'
 import { bound } from '../../support/bound.ts'
 import { main } from '../../support/main.ts'
 
-// In a process of its own: within a test, each promise of a simulation costs several times as much.
+// In a separate process: within a test, each promise of a simulation costs several times as much.
 const { stdout } = await promisify(execFile)(process.execPath, [main, ...DEFAULTS.split(' '), '--json'], {
   env: bound(),
   maxBuffer: 64 * 1024 ** 2,
@@ -22,24 +22,23 @@ const findings = JSON.parse(stdout) as Findings
 const rowsOf = (name: string) => findings.tables.find((table) => table.name === name)!.rows
 const numberIn = (row: Row, key: string) => Number(row[key])
 
-/** A share may be larger by so much: a point. */
+/** Tolerated excess of a share: one percentage point. */
 const POINT = 0.01
 
 /** How often chance alone may make the defaults look worse than no policies in a row. */
 const ALPHA = 0.01
 
-/** A row and the load under which the defaults lose there. */
 const lossOf = (server: Row[string] | undefined, load: Row[string] | undefined) =>
   `${String(server)} under ${String(load)}`
 const OVERLOAD = 'overload'
 
-/** Losses of which the study says why. */
+/** Losses that the study explains. */
 const explained = new Set([
   ...rows.flatMap(({ name, loses }) => (loses === undefined ? [] : lossOf(name, loses.under))),
   ...overloads.flatMap(({ name, loses }) => (loses === undefined ? [] : lossOf(name, OVERLOAD))),
 ])
 
-/** Where more tasks fail by default than without policies: by more than a point, or than chance explains. */
+/** Rows in which the defaults fail more tasks than no policies, by more than a point or beyond chance. */
 const worse = rowsOf('cells').flatMap((own) => {
   if (own.policies !== 'default') return []
   const bare = rowsOf('cells').find(
@@ -49,12 +48,12 @@ const worse = rowsOf('cells').flatMap((own) => {
     const units = numberIn(row, 'tasks')
     return { successes: Math.round(numberIn(row, 'failedTasks') * units), units }
   }
-  // Each side of a two-sided interval has half of the chance.
+  // Each side of a two-sided interval has half of `alpha`.
   const { estimate, low } = newcombeInterval(countOf(bare), countOf(own), 2 * ALPHA)
   return estimate > POINT || low > 0 ? lossOf(own.server, own.load) : []
 })
 
-/** Where another set fails a point less of the tasks, or leaves a point less of the calls unanswered. */
+/** Rows in which another set fails a point fewer tasks, or leaves a point fewer calls unanswered. */
 const behindIn = (table: string, load: string) =>
   rowsOf(table).flatMap(({ server, ...shares }) =>
     Number(shares.default) > Math.min(...Object.values(shares).map(Number)) + POINT

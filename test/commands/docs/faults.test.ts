@@ -71,7 +71,7 @@ test('a server whose era nobody knows yet is refused for its transport only', ()
   assert.equal(refusalOf(lost!, { transport: 'sse', era: undefined }), 'there is no session to lose over sse')
 })
 
-/** Entries of each type of the other formats; several where what they say decides which of our types is meant. */
+/** Entries of each type of the other formats; several entries where their fields decide the type of ours. */
 const foreign: Readonly<
   Record<ForeignFormat, readonly (Readonly<Record<string, unknown>> & { type: string })[]>
 > = {

@@ -36,7 +36,7 @@ function stage() {
   })
   const arms: GuardedArms = new GuardedArms(comparisons, clock)
   const meter = new Meter(clock)
-  /** The arms of tasks, as a generation of now puts them. */
+  /** The arms of tasks, as the current generation assigns arms. */
   const armsOf = (tasks: readonly string[], server = 'a') => {
     const assign = arms.assignIn(config)
     return tasks.map((task) => {

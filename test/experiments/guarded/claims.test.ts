@@ -17,7 +17,6 @@ function judged(texts: readonly string[], figures: object, servers: readonly Ser
   return judgeRun(claims, figuresOf(figures), servers)
 }
 
-/** Returns each claim's number in words, and whether the claim holds. */
 const foundBy = (...given: Parameters<typeof judged>) =>
   judged(...given).map(({ found, holds }) => `${found}: ${holds}`)
 

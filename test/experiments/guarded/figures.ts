@@ -1,6 +1,6 @@
 import type { Figures } from '../../../src/experiments/guarded/meter.ts'
 
-/** What calls came to, where a test says only what it cares about. */
+/** Figures of calls with defaults, so that a test names only the fields of interest. */
 export function figuresOf({ calls = 100, ...more }: Partial<Figures> = {}): Figures {
   const ms = calls === 0 ? undefined : (more.p95 ?? 10)
   const none = { failed: 0, waiting: 0, rejected: 0, attempts: calls }

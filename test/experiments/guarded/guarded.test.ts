@@ -10,17 +10,17 @@ import { recordOf, specOf } from './world.ts'
 
 const asked = { by: 'tester', approvedBy: undefined, firstStage: 0 }
 
-/** The runs of a gateway whose servers answer at a steady rate, and whose disk does as a test says. */
+/** The runs of a gateway with servers that answer at a steady rate, and a disk that the test controls. */
 function stage() {
   const clock = new ManualClock()
   const rules = {
     refusals: [] as string[],
     ground: 'one',
-    /** Why the disk takes nothing. */
+    /** Why the disk refuses writes; undefined if it works. */
     full: undefined as string | undefined,
     injected: 1,
     approvers: undefined as readonly string[] | undefined,
-    /** Whether faults do something to calls. */
+    /** Whether faults affect calls. */
     isHit: false,
   }
   const written: RunRecord[] = []
@@ -311,7 +311,7 @@ test('what an earlier process left unfinished has failed; what it finished count
       ['d', 'failed'],
     ],
   )
-  // As the journal has it, which takes no others when it is opened again.
+  // A reopened journal accepts only run records, so each JSON copy must be a run record.
   for (const run of written) assert.ok(isRunRecord(JSON.parse(JSON.stringify(run))), run.id)
 })
 

@@ -188,7 +188,7 @@ test('the time to recover ends where the good window begins', async () => {
   assert.equal(run.state, 'completed', run.reason)
   const after = run.recovery!.steadyAfterMs!
   assert.ok(after >= 1_750 && after <= 2_500, `${after} ms`)
-  // The stages take four seconds, in which faults hit calls from the first one on.
+  // The stages take four seconds; faults hit calls from the first second on.
   const since = run.recovery!.recoveredAfterMs! - after
   assert.ok(since >= 3_900 && since <= 4_500, `${since} ms more from the first effect`)
 })

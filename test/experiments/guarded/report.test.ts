@@ -8,7 +8,7 @@ import { runScript } from '../../../src/console/run-charts.ts'
 import { runMarkdownOf } from '../../../src/experiments/guarded/report.ts'
 import { specOf, stage } from './world.ts'
 
-/** A run that its gate has ended, as the admin API tells it: what is not known is not there. */
+/** A run aborted by its gate, as the admin API returns the run: unknown fields are absent. */
 async function aborted(more: object = {}): Promise<RunRecord> {
   const { lifecycle, rules, until } = stage(
     specOf({ estimate: { outcome: 'completed', recover: '5s' }, ...more }),
@@ -79,7 +79,7 @@ test('nothing that others wrote is Markdown', () => {
     ['# Guarded experiment drill'],
   )
   assert.ok(!text.includes('\u0007'))
-  // An odd number of backslashes in front takes the meaning from what follows.
+  // An odd number of backslashes escapes the next character.
   assert.doesNotMatch(text, /(?<!\\)(?:\\\\)*(?:<[a-z/]|!\[|&lt;|`)/)
   assert.match(text, /^\\# x # Approved \\<script>/m)
   assert.match(text, /^- owner: x # Approved /m)

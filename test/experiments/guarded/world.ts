@@ -6,7 +6,7 @@ import type { Spec } from '../../../src/experiments/guarded/spec.ts'
 import { experimentSpec } from '../../../src/gateway/guarded/spec.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** A spec of short times: two stages of two seconds after a baseline of two. */
+/** A spec with short times: a baseline of two seconds, then two stages of two seconds. */
 export const specOf = (more: object = {}): Spec =>
   experimentSpec.parse({
     name: 'drill',
@@ -48,15 +48,15 @@ export function recordOf(spec: Spec, more: Partial<RunRecord> = {}): RunRecord {
   }
 }
 
-/** What happens to calls of an arm: how long they take, and which share of them goes wrong. */
+/** The calls of an arm: their latency and the share that fails. */
 interface Fare {
   tookMs: number
   failing: number
 }
 
 /**
- * A run in a world that a test rules: calls end at a steady rate, as `fares` says; what is armed is what the run has armed
- * and not taken back.
+ * A run in a simulated world. Calls end at a steady rate, as `fares` says; the run alone arms and disarms
+ * faults.
  */
 export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
   const clock = new ManualClock()
@@ -70,9 +70,9 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     injects: true,
     /** Whether calls of the treatment never end. */
     hangs: false,
-    /** Whether nobody calls the treatment any more. */
+    /** Whether the treatment gets no calls any more. */
     isDeserted: false,
-    /** What is thrown by whatever tells of servers and layers. */
+    /** An error thrown by reads of servers and layers. */
     defect: undefined as string | undefined,
     engineErrors: 0,
     isReady: true,
@@ -80,7 +80,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
     armFails: undefined as string | undefined,
     beginFails: undefined as string | undefined,
     sticks: 0,
-    /** Writes a step down; done at once unless given. */
+    /** Writes a step to the journal; by default at once. */
     written: undefined as ((now: RunRecord) => Promise<string | undefined>) | undefined,
     layers: [] as LayerState[],
     servers: [{ name: 'a', isUp: true, uptimeMs: 60_000, probeFailures: 0 }] as ServerVital[],
@@ -161,7 +161,7 @@ export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
       return what === 'step' ? rules.written?.(now) : undefined
     },
   })
-  /** Advances until it is in a phase, or over. */
+  /** Advances until the run reaches a phase or ends. */
   async function until(phase: RunRecord['phase'], index = 0): Promise<RunRecord> {
     for (let n = 0; n < 4_000; n++) {
       const { record: now } = lifecycle

@@ -27,7 +27,10 @@ const ALPHA = 0.05
 
 const holds = ({ low, high }: Interval, truth: number) => low <= truth && truth <= high
 
-/** How often an interval of 95 % holds the truth; `play` draws an experiment, and says whether it does. */
+/**
+ * Checks how often an interval of 95 % holds the truth. `play` draws an experiment and returns whether its
+ * interval does.
+ */
 function covers(name: string, runs: number, play: (random: Random) => boolean): void {
   test(`intervals of 95 % cover 94 % at least: ${name}`, (t) => {
     const random = seeded(20_26)
@@ -134,7 +137,7 @@ covers('paired t, 30 pairs', 10_000, (random) => {
   return holds(pairedInterval(pairs, ALPHA), Math.exp(0.45) - Math.exp(0.25))
 })
 
-/** Tasks that are slow or fast as a whole, by a lognormal factor, as are their calls. */
+/** Slow or fast tasks, by a lognormal factor per task; calls vary too. */
 const durations = (random: Random, count: number, mean: number): UnitDurations =>
   Array.from({ length: count }, () => {
     const slowness = 0.5 * normal(random)

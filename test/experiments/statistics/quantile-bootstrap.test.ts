@@ -9,7 +9,7 @@ import {
 import { seeded } from '../../support/random.ts'
 import { callsOfTask, normal, type Random } from './simulated.ts'
 
-/** Tasks with some ties, and some without any call. */
+/** Tasks with some ties, and some without calls. */
 const arm = (random: Random, count: number): UnitDurations =>
   Array.from({ length: count }, () => {
     const slowness = normal(random)
@@ -17,7 +17,7 @@ const arm = (random: Random, count: number): UnitDurations =>
     return Array.from({ length: calls }, () => Math.round(100 * Math.exp(slowness + normal(random))))
   })
 
-/** Each resample laid out in full, drawn in the same order. */
+/** Lays each resample out in full, drawn in the same order. */
 function plainly(units: UnitDurations, quantile: number, resamples: number, random: Random): number[] {
   return Array.from({ length: resamples }, () => {
     const drawn = units.map(() => units[Math.floor(random() * units.length)]!).flat()
@@ -40,7 +40,7 @@ test('the window changes nothing: resamples are those that are laid out in full'
     const c = plainly(control, quantile, resamples, again)
     const t = plainly(treatment, quantile, resamples, again)
     const differences = t.map((value, at) => value - c[at]!).sort((one, other) => one - other)
-    // Of 199 resamples the 10th from either end leaves 5 % out; with 120 units it is the 9th.
+    // The 10th of 199 resamples from either end leaves 5 % out; with 120 units the 9th does.
     assert.deepEqual([windowed.low, windowed.high], [differences[8], differences[190]])
   }
 })

@@ -35,7 +35,7 @@ import {
   welchInterval,
 } from '../../../src/experiments/statistics/unit-estimates.ts'
 
-/** Written by reference.py: what R, scipy and statsmodels say. */
+/** Results of R, scipy and statsmodels, as reference.py writes them. */
 interface Reference {
   readonly versions: Readonly<Record<string, string>>
   readonly cases: readonly {
@@ -56,7 +56,7 @@ const all = ({ estimate, low, high }: Interval) => [estimate, low, high]
 
 type Numbers = readonly number[]
 
-/** Each statistic as a function of plain numbers, as reference.py gives them. */
+/** Each statistic as a function of plain numbers, in the form of reference.py. */
 const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
   normalTails: (z: number) => both(normalTails(z)),
   normalQuantile: (p: number) => [normalQuantile(p)],
@@ -118,13 +118,13 @@ const statistics: Readonly<Record<string, (...args: never[]) => Numbers>> = {
 
 const zip = (one: Numbers, other: Numbers) => one.map((value, index) => [value, other[index]!] as const)
 
-/** Relative to what is expected, however small that is; absolute where that is 0. */
+/** Relative to the expected value, however small; absolute if the expected value is 0. */
 const apart = (value: number, expected: number) =>
   Math.abs(value - expected) / (expected === 0 ? 1e-6 : Math.abs(expected))
 
 for (const [statistic, compute] of Object.entries(statistics)) {
   const cases = reference.cases.filter((one) => one.statistic === statistic)
-  // R finds it by iterations, and stops early.
+  // R iterates here and stops early.
   const tolerance = statistic.startsWith('clustered') ? 1e-7 : 1e-9
   test(`${statistic} agrees with R, scipy or statsmodels in ${cases.length} cases`, () => {
     assert.ok(cases.length > 0)

@@ -27,7 +27,7 @@ const ALPHA = 0.05
 const LOOKS = 50
 const RUNS = 1_000
 
-/** What one unit adds: a numerator and a denominator. */
+/** The numerator and the denominator that one unit adds. */
 type Draw = (random: Random) => readonly [number, number]
 
 interface Design {
@@ -45,7 +45,7 @@ const failures: Metric = { name: 'failed_calls', unit: 'points', better: 'lower'
 const succeeded: Metric = { name: 'task_success', unit: 'points', better: 'higher', words: 'tasks succeed' }
 const taken: Metric = { name: 'task_duration', unit: 'ms', better: 'lower', words: 'tasks take' }
 
-/** Assigns unit by unit, and calls `look` with both arms after each 50th of them. */
+/** Assigns unit by unit, and calls `look` with both arms after every 50th unit. */
 function play(
   design: Design,
   random: Random,
@@ -72,7 +72,10 @@ const plannedOf = ({ units, treatmentShare }: Design) => ({
 const sequenceOf = (design: Design, control: UnitEstimate, treatment: UnitEstimate) =>
   differenceSequence(control, treatment, plannedOf(design), { alpha: ALPHA, reach: design.reach })
 
-/** How often equal arms are called different: by the verdict, by a z-test at each look, and by the plain sequence. */
+/**
+ * Returns how often equal arms count as different: by the verdict, by a z-test at each look, and by the plain
+ * sequence.
+ */
 function falsePositives(design: Design, seed: number) {
   const random = seeded(seed)
   const plan: VerdictPlan = {
@@ -203,7 +206,7 @@ test('a sequence that is looked at 50 times misses a true difference of arms in 
 
 test('arms that grow at changing shares do not deceive the sequence', (t) => {
   const random = seeded(5)
-  // A ramp: a hundredth of the tasks at first, nine tenths at last.
+  // A ramp: first a hundredth of the tasks, last nine tenths.
   const missed = share(RUNS, () => {
     const control = new UnitSums()
     const treatment = new UnitSums()
@@ -225,7 +228,7 @@ test('arms that grow at changing shares do not deceive the sequence', (t) => {
 
 const wanted = { alpha: ALPHA, power: 0.8 }
 
-/** How likely each number of successes is. */
+/** Returns the probability of each number of successes. */
 function binomial(units: number, probability: number): readonly number[] {
   const upTo = (count: number) => binomialTails(count, units, probability).lower
   return Array.from({ length: units + 1 }, (_, count) => upTo(count) - upTo(count - 1))
@@ -264,7 +267,7 @@ test('so they do of calls in tasks, by the variance of a unit, and by the design
       arm(units.treatment, (one) => task(one, worse)),
     ),
   )
-  // Five calls in each task, which are alike in whether their task is bad.
+  // Five calls in each task; a task is bad or good as a whole.
   const fixed =
     (scale: number): Draw =>
     (one) => [successes(one, 5, (one() < 0.2 ? 0.4 : 0.02) * scale), 5]

@@ -419,7 +419,7 @@ test('to swap the arms swaps better and worse, and changes no other result', () 
     const one = verdictOf(planned, now)
     const other = verdictOf({ ...planned, control: 'cautious', treatment: 'steady' }, swapped)
     assert.equal(other.result, mirrored[one.result])
-    // An invalid one ends early by harm only, which is not the same from the other side.
+    // An invalid experiment ends early by harm only, and harm differs between the two sides.
     if (one.result !== 'invalid') assert.equal(other.ends, one.ends)
     assert.ok(!(one.harm && other.harm))
     seen.add(one.result)

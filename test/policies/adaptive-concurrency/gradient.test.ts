@@ -4,7 +4,7 @@ import { Gradient } from '../../../src/policies/adaptive-concurrency.ts'
 
 const settings = { initial: 20, min: 4, max: 200, smoothing: 0.2, tolerance: 1.5, window: 600 }
 
-/** That many samples of calls that use the whole limit. */
+/** Takes `count` samples of calls that use the whole limit. Returns the new limit. */
 function samples(gradient: Gradient, count: number, latencyMs: number): number {
   for (let i = 0; i < count; i++) gradient.sample(latencyMs, gradient.limit)
   return gradient.limit
@@ -25,7 +25,7 @@ test('one step is that of Gradient2', () => {
   const rising = new Gradient({ ...settings, initial: 100, tolerance: 1, max: 100 })
   samples(rising, 9, 100)
   rising.sample(200, 100)
-  // Long-term mean 110, so that the gradient is 0.55: 0.8 × 100 + 0.2 × (55 + 10) = 93.
+  // Long-term mean 110, so the gradient is 0.55: 0.8 × 100 + 0.2 × (55 + 10) = 93.
   assert.equal(rising.limit, 93)
   assert.ok(before > 100)
 })

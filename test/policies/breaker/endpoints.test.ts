@@ -9,14 +9,14 @@ import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { bad, good } from './rig.ts'
 
-/** A server whose config changes: what policies remember stays, and layers are built anew. */
+/** A server with changing config: policies keep their state, layers are rebuilt. */
 function setUp() {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
   const state = new States(clock)
   const context = { ...testPolicyContext(clock, events), state }
 
-  /** Puts a config with these endpoints into force. Returns how to call a replica of it. */
+  /** Applies a config with these endpoints. Returns a function that calls a replica of the server. */
   function configure(endpoints: readonly string[], settings: object = {}, scope: Partial<Scope> = {}) {
     state.settle((key) => {
       const replica = key.endpoint === undefined ? 0 : endpoints.indexOf(key.endpoint)
@@ -35,7 +35,7 @@ function setUp() {
   const breakers = () => state.list<Breaker>('breaker')
   const shown = () =>
     breakers().map(([{ endpoint, replica }, one]) => [endpoint, replica, one.snapshot().state])
-  /** Does by hand what the admin API does. */
+  /** Gives the orders of the admin API directly. */
   const order = (action: 'open' | 'close' | 'reset', tool = 'tool') =>
     operator.act(
       action,

@@ -35,11 +35,11 @@ test('5,000 breakers that had a call each take 12 MB at most, and have nothing t
     layers.push(layer)
     return layer
   }
-  // What the first ones bring along (code, the classes of opossum) is there once.
+  // Parts loaded once by the first breakers (code, the classes of opossum).
   await build('first')(() => failure)(call)
   const before = heapMB()
   let timers = 0
-  // Opossum knows no manual clock: what it would set going by itself is a timer of Node's.
+  // Opossum knows no manual clock: its own timers would be Node's timers.
   const hook = createHook({ init: (_, type) => void (timers += type === 'Timeout' ? 1 : 0) }).enable()
   for (let n = 0; n < BREAKERS; n++) await build(`tool_${n}`)(() => answer)(call)
   hook.disable()

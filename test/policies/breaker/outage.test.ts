@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { Reason } from '../../../src/mesh/errors.ts'
 import { failed, good, setUp } from './rig.ts'
 
-/** A breaker that has just opened, and what says when its server came back. */
+/** A breaker that has just opened. `back` sets the server's recovery time to now. */
 async function opened(reason: Reason) {
   let backAt = -Infinity
   const rig = setUp({}, { backAt: () => backAt })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { answered, bad, good, setUp, times } from './rig.ts'
 
-/** A breaker that is open, the open time of which is over. */
+/** An open breaker at the end of its open time. */
 async function due(settings: object = {}) {
   const rig = setUp(settings)
   await rig.sendAll(times(5, bad))

@@ -13,7 +13,7 @@ export const answered = (verdict: Verdict = 'unchecked', value: Record<string, u
   verdict,
 })
 
-/** A reply that is a JSON-RPC error. */
+/** A reply with a JSON-RPC error. */
 export const rpcError = (code: number): Outcome => answered('rpc_error', { error: { code, message: 'no' } })
 
 export const failed = (reason: Reason = 'upstream_status'): Outcome => ({
@@ -24,24 +24,24 @@ export const failed = (reason: Reason = 'upstream_status'): Outcome => ({
 export const good = answered()
 export const bad = failed()
 
-/** A call that is under way. */
+/** A call under way. */
 export interface Held {
   readonly call: Call
   finish(outcome: Outcome): Promise<Outcome>
 }
 
-/** A breaker over a server that answers by a script, on a clock that stands still. */
+/** A breaker over a server with scripted answers, on a manual clock. */
 export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
   const context = testPolicyContext(clock, events)
   const config = breaker.schema.parse({ jitter: 0, ...settings })
-  /** How the calls that the server got are to be answered. */
+  /** Resolvers of the calls that reached the server, oldest first. */
   const got: ((outcome: Outcome) => void)[] = []
   const layer = breaker.build(config, context, testScope(scope))
   const service = layer(() => new Promise((resolve) => got.push(resolve)))
 
-  /** Sends a call, which the server answers at once, if it gets it. */
+  /** Sends a call. The server, if reached, answers at once. */
   function send(outcome: Outcome, replica?: number, invalidArguments = false): Promise<Outcome> {
     const call = toolCall('tool', {}, replica === undefined ? {} : { replica })
     call.record.isInvalid = invalidArguments
@@ -50,7 +50,7 @@ export function setUp(settings: object = {}, scope: Partial<Scope> = {}) {
     return result
   }
 
-  /** Sends a call, and leaves it to the test to answer it; undefined when the server did not get it. */
+  /** Sends a call that the test answers. Undefined if the call never reached the server. */
   function hold(parts: Partial<CallParts> = {}): Held | undefined {
     const call = toolCall('tool', {}, parts)
     const result = service(call)

@@ -8,7 +8,10 @@ import { toolCall } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, Stage } from './stage.ts'
 
-/** Has the server of a call ask; how to answer, and whether the answer has reached the server. */
+/**
+ * Makes the server of a call ask. Returns functions to answer and to see whether the answer reached the
+ * server.
+ */
 function ask(stage: { readonly clock: ManualClock }, { record }: Call) {
   const question = { arrived: false, reply: () => {}, withdraw: () => {} }
   const { answer, withdrawn } = pauseDeadline(record, stage.clock, () => {
@@ -109,7 +112,7 @@ test('a call that is asked several things at once holds a slot again when all ar
   stage.send('bystander')
   assert.deepEqual(stage.started, ['asking', 'bystander'])
   questions[1].reply()
-  // Asked again before the answer could go on: the answer is not held back any more.
+  // Asked again before the answer went on: the answer is no longer held back.
   ask(stage, call)
   await setImmediate()
   assert.deepEqual([questions[0].arrived, questions[1].arrived], [true, true])

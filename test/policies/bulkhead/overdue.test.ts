@@ -62,7 +62,7 @@ test('no more slots are overdue than sixteen times those that count', async () =
 test('a tool that has always been slow does not hang: its calls keep their slots', async () => {
   const stage = new Stage({ concurrent: 1, queue: 10, maxWait: '10m' })
   for (const id of ['a', 'b', 'c']) stage.send(id)
-  // The newest goes first once the oldest has waited for long.
+  // After a long wait of the oldest, the newest goes first.
   for (const started of [['a'], ['a', 'c'], ['a', 'c', 'b']]) {
     await stage.clock.advance(60_000)
     assert.deepEqual([stage.started, facts(stage).overdue], [started, 0])
@@ -94,7 +94,7 @@ test('what is asked of the agent of an overdue call changes nothing', async () =
   assert.deepEqual(facts(stage), { running: 1, overdue: 0, waiting: 0 })
 })
 
-/** Calls of one agent that hang, beside another agent with a single call of the tool. */
+/** Hanging calls of one agent, beside another agent with one call of the tool. */
 function hanging(stage: Stage, count: number): void {
   for (let i = 0; i < count; i++) stage.send(`hung ${i}`, { tenant: 'greedy' })
 }

@@ -13,7 +13,7 @@ export const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** What the admin API shows of a pool. */
+/** A pool as the admin API shows it. */
 export interface PoolFacts {
   readonly running: number
   readonly overdue: number
@@ -22,7 +22,7 @@ export interface PoolFacts {
   readonly tools: readonly { tool?: string; limit: number; running: number; waiting: number }[]
 }
 
-/** A bulkhead before a server that answers on command. Calls are known by their id. */
+/** A bulkhead before a server that answers on the test's command. Ids identify calls. */
 export class Stage {
   readonly clock = new ManualClock()
   readonly context: PolicyContext = testPolicyContext(this.clock)
@@ -49,13 +49,13 @@ export class Stage {
     return call
   }
 
-  /** Ends a call that runs. */
+  /** Ends a running call. */
   async end(id: string, outcome: Outcome = answer): Promise<void> {
     this.#settle.get(id)?.(outcome)
     await setImmediate()
   }
 
-  /** The error of a call that was rejected; fails when it was not. */
+  /** Returns the error of a rejected call; fails if the call was not rejected. */
   async rejected(id: string) {
     await setImmediate()
     const outcome = this.outcomes.get(id)
@@ -65,7 +65,7 @@ export class Stage {
     return outcome.error
   }
 
-  /** The pools that are in use or have been. */
+  /** Returns the pools in use, now or before. */
   pools(): PoolFacts[] {
     return this.context.state
       .list<{ snapshot(): PoolFacts[] }>('bulkhead')

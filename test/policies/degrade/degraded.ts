@@ -6,7 +6,7 @@ import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import type { ManualClock } from '../../support/manual-clock.ts'
 import { breakerOpen } from '../../../src/policies/breaker/state-machine.ts'
 
-/** A result as a server writes it. */
+/** Returns a result as a server writes results. */
 export function answer({ id }: Call, result: object = {}, verdict = 'unchecked' as const): Outcome {
   const text = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},"result":${JSON.stringify(result)}}`
   const value = JSON.parse(text) as Call['message']['value']
@@ -34,13 +34,13 @@ export const rejected: Outcome = {
 }
 
 interface Options {
-  /** What becomes of a call of the tool itself, in place of `rejected`. */
+  /** The tool's own outcome of a call, instead of `rejected`. */
   readonly script?: (call: Call) => Outcome | Promise<Outcome>
   readonly scope?: Parameters<typeof testScope>[0]
   readonly context?: PolicyContext
 }
 
-/** The policy with these settings, over a tool that a test plays; `script` may be changed on the way. */
+/** The policy with these settings over a scripted tool; tests may change `script` later. */
 export function setUp(
   settings: object,
   { script = () => rejected, scope, context = testPolicyContext() }: Options = {},
@@ -52,7 +52,7 @@ export function setUp(
   return { clock, context, play, service: layer(inner) }
 }
 
-/** A way to other tools which a test plays, and what came there. */
+/** A route to other scripted tools, and the calls that arrived there. */
 export function otherTools(tools: Readonly<Record<string, Service>>) {
   const calls: Call[] = []
   const fallbackCall: Scope['fallbackCall'] = (call, server, tool) => {
@@ -67,7 +67,7 @@ export function otherTools(tools: Readonly<Record<string, Service>>) {
   return { calls, fallbackCall }
 }
 
-/** What came back: its id and result, and how it is flagged. */
+/** Returns the id, the result and the flags of a reply. */
 export function read(outcome: Outcome) {
   if (outcome.kind !== 'answered') return { error: outcome.error.reason }
   const { id, result } = JSON.parse(outcome.result.text) as { id: unknown; result: unknown }

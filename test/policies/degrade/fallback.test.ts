@@ -58,7 +58,7 @@ test('a tool that hangs leaves a quarter of the time to its fallback, whatever p
     }
     const params = { name: 'query', arguments: {}, _meta: { progressToken: 1 } }
     const told = service(newCall({ method: 'tools/call', params, deadline }))
-    // Progress gives the same time anew, up to three quarters of the latest point.
+    // Progress extends the time, up to three quarters of the latest deadline.
     await clock.advance(Math.min(endsAt, 6_000) - 1)
     assert.equal(calls.length, 0)
     await clock.advance(endsAt)
@@ -100,7 +100,7 @@ test('a call waits for its tool as long as any, unless it has another answer', a
     assert.equal(call.record.hasAlternative, undefined)
     return [...seen]
   }
-  // First at the tool, then at its fallback, which has none of its own.
+  // First at the tool, then at its fallback, which has no fallback.
   assert.deepEqual(await told({ fallback: { tool: 'backup' } }), [
     [true, false],
     [false, false],
@@ -120,7 +120,7 @@ test('an answer in place of one that may have run says so, unless it does no har
   const cases = [
     ['write', 1, 'too slow (the call may have run)'],
     ['read_only', 1, 'too slow'],
-    // An earlier tool of the chain was sent, and this one was not.
+    // An earlier tool of the chain was sent; this tool was not.
     ['write', 0, 'too slow'],
   ] as const
   for (const [effect, attempts, words] of cases) {

@@ -6,7 +6,7 @@ import { type CallParts, newCall, TestCaller, toolCall } from '../../support/cal
 import { answer, read, rejected, setUp } from './degraded.ts'
 import { largeMessage } from '../../support/large-message.ts'
 
-/** A tool that has answered some calls, and then broke. */
+/** A tool that has answered some calls and then broke. */
 function breaking(settings: object = {}, scope: Parameters<typeof setUp>[1] = {}) {
   const set = setUp({ lastKnownGood: settings }, scope)
   const { play, service, context } = set

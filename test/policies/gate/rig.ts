@@ -17,7 +17,7 @@ interface Options {
   isProbed?: boolean
 }
 
-/** A gate before a server that answers on command. Calls are known by their id. */
+/** A gate before a server that answers on the test's command. Ids identify calls. */
 export function setUp({ config = {}, replicas = 1, isProbed = true }: Options = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
@@ -57,21 +57,21 @@ export function setUp({ config = {}, replicas = 1, isProbed = true }: Options = 
     lostReplicas,
     send,
     end,
-    /** Finds the server lost, by a call of its own. */
+    /** Loses the server through one call. */
     async lose() {
       lostReplicas.add(0)
       send('first to be lost')
       await end('first to be lost', lost)
       sent.length = 0
     },
-    /** The probes that go on get through. */
+    /** Lets the pending probes succeed. */
     async reach() {
       lostReplicas.clear()
       for (const tell of probes.splice(0)) tell(true)
       await setImmediate()
     },
     snapshot: () => context.state.list<{ snapshot(): GateSnapshot }>('gate')[0]![1].snapshot(),
-    /** What its metrics show, by state or otherwise as `waiting`. */
+    /** Returns the metrics: a state, or `waiting`. */
     gauges() {
       const [[, kept] = []] = context.state.list('gate')
       const samples = (gate.states ?? []).flatMap((state) => state.gauge?.samples(kept) ?? [])
@@ -79,7 +79,7 @@ export function setUp({ config = {}, replicas = 1, isProbed = true }: Options = 
         samples.map(({ labels, value }) => [(labels as { state?: string }).state ?? 'waiting', value]),
       )
     },
-    /** The states that were told. */
+    /** Returns the states in events. */
     told: () => events.flatMap(({ type, detail }) => (type === 'gate' ? String(detail?.state) : [])),
   }
 }

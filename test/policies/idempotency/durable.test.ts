@@ -14,11 +14,11 @@ interface Process {
   readonly settings?: object
   readonly effect?: Effect
   readonly server?: string
-  /** How long after the first process this one begins, in milliseconds. */
+  /** Start of this process after the first process, in milliseconds. */
   readonly laterMs?: number
 }
 
-/** A gateway's process that begins on a store; others before it have ended as if killed. */
+/** Starts a gateway's process on a store; earlier processes ended as if killed. */
 function begin(store: MemoryStore, { laterMs = 0, ...options }: Process = {}) {
   return setUp({ ...options, context: testPolicyContext(new ManualClock(EPOCH + laterMs), [], store) })
 }

@@ -13,7 +13,7 @@ import { ManualClock } from '../../support/manual-clock.ts'
 import { noFaults } from '../../support/no-faults.ts'
 import { answerTo, errorOf, keyed, read } from './keyed.ts'
 
-/** A mesh with a deadline of 1 s over a server that needs 3 s, and how often the server ran a call. */
+/** A mesh with a deadline of 1 s over a server that needs 3 s, and a count of the server's runs. */
 function slowMesh(degraded: object | false) {
   const clock = new ManualClock()
   let runs = 0

@@ -9,7 +9,7 @@ import { answerTo, errorOf, keyed, read, setUp } from './keyed.ts'
 import { isStillBytes, largeMessage } from '../../support/large-message.ts'
 import { bulkheadFull } from '../../../src/policies/bulkhead.ts'
 
-/** A status such as 404 or 400 may be what the tool has made of the call: only some of them come before it runs. */
+/** A tool's run may cause a status such as 404 or 400: only some statuses come before the run. */
 const mayHaveRun: readonly Reason[] = [
   'upstream_disconnected',
   'upstream_refused',
@@ -154,7 +154,7 @@ test('of an answer that is too large to keep it is known that it came, so that t
   const [first, joined] = [send(keyed('k')), send(keyed('k'))]
   server.answer(0, { text: 'ä'.repeat(600_000) })
   await clock.advance(0)
-  // A large text is made anew for who has joined in a turn of its own.
+  // A large text is copied for joined callers in a separate turn.
   await until('both are answered', () => first.outcome !== undefined && joined.outcome !== undefined)
   assert.ok(read(first) && read(joined))
   assert.deepEqual(snapshot(), { underWay: 0, over: 1, bytes: 0, evicted: 0 })
@@ -292,7 +292,7 @@ for (const effect of ['write', 'idempotent'] as const)
       await clock.advance(0)
       assert.ok(snapshot().bytes <= 2_048)
     }
-    // What may run twice and has failed leaves no trace.
+    // A failed call that may run twice leaves no trace.
     assert.deepEqual([snapshot().over, snapshot().evicted], [effect === 'write' ? 6 : 5, 3])
     const kept = ['k4', 'k5'].map((key) => send(keyed(key)))
     await clock.advance(0)

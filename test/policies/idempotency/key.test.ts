@@ -83,7 +83,7 @@ test('a call that comes again with another Authorization does not run again', as
     }
 })
 
-/** A call with this token, of an agent that names its tenant or does not. */
+/** A call with this token, of an agent with or without a named tenant. */
 const withToken = (token: string, isNamed: boolean) =>
   keyed('k', { inbound: { authorization: token, ...(isNamed && { 'x-breakwater-tenant': 'test' }) } })
 
@@ -109,7 +109,7 @@ for (const [title, scope, isNamed, gets] of [
     for (const sent of [during, afterwards]) {
       assert.equal(read(sent) !== undefined, gets)
       if (gets) continue
-      // A rejection: nothing of it counts against the server.
+      // A rejection, so no failure counts against the server.
       assert.equal(sent.outcome?.kind, 'rejected')
       assert.deepEqual([errorOf(sent)?.reason, errorOf(sent)?.sent], ['idempotency_conflict', true])
       assert.match(

@@ -8,7 +8,7 @@ import { type CallParts, toolCall } from '../../support/caller.ts'
 import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** A server whose calls a test ends one by one, in the order in which they came. */
+/** A server whose calls a test ends singly, in the order of arrival. */
 export class HeldServer {
   readonly calls: Call[] = []
   readonly #ends: ((outcome: Outcome) => void)[] = []
@@ -24,7 +24,7 @@ export class HeldServer {
     })
   }
 
-  /** Answers the call that came as the n-th, from 0; `more` are members of its result. */
+  /** Answers the n-th call, from 0; `more` holds members of its result. */
   answer(n: number, more: object = {}): void {
     this.end(n, answerTo(this.calls[n]!, { n, ...more }))
   }
@@ -38,7 +38,7 @@ export class HeldServer {
   }
 }
 
-/** A result as a server writes it. */
+/** Returns a result as a server writes results. */
 export function answerTo({ id }: Call, result: object): Outcome & { kind: 'answered' } {
   const text = `{ "result": ${JSON.stringify(result)}, "id": ${JSON.stringify(id)}, "jsonrpc": "2.0" }`
   const value = JSON.parse(text) as Call['message']['value']
@@ -61,7 +61,7 @@ export function setUp({ settings = {}, effect = 'write', ...more }: Options = {}
   const { tool = 'tool', server: name = 'test', set = 'default' } = more
   const scope = testScope({ effect, set, tool, server: name })
   const service = idempotency.build(idempotency.schema.parse(settings), context, scope)(server.service)
-  /** Sends a call; what has become of it stands under `outcome` as soon as that is known. */
+  /** Sends a call. Its outcome is in `outcome` as soon as the call ends. */
   const send = (call: Call) => {
     const sent: { call: Call; outcome?: Outcome } = { call }
     void service(call).then((outcome) => (sent.outcome = outcome))
@@ -77,20 +77,19 @@ interface Keyed extends Partial<CallParts> {
   readonly tool?: string
 }
 
-/** A call with a key. */
 export function keyed(key: unknown, { args = {}, headers, tool = 'tool', ...parts }: Keyed = {}): Call {
   const params = { name: tool, arguments: args, _meta: { 'dev.breakwater/idempotency-key': key } }
   return { ...toolCall(tool, {}, { params, ...parts }), headers }
 }
 
-/** A call with a key whose caller can give it up. */
+/** A call with a key and a caller that can give up. */
 export function leaving(key: string, parts: Keyed = {}) {
   const signal = new Cancellation()
   const leave = (reason: Reason = 'cancelled') => signal.abort(gatewayError(reason, 'gave up'))
   return { call: keyed(key, { ...parts, signal }), leave }
 }
 
-/** The result that came back, and under which id; undefined when none did. */
+/** Returns the id and the result of a reply; undefined without a reply. */
 export function read({ outcome }: { readonly outcome?: Outcome }) {
   if (outcome?.kind !== 'answered') return undefined
   const { text, value } = outcome.result

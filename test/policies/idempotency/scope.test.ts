@@ -6,7 +6,7 @@ import { keyed, setUp } from './keyed.ts'
 
 type Scope = 'caller' | 'tenant' | 'server'
 
-/** A client, as far as calls of it differ from those of others. */
+/** A client, by the properties that separate its calls from calls of others. */
 interface Client {
   readonly caller?: TestCaller
   readonly tenant?: string
@@ -16,7 +16,7 @@ interface Client {
 
 const session = new TestCaller()
 
-/** The same call by one client and by another, with keys of their own or of the gateway's making: how often it runs. */
+/** Sends the same call from two clients, with named or gateway-made keys. Returns how often the call runs. */
 async function runsOf(
   settings: { key?: 'auto'; scope?: Scope },
   one: Client,
@@ -31,7 +31,7 @@ async function runsOf(
   return server.calls.length
 }
 
-/** How often the call runs in each scope, with a key that is named and with one of the gateway's making. */
+/** Returns how often the call runs in each scope, with a named and with a gateway-made key. */
 async function inEachScope(one: Client, other: Client): Promise<Record<Scope, number>> {
   const runs = { caller: 0, tenant: 0, server: 0 }
   for (const scope of ['caller', 'tenant', 'server'] as const) {

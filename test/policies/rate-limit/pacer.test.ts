@@ -16,12 +16,15 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-/** Three bursts, with pauses in which the line ends. */
+/** Three bursts with pauses; the queue empties in each pause. */
 const CALLS = 300
 const BURST_CALLS = 100
 const BURST_MS = 3_000
 
-/** Most that the starts of a call may differ, in milliseconds: a job of bottleneck passes a few timers of 1 ms. */
+/**
+ * Largest difference between the starts of a call, in milliseconds: a job of bottleneck passes a few timers
+ * of 1 ms.
+ */
 const SLACK_MS = 10
 
 const quotas = [
@@ -31,7 +34,7 @@ const quotas = [
   { calls: 3, per: 200, queue: 40, maxWait: 900 },
 ]
 
-/** Sends the same calls at the same times to a quota of its own. Returns lists that fill while time passes. */
+/** Sends the same calls at the same times to a separate quota. Returns lists that fill while time passes. */
 function arrive(clock: Clock, quota: object) {
   const started: { readonly id: unknown; readonly at: number }[] = []
   const refused: string[] = []
@@ -50,7 +53,7 @@ function arrive(clock: Clock, quota: object) {
     const deadline = n % 5 === 0 && { deadline: { at: clock.now() + 700, reserveMs: undefined } }
     const outcome = await service(toolCall('tool', {}, { id: `call ${n}`, signal, ...deadline }))
     if (outcome.kind === 'answered') return
-    // Words without the time that is left: bottleneck takes a few milliseconds of it.
+    // Text without the remaining time, because bottleneck uses up a few milliseconds.
     refused.push(`call ${n}: ${outcome.error.message.replace(/ for \d.*/, '')}`)
   }
   for (let n = 0; n < CALLS; n++)

@@ -17,13 +17,13 @@ const answer: Outcome = {
   verdict: 'unchecked',
 }
 
-// What waits keeps no process alive: here somebody has to.
+// Waiting calls do not keep a process alive, so this timer does.
 const alive = setInterval(() => undefined, 1_000)
 after(() => clearInterval(alive))
 
 let reading: number | undefined
 
-/** Gives one time for all that is done in one go: a pause of the machine in the midst of it breaks no quota. */
+/** Returns the same time for everything in one turn: a pause of the machine within a turn breaks no quota. */
 const steadyClock: Clock = {
   ...systemClock,
   now() {
@@ -32,7 +32,9 @@ const steadyClock: Clock = {
   },
 }
 
-/** bottleneck paces by the machine's clock: what waits here waits for real, and only lower bounds are checked. */
+/**
+ * bottleneck paces by the machine's clock: calls here wait in real time, and only lower bounds are checked.
+ */
 function setUp(
   quota: object,
   clock: Clock = steadyClock,
@@ -139,7 +141,7 @@ test('the first in line waits for the quota, and those behind it keep apart from
   const clock = new ManualClock()
   const { started, send, facts } = setUp({ calls: 10, per: '2s', queue: 100, maxWait: '3s' }, clock)
   const outcomes = Array.from({ length: 60 }, (_, n) => send(String(n)))
-  // At 2 s the first two of them, then one each 200 ms: seven until 3 s are over.
+  // At 2 s two calls, then a call each 200 ms: seven calls until 3 s are over.
   assert.equal((facts() as { waiting: number }).waiting, 7)
   const last = errorOf(await outcomes[59]!)
   assert.equal(last?.message, 'quota of 10 calls in 2s for search is used up for 4s')
@@ -219,7 +221,7 @@ test('a call counts from when it reaches the server, and one that never does lea
   const call = () => service(toolCall('tool'))
   const all = [call(), call()]
   await clock.advance(5_000)
-  // Both are let go and wait for a slot: a third one would come with them.
+  // Both have passed the quota and wait for a slot: a third call would arrive with them.
   all.push(call())
   await clock.advance(3_000)
   assert.equal(held.length, 2)

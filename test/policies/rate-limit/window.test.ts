@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { SlidingWindow, type Ticket } from '../../../src/policies/rate-limit/quota.ts'
 
-/** Lets a call go that reaches the server at once. */
+/** Passes a call that reaches the server at once. */
 function pass(window: SlidingWindow, now: number): number {
   const turn = window.take(now)
   turn?.sent(now)
@@ -51,13 +51,13 @@ test('however long calls are under way, no span at the server holds more than th
   let window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 })
   let underWay: { readonly turn: Ticket; readonly at: number }[] = []
   for (let now = 0; now < 50_000; now++) {
-    // A config that grants the same under another name takes over, in the midst of it.
+    // A config with the same quota under another name takes over midway.
     if (now % 730 === 0) window = new SlidingWindow({ calls: 5, per: 100, minTime: 0 }, [window])
     const turn = random(String(now), 'comes') < 0.3 ? window.take(now) : undefined
     if (turn !== undefined)
       underWay.push({ turn, at: now + Math.floor(random(String(now), 'pause') ** 3 * 300) })
     for (const { turn } of underWay.filter(({ at }) => at === now)) {
-      // One in ten is never sent.
+      // A tenth of the calls is never sent.
       if (random(String(now), 'lost') < 0.1) turn.end()
       else {
         turn.sent(now)

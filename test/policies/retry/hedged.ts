@@ -6,7 +6,7 @@ import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, slow } from './scripted.ts'
 
-/** A server whose tries take as long as `ms` says, and end as `outcomes` say. */
+/** A server whose tries take the times in `ms` and end with `outcomes`. */
 export function hedged(
   ms: number[],
   { outcomes = [], config = {}, scope = testScope(), learn }: Options = {},

@@ -5,7 +5,10 @@ import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { type Ended, Proof } from '../../../src/policies/retry/proof.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** The proof of one tool. Retries are known by names; `went` are those that may go, `refused` those that may not. */
+/**
+ * The retry proof of a tool. Names identify retries; `went` lists the allowed retries, `refused` the refused
+ * retries.
+ */
 function setUp() {
   const clock = new ManualClock()
   const proof = new Proof(clock)
@@ -28,7 +31,7 @@ function setUp() {
     })
     return signal
   }
-  /** The retry that went first, and has not ended, ends. */
+  /** Ends the oldest allowed retry that has not ended. */
   const over = (isGood: boolean) => ends.shift()?.(isGood)
   return { clock, proof, went, refused, wait, over }
 }

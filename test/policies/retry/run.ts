@@ -7,7 +7,7 @@ import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { pass, scripted } from './scripted.ts'
 
-/** What becomes of a call whose tries end as `outcomes` say. */
+/** Returns the outcome of a call whose tries end with `outcomes`. */
 export async function run(
   outcomes: Outcome[],
   { effect = 'read_only', config = {}, call = toolCall('tool') }: Options = {},

@@ -10,7 +10,7 @@ export const answer: Outcome & { kind: 'answered' } = {
   verdict: 'correct',
 }
 
-/** An attempt that failed; unless told otherwise after it was sent. */
+/** A failed attempt; by default the failure came after sending. */
 export function failed(
   reason: Reason,
   { sent = true, retryAfterMs }: { sent?: boolean; retryAfterMs?: number } = {},
@@ -30,7 +30,7 @@ export const rejected: Outcome = {
   by: 'bulkhead',
 }
 
-/** A server that ends its calls as a script says, the last line over and over; `calls` are those that it got. */
+/** A server that ends its calls by a script and repeats the last outcome; `calls` lists the calls. */
 export function scripted(...outcomes: Outcome[]): { service: Service; calls: Call[] } {
   const calls: Call[] = []
   const service: Service = (call) => {
@@ -43,7 +43,7 @@ export function scripted(...outcomes: Outcome[]): { service: Service; calls: Cal
   return { service, calls }
 }
 
-/** A server that takes `ms` for a call, unless it is told to give up. */
+/** A server that takes `ms` for a call, unless the caller gives up. */
 export function slow(clock: Clock, ms: number, outcome: () => Outcome = () => answer): Service {
   return (call) => {
     call.record.attempts++
@@ -52,7 +52,7 @@ export function slow(clock: Clock, ms: number, outcome: () => Outcome = () => an
   }
 }
 
-/** Lets what was sent just now get to its first timer, and then time pass: `ms` in all. */
+/** Lets new calls reach their first timer, then advances the clock by `ms` in all. */
 export async function pass(clock: ManualClock, ms: number): Promise<void> {
   await clock.advance(0)
   await clock.advance(ms)

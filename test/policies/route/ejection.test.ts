@@ -5,7 +5,7 @@ import { estimateOf } from '../../../src/policies/state/estimate.ts'
 import { TestCaller } from '../../support/caller.ts'
 import { down, failure, open, setUp, up } from './rig.ts'
 
-/** Sends `count` calls to one replica, one after the other. */
+/** Sends `count` sequential calls to one replica. */
 async function hit(rig: ReturnType<typeof setUp>, replica: number, count: number) {
   for (let i = 0; i < count; i++) await rig.run({ replica })
 }
@@ -254,7 +254,7 @@ test('who was placed while replicas were out of reach is placed once more when t
     },
   )
   const caller = new TestCaller()
-  // Placed while the other one fails.
+  // Placed while the other replica fails.
   const load = rig.loads()[1]!
   load.failures = 3
   load.failedAt = rig.clock.now()

@@ -8,13 +8,13 @@ import { deadlineInfeasible, infeasible } from '../../../src/policies/route/feas
 
 type Rig = ReturnType<typeof setUp>
 
-/** Teaches the estimate of a replica that its calls take `ms`. */
+/** Teaches a replica's estimate that calls take `ms`. */
 function teach({ context, scope, clock }: Rig, replica: number, ms: number, count = 50) {
   const estimate = estimateOf(context, scope, replica)
   for (let i = 0; i < count; i++) estimate.record(ms, clock.now())
 }
 
-/** What a call is that has so long. */
+/** Call parts with a deadline in `ms`. */
 const within = (rig: Rig, ms: number) => ({ deadline: { at: rig.clock.now() + ms, reserveMs: 50 } })
 
 for (const replicas of [1, 2])

@@ -25,7 +25,7 @@ export const open: Outcome = {
   by: 'breaker',
 }
 
-/** How a replica behaves: it ends calls after `ms` with `outcome`. */
+/** The behaviour of a replica: ends calls after `ms` with `outcome`. */
 export interface Behaviour {
   ms: number
   outcome: Outcome
@@ -49,13 +49,12 @@ export function setUp(behaviours: Behaviour[], settings: object = {}, scopeParts
   }
   const service = route.build(route.schema.parse(settings), context, scope)(upstream)
 
-  /** Sends a call that comes now. */
+  /** Sends a call now. */
   function send(parts: Partial<CallParts> = {}): { call: Call; done: Promise<Outcome> } {
     const call = toolCall('tool', {}, { startedAt: clock.now(), ...parts })
     return { call, done: service(call) }
   }
 
-  /** Sends a call and waits for its end. */
   async function run(parts: Partial<CallParts> = {}): Promise<Outcome> {
     const outcomes: Outcome[] = []
     void send(parts).done.then((outcome) => outcomes.push(outcome))
@@ -74,7 +73,7 @@ export function setUp(behaviours: Behaviour[], settings: object = {}, scopeParts
     }
   }
 
-  /** How many of the calls since the `from`th went to each replica. */
+  /** Returns how many calls since the `from`th went to each replica. */
   const counts = (from = 0) =>
     behaviours.map((_, index) => sent.slice(from).filter(({ replica }) => (replica ?? 0) === index).length)
 

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { estimateOf, LatencyEstimate } from '../../../src/policies/state/estimate.ts'
 import { testPolicyContext, testScope } from '../../support/policy-context.ts'
 
-/** An estimate after `count` answers of `ms`, ten a second; and the time by then. */
+/** Returns an estimate after `count` answers of `ms`, ten a second, and the time at the end. */
 function after(count: number, ms: number) {
   const estimate = new LatencyEstimate()
   for (let i = 0; i < count; i++) estimate.record(ms, i * 100)

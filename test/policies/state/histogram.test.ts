@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { createKeyedRandom } from '../../../src/mesh/keyed-random.ts'
 import { DecayingHistogram, GAMMA } from '../../../src/policies/state/estimate.ts'
 
-/** Times as servers have them: log-normal around 100 ms, drawn from a seed. */
+/** Realistic server latencies: log-normal around 100 ms, seeded. */
 function times(count: number): number[] {
   const random = createKeyedRandom(7)
   return Array.from({ length: count }, (_, i) => {

@@ -6,10 +6,10 @@ import type { Mismatch } from '../../../src/policies/state/schemas/mismatch.ts'
 import { testPolicyContext } from '../../support/policy-context.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** The check of a schema, when it has had all the time that it wants. */
+/** Returns the check of a schema after all the time that compiling needs. */
 async function checkOf(schema: unknown, use: 'reply' | 'arguments' = 'reply') {
   const clock = new ManualClock()
-  // Steps count here, and no CPU time, which differs from machine to machine.
+  // Costs are steps here, not CPU time, which differs from machine to machine.
   const schemas = new Schemas(clock, (given, all) => compileSchema(given, all, () => 0))
   assert.equal(schemas.find(schema, use), undefined)
   await clock.advance(10)
@@ -184,7 +184,7 @@ test('a union of unions is given up for a value that none of them fits, of repli
   const $defs = { ...unions, [`d${depth}`]: { type: 'integer' } }
   const { check } = await checkOf({ $defs, properties: { n: { $ref: '#/$defs/d0' } } })
   assert.equal(check?.({ n: 'no' }), 'too_costly')
-  // A text that is counted for each member of a union.
+  // The text's length is counted for each member of a union.
   const { check: counts } = await checkOf({ anyOf: Array(300).fill({ minLength: 1e9 }) })
   assert.equal(counts?.('x'.repeat(40_000)), 'too_costly')
 })
@@ -282,7 +282,7 @@ test('what a pattern takes counts with how much of a text it may go through', as
       pattern,
     )
   }
-  // A short text before it, of which no cost is a number for a pattern that is hopeless.
+  // A pattern with catastrophic backtracking has no finite cost, so even a short text is too expensive.
   const { check: hopeless } = await checkOf({ items: { pattern: '^(a+)+$' } }, 'arguments')
   assert.equal(hopeless?.(['', `${'a'.repeat(40)}!`]), 'too_costly')
   const fine = { '^.{1,255}$': 'a'.repeat(200), '^[0-9]{4}-[0-9]{2}$': '2026-11', '^(?:jan|feb|mar)$': 'mar' }
@@ -330,7 +330,7 @@ test('what a check goes through counts by the value as well as by the schema', a
     const { check } = await checkOf(schema)
     assert.equal(check?.(value), 'too_costly', JSON.stringify(schema).slice(0, 100))
   }
-  // Of arguments not only the first mismatch is looked for.
+  // Checks of arguments continue after the first mismatch.
   for (const schema of [
     { items: { required: names } },
     { items: { allOf: Array<object>(300).fill({ type: 'string' }) } },

@@ -8,7 +8,7 @@ import { ManualClock } from '../../support/manual-clock.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
-/** An outcome with this result, as a transport hands it on. */
+/** Returns an outcome with this result, as a transport hands results on. */
 export function answered(result: Result): Outcome {
   const value = { jsonrpc: '2.0', id: 1, result }
   return {
@@ -18,16 +18,15 @@ export function answered(result: Result): Outcome {
   }
 }
 
-/** A result with one text block. */
 export const textResult = (text: string): Result => ({ content: [{ type: 'text', text }] })
 
-/** A result with one text block that holds JSON. */
+/** A result with one text block of JSON. */
 export const jsonResult = (value: unknown): Result => textResult(JSON.stringify(value))
 
 /** A result with structured content alone. */
 export const structured = (structuredContent: unknown): Result => ({ content: [], structuredContent })
 
-/** The policy around a tool that gives the results it is told to. */
+/** The policy around a tool with scripted results. */
 export function setUp(settings: object = {}, tool: Partial<ToolDefinition> | undefined = {}) {
   const clock = new ManualClock()
   const events: MeshEvent[] = []
@@ -43,7 +42,7 @@ export function setUp(settings: object = {}, tool: Partial<ToolDefinition> | und
     judge(result, args).then((outcome) => (outcome.kind === 'answered' ? outcome.verdict : outcome.kind))
   const partialOf = (result: Result, args: Result = {}) =>
     judge(result, args).then((outcome) => (outcome.kind === 'answered' ? outcome.partial : undefined))
-  /** Gives one result several times. */
+  /** Judges the same result several times. */
   const repeat = async (times: number, result: Result, args: Result = {}) => {
     for (let i = 0; i < times; i++) await judge(result, args)
   }

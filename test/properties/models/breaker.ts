@@ -48,7 +48,10 @@ const op: fc.Arbitrary<Op> = fc.oneof(
   },
 )
 
-/** What leads to where it becomes interesting: failures in a row until it opens, and the time until it lets probes through. */
+/**
+ * Sequences that reach interesting states: failures in a row until the breaker opens, and the wait until
+ * probes pass.
+ */
 const trip: readonly Op[] = [
   ...Array.from({ length: 4 }, (): Op[] => [{ op: 'begin' }, { op: 'end', which: 5, as: 'bad' }]).flat(),
   { op: 'advance', ms: 5_000 },
@@ -75,14 +78,14 @@ const CHECKED = 3
 
 interface Admitted {
   readonly held: Held
-  /** What it is a probe of; undefined for a call of a closed breaker. */
+  /** The opening that a probe belongs to; undefined for a call of a closed breaker. */
   readonly probeOf: number | undefined
   readonly generation: number
   readonly expiresAt: number
   over: boolean
 }
 
-/** A breaker as its settings describe it, without rings, timers or a vendor. */
+/** A breaker as its settings describe it, without rings, timers or opossum. */
 class Model {
   state: 'closed' | 'open' | 'half_open' = 'closed'
   now = 0
@@ -220,7 +223,7 @@ export const breakerTarget: Target = asyncTarget(
       const probeOf = state === 'half_open' ? generation : undefined
       model.admitted.push({ held, probeOf, generation, expiresAt: now + PROBE_TIMEOUT_MS, over: false })
     }
-    // There is no breaker before its first call.
+    // A breaker exists from its first call on.
     admit()
     for (const op of ops) {
       const { state: before } = model

@@ -28,17 +28,17 @@ const op = fc.tuple(
   fc.constantFrom(1, 30_000, 59_999, 60_000, 61_000),
 )
 
-/** What is known of one key. */
+/** State of one key. */
 interface Known {
   readonly args: number
-  /** Its place among the calls that the server has got in this process; undefined when it is over. */
+  /** Index among the server's calls in this process; undefined after the call's end. */
   run: number | undefined
-  /** How the call ended, once it has. */
+  /** The end of the call, if over. */
   end?: (typeof ends)[number] | 'interrupted'
   expiresAt: number
 }
 
-/** What becomes of a call that has ended with this; undefined when the same call may run again. */
+/** Whether an end is kept; if not, the same call may run again. */
 const isKept = (end: (typeof ends)[number]) => end !== 'unsent' && end !== 'refused'
 
 function idempotency(name: string, { restarts, most }: { restarts: boolean; most: number }): Target {
@@ -53,7 +53,7 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
     let process = begin()
     let known = new Map<string, Known>()
     let leavers: (() => void)[] = []
-    /** Callers that wait for a run, by its place. */
+    /** Callers that wait for a run, by its index. */
     let waiting = new Map<number, ReturnType<typeof process.send>[]>()
     for (const [op, key, args, end, ms] of ops) {
       const found = known.get(key)
@@ -71,7 +71,7 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
           if (same === undefined) {
             for (const [other, { run, expiresAt }] of known)
               if (run === undefined && expiresAt <= wall) known.delete(other)
-            // All calls are of one tenant, which may have as many places as are free besides.
+            // All calls are of one tenant, which may use as many places as remain free.
             const hasRoom = known.size < most - known.size
             assert.equal(runs, hasRoom ? 1 : 0, 'a new key runs if there is room')
             if (!hasRoom) assert.equal(errorOf(sent)?.reason, 'idempotency_full')

@@ -108,7 +108,7 @@ const CONCURRENT = 4
 const QUEUE = 5
 const MAX_WAIT_MS = 1_000
 const LATE_MS = 300
-/** Slots that are held for longer may not count any more, which is told apart elsewhere. */
+/** Slots held for longer may stop counting, which other tests cover. */
 const OVERDUE_MS = 5_000
 
 const bulkhead = asyncTarget(
@@ -170,7 +170,7 @@ const bulkhead = asyncTarget(
         const lane = waited.filter(({ tool, tenant }) => tool === call.tool && tenant === call.tenant)
         const isLate = stage.clock.now() - lane[0]!.sentAt >= LATE_MS
         assert.equal(id, (isLate ? lane.at(-1) : lane[0])?.id, `${id} is not next of its lane`)
-        // One slot is given back at a time: its tenant still counts as its holder.
+        // Slots return singly: the tenant still counts as the holder.
         const holders = [
           ...ran,
           ...stage.started

@@ -23,14 +23,14 @@ import { ScriptedUpstream } from '../../support/scripted-upstream.ts'
 import { silent } from '../../support/log.ts'
 import { asyncTarget } from '../target.ts'
 
-/** One of these names is the beginning of another, and one has the separator's character at its end. */
+/** One name is a prefix of another, and one ends with the separator's character. */
 const serverNames = ['a', 'a-b', 'b', 'constructor'] as const
 const endpoints = ['http://127.0.0.1:1/mcp', 'http://127.0.0.1:2/mcp'] as const
 
-/** Tools with names that models take, names that have to be shortened, and such as nobody is shown. */
+/** Tools with names that models accept, names that need shortening, and names that are hidden. */
 const toolNames = ['x', 'x__y', 'read.file', 'toString', 'l'.repeat(100), 'bell\u0007', ''] as const
 
-/** How long the state of an owner that is gone is kept, in milliseconds. */
+/** How long the state of a removed owner is kept, in milliseconds. */
 const GONE_MS = 15 * 60_000
 
 interface Entry {
@@ -39,7 +39,7 @@ interface Entry {
   readonly disabled: boolean
   /** A setting of the connection itself. */
   readonly connections: number
-  /** Settings of a policy whose state is looked at. */
+  /** Settings of a policy with observable state. */
   readonly settings: number
 }
 
@@ -58,7 +58,7 @@ const op = fc.oneof(
     servers: fc
       .shuffledSubarray([...serverNames])
       .chain((names) => fc.tuple(...names.map((name) => entry.map((one) => [name, one] as const)))),
-    /** How many of the servers stay as they were. */
+    /** How many servers stay unchanged. */
     keeps: fc.nat({ max: 4 }),
   }),
   fc.record({
@@ -82,11 +82,11 @@ const agentsOf = (told: { changes: number }) =>
     tellChanged: () => void told.changes++,
   }) as unknown as Agents
 
-/** A registry whose servers are played, and the endpoint of all of them. */
+/** A registry of scripted servers, and the endpoint over all of them. */
 function setUp() {
   const clock = new ManualClock()
   const metrics = createMetrics()
-  /** What the endpoints list, and the upstreams that were made and are not closed. */
+  /** The endpoints' lists, and the open upstreams. */
   const lists = new Map<string, readonly string[]>(endpoints.map((url) => [url, ['x', 'read.file']]))
   const open = new Set<ScriptedUpstream & { url: string }>()
   const context = testPolicyContext(clock)
@@ -155,7 +155,7 @@ function setUp() {
 
 const names = new Names('__')
 
-/** What agents see of servers under all of their names, in order. */
+/** Returns the names that agents see, under all names of the servers, in order. */
 const shownOf = (entries: ReadonlyMap<string, Entry>, lists: ReadonlyMap<string, readonly string[]>) =>
   [...entries].flatMap(([server, { url, include, disabled }]) =>
     disabled
@@ -167,8 +167,8 @@ const shownOf = (entries: ReadonlyMap<string, Entry>, lists: ReadonlyMap<string,
   )
 
 /**
- * The registry under reload, against a model of a few lines: which names /mcp lists and routes, which servers are taken over, what
- * is closed, and which state of policies goes on.
+ * Compares the registry under reloads with a model of a few lines: names listed and routed at /mcp, servers
+ * taken over, closed upstreams, and policies' kept state.
  */
 export const registryTarget = asyncTarget(
   'whatever reloads change, /mcp has the tools of the servers in force, calls reach them, and only what is unchanged goes on',
@@ -251,7 +251,7 @@ export const registryTarget = asyncTarget(
         if (isShown.has(name)) continue
         const server = name.slice(0, name.indexOf('__'))
         const there = entries.get(server)
-        // A tool that its server lists no more may still be one: that is for the server to say.
+        // A tool missing from the list may still exist: only its server can tell.
         if (there !== undefined && !there.disabled && there.include[0] === '*') continue
         const { error } = await ask('tools/call', { name, arguments: {} })
         if (there === undefined || there.disabled || there.include[0] === 'none')

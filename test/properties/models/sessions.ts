@@ -21,9 +21,9 @@ interface Known {
   readonly session: Session
   state: 'draft' | 'open' | 'leaving' | 'closed'
   usedAt: number
-  /** How many were added before it. */
+  /** Number of sessions added before. */
   addedAs: number
-  /** Whether it has had a request since it began. */
+  /** Whether the session has had a request. */
   used: boolean
   call: CallUnderWay | undefined
 }
@@ -99,7 +99,7 @@ const sessions = asyncTarget(
       const count = (...states: Known['state'][]) => all.filter(({ state }) => states.includes(state)).length
       assert.equal(sessions.size, count('open', 'leaving'))
       const isFull = count('open', 'draft', 'leaving') >= MOST
-      // A session that was never used makes room: the one that began first.
+      // A session without requests makes room: the oldest first.
       const spare = all
         .filter(
           ({ state, used, call, usedAt }) =>
@@ -139,7 +139,7 @@ const log = target(
     for (const event of events) log.add(event)
     const kept: typeof events = []
     let bytes = 0
-    // Whatever is older than one that had to go has gone before it.
+    // Every event older than an evicted event is evicted, too.
     for (const event of events.toReversed()) {
       bytes += Buffer.byteLength(event.data)
       if (kept.length === limits.events || bytes > limits.bytes) break
@@ -184,7 +184,7 @@ const shared = target(
         assert.deepEqual(subscriptions.release(caller).toSorted(), alone.map(([uri]) => uri).toSorted())
         for (const callers of model.values()) callers.delete(n)
       }
-      // To take back what changed nothing changes nothing.
+      // Undoing a change that changed nothing has no effect.
       for (const changed of uris) {
         const expected = new Set<Caller>()
         for (const [uri, subscribed] of model) {

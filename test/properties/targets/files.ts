@@ -29,12 +29,12 @@ const partsOf = (values: readonly unknown[], key: string): unknown[] =>
 
 const configs = shippedValues('.')
 
-/** Whole ones, and each block of the longest alone, for what is short is read more often in the same time. */
+/** Whole files, and each block of the longest file alone: short texts allow more reads in the same time. */
 const blocks = configs.flatMap((value) =>
   isObject(value) ? Object.keys(value).flatMap((key) => partsOf([value], key)) : [],
 )
 
-/** Configs with as little beside the block `experiments` as it needs. */
+/** Configs with the block `experiments` and the least that the block needs. */
 const withExperiments = [
   {
     mcpServers: { remote: { url: 'http://127.0.0.1:1/mcp' } },
@@ -43,7 +43,7 @@ const withExperiments = [
   },
 ]
 
-/** Without places: those of JSON and of YAML differ. */
+/** Removes positions, which differ between JSON and YAML. */
 const placeless = (lines: readonly string[]) =>
   lines.map((line) => line.replace(/^\S+/, '').replaceAll(/ line \d+/g, '')).sort()
 
@@ -55,7 +55,7 @@ async function holdsOfConfig({ text, value }: Written): Promise<void> {
   else if (lines.length > 0) sayWhere(lines, file)
   assert.equal([...loaded.files.keys()][0], file)
   if (value === undefined) return
-  // The same in JSON: what it is written in makes no difference.
+  // The same value in JSON: the format must make no difference.
   const other = await loadConfig(fileWith('config.json', jsonText(value)), env)
   assert.equal(other.ok, loaded.ok)
   if (other.ok && loaded.ok) assert.equal(other.hash, loaded.hash)
@@ -81,7 +81,7 @@ const plans = asyncTarget(
     ...partsOf(configs, 'chaos').map((value) => (value as { chaos: unknown }).chaos),
     ...shippedValues('workloads', (name) => name.endsWith('.plan.yaml')),
     ...shippedValues('scenarios'),
-    // Those of other tools.
+    // Formats of other tools.
     { seed: 7, faults: { 'memory.read_*': { type: 'latency', min_ms: 10, max_ms: 20, probability: 0.5 } } },
     {
       faults: [
@@ -172,7 +172,7 @@ const call: fc.Arbitrary<RecordedCall> = fc.record(
   },
 )
 
-/** A line of a recording: a call, or what is none. */
+/** A line of a recording: a call, or garbage. */
 const line = fc.oneof(
   { weight: 6, arbitrary: call.map((value) => ({ text: JSON.stringify(value), value })) },
   {

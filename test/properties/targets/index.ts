@@ -15,7 +15,7 @@ import { opaqueTargets } from './opaque.ts'
 import { replyTargets } from './replies.ts'
 import { sseTargets } from './sse.ts'
 
-/** Everything that has a property: a new one is a line here. */
+/** All properties: add a line here for a new property. */
 export const targets: readonly Target[] = [
   ...jsonTargets,
   ...largeMessageTargets,

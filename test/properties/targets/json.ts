@@ -29,12 +29,12 @@ const step = fc.oneof(
 )
 const path: fc.Arbitrary<JsonPath> = fc.array(step, { maxLength: 4 })
 
-/** What JSON can say, so that what was put in comes out again. */
+/** Values that survive a round trip through JSON. */
 const plain = fc
   .jsonValue({ maxDepth: 2, noUnicodeString: false })
   .map((value) => parseExactly(JSON.stringify(value)))
 
-/** What is at a path of a parsed value; undefined when nothing is, for no JSON value is. */
+/** Returns the value at a path of a parsed value; undefined if absent (no JSON value is undefined). */
 function valueAt(value: unknown, path: JsonPath): unknown {
   let found = value
   for (const step of path) {
@@ -45,7 +45,7 @@ function valueAt(value: unknown, path: JsonPath): unknown {
   return found
 }
 
-/** A copy with another value at a path that is there. */
+/** Returns a copy with another value at an existing path. */
 function settingAt(value: unknown, [step, ...more]: JsonPath, put: unknown): unknown {
   if (step === undefined) return put
   if (Array.isArray(value))
@@ -56,7 +56,7 @@ function settingAt(value: unknown, [step, ...more]: JsonPath, put: unknown): unk
   return Object.fromEntries(entries)
 }
 
-/** A part of JSON-RPC, as likely as anything else to be what it should not be. */
+/** A part of JSON-RPC, often of a wrong type. */
 const messageParts = fc
   .record(
     {
@@ -73,7 +73,7 @@ const messageParts = fc
 
 const envelopeKeys = [PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY]
 
-/** Whether a value of a body, or of a batch of them, has a key at its top that is `id` in other letters. */
+/** Whether a value, or a member of a batch, has a top-level key that spells `id` in other letters. */
 const hasVariantOfId = (value: unknown): boolean =>
   (Array.isArray(value) ? (value as unknown[]) : [value]).some(
     (message) =>

@@ -9,13 +9,13 @@ import { LongStrings } from '../../../src/protocol/long-strings.ts'
 import { damaged, writtenObject } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 
-/** How a text comes: in pieces of these lengths, over and over; and which of its strings are long. */
+/** How a text arrives: in pieces of these lengths, cyclically; and which of its strings are long. */
 const ways = fc.record({
   pieces: fc.array(fc.integer({ min: 1, max: 200 }), { minLength: 1, maxLength: 5 }),
   long: fc.constantFrom(2, 3, 6, 60, 16 * 1024),
 })
 
-/** Some of the characters that stand in strings alone are there many times. */
+/** Repeats some of the characters within strings many times. */
 const stretched = (texts: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc
     .tuple(texts, fc.constantFrom(1, 7, 60))
@@ -23,7 +23,7 @@ const stretched = (texts: fc.Arbitrary<string>): fc.Arbitrary<string> =>
 
 const objects = stretched(writtenObject.map(({ text }) => text))
 
-/** Each piece is in memory as one that was read from a socket is: somewhere in a larger one. */
+/** Each piece is a view into a larger buffer, like a read from a socket. */
 function cut(bytes: Buffer, pieces: readonly number[]): Buffer[] {
   const chunks: Buffer[] = []
   for (let at = 0; at < bytes.length;) {
@@ -46,7 +46,7 @@ function isAs(message: LargeMessage | undefined, text: string): void {
   findsWhatIsThere(message, text)
 }
 
-/** What it finds at the top is what there is, and stays in place when it is replaced. */
+/** Checks that top-level members are found, and stay in place when replaced. */
 function findsWhatIsThere(message: LargeMessage, text: string): void {
   const bytes = Buffer.concat(message.chunks)
   for (const name of new Set([...Object.keys(message.value), 'nowhere'])) {
@@ -63,13 +63,13 @@ function findsWhatIsThere(message: LargeMessage, text: string): void {
   }
 }
 
-/** What is done to the members of the outermost object, one after the other, and over again. */
+/** Edits of the members of the outermost object, in turn and cyclically. */
 const deeds = fc.array(fc.constantFrom('leave', 'replace', 'prepend', 'append', 'deeper'), {
   minLength: 1,
   maxLength: 4,
 })
 
-/** Such edits of a text, wherever its strings are long. */
+/** Returns such edits of a text, at its long strings. */
 function editsOf(text: string, wanted: readonly string[]): Edit[] {
   const { start } = locate(text, [])!
   return members(text, start).flatMap((member, index): Edit[] => {

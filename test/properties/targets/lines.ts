@@ -5,7 +5,7 @@ import { LineReader } from '../../../src/upstreams/stdio/lines.ts'
 import { cut, cuts } from '../arbitraries.ts'
 import { target, type Target } from '../target.ts'
 
-/** How much of either end of an overlong line is kept, in bytes; limits are not below it. */
+/** Bytes kept at either end of an overlong line; limits are not below this number. */
 const END_BYTES = 512
 
 const stream = fc

@@ -7,7 +7,7 @@ import { target, type Target } from '../target.ts'
 const separators = fc.constantFrom('__', '_', '-', '_a_', 'aa', '--')
 const chars = (all: string) => fc.string({ unit: fc.constantFrom(...all), maxLength: 7 })
 
-/** What a server may be called, with this separator. */
+/** Returns whether a server may have this name with this separator. */
 function isTaken(server: string, separator: string): boolean {
   return serverNamePattern.test(server) && (server + separator).indexOf(separator) === server.length
 }

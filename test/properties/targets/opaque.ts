@@ -11,7 +11,7 @@ import { ManualClock } from '../../support/manual-clock.ts'
 import { damaged } from '../arbitraries.ts'
 import { asyncTarget, target, type Target } from '../target.ts'
 
-/** Text that somebody may bring back in place of what was given out: near it, and far from it. */
+/** Texts near an issued token and far from an issued token, as a forger might return. */
 const near = (text: string): fc.Arbitrary<string> =>
   fc.oneof(
     fc
@@ -28,7 +28,7 @@ const hostile = fc.oneof(
   damaged,
 )
 
-/** Cursors as ours are written, with anything in them. */
+/** Cursors in our format, with any content. */
 const cursor = fc.oneof(
   hostile,
   fc
@@ -70,7 +70,7 @@ const cursors = asyncTarget(
       next = read.nextCursor
     }
     assert.equal(new Set(seen).size, seen.length, 'each is listed once')
-    // A list goes on to its end: what is seen is the last part of all.
+    // The whole list was seen up to its end: the seen part is the last part.
     assert.deepEqual(seen, [...known].slice(known.size - seen.length))
   },
   200,
@@ -88,7 +88,7 @@ const sessionIds = target(
         if (!all.some((one) => one.id === id)) assert.equal(sessions.find(id), undefined, id)
     }
     assert.equal(sessions.find(other), undefined)
-    // Ids that others may guess would be no secret.
+    // Guessable ids would be no secret.
     assert.equal(new Set(all.map(({ id }) => id)).size, count)
     for (const { id } of all) assert.match(id, /^[\x21-\x7e]{32,}$/)
   },
@@ -121,7 +121,7 @@ interface Waiting {
   readonly client: string
   readonly state: string
   until: number
-  /** The answer of its call, which has ended, in bytes; undefined while the call goes on. */
+  /** Bytes of the finished call's answer; undefined while the call runs. */
   bytes: number | undefined
   counted: number
   gone: boolean

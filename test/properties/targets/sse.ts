@@ -6,7 +6,7 @@ import { target, type Target } from '../target.ts'
 
 const UNBOUNDED = 1_000_000
 
-/** Pieces of a stream, of which most mean something to whoever reads it. */
+/** Pieces of a stream, mostly meaningful to an SSE reader. */
 const fragment = fc.oneof(
   fc.constantFrom('\r', '\n', '\r\n', '\n\n', '\r\r', '\ufeff', ':', ': ', ' ', '\0', 'é', '😀', '\u2028'),
   fc.constantFrom(
@@ -48,15 +48,15 @@ const bytes = fc
   .map((parts) => Buffer.concat(parts))
 
 /**
- * The WHATWG HTML standard (9.2.6) word by word, on the whole stream at once. Two things are wanted otherwise: an event
- * without data is told if it carried anything, and an id that cannot be sent back as a header counts as none.
+ * The WHATWG HTML standard (9.2.6) word by word, on the whole stream at once. Two intended differences: an
+ * event without data counts if it carries any field, and an id that no header can carry counts as none.
  */
 function reference(stream: Buffer): SseEvent[] {
   const events: SseEvent[] = []
   let text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(stream)
   if (text.startsWith('\ufeff')) text = text.slice(1)
   const lines = text.split(/\r\n|\n|\r/)
-  // What follows the last line end is no line.
+  // Text after the last line end is no line.
   lines.pop()
   let data = ''
   let type = ''

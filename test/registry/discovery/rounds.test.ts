@@ -5,7 +5,7 @@ import { ManualClock } from '../../support/manual-clock.ts'
 
 const PAUSE_MS = 1_000
 
-/** Rounds that take `lastsMs` each, and when they began. */
+/** Rounds of `lastsMs` each, and their starts. */
 function setUp({ lastsMs = 0 } = {}) {
   const clock = new ManualClock()
   const from = clock.now()

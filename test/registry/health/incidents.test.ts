@@ -172,7 +172,7 @@ test('what is damaged does not take the place of what was put aside before, up t
 test('a file that cannot be read is left as it is, and said so', async (t) => {
   const folder = await folderFor(t)
   const file = join(folder, 'incidents.json')
-  // A link to itself: nobody can read that, root included.
+  // A link to itself: unreadable, even for root.
   await symlink(file, file)
   const { incidents, problems, begin } = kept(folder)
   await incidents.load()

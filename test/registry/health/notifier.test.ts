@@ -154,7 +154,7 @@ test('the status is what counts: a body that does not come makes no other reply 
     })
     const { clock, notifier, told, outcomes } = notifying(t, [{ type: 'json', url: receiver.url }])
     notifier.send('json', opened)
-    // The time for the reply goes on, and that for its body begins.
+    // The timeout of the reply runs on; the timeout of the body begins.
     await until('the head has come', () => clock.pending === 2)
     await clock.advance(1_000)
     await told(1)

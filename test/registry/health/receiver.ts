@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import type { TestContext } from 'node:test'
 import { until } from '../../support/until.ts'
 
-/** What the three kinds of webhooks are sent, as far as tests look at it. */
+/** The fields of the three webhook formats that tests read. */
 interface Body {
   readonly event?: string
   readonly incident?: Readonly<Record<string, unknown>>
@@ -14,7 +14,7 @@ interface Body {
   readonly payload?: { readonly severity: string; readonly source: string }
 }
 
-/** One request, and when it came by the receiver's own clock. */
+/** A request and its time on the receiver's clock. */
 export interface Received {
   readonly path: string
   readonly headers: IncomingMessage['headers']
@@ -25,7 +25,7 @@ export interface Received {
 
 type Answer = (request: Received, response: ServerResponse) => void
 
-/** A webhook receiver: answers with each of `statuses` in turn, then with 200, unless it is told what to do. */
+/** A webhook receiver: answers with each of `statuses` in turn, then with 200, unless `answer` decides. */
 export async function startReceiver(t: TestContext, statuses: readonly number[] = [], answer?: Answer) {
   const received: Received[] = []
   const left = [...statuses]
@@ -54,7 +54,7 @@ export async function startReceiver(t: TestContext, statuses: readonly number[] 
   return {
     url,
     received,
-    /** Those that were taken. */
+    /** Requests accepted with 2xx. */
     get taken() {
       return received.filter(({ status }) => status < 300)
     },

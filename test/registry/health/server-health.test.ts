@@ -5,7 +5,7 @@ import type { FailureReason, Probe } from '../../../src/registry/health/probe.ts
 import { ServerHealth } from '../../../src/registry/health/server-health.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/** The health of a server with such settings, and probes of it that take no time. */
+/** The health of a server with these settings, and instant probes. */
 function watched(settings: object = {}) {
   const clock = new ManualClock()
   let config = serverHealth.parse(settings)
@@ -113,7 +113,7 @@ test('two seconds more than a baseline of 200 ms are an incident after two probe
   const second = well({ ping: 2_200 })
   assert.equal(second.state, 'failing')
   assert.equal(second.failure?.message, 'ping took 2.2s, more than 400ms; 200ms is usual')
-  // Slow ones are not learned from: what is usual does not drift after them.
+  // Slow probes are not learned from, so the usual time does not drift.
   for (let i = 0; i < 100; i++) assert.equal(well({ ping: 2_200 }).state, 'failing')
   assert.equal(health.paces[0]?.baselineMs, 200)
   assert.equal(well({ ping: 210 }).state, 'well')

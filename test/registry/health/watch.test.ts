@@ -21,7 +21,7 @@ async function folderFor(t: TestContext): Promise<string> {
   return folder
 }
 
-/** A clock of which the wall's is set now and then. */
+/** A clock with a wall clock that is set now and then. */
 class SteppedClock extends ManualClock {
   stepMs = 0
 
@@ -30,7 +30,7 @@ class SteppedClock extends ManualClock {
   }
 }
 
-/** A watch over one server, whose probes a test makes up. */
+/** A watch over one server with scripted probes. */
 async function watching(t: TestContext, settings: object, { clock = new ManualClock(), stateDir = '' } = {}) {
   const metrics = createMetrics()
   const watch = new HealthWatch({
@@ -60,7 +60,7 @@ async function watching(t: TestContext, settings: object, { clock = new ManualCl
     well: () => probe(),
     bad: (reason: FailureReason, message = 'in words') =>
       probe({ reason, message, isCertain: reason === 'process_exit' }),
-    /** Waits until nothing is left to tell: a clock that goes on meanwhile would end what is under way. */
+    /** Waits until no notice is pending: an advancing clock would end notices under way. */
     told: () => until('all is told', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
     latest: () => {
       const [incident] = watch.incidents.list()
@@ -91,7 +91,7 @@ test('a restart loop is one incident with one notice of its beginning, one that 
   await clock.advance(500)
   well()
   const wellAt = clock.wall()
-  // The next probe comes in time, though it usually would not.
+  // The next probe comes in time, though its usual pause is longer.
   assert.equal(health.pauseMs, 30_000)
   await clock.advance(29_999)
   well()

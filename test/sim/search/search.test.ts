@@ -69,7 +69,7 @@ const geneOf = (type: string, rate: number, options: Json = {}, rest: Partial<Ge
 
 const seeds = [11, 12, 13]
 
-/** A search, and where it stood before each of its generations and after the last. */
+/** A search, and its states before each generation and after the last. */
 async function follow(change: Partial<SearchParts>) {
   const setting = settingOf({ slo: { sli: 'tcsr', target: 0.98 }, tasks: 60 })
   const texts: string[] = []
@@ -81,7 +81,7 @@ async function follow(change: Partial<SearchParts>) {
   return { result, texts, text: texts.at(-1)! }
 }
 
-// Before the first test: within one, each promise of a simulation costs several times as much.
+// Outside of tests: within a test, each promise of a simulation costs several times as much.
 const found = await search(partsOf())
 const whole = await follow({ generations: 2 })
 const begun = await follow({ generations: 1 })
@@ -145,7 +145,7 @@ test('a plan that is invalid, that hits nothing or has nothing to do is told apa
   assert.equal(await statusOf(geneOf('rpc.error', 0.9, {}, burst)), 'invalid')
   assert.equal(await statusOf(geneOf('rpc.error', 0.5, {}, late)), 'unreachable')
   assert.equal(await statusOf(geneOf('rpc.error', 0.5, {}, { match: { server: 'c' } })), 'unreachable')
-  // What these servers answer never changes, and they have no process.
+  // Answers of these servers never change, and the servers have no process.
   assert.equal(await statusOf(geneOf('result.stale', 0.5)), 'inapplicable')
   assert.equal(await statusOf(geneOf('proc.kill', 0.5)), 'inapplicable')
   assert.equal(await statusOf(geneOf('rpc.late', 0.5, { delay: 50 })), 'measured')
@@ -227,7 +227,7 @@ test('a weakness is found at about its boundary, barely violates, and is contain
       assert.ok(excess > 0 && excess <= OUTAGE)
     }
   }
-  // Without retries, of what fails calls outright just so much is too much: 1 % of all calls.
+  // Without retries, faults that fail calls outright break the objective from 1 % of all calls on.
   const outright = ['rpc.error', 'conn.refused', 'conn.reset', 'rpc.malformed', 'http.status']
   const simple = result.findings.filter(
     ({ plan: [gene, ...others] }) => outright.includes(gene!.type) && others.length === 0,
@@ -250,7 +250,7 @@ test('a weakness is found at about its boundary, barely violates, and is contain
 test('the figure of a finding is of seeds that had no say in it, and where these do not violate there is none', async () => {
   const setting = settingOf({ slo: { sli: 'tcsr', target: 0.98 }, scene: sceneOf(1, tools) })
   const plan = [geneOf('rpc.error', 0.02)]
-  // What fails 2 % of the calls violates by luck alone, under every other seed.
+  // A fault that fails 2 % of the calls violates by chance under every other seed.
   const [unlucky, lucky]: [number[], number[]] = [[], []]
   for (let seed = 1; unlucky.length < 8 || lucky.length < 4; seed++) {
     const { value } = await run(setting, faultsOf(plan) as Fault[], seed)
@@ -278,7 +278,8 @@ test('a search that goes on from where it stood ends as one in one go', () => {
   assert.equal(JSON.stringify(resumed.result), JSON.stringify(whole.result))
   assert.equal(resumed.text, whole.text)
   assert.notEqual(otherSeed.text, begun.text)
-  // It is told before the first one as well, where one that goes on tells again where it stood.
+  // The state is also reported before the first generation, so a resumed search reports its saved state
+  // again.
   assert.deepEqual([whole.texts.length, resumed.texts[0]], [3, begun.text])
   const first = JSON.parse(whole.texts[0]!) as Standstill
   assert.deepEqual([first.state.generation, first.known], [0, []])
@@ -304,7 +305,7 @@ test('a change of policies is made of what each place has, and none that changes
   assert.deepEqual([attempts(defaults), attempts(overrides[0])], [2, 7])
   assert.equal(overrides[0]!.retry && overrides[0]!.retry.base, 7)
   assert.deepEqual([overrides[1], sets], [choice.policies.overrides[1], choice.policies.sets])
-  // What a set says wins over the others, which stay as they are.
+  // A set's setting wins over the base settings, which stay unchanged.
   const [inSet] = alternativesTo({ ...choice, set: 'mine' }, { usualMs: 20 })
   assert.equal(inSet!.change, 'retry: {"maxRetries":5}')
   assert.equal(attempts(inSet!.choice.policies.sets.mine), 5)

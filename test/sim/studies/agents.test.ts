@@ -32,7 +32,7 @@ test('an enforcing verdict keeps answers of the wrong shape from naive agents, a
 })
 
 test('each family of faults that hits calls of these servers is among them', () => {
-  // These servers ask nothing of agents, and composite faults are made of the others.
+  // These servers ask nothing of agents, and composite faults consist of the other faults.
   const left = new Set(['server_request', 'hol', 'fanout', 'retry', 'pool'])
   const families = (types: readonly string[]) =>
     new Set(types.filter((type) => type.includes('.')).map((type) => type.slice(0, type.indexOf('.'))))

@@ -5,9 +5,9 @@ import { textOf } from '../../../src/sim/studies/text.ts'
 import { studies } from '../../../src/sim/studies/index.ts'
 import type { Findings, Row, Study } from '../../../src/sim/studies/study.ts'
 
-/** Runs a study twice; a test finds out whether it says the same both times. */
+/** Runs a study twice; a test compares both runs. */
 export async function runTwice(study: Study): Promise<Findings> {
-  // Both before the test: within one, each promise of a simulation costs several times as much.
+  // Both before the test: within a test, each promise of a simulation costs several times as much.
   const findings = await study.run({ seed: 1, seeds: 1 })
   const again = await study.run({ seed: 1, seeds: 1 })
   test('the same seed gives the same bytes', () => {
@@ -17,8 +17,8 @@ export async function runTwice(study: Study): Promise<Findings> {
 }
 
 /**
- * Runs a study by its name, with as many seeds as the page about blast radius asks for; a test compares the findings with the page, which
- * `npm run docs` writes. Throws when the page does not show the study.
+ * Runs a study by name, with the number of seeds from the page about blast radius; a test compares the
+ * findings with the page, which `npm run docs` writes. Throws if the page does not show the study.
  */
 export async function runAsShown(name: string): Promise<Findings> {
   const page = await readFile('docs/blast-radius.md', 'utf8')
@@ -36,7 +36,7 @@ export async function runAsShown(name: string): Promise<Findings> {
   return findings
 }
 
-/** The only row of the first tables that has these values, or of the one with that name. */
+/** Returns the only row with these values, of the first tables or of the named table. */
 export function rowOf({ tables }: Findings, values: Row, name?: string): Row {
   const { rows } = tables.find((table) => name === undefined || table.name === name)!
   const found = rows.filter((row) => Object.entries(values).every(([key, value]) => row[key] === value))

@@ -8,11 +8,11 @@ import { exposedBy } from '../observed.ts'
 
 const modern = new TestCaller({ era: 'modern' })
 
-/** The tasks of agents on virtual time, and what is counted of them. */
+/** Tasks of agents on virtual time, with their counts. */
 export function intentsRig() {
   const clock = new ManualClock()
   const metrics = createMetrics()
-  /** What experiments hear: task, arm and outcome. */
+  /** Reports to experiments: task, arm and outcome. */
   const heard: string[] = []
   const intents = new Intents({
     clock,
@@ -20,7 +20,7 @@ export function intentsRig() {
     onOutcome: ({ id }, arm, outcome) => heard.push(`${id} ${arm} ${outcome}`),
   })
 
-  /** A call that has begun; what is returned ends it. The task is named in a header, or else in `_meta`. */
+  /** Begins a call. Returns a function that ends the call. The task's name is in a header, or in `_meta`. */
   function begin(name: string | undefined, { tenant = 'a', arm = '', inMeta = false } = {}) {
     const inbound = name === undefined || inMeta ? {} : { 'x-breakwater-intent': name }
     const _meta = inMeta ? { 'dev.breakwater/intent': name } : {}

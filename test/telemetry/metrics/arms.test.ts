@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { table, createMetrics, type Metrics } from '../../../src/telemetry/metrics.ts'
 import { Counter, Histogram } from '../../../src/telemetry/metrics/instruments.ts'
 
-/** Counts once, in every metric that has the label `arm`. */
+/** Counts once, in every metric with the label `arm`. */
 function countAll(metrics: Metrics, arm: string): void {
   for (const series of Object.values(metrics) as unknown[])
     if ((series instanceof Counter || series instanceof Histogram) && series.has('arm')) {
@@ -18,7 +18,7 @@ function countAll(metrics: Metrics, arm: string): void {
   }
 }
 
-/** The lines of an arm, or of calls in none. */
+/** Returns the lines of an arm, or of calls without an arm. */
 async function linesOf({ registry }: Metrics, arm: string): Promise<string[]> {
   const lines = (await registry.metrics()).split('\n').filter((line) => line.startsWith('breakwater_'))
   return lines.filter((line) => (/arm="([^"]*)"/.exec(line)?.[1] ?? '') === arm)

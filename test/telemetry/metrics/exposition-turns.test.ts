@@ -20,8 +20,8 @@ const endings = [
 ] as const
 
 /**
- * Five hundred tools, each with calls of every ending, and a clock on which `msPerLook` pass from one look at it to
- * the next. `between` runs whenever others get their turn.
+ * Five hundred tools, each with calls of every ending, and a clock that advances by `msPerLook` at each read.
+ * `between` runs whenever the exposition yields.
  */
 function setUp({ msPerLook = 1, between = () => {} }: { msPerLook?: number; between?: () => void } = {}) {
   const manual = new ManualClock()
@@ -68,7 +68,7 @@ function setUp({ msPerLook = 1, between = () => {} }: { msPerLook?: number; betw
 test('others get their turn every few milliseconds, however much there is to write', async () => {
   const { seen, write } = setUp()
   const { length } = await write('text')
-  // A millisecond passes for every 32 Ki characters here, and after four it is somebody else's turn.
+  // A millisecond passes for every 32 Ki characters here; after four the exposition yields.
   assert.ok(length > 1_500_000 && length / (seen.turns + 1) < 150_000, `${length} in ${seen.turns} turns`)
 })
 

@@ -9,7 +9,7 @@ import { newCall, toolCall, type CallParts } from '../../support/caller.ts'
 
 const fine = answered('correct')
 
-/** Counts calls and attempts of tools that are listed or not, as a gateway does. */
+/** Counts calls and attempts of listed and unlisted tools, as a gateway does. */
 function counting(limit = 500) {
   let peer: Peer = { transport: 'tcp', address: 'a', port: 1 }
   const metrics = createMetrics({ isPrompt: (_, prompt) => prompt.startsWith('known'), peerOf: () => peer })
@@ -31,7 +31,7 @@ function counting(limit = 500) {
       const call = newCall({ method, params, server: 's' })
       operations.served(operations.of(call), call, fine, 1, 0)
     },
-    /** The counts of one side, by one of their labels. */
+    /** Returns the counts of one side, by a label. */
     async counts(side: 'server' | 'client', label: string): Promise<Record<string, number>> {
       const text = await metrics.registry.metrics()
       const rows = text
@@ -56,7 +56,7 @@ test('a server that answers with ever new codes gets sixteen types of errors, an
   assert.equal(Object.keys(types).length, 18)
   assert.deepEqual([types['1'], types['16'], types._OTHER, types['']], [2, 2, 48, 1])
   assert.deepEqual(await counts('server', 'error_type'), types)
-  // Codes of the rest are not told either.
+  // Codes beyond sixteen get no series either.
   assert.equal(Object.keys(await counts('client', 'rpc_response_status_code')).length, 17)
 })
 

@@ -6,7 +6,7 @@ import { exposedBy } from '../observed.ts'
 
 const CALLS = 'breakwater_tool_calls_total'
 
-/** Counts a call of each of these tools, and says what tools the exposition knows then, with their counts. */
+/** Counts a call of each tool. Returns the tools in the exposition with their counts. */
 function setUp({ limit, listed = () => true }: { limit?: number; listed?: (tool: string) => boolean } = {}) {
   const metrics = createMetrics()
   if (limit !== undefined) metrics.tools.limit = limit

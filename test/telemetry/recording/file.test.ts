@@ -23,7 +23,7 @@ async function setUp(t: TestContext) {
     onError: (why) => void errors.push(why),
     onDropped: (count) => void (dropped += count),
   })
-  /** Writes one line, and waits until the disk has it, or has refused. */
+  /** Writes one line and waits until the disk has accepted or refused the line. */
   const write = (line: string) => {
     file.append(line)
     return file.flush()
@@ -81,7 +81,7 @@ test('calls that the disk refused are missing, which the file says', async (t) =
   const { folder, file, write, lines, errors, dropped } = await setUp(t)
   await write(line(0))
   await rm(folder, { recursive: true })
-  // More than waits while the disk refuses.
+  // More than the queue holds while the disk refuses.
   await write(JSON.stringify({ text: 'x'.repeat(1024 ** 2) }))
   assert.deepEqual([errors.length, dropped()], [1, 1])
   await mkdir(folder)

@@ -15,7 +15,7 @@ import { recordedLog } from '../../support/log.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { observed } from '../observed.ts'
 
-/** A recorder that writes into a folder of its own, and observed services with it. */
+/** A recorder with its own folder, and observed services. */
 async function setUp(t: TestContext) {
   const folder = await mkdtemp(join(tmpdir(), 'recording-'))
   t.after(() => rm(folder, { recursive: true }))
@@ -199,7 +199,7 @@ test('a reload ends a recording and begins one, and what lies there stays as an 
   await next(call('after'))
   follow({ file })
   await next(call('again'))
-  // Under other policies it is another recording.
+  // Other policies start another recording.
   follow({ file }, 'q')
   await next(call('again'))
   await recorder.close()
@@ -220,7 +220,7 @@ test('a call that ends after a reload began a new recording is in neither, and c
   const later = next(call('of the new one'))
   ends[2]!()
   await later
-  // Both recordings are written when the call ends that began in the first.
+  // Both recordings are written when the call from the first recording ends.
   await recorder.close()
   ends[1]!()
   await late

@@ -93,7 +93,7 @@ test('errors have the type that the conventions give them, and a description', a
 test('a modern request has no session, whatever its headers say', async (t) => {
   const mesh = await tracedMesh(t)
   const caller = new TestCaller({ era: 'modern' })
-  // Neither does a version that is later than all that are known here.
+  // A later, unknown version has no session either.
   const later = { 'io.modelcontextprotocol/protocolVersion': '2027-01-01' }
   const inbound = { 'mcp-protocol-version': MODERN_VERSION, 'mcp-session-id': 'x' }
   await mesh.run('look', { caller, inbound })

@@ -19,24 +19,27 @@ afterEach(() => {
   for (const name of [DELAY, TIMEOUT]) Reflect.deleteProperty(process.env, name)
 })
 
-/** How long an impatient exporter waits for the collector, in milliseconds: no longer than this process may stand still. */
+/**
+ * How long an impatient exporter waits for the collector, in milliseconds. This process may stall for no
+ * longer.
+ */
 const TIMEOUT_MS = 300
 
-/** Has spans be lost soon, where they are to be lost; where they are to come the exporter waits as long as it does by itself. */
+/** Makes exporters give up soon in tests that lose spans. Other tests use the exporter's default timeout. */
 const beImpatient = () => void (process.env[TIMEOUT] = String(TIMEOUT_MS))
 
 const QUEUE = 8
 const smallQueue: MeshSetUp = { env: { OTEL_BSP_MAX_QUEUE_SIZE: String(QUEUE) } }
 
-/** Sends calls one after the other; all of them have to be answered. */
+/** Sends sequential calls; every call has to be answered. */
 async function sendAll(mesh: TracedMesh, count: number): Promise<void> {
   for (let i = 0; i < count; i++) assert.equal((await mesh.run()).outcome.kind, 'answered')
 }
 
-/** Enough of them to tell a process that stands still from one that waits for the collector at each. */
+/** Enough calls to tell a standing process from a process that waits for the collector at each call. */
 const MANY = 20
 
-/** Sends so many to a collector of no use, for which none of them may wait. */
+/** Sends many calls with a useless collector; no call may wait for the collector. */
 async function sendMany(mesh: TracedMesh): Promise<void> {
   const startedAt = performance.now()
   await sendAll(mesh, MANY)
@@ -74,7 +77,7 @@ test('of a collector that never answers only so many spans wait, and the others 
   assert.ok(mesh.dropped.some(([, cause]) => cause === 'queue_full'))
   await until('those that waited are lost too', () => lost(mesh) === 2 * MANY)
   mesh.receiver.behaviour = 'takes'
-  // Its exporter is impatient, and some may still be lost.
+  // Its exporter is impatient, so some spans may still be lost.
   await until('it gets what follows', async () => {
     await sendAll(mesh, 1)
     return mesh.receiver.spans.length > 0
@@ -134,7 +137,7 @@ test('a collector whose answers have no end is disconnected, and gets what follo
   await until('the collector was asked', () => mesh.receiver.paths.length === 1)
   await mesh.clock.advance(29_999)
   assert.equal(sum(mesh.exported) + lost(mesh), 0)
-  // What it had answered with 200 counts as exported; what it had not is sent once more, to no better end.
+  // Spans answered with 200 count as exported; unanswered spans are sent once more, in vain.
   await until('the export has ended', async () => {
     await mesh.clock.advance(30_000)
     return sum(mesh.exported) + lost(mesh) === 2
@@ -167,13 +170,13 @@ test('the end sends what waits', async (t) => {
 
 test('the end sends a batch that still waits for the name of its host, which the SDK reads meanwhile', async (t) => {
   process.env[DELAY] = '0'
-  // Its modules have been read by then.
+  // Loads the modules now.
   await tracedMesh(t)
-  // What reads files waits for one of four threads.
+  // File reads wait for one of four threads.
   const threads = Array.from({ length: 4 }, () => promisify(pbkdf2)('x', 'y', 1_000_000, 64, 'sha512'))
   const mesh = await tracedMesh(t)
   await sendAll(mesh, 1)
-  // The SDK takes the batch when its timer is due.
+  // The SDK takes the batch when its timer fires.
   await new Promise((resolve) => setTimeout(resolve, 20))
   await mesh.tracing?.close()
   await Promise.all(threads)

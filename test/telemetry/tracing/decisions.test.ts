@@ -9,7 +9,7 @@ import { replayed } from '../../../src/policies/idempotency/stored-outcome.ts'
 import { hedges, retryRefused } from '../../../src/policies/retry/tries.ts'
 import { infeasible } from '../../../src/policies/route/feasibility.ts'
 
-/** The events of a call with this outcome, and the attributes of its span. */
+/** Returns the events of a call with this outcome, and the attributes of its span. */
 async function told(
   t: TestContext,
   note: (record: CallRecord) => void,

@@ -13,7 +13,7 @@ import { OtlpReceiver } from '../../support/otlp-receiver.ts'
 import { until } from '../../support/until.ts'
 import { tracedMesh, type MeshSetUp } from './traced-mesh.ts'
 
-/** Variables as an operator sets them: of the process, for the SDK reads most of them by itself. */
+/** Sets variables as an operator does: in the process, because the SDK reads most of them there. */
 function meshIn(t: TestContext, env: Readonly<Record<string, string>>, setUp: MeshSetUp = {}) {
   Object.assign(process.env, env)
   t.after(() => {
@@ -60,7 +60,7 @@ test('what is said of traces alone wins, and its endpoint is taken as it is', as
 })
 
 test('batches are as large as a variable says', async (t) => {
-  // Long enough that a batch is sent because it is full.
+  // A long delay, so that a full batch triggers the send.
   const mesh = await meshIn(t, { OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '4', OTEL_BSP_SCHEDULE_DELAY: '60000' })
   for (let i = 0; i < 4; i++) await mesh.run()
   await mesh.receiver.has(8)

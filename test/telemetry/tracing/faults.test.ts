@@ -16,7 +16,7 @@ const fault = (name: string, more: Partial<InjectedFault> = {}): InjectedFault =
 const inWords = ({ attributes }: ReceivedEvent) =>
   ['breakwater.fault.name', 'breakwater.fault.fate'].map((name) => String(attributes[name])).join(' ')
 
-/** The faults that the spans of a call with two tries tell of, and what became of them. */
+/** Returns the faults in the spans of a call with two tries, and their fates. */
 async function told(
   t: Parameters<typeof tracedMesh>[0],
   faults: InjectedFault[] | undefined,

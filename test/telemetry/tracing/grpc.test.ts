@@ -27,11 +27,14 @@ async function grpcMesh(t: TestContext, setUp: MeshSetUp = {}, variables: Record
   return { collector: receiver, mesh: await tracedMesh(t, { env, endpoint: receiver.url, ...setUp }) }
 }
 
-/** How long an exporter that is to lose its spans waits for the collector, in milliseconds; others wait as long as it does by itself. */
+/**
+ * How long an exporter that has to lose its spans waits for the collector, in milliseconds; other exporters
+ * keep their default.
+ */
 const TIMEOUT_MS = 300
 const impatient = { OTEL_EXPORTER_OTLP_TIMEOUT: String(TIMEOUT_MS) }
 
-/** Calls: enough of them to tell a process that stands still from one that waits for the collector at each. */
+/** Enough calls to tell a standing process from a process that waits for the collector at each call. */
 const MANY = 20
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, one) => total + one, 0)

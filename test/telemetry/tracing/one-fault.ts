@@ -1,13 +1,13 @@
 import type { Layer, Outcome } from '../../../src/mesh/call.ts'
 import { type InjectedFault, injectedFaults } from '../../../src/mesh/injected.ts'
 
-/** A fault that hits one attempt, and takes the call's place. */
+/** A fault that hits one attempt and replaces the call. */
 export interface OneFault {
   readonly attempt: number
   readonly outcome: Outcome
 }
 
-/** The layer in which it is done. */
+/** The layer that applies the fault. */
 export function faultLayer(fault: OneFault): Layer {
   return (next) => (call) => {
     if (call.attempt !== fault.attempt) return next(call)

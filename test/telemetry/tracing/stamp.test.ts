@@ -11,7 +11,7 @@ const TRACE = 'a'.repeat(32)
 const SPAN = 'b'.repeat(16)
 const traceparent = `00-${TRACE}-${SPAN}-01`
 
-/** A call of this text, on its way to the server; the agent's `tracestate` is `state`. */
+/** A call with this text on its way to the server; `state` is the agent's `tracestate`. */
 function onItsWay(text: string, state?: string) {
   const call = newCall({ method: 'tools/call', text })
   const parent = state === undefined ? undefined : { traceId: TRACE, spanId: SPAN, sampled: true, state }

@@ -43,20 +43,20 @@ export interface MeshSetUp {
   readonly env?: TracingParts['env']
   readonly log?: Log
   readonly settings?: PolicySettings
-  /** What the upstream does with each call; by default it answers at once. */
+  /** The upstream's reaction to each call; by default an immediate answer. */
   readonly upstream?: (call: Call, clock: ManualClock) => Promise<Outcome> | Outcome
   readonly fault?: OneFault
-  /** What became of the faults of a call. */
+  /** The fates of a call's faults. */
   readonly account?: ObserveParts['faults']['account']
   readonly peer?: ReturnType<TracingParts['peerOf']>
-  /** In place of a collector of our own. */
+  /** An endpoint instead of a collector of our own. */
   readonly endpoint?: string
 }
 
-/** Retries soon, and nothing else. */
+/** Retries after 10 ms; no other policy. */
 export const retrying: PolicySettings = { retry: policies.retry.schema.parse({ base: 10, cap: 10 }) }
 
-/** A mesh as the gateway compiles it, with tracing on and an upstream that is scripted. */
+/** A mesh as the gateway compiles it, with tracing and a scripted upstream. */
 export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
   const {
     config,
@@ -135,19 +135,19 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
     tracing,
     exported,
     dropped,
-    /** The calls as the upstream got them. */
+    /** The calls received by the upstream. */
     seen,
     send,
-    /** Sends a tool call, and lets a second pass. */
+    /** Sends a tool call and advances the clock by a second. */
     async run(tool = 'look', parts: Partial<CallParts> = {}, args: Record<string, unknown> = {}) {
       const call = toolCall(tool, args, { startedAt: clock.now(), ...parts })
       const outcome = send(call)
-      // What the call waits for shows only after a turn.
+      // The call's timers exist only after a turn.
       await clock.advance(0)
       await clock.advance(1_000)
       return { call, outcome: await outcome }
     },
-    /** Everything that is sent at all. */
+    /** Returns all sent spans. */
     async spans() {
       await tracing?.close()
       return receiver.spans
@@ -157,7 +157,7 @@ export async function tracedMesh(t: TestContext, setUp: MeshSetUp = {}) {
 
 export type TracedMesh = Awaited<ReturnType<typeof tracedMesh>>
 
-/** The `_meta` that a server got. */
+/** Returns the `_meta` that a server received. */
 export function metaOf(call: Call | undefined): Readonly<Record<string, unknown>> | undefined {
   const { params } = JSON.parse(call?.message.text ?? '{}') as {
     params?: { _meta?: Record<string, unknown> }

@@ -32,7 +32,7 @@ test('a call with one fault and one retry is one SERVER span with two CLIENT spa
   assert.ok(spans.every((span) => span.traceId === TRACE && span.traceState === 'vendor=1'))
   assert.equal(new Set(spans.map(({ spanId }) => spanId)).size, 3)
 
-  // The fault took the place of the first try: the server saw the second, under its span.
+  // The fault replaced the first try: the server saw only the second, under its span.
   assert.equal(mesh.seen.length, 1)
   const stamp = `00-${TRACE}-${clients[1]?.spanId}-01`
   assert.deepEqual(metaOf(mesh.seen[0]), { traceparent: stamp, tracestate: 'vendor=1' })

@@ -164,7 +164,7 @@ export const gateway = board({
   title: 'Gateway',
   about: 'The gateway itself: what it costs, how it is.',
   choices: [
-    // One at a time: names of the Node runtime are those of every program in Node.
+    // Single choice: names of the Node runtime's metrics occur in every Node program.
     { name: 'job', of: 'breakwater_build_info', one: true },
     { name: 'instance', of: 'breakwater_build_info{job="$job"}' },
   ],

@@ -12,7 +12,7 @@ import assert from 'node:assert/strict'
 
 const message = (text: string) => ({ text, value: parseJson(text) as Record<string, unknown> })
 
-/** A server that takes 100 ms, numbers its answers, and logs and asks in the middle of each call. */
+/** A server that takes 100 ms, numbers its answers, and logs and asks during each call. */
 function setUp(config: object = {}) {
   const injection = testInjection()
   const seen: Call[] = []

@@ -8,7 +8,7 @@ import { answering, testInjection } from '../../../support/injection.ts'
 
 import assert from 'node:assert/strict'
 
-/** Calls in the order of their names, to a server that takes 100 ms for each. */
+/** Calls in the order of their names, to a server that takes 100 ms a call. */
 function setUp(config: object = {}) {
   const injection = testInjection()
   const began: string[] = []

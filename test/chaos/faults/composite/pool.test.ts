@@ -8,7 +8,6 @@ import { answering, testInjection } from '../../../support/injection.ts'
 
 import assert from 'node:assert/strict'
 
-/** A server that takes so long for each call. */
 function setUp(config: object, answerMs: number) {
   const injection = testInjection()
   const began: string[] = []

@@ -54,7 +54,7 @@ const expectations: [object, { median: number; p99: number }][] = [
   ],
 ]
 
-/** Of these, the share of delays below a quantile has to lie in its 99.9 % interval. */
+/** The share of delays below a quantile must lie in its 99.9 % interval. */
 const continuous: ReadonlySet<string> = new Set(['uniform', 'normal', 'lognormal', 'pareto'])
 
 for (const [input, { median, p99 }] of expectations) {

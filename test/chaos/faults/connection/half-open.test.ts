@@ -14,7 +14,6 @@ const texts = [1, 2].map((progress) =>
 )
 const answer = answering({ content: [] })
 
-/** A server that streams two messages and answers at once. */
 function setUp(parts?: TestInjectionParts, config: object = {}) {
   const injection = testInjection(parts)
   const channel = new TestChannel()

@@ -14,7 +14,7 @@ import assert from 'node:assert/strict'
 
 const progress = notificationText('notifications/progress', { progressToken: 1, progress: 1 })
 
-/** A call over a real connection to a server that a test plays. */
+/** A call over a real connection to a server of the test. */
 async function overTheWire(t: TestContext, handle: RequestListener): Promise<Service> {
   const { wire } = await wireTo(t, handle)
   const { clock } = testInjection()

@@ -4,7 +4,6 @@ import { registryFaults } from '../../../../src/chaos/faults/registry.ts'
 import { toolCall } from '../../../support/caller.ts'
 import { answering, testInjection } from '../../../support/injection.ts'
 
-/** A storm fault, to fire at servers. */
 function stormy(config: object) {
   const injection = testInjection()
   const { layer, schema } = registryFaults['registry.list_changed_storm']

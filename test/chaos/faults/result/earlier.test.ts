@@ -5,7 +5,7 @@ import { resultFaults } from '../../../../src/chaos/faults/result.ts'
 import { toolCall } from '../../../support/caller.ts'
 import { answering, faultLayer, testInjection } from '../../../support/injection.ts'
 
-/** Fires at one call after the other; gives what the agent reads. */
+/** Fires at one call after another. Returns the results that the agent reads. */
 function firing(type: 'result.stale' | 'result.wrong_entity', config: object = {}) {
   const injection = testInjection({ draws: 0 })
   const layer = faultLayer(resultFaults[type], config, injection)

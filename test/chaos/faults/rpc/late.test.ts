@@ -21,7 +21,7 @@ function setUp(parts?: TestInjectionParts) {
   const ran: string[] = []
   const done: string[] = []
   const signal = new Cancellation()
-  /** Resolves once the server has answered, and the fault has the reply. */
+  /** Resolves after the server's answer has reached the fault. */
   const send = (id: string) => {
     void service(toolCall('echo', {}, { id, signal })).then((outcome) => {
       done.push(`${id} ${outcome.kind === 'answered' ? 'answered' : outcome.error.reason}`)

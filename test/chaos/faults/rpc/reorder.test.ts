@@ -14,7 +14,7 @@ function setUp(parts?: TestInjectionParts) {
   const service = reorder.layer(reorder.schema.parse({}), injection)(answer)
   const done: string[] = []
   const signal = new Cancellation()
-  /** Resolves once the server has answered, and the fault has the reply. */
+  /** Resolves after the server's answer has reached the fault. */
   const send = (id: string, server = 'test') => {
     void service(toolCall('echo', {}, { id, server, signal })).then((outcome) => {
       done.push(`${id} ${outcome.kind === 'answered' ? 'answered' : outcome.error.reason}`)

@@ -15,7 +15,7 @@ function progress(number: number): Message {
   return { text, value: parseJson(text) as Message['value'] }
 }
 
-/** A server that reports progress so many times, every 10 ms, and answers 10 ms later. */
+/** A server that reports progress every 10 ms, `messages` times, and answers 10 ms later. */
 function reporting(injection: TestInjection, messages: number): Service {
   return (call) => {
     const step = async (): Promise<Outcome> => {

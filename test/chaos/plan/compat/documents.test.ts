@@ -6,7 +6,7 @@ import { parse } from 'yaml'
 import { fromChaosMonkey, fromMcpChaos, planFormat } from '../../../../src/chaos/plan/compat/index.ts'
 import { chaos } from '../../../../src/chaos/plan/schema.ts'
 
-/** From the checkout: the compiler copies neither JSON nor YAML. */
+/** In the checkout: the compiler copies neither JSON nor YAML. */
 const folder = join(process.cwd(), 'test/chaos/plan/compat/documents')
 
 const options = {
@@ -16,7 +16,7 @@ const options = {
   servers: ['weather', 'login'],
 }
 
-/** A plan as our own file would say it. */
+/** Returns a plan as our own format writes it. */
 function meaning(text: string): string {
   const value: unknown = parse(text)
   const plan =

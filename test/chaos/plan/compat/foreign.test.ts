@@ -105,7 +105,7 @@ test('a scenario of mcp-chaos-monkey is its faults', () => {
   const common = { type: 'conn.refused', rate: 1, maxConcurrent: 10_000 }
   assert.deepEqual(fromChaosMonkey(scenario, options), [
     { name: 'connection-refused-1', match: { server: 'weather' }, ttl: '15m', ...common },
-    // Over at once, as there: only without a duration does it stay.
+    // Ends at once, as in chaos-monkey: only a fault without a duration stays.
     { name: 'connection-refused-2', match: { tool: 'get_*' }, ttl: '1ms', ...common },
   ])
 })

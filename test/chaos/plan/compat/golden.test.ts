@@ -16,10 +16,10 @@ import { chaosSchema } from '../../../../src/chaos/plan/schema.ts'
 
 import assert from 'node:assert/strict'
 
-/** From the checkout: the compiler copies no JSON. */
+/** In the checkout: the compiler copies no JSON. */
 const folder = join(process.cwd(), 'test/chaos/plan/compat/golden')
 
-/** The families that the other formats can mean. */
+/** The fault families that the other formats can express. */
 const families: FaultRegistry = {
   ...connectionFaults,
   ...httpFaults,

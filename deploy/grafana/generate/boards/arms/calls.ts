@@ -4,7 +4,10 @@ import { AT_SERVER } from './chosen.ts'
 
 const CALLS = 'breakwater_tool_calls_total'
 
-/** A share of the calls of each arm; callers' own errors and cancellations belong to nobody's policies. */
+/**
+ * Returns a share of the calls of each arm. Callers' own errors and cancellations are excluded, because no
+ * policy causes them.
+ */
 function share(results: string): string {
   const rate = (matcher: string) =>
     `sum by (arm) (rate(${CALLS}{server=~"$server",arm=~"$arm",${matcher}}[5m]))`

@@ -4,7 +4,7 @@ import { ARM } from './chosen.ts'
 
 const FATES = 'breakwater_fault_outcomes_total'
 
-/** What became of the faults of each arm, as shares. */
+/** The fates of the faults of each arm, as shares. */
 const shares = `sum by (arm, fate) (rate(${FATES}${ARM}[5m])) / on (arm) group_left () (sum by (arm) (rate(${FATES}${ARM}[5m])) > 0)`
 
 export const faults = [

@@ -1,2 +1,2 @@
-/** The gateways that are chosen. */
+/** The chosen gateways. */
 export const ME = '{job="$job",instance=~"$instance"}'

@@ -3,13 +3,12 @@ import { stat, table } from '../../panels.ts'
 import { query } from '../../query.ts'
 import { ME } from './me.ts'
 
-/** One is what there should be. */
+/** Exactly 1 is expected. */
 const single: Steps = [
   [null, 'green'],
   [2, 'orange'],
 ]
 
-/** Everything should be up. */
 const all: Steps = [
   [null, 'orange'],
   [1, 'green'],

@@ -2,7 +2,7 @@ import { stat } from '../../panels.ts'
 import { query } from '../../query.ts'
 import { SERVER } from './server.ts'
 
-/** The one ratio over all servers that are chosen: never an average of averages. */
+/** The ratio over all chosen servers: never an average of averages. */
 const overall = (part: string, whole: string) =>
   `sum(server:breakwater_attempts_${part}:rate5m${SERVER}) / (sum(server:breakwater_attempts_${whole}:rate5m${SERVER}) > 0)`
 

@@ -1,2 +1,2 @@
-/** The servers that are chosen. */
+/** The chosen servers. */
 export const SERVER = '{server=~"$server"}'
