@@ -17,7 +17,7 @@ async function textsIn(folder: string, end: string): Promise<ReadonlyMap<string,
   )
 }
 
-test('whatever the program imports is one of its files, of Node, or among its dependencies', async () => {
+test('every import of the program is a file of its own, a module of Node, or a dependency', async () => {
   const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>
   }

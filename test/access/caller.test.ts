@@ -55,7 +55,7 @@ test('any number of new names push out nobody who has settled', () => {
   assert.equal(tenancies.of(named('acme'), client, 3_000).countsAs, 'acme')
 })
 
-test('of those who have settled, the one that was not used for the longest is forgotten', () => {
+test('among settled tenants, the least recently used tenant is forgotten', () => {
   const tenancies = new Tenancies()
   for (const now of [0, 1_000]) for (let n = 0; n < 10_000; n++) tenancies.of(named(`t${n}`), client, now)
   assert.equal(tenancies.of(named('t0'), client, 3_000).countsAs, 't0')
@@ -80,7 +80,7 @@ test('beyond eight at a time, the tenants of one session count as one', () => {
   assert.equal(countsAs('t9', 64_000), 't9')
 })
 
-test('who says nothing of itself counts as nobody', () => {
+test('a caller without a name counts as nobody', () => {
   const tenancies = new Tenancies()
   assert.deepEqual(tenancies.of({}, undefined, 0), { tenant: '', countsAs: '' })
 })

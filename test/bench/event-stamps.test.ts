@@ -20,7 +20,7 @@ const to = connect(port, '127.0.0.1')
 from.on('data', (chunk) => to.write(chunk))
 `
 
-test('what comes out of a process has a passage, from when it was read until it was written', async (t) => {
+test('each event that leaves a process has a passage, from its read to its write', async (t) => {
   if (process.platform !== 'linux') return t.skip('of Linux only')
   const sockets: Socket[] = []
   const server = createServer((socket) => sockets.push(socket.setEncoding('utf8'))).listen(0, '127.0.0.1')

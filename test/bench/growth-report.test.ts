@@ -18,7 +18,7 @@ test('a cost that stays within a quarter of its first value has no power', () =>
   assert.equal(powerOf(pointsOf({ 1: 100, 100: 90, 1_000: 120 }), 'cpuMicros'), undefined)
 })
 
-test('of two points nobody can say by which power a cost grows', () => {
+test('two points show no power of growth', () => {
   assert.equal(powerOf(pointsOf({ 1: 100, 100: 900 }), 'cpuMicros'), undefined)
 })
 

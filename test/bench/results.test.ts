@@ -60,7 +60,7 @@ test('ratios and added latencies are taken round by round, then the median', () 
   assert.deepEqual(line?.addedP99Ms, { lower: 2, median: 2, upper: 3 })
 })
 
-test('what a row did not hold in every round is not told, nor what there is not', () => {
+test('a table omits figures that a row did not hold in every round, and figures that do not exist', () => {
   const [first, , , last] = summarise(base)
   assert.equal(last?.p50Ms, undefined)
   assert.equal(last?.addedP50Ms, undefined)

@@ -36,7 +36,7 @@ function printed() {
   return { said, out }
 }
 
-test('what is not given is as its option says, false for a flag, and empty for a list', () => {
+test('a missing option has its default, false for a flag, and an empty list for a list', () => {
   assert.deepEqual(read('me'), {
     help: false,
     positionals: ['me'],
@@ -106,7 +106,7 @@ test('numbers may be written as people and programs write them', () => {
   assert.equal(!given.help && given.values.port, 8_000)
 })
 
-test('what is wrong is said, with what was meant', () => {
+test('an error names the mistake and a suggestion', () => {
   for (const [args, message] of [
     [['me', '--jornal', 'x'], 'unknown option --jornal; did you mean --journal?'],
     [['me', '--hepl'], 'unknown option --hepl; did you mean --help?'],

@@ -68,7 +68,7 @@ test('all types are listed without a gateway, each with what it does', async () 
   )
 })
 
-test('what is left of a fault is told in few digits', async (context) => {
+test('the rest of a fault’s time and count is shown in few digits', async (context) => {
   const { command, clock } = await listening(context)
   await command('inject', '*', 'rpc.error', '--duration', '1h')
   await clock.advance(500_000)
@@ -192,7 +192,7 @@ test('the status shows what was chosen and came too late to do anything', async 
   assert.match(stdout, /^slow did not reach 2 more calls: they ended before it took effect$/m)
 })
 
-test('what is wrong with a fault is printed line by line', async (context) => {
+test('errors of a fault are printed line by line', async (context) => {
   const { command } = await listening(context)
   const { code, stderr } = await command('inject', 's', 'eror')
   assert.equal(code, 1)

@@ -106,7 +106,7 @@ test('policies of a file are simulated, by the name of their set', async () => {
   assert.equal(rows[1]?.blastRadius, rows[0]?.blastRadius, 'nobody tries again')
 })
 
-test('what cannot be simulated is refused in words', async () => {
+test('a config that cannot be simulated is refused in words', async () => {
   const bad: readonly (readonly [args: readonly string[], code: number, said: RegExp])[] = [
     [['--tasks', '0'], 2, /--tasks must be a whole number from 1 to 100000, not "0"/],
     [['--seed', '9'.repeat(400)], 2, /--seed must be a whole number/],

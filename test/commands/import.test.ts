@@ -93,7 +93,7 @@ test('secrets become variables, whose names alone are told', async (t) => {
   ])
 })
 
-test('what stands beside a reference is as secret as by itself, and a reference stays', async (t) => {
+test('text beside a reference stays as secret as without the reference, and a reference stays', async (t) => {
   const { text, servers } = await run(
     t,
     inFile({
@@ -208,7 +208,7 @@ test('the words of clients become our own, and paths hold wherever the config go
 const files = ['claude-desktop', 'claude-code', 'vscode', 'windsurf', 'cline', 'gemini-cli', 'zed', 'cursor']
 
 for (const name of files) {
-  test(`what ${name}.json is imported to can be used, and gives no warning about a client`, async (t) => {
+  test(`the config imported from ${name}.json is usable, and gives no warning about a client`, async (t) => {
     const { code, text, said, path } = await run(t, {}, join(fixtures, `${name}.json`))
     assert.equal(code, 0, said.join('\n'))
     assert.doesNotMatch(text, /t0ken/)
@@ -394,7 +394,7 @@ test('a remote goes before packages, and Streamable HTTP before HTTP+SSE', async
   assert.match(said.join('\n'), /its remote is used\n.*it can be had in 2 other ways as well/)
 })
 
-test('what a registry says asks for no variable of this machine, wherever it says it', async (t) => {
+test('an entry of a registry cannot ask for a variable of this machine, anywhere in the entry', async (t) => {
   const stolen = '${SHOP_SECRET}'
   const parts = [
     {

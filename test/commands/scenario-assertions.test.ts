@@ -190,7 +190,7 @@ for (const [written, kept, broken] of kinds) {
   })
 }
 
-test('what takes calls of the run itself is not decided without them, and never passes', () => {
+test('an assertion that needs calls of the run is undecided without such calls, and never passes', () => {
   const nobody = evidence({ calls: undefined })
   const written = {
     breaker: { opens: { withinCalls: 5 } },
@@ -202,7 +202,7 @@ test('what takes calls of the run itself is not decided without them, and never 
   for (const { name, judge } of read(written)) assert.equal(judge(nobody).verdict, 'undecided', name)
 })
 
-test('what the gateway itself says is decided without calls of the run', () => {
+test('an assertion about the gateway is decided without calls of the run', () => {
   const seen = { ...outage, calls: undefined }
   const written = {
     breaker: { opens: { within: '1s' }, closes: { within: '3s' } },

@@ -43,7 +43,7 @@ test('a control port that answers oddly is told in one line, and is no success',
   }
 })
 
-test('whatever goes wrong unexpectedly is told in one line, and nobody takes it for a failed assertion', async (t) => {
+test('an unexpected error prints one line, and does not look like a failed assertion', async (t) => {
   const control = await controlPort(t, { '/admin/servers': servers })
   const { code, said } = await running(args(control), () => {
     throw new Error('no room\nat all')

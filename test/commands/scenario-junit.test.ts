@@ -83,7 +83,7 @@ test('a run that proves nothing is an error, and one that was left out is skippe
   assert.equal(left?.attributes.failures, '0')
 })
 
-test('whatever a gateway or a file says, the file is XML', () => {
+test('the report is valid XML for any text of a gateway or a file', () => {
   const nasty = `<b a="1" b='2'>&amp; ]]> \u0000\u0007\u001b[31m\u202e\n\t\ud800 \uffff \u{1f600}</b>`
   const check = { name: nasty, verdict: 'fail', measured: nasty } as const
   const traffic = { calls: 1, endings: { [nasty]: 1 } }

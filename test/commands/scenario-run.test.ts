@@ -284,7 +284,7 @@ test('when the gateway cannot be asked any more, its faults are cleared all the 
   assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'])
 })
 
-test('what a fault does nothing for is said, also where the others hit calls', async () => {
+test('a run reports a fault without effect, even when other faults hit calls', async () => {
   const gateway = new FakeGateway()
   gateway.warnings = ['match.tool: "a*" matches no tool of search-1: it hits nothing until there is one']
   gateway.countsById['fault-2'] = { ...newFaultCounts(), decided: 7 }
@@ -363,7 +363,7 @@ test('where calls fail already nothing is injected', async () => {
   assert.deepEqual(gateway.injected, [])
 })
 
-test('who stops a run before its calls are in order has nothing injected, and no call made', async () => {
+test('a run stopped before its calls succeed injects nothing and makes no call', async () => {
   const gateway = new FakeGateway()
   const settled = new Cancellation()
   const settle = () =>
@@ -426,7 +426,7 @@ test('a breaker that was open before is no doing of the faults', async () => {
   assert.ok(evidence?.breakers.every(({ open }) => open.length === 0))
 })
 
-test('what metrics have counted is summed over the servers that are hit', () => {
+test('a run sums counts of metrics over the hit servers', () => {
   const metrics = `
 # TYPE breakwater_tool_calls_total counter
 breakwater_tool_calls_total{server="a",tool="find",result="returned"} 5
@@ -465,7 +465,7 @@ test('counts are no evidence unless the calls of the run are among them', async 
   }
 })
 
-test('what answers unlike a gateway does is told, and never taken for one where all is well', async () => {
+test('a run reports answers that no gateway gives, and never takes such answers for success', async () => {
   const answering = (value: unknown) => faultsAt(() => Promise.resolve({ ok: true, value }))
   for (const odd of [{}, 'fine', [5], [{ server: 'search-1' }], [{ server: 'search-1', state: 'fine' }]])
     await assert.rejects(answering(odd).breakers(['search-1']), ControlError, JSON.stringify(odd))

@@ -61,7 +61,7 @@ test('another server that cannot be listed keeps no calls from the rest, and is 
   assert.match(traffic.leftOut[1] ?? '', /^refused \(.*: BW_DOWN\)$/)
 })
 
-test('of hit servers of which none can be listed there is no traffic, and the reason is told', async (t) => {
+test('hit servers without a listing get no traffic, and the run tells the reason', async (t) => {
   const data = await dataPlane(t, { refused })
   await assert.rejects(called(data, { hit: ['refused'], others: [] }), /no tools of refused can be listed/)
 })
@@ -73,7 +73,7 @@ test('where the port of the agents is another one, the option that names it is t
   )
 })
 
-test('who stops a run while servers are listed does not wait for them', async (t) => {
+test('a run stopped while servers are listed does not wait for the lists', async (t) => {
   const asked = new Cancellation()
   const data = await dataPlane(t, { frozen: () => asked.abort('asked') })
   const stop = new Cancellation()
@@ -84,7 +84,7 @@ test('who stops a run while servers are listed does not wait for them', async (t
   await assert.rejects(traffic, /no tools of frozen can be listed at .*: the command was stopped$/)
 })
 
-test('who stops a run while tools are tried out does not hear that they are unfit', async (t) => {
+test('a run stopped while tools are tried does not report the tools as unfit', async (t) => {
   const stop = new Cancellation()
   let asked = 0
   const tools = [{ name: 'slow', annotations: { readOnlyHint: true }, inputSchema: { type: 'object' } }]

@@ -64,7 +64,7 @@ test('servers that are down are tried too often where neither gates nor budgets 
   assert.match(missed.join('\n'), /^attempts per call: at most 2: [3-5]\./m)
 })
 
-test('what holds calls up for longer than a bound allows fails, also where it is others that must not notice', async () => {
+test('a scenario fails when calls take longer than a bound allows, even calls of servers without a fault', async () => {
   const slow = await scenarioNamed('dependency-slow')
   const everywhere = slow.faults.map((fault) => ({ ...fault, match: { method: 'tools/call', server: '*' } }))
   assert.match(

@@ -63,7 +63,7 @@ test('arguments that make no sense are refused with what to do', async () => {
   }
 })
 
-test('what cannot be run says why', async (t) => {
+test('a search that cannot run says why', async (t) => {
   const path = await folder(t, {
     'bad.yaml': 'policies: { defaults: { retry: { maxRetries: 99 } } }',
     'sets.yaml': 'policies: { sets: { cautious: { retry: { maxRetries: 0 } } } }',

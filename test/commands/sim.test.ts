@@ -144,7 +144,7 @@ test('a fault on top that hits no call is told of, and where none of them hits o
   )
 })
 
-test('what cannot be played is said, with files and lines', async (t) => {
+test('a recording that cannot be played is refused, with files and lines', async (t) => {
   const run = await setUp(t, {
     'broken.yaml': 'defaults:\n  retry: { attemps: 2 }\n',
     'empty.jsonl': '',

@@ -82,7 +82,7 @@ test('a status, a text that is no JSON, and a connection that breaks become erro
   assert.match(String(broken.said()[0]?.error?.message), /connection broke/)
 })
 
-test('what asks for nothing is answered with nothing', async () => {
+test('a message without a request gets an empty answer', async () => {
   const { exchange, lines } = start()
   exchange.body(202, none, '')
   await exchange.over

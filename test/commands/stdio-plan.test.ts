@@ -81,7 +81,7 @@ test('variables are filled in', async () => {
   assert.equal(seed, 9)
 })
 
-test('what is wrong is said with its place', async () => {
+test('an error names its place', async () => {
   assert.match(
     await problems('seed: 1\nfaults:\n  - { name: a, type: rpc.errr, rate: 1, ttl: 1m }'),
     /^plan\.yaml:3:\d+ {2}faults\[0\]\.type .*did you mean rpc\.error/,

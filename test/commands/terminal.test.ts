@@ -40,7 +40,7 @@ test('the line at the bottom goes while another is written, and comes back below
   ])
 })
 
-test('that line is no longer than the screen is wide, and holds nothing that a terminal obeys', () => {
+test('the status line is no wider than the screen, and holds no control sequence', () => {
   const { written, out } = screen(true)
   out.status?.(`\u001b[2J${'x'.repeat(100)}`)
   assert.equal(written[0], `${CLEAR}\\u001b[2J${'x'.repeat(34)}…`)
@@ -55,7 +55,7 @@ test('without a terminal there is no such line, no page and no colour, and words
   assert.deepEqual(written, ['one\ntwo\\u001b[31m\\u001b[2J\n'])
 })
 
-test('what takes longer than two seconds is told on a terminal, every second, and is gone afterwards', async () => {
+test('progress shows on a terminal after two seconds, every second, and is gone afterwards', async () => {
   const { written, out } = screen(true)
   const clock = new ManualClock()
   const end = showProgress(out, clock, (ms) => `${ms}`)

@@ -73,7 +73,7 @@ test('a reload brings all that it may into force, and leaves what is fixed as it
   assert.deepEqual(kept(fixed, {}), config.parse(fixed))
 })
 
-test('what is in force is another config than either file, neither of which is changed', () => {
+test('the config in force after a reload differs from both files, and both configs stay unchanged', () => {
   const [boot, next] = [config.parse({}), config.parse(fixed)]
   keepBootKeys(boot, next)
   assert.deepEqual([boot, next], [config.parse({}), config.parse(fixed)])

@@ -160,7 +160,7 @@ test('names that clients have for our keys mean the same', async (t) => {
     )
 })
 
-test('what is said twice in different words is an error', async (t) => {
+test('one setting given in two different words is an error', async (t) => {
   assert.deepEqual(
     await errorsOf(
       t,

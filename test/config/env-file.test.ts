@@ -48,7 +48,7 @@ test('the time that a file takes grows with its length: a value is found where i
   assert.ok(variables.size > 60_000)
 })
 
-test('what stands behind a value of several lines is read on from there', () => {
+test('text after a value of several lines is read as well', () => {
   assert.deepEqual(read(`A="1\n2\n\n3" # note\nB='x\ny'\nC=z`), { A: '1\n2\n\n3', B: 'x\ny', C: 'z' })
 })
 
@@ -77,7 +77,7 @@ test('an envFile is read from beside the config; env wins, and all of it is secr
   assert.doesNotMatch(JSON.stringify(redact(config)), /from-file/)
 })
 
-test('what an envFile holds is secret wherever it stands', async (t) => {
+test('values of an envFile are secret everywhere', async (t) => {
   const { config } = await loadGood(t, {
     'main.yaml': 'mcpServers: { a: { command: x, envFile: .env, args: [from-file] } }',
     '.env': 'A=from-file',

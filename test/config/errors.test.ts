@@ -85,7 +85,7 @@ test('a server must be exactly one kind of thing', async (t) => {
   )
 })
 
-test('of a number that may not be its bound that is said', async (t) => {
+test('a finding says when a bound itself is excluded', async (t) => {
   assert.deepEqual(
     await errorsOf(
       t,
@@ -291,7 +291,7 @@ chaos:
   )
 })
 
-test('what came out of a variable is shown in no message, whoever says it', async (t) => {
+test('no message shows the value of a variable, from any source', async (t) => {
   const text = `mcpServers: { a: { url: "http://127.0.0.1:1/mcp" } }
 experiments: [{ name: e, arms: { control: default, treatment: "\${TOKEN}" } }]`
   const { lines } = await load(t, text, { TOKEN: 'a-token-that-nobody-may-read' })
@@ -308,7 +308,7 @@ test('a name that is as long as a file is shown by its beginning', async (t) => 
   assert.ok(key.length < 2_500, `${key.length} characters`)
 })
 
-test('of very many mistakes the first are told, which takes no time for the others', async (t) => {
+test('a config with very many mistakes reports the first, and takes no time for the rest', async (t) => {
   const keys = Array.from({ length: 50_000 }, (_, n) => `a${n}: 1`)
   const unknown = await errorsOf(t, keys.join('\n'))
   assert.match(unknown[0] ?? '', /^1:1 {2}a0 {2}unknown key "a0"/)
@@ -316,14 +316,14 @@ test('of very many mistakes the first are told, which takes no time for the othe
   assert.equal((await errorsOf(t, '? []\n'.repeat(50_000))).length, 5_000)
 })
 
-test('what a terminal would obey is written out, wherever it stands', async (t) => {
+test('terminal control characters are escaped everywhere', async (t) => {
   assert.deepEqual(
     await errorsOf(t, 'gateway: { "a\\u2028b\\u001b[2J": 1 }').then(([line]) => line?.split('  ')[1]),
     'gateway["a\\u2028b\\u001b[2J"]',
   )
 })
 
-test('what tells the members of a union apart is named with all that it may be', async (t) => {
+test('a wrong tag of a union is named with all allowed tags', async (t) => {
   const [error] = await errorsOf(
     t,
     `mcpServers: { a: { command: x } }

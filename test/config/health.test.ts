@@ -13,7 +13,7 @@ test('probes have defaults, and false is none at all', async (t) => {
   assert.deepEqual(config.health, { webhooks: [], escalateAfter: 900_000 })
 })
 
-test('what cannot be meant of a probe is refused with its line', async (t) => {
+test('an impossible probe setting is refused with its line', async (t) => {
   const wrong = {
     '{ every: 10ms }': /^4:22 {2}mcpServers\.a\.health\.every {2}expected a duration from 1s /,
     '{ failures: 0 }': /^4:25 {2}mcpServers\.a\.health\.failures /,
@@ -33,7 +33,7 @@ test('what cannot be meant of a probe is refused with its line', async (t) => {
   }
 })
 
-test('what cannot be meant of a webhook is refused with its line, and no error shows what is secret', async (t) => {
+test('an impossible webhook setting is refused with its line, and no error shows a secret', async (t) => {
   const wrong = {
     '{ type: json }': /^3:\d+ {2}health\.webhooks\[0\]\.url {2}missing/,
     '{ type: slack, url: "ftp://s3cret" }':

@@ -48,7 +48,7 @@ test('mistakes in JSON are called what they are, and hold nothing of the text', 
   }
 })
 
-test('what is JSON is taken, with comments and a comma behind the last entry', () => {
+test('valid JSON is accepted, with comments and a comma after the last entry', () => {
   for (const text of [
     '{}',
     '[]',
@@ -67,7 +67,7 @@ test('a file that is called JSON is judged as JSON', async (t) => {
   ])
 })
 
-test('so is one that begins as JSON does, unless it is YAML', async (t) => {
+test('a file that begins like JSON is judged as JSON, unless valid as YAML', async (t) => {
   assert.deepEqual(
     await errorsOf(t, '{\n  "mcpServers": {\n    "a": { "command": "x" "args": [] }\n  }\n}'),
     [

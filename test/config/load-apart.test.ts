@@ -59,7 +59,7 @@ test('a config that is read in a thread of its own is the one that is read here'
   }
 })
 
-test('what came out of variables is as secret when it was read in a thread, and when it is known already', async (t) => {
+test('values of variables stay secret, read in a thread or known before', async (t) => {
   const servers = { ...serversOf(namesOf(200)), search: server }
   const text = JSON.stringify({ mcpServers: servers })
   const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
@@ -73,7 +73,7 @@ test('what came out of variables is as secret when it was read in a thread, and 
   await read(await read(many))
 })
 
-test('what is wrong with a config is said with its place, whoever has read it', async (t) => {
+test('errors of a config name their place, read in a thread or here', async (t) => {
   for (const beside of ['', long]) {
     const text = `{\n  "mcpServers": { "a": { "url": 7 } }\n}${beside}`
     const path = join(await folder(t, { 'breakwater.json': text }), 'breakwater.json')
@@ -138,7 +138,7 @@ test('a pipe is read once, also when it holds so much that a thread has to go on
   assert.equal(Object.keys(loaded.config.mcpServers).length, 300)
 })
 
-test('what takes too long to read is given up', async (t) => {
+test('a config that takes too long to read is given up', async (t) => {
   const path = join(await folder(t, { 'breakwater.yaml': '}'.repeat(200_000) }), 'breakwater.yaml')
   const clock = new ManualClock()
   const loading = assert.rejects(loadApart(path, {}, few, clock), {
@@ -154,7 +154,7 @@ for (const { count, who } of [
   { count: 10, who: 'read here' },
   { count: 200, who: 'read in a thread' },
 ])
-  test(`of servers that say what they said before the entries are the same objects, in the new order: ${who}`, async (t) => {
+  test(`unchanged servers keep the same entry objects, in the new order: ${who}`, async (t) => {
     const [gone, ...names] = namesOf(count)
     const at = await folder(t)
     const path = join(at, 'breakwater.json')

@@ -88,7 +88,7 @@ policies: { defaults: { attemptTimeout: "\${LIMIT:-false}" } }`,
   assert.equal(config.policies.defaults.attemptTimeout, false)
 })
 
-test('what was not a variable keeps its type', async (t) => {
+test('a plain value keeps its type', async (t) => {
   const { config } = await loadGood(t, 'mcpServers: { a: { command: run, args: ["1"], env: { N: "0" } } }')
   assert.deepEqual(
     config.mcpServers.a?.type === 'stdio' && [config.mcpServers.a.args, config.mcpServers.a.env],
@@ -120,7 +120,7 @@ test('the hash follows what a config says, not how it is written', async (t) => 
   assert.notEqual(one.hash, other.hash)
 })
 
-test('what is hardly meant is a warning with its place', async (t) => {
+test('a probably unintended setting is a warning with its place', async (t) => {
   const { warnings } = await loadGood(
     t,
     `mcpServers:
@@ -145,7 +145,7 @@ chaos: { enabled: true }`,
   ])
 })
 
-test('what has no effect is a warning with its place', async (t) => {
+test('a setting without effect is a warning with its place', async (t) => {
   const { warnings } = await loadGood(
     t,
     `mcpServers:
@@ -197,7 +197,7 @@ experiments: [{ name: e, match: { server: a, tool: hidden }, arms: { control: de
   )
 })
 
-test('what a server says for itself, disabled servers, and limits that no arm meets make no config wrong', async (t) => {
+test('timeouts of servers, disabled servers and unreachable limits of arms give no warning', async (t) => {
   const { warnings } = await loadGood(
     t,
     `mcpServers:

@@ -63,7 +63,7 @@ test('a pipe with nothing in it says so', async (t) => {
   assert.deepEqual(await reading, { problem: 'cannot be read: it is a pipe, and nothing comes out of it' })
 })
 
-test('what is no file, and what leads to none, is told apart', async (t) => {
+test('errors distinguish other kinds of files from links to nothing', async (t) => {
   const path = await folder(t)
   await mkdir(join(path, 'folder'))
   await writeFile(join(path, 'file'), '')

@@ -158,7 +158,7 @@ test('a key looks as no word does', () => {
     assert.equal(looksLikeKey(word), false, word)
 })
 
-test('what a server writes loses what is a secret by its shape, in time that grows with its length', () => {
+test('text of a server loses secrets by their shape, in linear time', () => {
   assert.equal(
     redactShapes('cannot reach https://u:p@h/x?k=v with ghp_abcdefghijklmnop today'),
     `cannot reach https://${X}@h/x?k=${X} with ${X} today`,

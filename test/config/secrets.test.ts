@@ -103,7 +103,7 @@ mcpServers:
   assert.equal(shown.gateway.maxInFlight, 2_000)
 })
 
-test('what came out of a variable stays secret in a config that was put together anew', async (t) => {
+test('values of variables stay secret in a rebuilt config', async (t) => {
   const text = 'gateway: { environment: "${WHERE}" }\nmcpServers: { a: { command: "${CMD}" } }'
   const { config } = await loadGood(t, text, { CMD: '/opt/s3cret', WHERE: 's3cret' })
   const b = await loadGood(t, 'mcpServers: { b: { command: x } }')

@@ -68,7 +68,7 @@ test('a change between the reading and the first look is noticed, once', async (
   assert.equal(changes, 1)
 })
 
-test('what a config was read from is no change, also where it could not be read', async (t) => {
+test('the files read for a config count as unchanged, even unreadable files', async (t) => {
   const path = await folder(t, {
     'main.yaml': 'gateway: { file: gw.yaml }\npolicies: { file: none.yaml }\nmcpServers: { file: a/b.yaml }',
     'gw.yaml': 'name: \0',

@@ -28,7 +28,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     }
   })
 
-  it('what the server logs in the course of a call comes through its channel', async (t) => {
+  it('log messages of a server during a call come through its channel', async (t) => {
     const { tool } = await talk(t, make, 'contract')
     const channel = new TestChannel()
     await tool('log', { level: 'info', count: 3 }, { channel })
@@ -77,7 +77,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     assert.deepEqual(passed, [news])
   })
 
-  it('what the server says outside of calls reaches a caller that listens', async (t) => {
+  it('messages of a server outside of calls reach a caller that listens', async (t) => {
     const { tool, upstreamSession, caller } = await talk(t, make, 'contract')
     upstreamSession.listen()
     upstreamSession.listen()

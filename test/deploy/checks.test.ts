@@ -34,7 +34,7 @@ test('a metric keeps a label unless an aggregation drops it, or a matcher asks f
     assert.deepEqual(splitBy('arm', expr), metrics, expr)
 })
 
-test('what is no PromQL is told, and where', () => {
+test('invalid PromQL is reported with its place', () => {
   assert.match(parse('sum(rate(one[5m])').errors.join(), /5m/)
   assert.notDeepEqual(parse('one + ').errors, [])
 })

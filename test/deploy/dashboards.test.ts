@@ -7,7 +7,7 @@ import { unknownMentions } from '../../deploy/check/mentions.ts'
 import { artifacts } from '../../deploy/artifacts.ts'
 import { deployFolder } from '../../deploy/paths.ts'
 
-test('what is generated and committed is what the code makes; else run npm run dashboards', async () => {
+test('committed dashboards and rules are those that the code generates; else run npm run dashboards', async () => {
   const made = await artifacts()
   for (const { path, text } of made) assert.equal(readFileSync(deployFolder + path, 'utf8'), text, path)
   const files = readdirSync(`${deployFolder}grafana/dashboards`).map((file) => `grafana/dashboards/${file}`)

@@ -35,7 +35,7 @@ const final = instructions.slice(instructions.findLastIndex((line) => line.start
 const argumentOf = (name: string) =>
   final.findLast((line) => line.startsWith(`${name} `))?.slice(name.length + 1)
 
-test('whatever compose mounts is in the checkout or a volume of its own', () => {
+test('every mount of compose is in the checkout or a separate volume', () => {
   for (const [name, { volumes = [], build }] of services) {
     for (const volume of volumes) {
       const [from = ''] = volume.split(':')
@@ -76,7 +76,7 @@ test('compose builds stages that there are, and without a name the gateway, whic
     if (build?.target !== undefined) assert.ok(stages.includes(build.target), name)
 })
 
-test('what is only there to try the gateway with is no production dependency', () => {
+test('packages for trying the gateway are no production dependencies', () => {
   for (const name of Object.keys(dependencies)) assert.doesNotMatch(name, /^@modelcontextprotocol\/server-/)
 })
 
@@ -108,12 +108,12 @@ test('the image runs as nobody special, gets signals itself, and says whether it
   )
 })
 
-test('what developers need stays out of the image', () => {
+test('tools of developers stay out of the image', () => {
   assert.ok(instructions.some((line) => line.includes('npm prune --omit=dev')))
   for (const line of final) assert.doesNotMatch(line, /^(COPY|ADD) (?!--from=build )/)
 })
 
-test('what is copied into the image is let through to its build', () => {
+test('files copied into the image pass the filter of its build context', () => {
   const ignored = readFileSync(`${deployFolder}Dockerfile.dockerignore`, 'utf8')
   const passed = ignored.split('\n').flatMap((line) => /^!(.+)$/.exec(line)?.[1] ?? [])
   const copied = instructions

@@ -120,7 +120,7 @@ for (const { what, text, says } of [
     ])
   })
 
-test('what is no file is not read', async (t) => {
+test('entries other than files are not read', async (t) => {
   const folder = await folderOf(t)
   await RunJournal.open(folder, key)
   await mkdir(join(folder, 'open-a.json'))
@@ -186,7 +186,7 @@ test('a sealed run that is no record of one is not shown', async (t) => {
   )
 })
 
-test('what was never completed is taken away', async (t) => {
+test('an unfinished write is removed', async (t) => {
   const folder = await folderOf(t)
   const drafts = ['head.json.new', 'open-a.json.new', 'run-000001.json.new', 'probe.new']
   for (const name of [...drafts, 'mine.new']) await writeFile(join(folder, name), '')
@@ -206,7 +206,7 @@ for (const { what, spoil } of [
   { what: 'is gone', spoil: (path: string) => unlink(path) },
   { what: 'was not made with the key', spoil: (path: string) => writeFile(path, '{}') },
 ])
-  test(`that the head ${what} is kept in mind, whatever runs there are later`, async (t) => {
+  test(`a journal remembers that its head ${what}, after any later runs`, async (t) => {
     const folder = await folderOf(t)
     const { journal } = await RunJournal.open(folder, key)
     for (const id of ['a', 'b', 'c']) await journal.write(run(id))

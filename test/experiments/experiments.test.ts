@@ -118,7 +118,7 @@ test('an experiment runs from the config on, and one that is not active when it 
   assert.deepEqual(told, ['one started', 'two started', 'two ended: it was stopped by hand'])
 })
 
-test('of experiments that would take the same calls one runs at a time', () => {
+test('experiments that would take the same calls run one at a time', () => {
   const { put, experiments, arms } = stage()
   put([named('one'), named('two', { active: false })])
   assert.deepEqual(experiments.start('two'), {
@@ -259,7 +259,7 @@ test('a run begins with nothing of the one before it, and not before the calls o
   assert.deepEqual([samples.all().length, samples.assigned], [0, 0])
 })
 
-test('what policies remember of arms is forgotten before anything is made of it, and never of arms that run', () => {
+test('a run forgets the policy state of its arms before building anew, and never the state of running arms', () => {
   const { put, experiments, forgotten, arms } = stage()
   put([named('one', { match: { server: 'a' } }), named('two', { active: false, match: { server: 'b' } })])
   forgotten.length = 0
@@ -373,7 +373,7 @@ test('beyond the room for units calls are counted, and stay in their arms; a ten
   assert.equal(experiments.get('one')?.run?.samples.all().length, 1)
 })
 
-test('what a run that has ended was sampled from leaves room for the next one, of the same tenant too', () => {
+test('samples of an ended run leave room for the next run, of the same tenant too', () => {
   const { put, begin, experiments } = stage()
   put([named('one', { active: false }), named('two', { active: false, match: { tool: 't' } })])
   experiments.start('one')

@@ -54,7 +54,7 @@ test('the verdict is worse, no difference or inconclusive as the interval lies',
   assert.equal(resultOf({ '11': 0, '10': 0, '01': 0, '00': 0 }), 'invalid')
 })
 
-test('what went wrong with the run makes it invalid, whatever was found', () => {
+test('a failed run makes the result invalid, with any finding', () => {
   const flaws = ['the journal dropped decisions before they were read']
   const found = compareTwins(pairs({ '11': 400, '10': 60, '01': 10, '00': 30 }), { ...words, flaws })
   assert.equal(found.result, 'invalid')

@@ -187,7 +187,7 @@ function hostile(report: Report): Report {
   ) as unknown as Report
 }
 
-test('whatever names and reasons say, they are text and nothing else', () => {
+test('names and reasons of any content are plain text', () => {
   const plain = htmlOf(won())
   const page = htmlOf(hostile(overTheWire(won())))
   assert.ok(page.split('alert(1)').length > 50)
@@ -203,7 +203,7 @@ test('whatever names and reasons say, they are text and nothing else', () => {
   assert.ok(textOf(page).startsWith(` Experiment canary${HOSTILE}: better`.replace(/\s+/g, ' ')))
 })
 
-test('what charts are drawn by is installed with the program', async () => {
+test('the chart library is installed with the program', async () => {
   const manifest = await readFile(new URL('../../../package.json', import.meta.url), 'utf8')
   assert.ok('uplot' in (JSON.parse(manifest) as { dependencies: object }).dependencies)
 })

@@ -65,7 +65,7 @@ test('an experiment with few units has dashes where nothing is known, also when 
   assert.match(section(text, 'Effect over time').at(-1)!, /^\| 3s \| \+?−?[\d.]+ points \| – \|$/)
 })
 
-test('one that ended with two treatments has a verdict, a sequence and a table of metrics for each', () => {
+test('an ended experiment with two treatments has a verdict, a sequence and a table of metrics for each', () => {
   const report = three()
   const text = markdownOf(overTheWire(report))
   assert.equal(text, markdownOf(report))

@@ -23,7 +23,7 @@ test('an experiment that has not run has a report, too', async () => {
   assert.deepEqual(report.state, unstarted({ experiment: { arms } }).state)
 })
 
-test('whoever asks for a report that is under way gets that one, and the next one is made anew', async () => {
+test('requests for a report under way share the report, and the next request makes a new report', async () => {
   const thread = new ReportThread()
   let asked = 0
   const count = (): ReportFacts => {

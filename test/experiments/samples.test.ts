@@ -9,7 +9,7 @@ function unitsTold(keys: readonly string[]): string[] {
   return [...csvOf(samples.all())].slice(1).map((line) => line.replace(/,control,.*\n$/, ''))
 }
 
-test('whatever an agent calls its task, it is one field on one line', () => {
+test('any task name is one field on one line', () => {
   const told = unitsTold([
     taskUnit('meta', 'raw', 'two\nlines, "quoted"\r\u0000\u2028'),
     taskUnit('meta', 'two\nlines', 'a/b'),

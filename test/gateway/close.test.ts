@@ -52,7 +52,7 @@ test('while the last calls end nobody new is let in, operators can look, and the
   assert.equal(await isRefused(gateway.control), true)
 })
 
-test('who asks on an open connection whether it is ready hears that it is stopping', async (t) => {
+test('a readiness check on an open connection hears that the gateway is stopping', async (t) => {
   const { gateway, server, underWay } = await endingDuringCall(t, '1m')
   const { hostname, port } = new URL(gateway.data)
   const socket = connect(Number(port), hostname).setEncoding('utf8')

@@ -39,7 +39,7 @@ async function entriesIn(folder: string): Promise<Record<string, string>> {
   return Object.fromEntries(entries)
 }
 
-test('what was put is there when the store is opened again, for its owner and once', async (t) => {
+test('a stored entry is there when the store is opened again, once and for its owner', async (t) => {
   const { open } = await setUp(t)
   const store = (await open())!
   await store.of(owner).put('one', { text: 'ä\n"' }, FAR)
@@ -60,7 +60,7 @@ test('what was put is there when the store is opened again, for its owner and on
   assert.equal(again.of({ ...owner, server: 'b' }).take().length, 1)
 })
 
-test('what has expired is deleted when it is read, and when nobody has taken it', async (t) => {
+test('expired entries are deleted on read, and when nobody has taken them', async (t) => {
   const { open, clock, folder } = await setUp(t)
   const store = (await open())!
   const now = clock.wall()
@@ -173,7 +173,7 @@ test('a write that fails keeps nobody waiting, is logged once, and is made good 
   assert.deepEqual(values.sort(), ['"new"', '2', '3'])
 })
 
-test('what a disk does not take is held for no more than 16 MiB; what is deleted meanwhile does not come back', async (t) => {
+test('entries that a disk refuses are held up to 16 MiB; entries deleted meanwhile stay deleted', async (t) => {
   const { open, clock, folder } = await setUp(t)
   const store = (await open())!
   const { batch } = ClassicLevel.prototype
@@ -190,7 +190,7 @@ test('what a disk does not take is held for no more than 16 MiB; what is deleted
   assert.ok(!keys.includes('k0'))
 })
 
-test('what a write fails with while the store is closed is written once more', async (t) => {
+test('a write that fails while the store closes is tried once more', async (t) => {
   const { open, folder } = await setUp(t)
   const store = (await open())!
   const { batch } = ClassicLevel.prototype

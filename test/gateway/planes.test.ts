@@ -36,7 +36,7 @@ test('an address that cannot be bound is named with its port, the reason, and th
   }
 })
 
-test('what neither plane knows is a 404 that says so, and no plane answers for the other', async (t) => {
+test('a path unknown to both planes is a 404 with an explanation, and no plane answers for the other', async (t) => {
   const { gateway } = await runGateway(t, { servers: {} })
   const ask = async (base: string, path: string) => {
     const response = await fetch(base + path, { headers: { authorization: `Bearer ${controlToken}` } })

@@ -134,7 +134,7 @@ test('a config that was overtaken while it was compiled is compiled for what is 
   assert.deepEqual(await exposed('breakwater_config_info'), ['breakwater_config_info{hash="second"} 1'])
 })
 
-test('what is read is compared with what was read last and came into force', async () => {
+test('a reading is compared with the last reading that came into force', async () => {
   const { reloader, compared, breakOn } = reloaderOf(read('second'), read('third'), read('fourth'))
   await reloader.reload('test')
   breakOn('third')
@@ -191,7 +191,7 @@ test('once servers are ended nothing comes into force, neither what is being rea
   assert.deepEqual([compiling.prepared.length, compiling.applied], [1, []])
 })
 
-test('of two servers of a name, one in the file and one that was added, that of the file counts', () => {
+test('between two servers with one name, the server of the file wins over the added server', () => {
   const added = configOf('both', 'added').mcpServers
   const { mcpServers } = withServers(configOf('both'), { ...added, both: { ...added.both!, disabled: true } })
   assert.deepEqual(Object.keys(mcpServers), ['both', 'added'])
@@ -275,7 +275,7 @@ test('the owners of tasks are known after a reload with another connection', asy
   assert.match(JSON.stringify(await ask(other)), /Task not found/)
 })
 
-test('what calls have taught is kept by a reload as long as the settings are those that it was learnt by', async (t) => {
+test('a reload keeps state learned from calls while the settings of that state stay', async (t) => {
   const server = await FlakyServer.start()
   await server.behave({ read: { failing: 1 } })
   const parts = (breaker: Json, more: Json = {}) => ({

@@ -86,7 +86,7 @@ test('the end has a limit, and says every second what it waits for', async () =>
   assert.equal(lines.at(-1)?.msg, 'stopped')
 })
 
-test('what fails to end fails the end, and says nothing more after it', async () => {
+test('a failing part fails the shutdown, and logs nothing more afterwards', async () => {
   const { parts, clock, lines } = ending({
     servers: { broken: () => Promise.reject(new Error('broken')), stuck: () => never },
   })

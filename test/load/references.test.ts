@@ -33,7 +33,7 @@ test('references are found however deep, and all else stays as it is', () => {
   )
 })
 
-test('what refers to nothing is said without any value, and prototypes hold nothing', () => {
+test('a reference to nothing is reported without any value, and prototypes hold nothing', () => {
   for (const text of ['${steps.other.x}', '${steps.found.structuredContent.ids[2]}', '${values.toString}'])
     assert.throws(() => resolved(text, scope), Unresolved)
   assert.throws(() => resolved('x ${values.none}', scope), { message: '"${values.none}" refers to nothing' })
@@ -46,7 +46,7 @@ test('paths are names with dots, and positions and quoted names in brackets', ()
     assert.equal(pathOf(text), undefined, text)
 })
 
-test('what is no reference is told', () => {
+test('text that is no reference is reported', () => {
   for (const text of ['${', '${}', '${n.x}', '${values}', '${HOME}', '${steps}'])
     assert.ok(
       [...referencesIn(text)].every(({ problem }) => problem !== undefined),

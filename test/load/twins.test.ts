@@ -270,7 +270,7 @@ async function decided(concurrency: number) {
   return { found, report: decisions.report(), twins }
 }
 
-test('of 10,000 twins each call meets the same faults in both arms, one at a time and 64 at a time', async () => {
+test('each call of 10,000 twins meets the same faults in both arms, one at a time and 64 at a time', async () => {
   const [one, many] = [await decided(1), await decided(64)]
   for (const { found, report, twins } of [one, many]) {
     assert.equal(twins.length, TWINS)

@@ -60,7 +60,7 @@ test('a listener that another one removes in the course of the abort is not told
   assert.deepEqual(told, ['first'])
 })
 
-test('whoever comes after the abort is not told', () => {
+test('a listener added after the abort is not told', () => {
   const cancellation = new Cancellation()
   cancellation.abort('why')
   cancellation.addEventListener('abort', () => assert.fail('told too late'))

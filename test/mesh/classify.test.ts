@@ -113,7 +113,7 @@ test('an error that came with HTTP 4xx is its caller’s, but for 408 and 429', 
   }
 })
 
-test('whatever arguments that break the schema have led to is their caller’s doing, but for a lost connection', () => {
+test('any failure after arguments that break the schema is caused by the caller, except for a lost connection', () => {
   const wrong = { ...answered({ result: {} }), verdict: 'schema_invalid' } as Outcome
   for (const outcome of [
     wrong,

@@ -147,7 +147,7 @@ function stall(ms: number): void {
   while (performance.now() < until);
 }
 
-test('what came in while the event loop stood still comes before limits that were met meanwhile', async (t) => {
+test('input received while the event loop stood still comes before limits reached meanwhile', async (t) => {
   const [near, far] = await pair(t)
   const order: string[] = []
   near.on('data', () => order.push('answer'))

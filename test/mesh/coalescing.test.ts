@@ -9,7 +9,7 @@ function coalescing() {
   return { clock, told, changes: new Coalescing<string>(clock, (text) => told.push(text)) }
 }
 
-test('what comes alone is told once, at once', async () => {
+test('a lone message is sent once, at once', async () => {
   const { clock, told, changes } = coalescing()
   changes.tell('m', 'only')
   assert.deepEqual(told, ['only'])
@@ -18,7 +18,7 @@ test('what comes alone is told once, at once', async () => {
   assert.equal(clock.pending, 0)
 })
 
-test('of a burst the first is told at once, and the last 250 ms later', async () => {
+test('a burst sends its first message at once, and its last 250 ms later', async () => {
   const { clock, told, changes } = coalescing()
   for (let n = 1; n <= 50; n++) changes.tell('m', `${n}`)
   await clock.advance(249)

@@ -73,7 +73,7 @@ test('a name without a policy is skipped, and so is a policy without settings', 
   assert.deepEqual(await way('s', 't'), ['observe', 'deadline({})', 'transport'])
 })
 
-test('of the overrides that match, the last that sets a policy decides about it', async () => {
+test('the last matching override with a setting for a policy decides about the policy', async () => {
   const { way } = recordedMesh({
     defaults: { retry: 0, breaker: 0, deadline: 0 },
     overrides: [
@@ -113,7 +113,7 @@ test('requests to a server share one service, which is built at the first use; l
   assert.equal(builds(), 4)
 })
 
-test('what a policy set says wins over defaults and overrides, and sets share nothing', async () => {
+test('settings of a policy set win over defaults and overrides, and sets share nothing', async () => {
   const { mesh, way } = recordedMesh({
     defaults: { retry: 0, breaker: 0 },
     overrides: [{ match: { server: 's' }, retry: 1, breaker: 1 }],

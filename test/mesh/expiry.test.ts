@@ -16,7 +16,7 @@ test('each timeout expires at its own time, once', async () => {
   assert.deepEqual(expired, ['a at 100', 'b at 140', 'c at 140'])
 })
 
-test('one that is removed does not expire, wherever it stands in the queue', async () => {
+test('a removed timeout does not expire, from any place in the queue', async () => {
   const clock = new ManualClock()
   for (const removed of ['a', 'b', 'c']) {
     const queue = new ExpiryQueue(clock, 100)
@@ -56,7 +56,7 @@ test('any number of timeouts takes one timer, and none when the queue has run em
   assert.equal(clock.pending, 0)
 })
 
-test('what expires may add and remove others', async () => {
+test('an expiring timeout may add and remove others', async () => {
   const clock = new ManualClock()
   const queue = new ExpiryQueue(clock, 100)
   const expired: string[] = []

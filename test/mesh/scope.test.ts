@@ -43,7 +43,7 @@ test("the operator's word on a tool counts more than that of its server", () => 
   assert.equal(scope(undefined).effectOf(toolCall('t')), 'unknown')
 })
 
-test('what other requests do is defined by the protocol, and unknown ones may do anything', () => {
+test('the protocol defines the effect of other requests, and unknown requests may do anything', () => {
   const effectOf = (method: string) => scope('write').effectOf(newCall({ method }))
   assert.equal(effectOf('resources/read'), 'read_only')
   assert.equal(effectOf('logging/setLevel'), 'idempotent')
@@ -52,7 +52,7 @@ test('what other requests do is defined by the protocol, and unknown ones may do
     assert.equal(effectOf(inherited), 'unknown', inherited)
 })
 
-test('what is known of the tool, its server and its callers comes from the registry', () => {
+test('facts about the tool, its server and its callers come from the registry', () => {
   const known = scope(undefined)
   assert.equal(known.replicas, 3)
   assert.equal(known.facts(), facts)
@@ -70,7 +70,7 @@ test('the registry knows which replicas are lost, and tells when one is back', (
   assert.equal(known.reached(0), undefined)
 })
 
-test('of a server that has left the config no replica is lost, and none is waited for', () => {
+test('a server that has left the config has no lost replica, and no replica is waited for', () => {
   const gone = scope(undefined, 'unknown', 't', 'gone')
   assert.deepEqual([gone.isLost(1), gone.reached(1)], [false, undefined])
 })

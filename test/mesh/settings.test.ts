@@ -27,7 +27,7 @@ test('a set wins over overrides, the last override over the others, and all of t
   assert.deepEqual(settings.of('hedge', 'default', []), [undefined, 'default'])
 })
 
-test('of the overrides that say what a tool does, the last one decides', () => {
+test('the last override with an effect of a tool decides about the effect', () => {
   assert.equal(settings.effectOf([0, 1, 2]), 'read_only')
   assert.equal(settings.effectOf([0, 2]), 'write')
   assert.equal(settings.effectOf([2]), undefined)

@@ -80,7 +80,7 @@ test('a state follows its endpoint to another place, is told of it, and is shown
   assert.deepEqual(shown(states), [[0, state]])
 })
 
-test('of the owners that are there only those are placed that may be somewhere else, and of those that are gone all', () => {
+test('settling places only existing owners that may have moved, and all owners that are gone', () => {
   const { states } = setUp()
   const [stays, leaves] = [key, { ...key, server: 'other' }]
   for (const one of [stays, leaves]) states.get(one, () => ({}))
@@ -100,7 +100,7 @@ test('of the owners that are there only those are placed that may be somewhere e
   assert.deepEqual(placed, ['other', 'other'])
 })
 
-test('what belongs to a server that is gone is not shown, and is closed a quarter of an hour later', async () => {
+test('the state of a removed server is hidden, and closed a quarter of an hour later', async () => {
   const { clock, states } = setUp()
   const gone = states.get({ ...key, server: 'gone' }, () => new Told())
   const stays = states.get(key, () => ({}))
@@ -223,7 +223,7 @@ test('there is a bound, past which the state that nobody asked for the longest g
   )
 })
 
-test('of what is gone ten thousand states are kept, and those that went first are forgotten first', () => {
+test('ten thousand states of removed owners are kept, and the first removed are the first forgotten', () => {
   const { states } = setUp()
   const told = Array.from({ length: 10_001 }, (_, n) =>
     states.get({ ...key, tool: `${n}` }, () => new Told()),

@@ -41,7 +41,7 @@ test('copies that somebody else passed on meanwhile do not count', () => {
   assert.equal(budget.spent(1), false)
 })
 
-test('of thousands of things the first are done at once, and the others with breaks in between', async () => {
+test('a batch of thousands does its first tasks at once, and the others with breaks in between', async () => {
   const done: number[] = []
   const all = inTurns(
     Array.from({ length: 1_000 }, (_, n) => n),
@@ -57,7 +57,7 @@ test('of thousands of things the first are done at once, and the others with bre
   assert.equal(turns, 3)
 })
 
-test('of those who ask for a turn of their own each has one, in order, and everything else has its turn in between', async () => {
+test('callers that ask for a turn each get a turn, in order, and other work runs in between', async () => {
   const seen: string[] = []
   let isOver = false
   const all = [1, 2, 3].map((n) => ownTurn('a').then(() => seen.push(`turn ${n}`)))
@@ -74,7 +74,7 @@ test('of those who ask for a turn of their own each has one, in order, and every
   assert.ok(seen.indexOf('turn 3') - seen.indexOf('turn 2') === 2, seen.join())
 })
 
-test('who asks for many turns does not keep those waiting who ask for one', async () => {
+test('a caller that asks for many turns does not delay callers that ask for one', async () => {
   const seen: string[] = []
   const ask = (peer: string, name: string) => ownTurn(peer).then(() => seen.push(name))
   const flood = Array.from({ length: 100 }, (_, n) => ask('flood', `flood ${n}`))
@@ -87,7 +87,7 @@ test('who asks for many turns does not keep those waiting who ask for one', asyn
   )
 })
 
-test('what takes long in its own turn leaves the others as much time as it took', async () => {
+test('long work in its own turn leaves others as much time as the work took', async () => {
   const began: number[] = []
   const ended: number[] = []
   const work = () => {
@@ -104,7 +104,7 @@ test('what takes long in its own turn leaves the others as much time as it took'
   }
 })
 
-test('what comes in one turn of the event loop is done in a row, each step of all of it before the next step', async () => {
+test('items of one turn of the event loop are done in a row, each step for all items before the next step', async () => {
   const seen: string[] = []
   const batch = new TurnBatch((name: string) => {
     void Promise.resolve()
@@ -118,7 +118,7 @@ test('what comes in one turn of the event loop is done in a row, each step of al
   assert.deepEqual(seen, ['first begins', 'second begins', 'first ends', 'second ends'])
 })
 
-test('what is added while a batch is done comes in the next turn', async () => {
+test('an item added during a batch comes in the next turn', async () => {
   const seen: number[] = []
   const batch = new TurnBatch((left: number) => {
     seen.push(left)

@@ -24,7 +24,7 @@ function setUp(more: Partial<WriteQueueParts<string>> = {}) {
   return { clock, disk, queue }
 }
 
-test('what waits is written together, a moment later and in order', async () => {
+test('waiting entries are written together, a moment later and in order', async () => {
   const { clock, disk, queue } = setUp()
   for (const text of ['a', 'b', 'c', 'd']) queue.add(text)
   assert.deepEqual(disk.batches, [])
@@ -33,7 +33,7 @@ test('what waits is written together, a moment later and in order', async () => 
   assert.equal(clock.pending, 0)
 })
 
-test('what is too much is dropped and counted, by its size', async () => {
+test('entries beyond the limit are dropped and counted, by their size', async () => {
   const { disk, queue } = setUp()
   for (const text of ['12345', '12345', '1', '']) queue.add(text)
   await queue.close()
@@ -57,7 +57,7 @@ test('a disk that refuses is asked again a second later, and told of once; meanw
   assert.deepEqual(disk.batches, [['12', '34'], ['a']])
 })
 
-test('what the disk refuses at the end is lost, and counted', async () => {
+test('entries that the disk refuses at the end are lost, and counted', async () => {
   const { clock, disk, queue } = setUp()
   disk.works = false
   queue.add('a')
@@ -66,7 +66,7 @@ test('what the disk refuses at the end is lost, and counted', async () => {
   assert.equal(clock.pending, 0)
 })
 
-test('what comes after the end is dropped, and counted, even while earlier entries are still written', async () => {
+test('entries after the end are dropped and counted, even while earlier entries are still being written', async () => {
   const { clock, disk, queue } = setUp()
   queue.add('a')
   const closing = queue.close()
@@ -78,7 +78,7 @@ test('what comes after the end is dropped, and counted, even while earlier entri
   assert.deepEqual([disk.batches, disk.dropped, clock.pending], [[['a']], 2, 0])
 })
 
-test('what was written is not written again when what has to follow on it fails', async () => {
+test('a written entry is not written again when a following write fails', async () => {
   let fails = true
   const { clock, disk, queue } = setUp({
     written: async () => {

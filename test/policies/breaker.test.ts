@@ -92,7 +92,7 @@ test('each change of state is told, with what brought it about', async () => {
   ])
 })
 
-test('it is on without any settings, and refuses those that contradict each other', () => {
+test('a breaker is on without any settings, and refuses contradictory settings', () => {
   assert.deepEqual(breaker.schema.parse({}), {
     window: 30_000,
     ratio: 0.5,

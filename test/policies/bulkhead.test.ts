@@ -147,7 +147,7 @@ test('nobody waits longer than maxWait, and nothing is left of who did', async (
   assert.equal(stage.clock.pending, 0)
 })
 
-test('who is rejected hears when to come back, from how long slots are held', async () => {
+test('a rejected caller hears when to come back, from how long slots are held', async () => {
   const stage = new Stage({ concurrent: 1, queue: 0 })
   stage.send('unknown')
   stage.send('early')

@@ -50,7 +50,7 @@ test('a call ends when its time is up, with its attempts under way', async () =>
   assert.equal(call.signal.aborted, false)
 })
 
-test('what the agent asks for ends the call, and counts from its arrival', async () => {
+test('a deadline of the agent ends the call, and counts from its arrival', async () => {
   const { clock, send, sent, outcomes } = setUp({}, 5_000)
   await clock.advance(40)
   send(toolCall('slow', {}, { startedAt: 10, inbound: { 'x-breakwater-deadline-ms': '100' } }))
@@ -136,7 +136,7 @@ test('an agent cannot ask for more than the config allows', () => {
   assert.equal(deadlineOf(inMeta(90_000), { total: '5s' })?.at, 5_000)
 })
 
-test('what is malformed or not positive is ignored', () => {
+test('malformed and non-positive deadlines are ignored', () => {
   const usual = { at: 55_000, reserveMs: undefined, askedFor: false }
   for (const value of ['', 'soon', '-5', '0', '1e3', 'Infinity', '0x10', ' 5', '9'.repeat(400)])
     assert.deepEqual(deadlineOf(withHeader('x-breakwater-deadline-ms', value)), usual, value)

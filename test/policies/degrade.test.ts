@@ -15,7 +15,7 @@ test('an answer passes as it is', async () => {
   assert.equal(await service(toolCall('tool')), whole)
 })
 
-test('what failed or was rejected is answered in another way, flagged with the reason', async () => {
+test('a failed or rejected call gets another answer, flagged with the reason', async () => {
   const ends = [
     [rejected, 'breaker open'],
     [failed('attempt_timeout', 'no answer within 5 ms'), 'no answer within 5 ms'],
@@ -50,7 +50,7 @@ test("long words of a server's error are cut", async () => {
   assert.ok((partial?.reason.length ?? 0) < 300)
 })
 
-test("what a tool says of its own failure, and what is the caller's own doing, is an answer", async () => {
+test("an error of a tool, and an error of the caller, count as answers", async () => {
   const call = toolCall('tool')
   const ends = [
     { ...answer(call, { isError: true }), verdict: 'tool_error' as const },
@@ -131,7 +131,7 @@ test('the ways are tried in order: another tool, the last good answer, the prepa
   assert.deepEqual(await ask(), { from: 'tool' })
 })
 
-test('it has to be asked for, with one way at least', () => {
+test('degrading is off by default, and needs at least one way', () => {
   assert.equal(degrade.optIn, true)
   const refusals = [
     {},

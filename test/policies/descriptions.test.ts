@@ -67,7 +67,7 @@ test('every policy says when to use it, in at most four sentences of its own', (
   )
 })
 
-test('what policies say are sentences', () => {
+test('texts of policies are sentences', () => {
   const said = [
     ...own.flatMap(({ reasons = [] }) => reasons.map(({ about }) => about)),
     ...Object.values(reasons).map(({ about }) => about),

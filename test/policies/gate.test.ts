@@ -265,7 +265,7 @@ test('nobody gives way to a call that finds no place all the same', async () => 
   assert.equal(snapshot().waiting, 8)
 })
 
-test('what is refused says when to come back', async () => {
+test('a refusal says when to come back', async () => {
   const { lose, send, outcomes } = setUp({ config: { queue: 0 } })
   await lose()
   send('a')

@@ -35,7 +35,7 @@ function setUp() {
   return { clock, tries, channel, call, told, sending, say, heard }
 }
 
-test('what the only try sends passes, backpressure and all, and from then on there is no second one', async () => {
+test('messages of the only try pass, with backpressure, and then no second try follows', async () => {
   const { clock, tries, channel, sending, heard, call } = setUp()
   channel.hold()
   const taken = sending(0, 'progress')

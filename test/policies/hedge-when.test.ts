@@ -17,7 +17,7 @@ test('only what is known to read alone is sent twice', async () => {
   }
 })
 
-test('what the deadline would end before it is sent twice is sent once', async () => {
+test('a call whose deadline comes before the second try is sent once', async () => {
   const { clock, send, tries } = hedged([1_000])
   send(toolCall('tool', {}, { deadline: { at: 100, reserveMs: undefined } }))
   await clock.advance(1_000)
@@ -74,7 +74,7 @@ test('a quantile is that of the tool: as long as it is not known, nothing is sen
   assert.ok(hedgedAt >= 170 && hedgedAt <= 231, `${hedgedAt}`)
 })
 
-test('of several replicas the fastest counts, unless the call has to go to a certain one', async () => {
+test('the fastest of several replicas counts, unless the call has to go to a certain replica', async () => {
   const learn = (context: PolicyContext, scope: Scope) => {
     for (let i = 0; i < 50; i++) estimateOf(context, scope, 0).record(1_000, 0)
     for (let i = 0; i < 50; i++) estimateOf(context, scope, 1).record(100, 0)
@@ -93,7 +93,7 @@ test('of several replicas the fastest counts, unless the call has to go to a cer
   }
 })
 
-test('it has to be said when a call is to be sent twice; everything else has a default', () => {
+test('hedging needs an explicit wait; all other settings have defaults', () => {
   assert.equal(hedge.optIn, true)
   assert.equal(hedge.schema.safeParse({}).success, false)
   for (const after of ['p50', 0, 'soon']) assert.equal(hedge.schema.safeParse({ after }).success, false)

@@ -58,7 +58,7 @@ test('answers whose window is over make room as others end, though nobody asks f
   assert.deepEqual([snapshot().over, snapshot().evicted], [2, 0])
 })
 
-test('what a tool says of its own failure is kept, flags and verdict included', async () => {
+test('an error of a tool is kept, with flags and verdict', async () => {
   const { clock, server, send } = setUp()
   send(keyed('k'))
   const partial = { source: 'declared', reason: 'x', notice: false } as const

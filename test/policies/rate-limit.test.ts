@@ -69,7 +69,7 @@ test('each tenant can have a rate of its own, which names nobody', async () => {
   assert.equal(errorOf(await send('a'))?.message, 'rate limit of 1/s for one tenant of search exceeded')
 })
 
-test('of ten thousand tenants and more, those who called least recently are forgotten', async () => {
+test('beyond ten thousand tenants, the tenants with the oldest last call are forgotten', async () => {
   const { send, context } = setUp({ rate: '1/d', per: 'tenant' })
   await send('first')
   await send('second')

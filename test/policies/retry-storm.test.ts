@@ -138,7 +138,7 @@ test('servers have budgets of their own, and share that of the gateway', async (
   assert.equal(gateway?.deposits, 4)
 })
 
-test('of few calls under way sixteen may be retried at a time, of many half', async () => {
+test('up to sixteen calls may be retried at a time, and half of many calls under way', async () => {
   for (const [callers, granted] of [
     [20, 16],
     [50, 25],

@@ -58,7 +58,7 @@ test('an error of the server is retried, one of the caller is not', async () => 
   assert.equal((await run([rpcError(-32602), answer])).calls.length, 1)
 })
 
-test('what our own limits reject is not retried', async () => {
+test('rejections by our own limits are not retried', async () => {
   assert.equal((await run([rejected, answer])).calls.length, 1)
 })
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { route } from '../../src/policies/route.ts'
 
-test('it keeps callers at home, only watches deadlines, and ejects after five failures, unless told otherwise', () => {
+test('routing keeps callers at home, only watches deadlines, and ejects after five failures, by default', () => {
   assert.deepEqual(route.schema.parse({}), {
     affinity: 'auto',
     feasibility: 'observe',
@@ -21,7 +21,7 @@ test('ejection can be switched off, or set in part', () => {
   })
 })
 
-test('what makes no sense is refused', () => {
+test('contradictory settings are refused', () => {
   for (const wrong of [
     { threshold: 1.1 },
     { explore: -0.1 },

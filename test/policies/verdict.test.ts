@@ -154,7 +154,7 @@ test('results that are no answer yet stay unchecked', async () => {
   assert.equal(await verdictOn({ ...good, resultType: 'complete' }), 'correct')
 })
 
-test('what has a verdict, or failed, is none of its business', async () => {
+test('a reply with a verdict, and a failure, pass untouched', async () => {
   const { judgeOutcome, verdictOn } = await compiled()
   assert.equal(await verdictOn({ ...bad, isError: true }), 'tool_error')
   const failed: Outcome = { kind: 'failed', error: gatewayError('bad_reply', 'no JSON') }

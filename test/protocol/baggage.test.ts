@@ -12,7 +12,7 @@ const read = (own: unknown, header?: string) => {
   return found && Object.fromEntries(found)
 }
 
-test('of baggage the allowed keys are read, decoded, that of _meta before that of the header', () => {
+test('allowed keys of baggage are read and decoded, first from _meta and then from the header', () => {
   const own = 'x=1, gen_ai.agent.name = J%C3%BCrgen%2C%20the%20agent ;p=1,user.id=7'
   const name = { 'gen_ai.agent.name': 'Jürgen, the agent' }
   assert.deepEqual(read(own), name)
@@ -28,7 +28,7 @@ test('a value may hold what stands between names and values', () => {
   assert.deepEqual(read('gen_ai.conversation.id'), {})
 })
 
-test('what is malformed or too long is passed over, in bytes and not in characters', () => {
+test('malformed and overlong baggage is skipped, measured in bytes and not in characters', () => {
   const name = (value: string) => read(`gen_ai.agent.name=${value}`)
   for (const none of ['', '%', '%ff', encodeURIComponent('ü'.repeat(129)), 'x'.repeat(257)])
     assert.deepEqual(name(none), {}, none.slice(0, 9))

@@ -32,7 +32,7 @@ test('hashes that are made of it are those that stand in journals and stores', (
   assert.equal(configHash(undefined), '74234e98afe7498f')
 })
 
-test('what is undefined is left out of objects, and null elsewhere', () => {
+test('undefined is left out of objects, and null elsewhere', () => {
   assert.equal(canonicalJson({ a: undefined, b: [undefined] }), '{"b":[null]}')
   assert.equal(canonicalJson(undefined), 'null')
 })

@@ -5,7 +5,7 @@ import { withoutEnvelope } from '../../src/protocol/versions.ts'
 const version = '"io.modelcontextprotocol/protocolVersion": "2026-07-28"'
 const info = '"io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}'
 
-test('what only the modern era knows is taken out of a request, and every other byte stays', () => {
+test('members of the modern era are removed from a request, and every other byte stays', () => {
   const request = (meta: string) => `{"id":1, "params": {"_meta":${meta},"n":1.0}}`
   const own = '"progressToken" : 7'
   assert.equal(withoutEnvelope(request(`{${version},${own}, ${info}}`)), request(`{${own}}`))

@@ -22,7 +22,7 @@ function codeOf(text: string): number | undefined {
   return read.ok ? undefined : read.code
 }
 
-test('what JSON.parse makes of a text is what is read of it', () => {
+test('a checked text is read as JSON.parse reads the text', () => {
   for (const text of [
     'null',
     '7',
@@ -41,7 +41,7 @@ test('what JSON.parse makes of a text is what is read of it', () => {
   }
 })
 
-test('what is no JSON is a parse error, however it is cut', () => {
+test('invalid JSON is a parse error, in chunks of any size', () => {
   const whole = call('{"name":"a\\"b","arguments":{"x":[1,{"y":"z"}]}}')
   for (let end = 0; end < whole.length; end++) assert.equal(codeOf(whole.slice(0, end)), -32700)
   for (const text of ['{"a":1}{"b":2}', "{'a':1}", '{"a":01}', '"\\', '"', '{"a'.repeat(50)])

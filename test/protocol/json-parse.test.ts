@@ -49,7 +49,7 @@ test('keys with escapes are found, and strings with escapes are none', () => {
     assert.equal(hasEscapedKey(text), false, text)
 })
 
-test('what is read by hand is what JSON.parse makes of a text', () => {
+test('the hand-written reader agrees with JSON.parse', () => {
   const texts = [
     ' { "a" : [ 1 , -2.5e3 , true , null , "\\u0041\\n" , { } , [ ] ] , "b" : { "c" : { "d" : "}]" } } } ',
     '{"__proto__":{"x":1},"a":{"__proto__":2}}',
@@ -64,7 +64,7 @@ test('what is read by hand is what JSON.parse makes of a text', () => {
   assert.ok(Object.hasOwn(own, '__proto__') && Object.getPrototypeOf(own) === Object.prototype)
 })
 
-test('what is no JSON is an error, and what is very deep is no danger', () => {
+test('invalid JSON is an error, and deep nesting is harmless', () => {
   for (const text of ['{"\\u0061":}', '{"\\u0061":1', '{"\\u0061" 1}', '[1,]', ''])
     assert.throws(() => parseExactly(text), SyntaxError, text)
   const levels = 30_000

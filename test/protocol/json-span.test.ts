@@ -54,7 +54,7 @@ test('a path leads through objects and arrays', () => {
   assert.equal(textAt(text, ['a', 0]), '{"b":"no"}')
 })
 
-test('what is not there is not found', () => {
+test('a missing path is not found', () => {
   const text = '{"a":{"b":[1,2]},"s":"text","n":null}'
   const absent: JsonPath[] = [
     ['b'],
@@ -92,7 +92,7 @@ test('quotes, brackets and commas inside strings are text', () => {
   assert.equal(textAt('{"{\\"id\\":2}":0,"id":1}', ['id']), '1')
 })
 
-test('of duplicate names the last one counts, at every level', () => {
+test('the last of duplicate names counts, at every level', () => {
   assert.equal(textAt('{"id":1,"id":2}', ['id']), '2')
   assert.equal(textAt('{"id":1,"\\u0069d":3}', ['id']), '3')
   assert.equal(textAt('{"p":{"x":1},"p":{"x":2,"x":3}}', ['p', 'x']), '3')

@@ -33,7 +33,7 @@ test('a message is a request, a notification or a response', () => {
   for (const [name, rest] of expected) assert.equal(kind(rest), name, JSON.stringify(rest))
 })
 
-test('what has another shape is no message', () => {
+test('a value of another shape is no message', () => {
   const shapes: Readonly<Record<string, unknown>>[] = [
     {},
     { id: 1 },
@@ -110,7 +110,7 @@ test('text that is no JSON is undefined', () => {
   assert.equal(parseJson('null'), null)
 })
 
-test('what we write can be read, with ids of every kind', () => {
+test('written messages can be read, with ids of every kind', () => {
   for (const id of [0, -1, '', 'a"b']) {
     assert.deepEqual(readMessage(requestText(id, 'm', { a: 1 }))?.value, {
       jsonrpc: '2.0',

@@ -96,7 +96,7 @@ test('a copy of a large message has its text and its value, and not its bytes', 
   assert.equal(LargeMessage.is(copy), false)
 })
 
-test('of equal keys the last one counts, also where it has no long string', () => {
+test('the last of equal keys counts, even without a long string', () => {
   const cases: readonly [string, unknown][] = [
     [`{"a":"${long}","a":"b"}`, { a: 'b' }],
     [`{"a":{"b":"${long}"},"a":{"b":1}}`, { a: { b: 1 } }],
@@ -107,7 +107,7 @@ test('of equal keys the last one counts, also where it has no long string', () =
   for (const [text, value] of cases) assert.deepEqual(read(text)?.value, value)
 })
 
-test('what is at the top is found by keys with and without escapes; one that is too long is not looked at', () => {
+test('top-level members are found by keys with and without escapes; overlong keys are skipped', () => {
   const chunk = Buffer.from(`{"\\u0069d":1,"${long}":{},"r\\u0065sult":"${long}"}`)
   const strings = new LongStrings()
   strings.read(chunk)
@@ -129,7 +129,7 @@ test('a key may be long, deep, or a name that objects have by themselves', () =>
     assert.deepEqual(read(text)?.value, JSON.parse(text))
 })
 
-test('what a reader of JSON would not take is no large message', () => {
+test('text that a JSON parser rejects is no large message', () => {
   for (const text of [
     `{"a":"${long}\n"}`,
     `{"a":"${long}\\x"}`,

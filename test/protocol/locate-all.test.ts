@@ -10,7 +10,7 @@ test('many values are found in one walk, in the order in which they were asked f
   assert.deepEqual(texts, ['null', '"x"', '10', '{"b":"x"}', text.trim(), 'null'])
 })
 
-test('what is not there is undefined, and no path is no walk', () => {
+test('a missing value is undefined, and no paths need no walk', () => {
   assert.deepEqual(
     locateAll('{"a":[1]}', [['b'], ['a', 1], ['a', 'x'], ['a', 0, 'x'], [0]]),
     new Array(5).fill(undefined),
@@ -27,7 +27,7 @@ function document(random: () => number, depth: number): string {
   return `{${items.map((item) => `${pick(random, ['"a"', '"b"', '"\\u0061"'])}:${item}`).join()}}`
 }
 
-test('it finds what one walk for each path would find', () => {
+test('a single walk finds the same values as a walk for each path', () => {
   const random = seeded(20_260_728)
   let found = 0
   for (let i = 0; i < 3_000; i++) {

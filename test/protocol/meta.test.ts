@@ -34,14 +34,14 @@ test('a _meta that is no object gives way: a second one in front of it would not
   assert.equal(patched('{"params":null,"x":0}'), '{"params":{"_meta":{"k":1}},"x":0}')
 })
 
-test('of two with the same name the last counts, as it does for those who read', () => {
+test('the last of two equal names counts, as for readers', () => {
   assert.equal(
     patched('{"params":{"_meta":{"a":1},"_meta":{"b":1}}}'),
     '{"params":{"_meta":{"a":1},"_meta":{"k":1,"b":1}}}',
   )
 })
 
-test('what stands in no _meta is not found', () => {
+test('an entry outside of _meta is not found', () => {
   assert.equal(metaOf({}, 'params', 'k'), undefined)
   assert.equal(metaOf({ params: null }, 'params', 'k'), undefined)
   assert.equal(metaOf({ params: { k: 1, _meta: [1] } }, 'params', 'k'), undefined)

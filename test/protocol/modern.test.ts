@@ -35,6 +35,6 @@ test('broken base64 is no value', () => {
   }
 })
 
-test('what only begins like base64 is taken literally', () => {
+test('a value that only begins like base64 is taken literally', () => {
   assert.equal(decodeHeaderValue('=?base64?SGVsbG8='), '=?base64?SGVsbG8=')
 })

@@ -35,7 +35,7 @@ test('an id inside the result is not that of the reply', () => {
   assert.equal(idOf(`{"result":{"text":"${padding},\\"id\\":7}"},"id":8}`), 8)
 })
 
-test('what shows no id of a reply has none', () => {
+test('a text without the id of a reply has no id', () => {
   assert.equal(idOf(padding), undefined)
   assert.equal(idOf(`{"jsonrpc":"2.0","method":"notifications/message","params":"${padding}"}`), undefined)
   assert.equal(idOf(`{"jsonrpc":"2.0","id":"7","result":"${padding}"}`), undefined)

@@ -16,7 +16,7 @@ test('a parameter of a wrong type is named, with what was expected', () => {
   )
 })
 
-test('whatever is no string is none for any method that takes one', () => {
+test('no method accepts another type for a string parameter', () => {
   for (const [method, key] of [
     ['tools/call', 'name'],
     ['prompts/get', 'name'],
@@ -46,6 +46,6 @@ test('progress tokens are strings or numbers, whatever the method', () => {
   }
 })
 
-test('what is left out as null is left out', () => {
+test('a null parameter counts as absent', () => {
   assert.equal(paramsFault('tools/call', { name: 'x', arguments: null, _meta: null }), undefined)
 })

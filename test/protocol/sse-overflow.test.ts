@@ -64,7 +64,7 @@ test('bytes are counted, not characters', () => {
   }, SseOverflow)
 })
 
-test('what came before an event does not count against it', () => {
+test('bytes before an event do not count against the event', () => {
   const { sizes, feed } = limited()
   for (let n = 0; n < 100; n++) feed(`: ${'x'.repeat(900)}\ndata: ${'x'.repeat(900)}\n\n`)
   assert.equal(sizes.length, 100)
@@ -131,7 +131,7 @@ test('an event that is passed over leaves its id behind, nothing to be emitted, 
   assert.deepEqual(seen, ['1', 'a', '2', '3', '3', 'b'])
 })
 
-test('of a line that is passed over no more than its ends is kept', () => {
+test('only the ends of a skipped line are kept', () => {
   const decoder = new SseDecoder(
     16 * 1024 ** 2,
     () => true,

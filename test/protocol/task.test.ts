@@ -45,7 +45,7 @@ test('the surest word wins', () => {
   assert.deepEqual(found({ baggage: 'breakwater.intent=own' }, inbound), ['baggage', 'own'])
 })
 
-test('what is no name of a task is passed over', () => {
+test('a value that names no task is skipped', () => {
   for (const name of ['', 7, null, {}, ['a'], 'x'.repeat(257)])
     assert.equal(found({ 'dev.breakwater/intent': name }), undefined)
   for (const meta of [null, 'text', [], 7]) assert.equal(found(meta), undefined)

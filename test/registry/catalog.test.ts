@@ -97,7 +97,7 @@ test('entries without a name are left out and counted, and an answer that is no 
   assert.deepEqual(await fetchList('prompts', ask), [])
 })
 
-test('of two entries with one name the later one counts, and that is said', async () => {
+test('the later of two entries with one name counts, with a warning', async () => {
   const { ask } = pages(`{"tools":[${tool('a')},${tool('b')},${tool('a', ',"v":2')}]}`)
   const { entries, cut } = await fetchUpTo('tools', ask, LIMIT, 'modern')
   assert.deepEqual(keys(entries), ['a', 'b'])
@@ -227,7 +227,7 @@ test('a server that goes in circles, or on for ever, is followed for a while, an
   ])
 })
 
-test('of a list with more entries or bytes than are kept the first part is, and no page more is asked for', async () => {
+test('a list beyond the limit of entries or bytes keeps its first part, and no further page is requested', async () => {
   const entries = (count: number) =>
     `{"tools":[${Array.from({ length: count }, (_, n) => tool(String(n))).join()}],"nextCursor":"2"}`
   const many = pages(entries(10_001))

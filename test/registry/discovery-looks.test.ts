@@ -57,7 +57,7 @@ test('a restart does not wait for the pause to end', async () => {
   assert.equal(upstream.attempts, attempts + 1)
 })
 
-test('whoever asks for it has all lists fetched again at once', async () => {
+test('a refresh fetches all lists again at once', async () => {
   const { start, clock, discovery, asked } = discovered()
   await start()
   asked()

@@ -284,7 +284,7 @@ test('other notifications cause nothing', async () => {
   assert.deepEqual(asked(), [])
 })
 
-test('what the server asks is answered, for a server may wait for that', async () => {
+test('questions of the server are answered, because the server may wait for the answer', async () => {
   const { start, clock, upstream } = discovered()
   await start()
   const answers: string[] = []

@@ -30,7 +30,7 @@ test('an override for a tool that no server has is named by its place', () => {
   ])
 })
 
-test('what is down may have the tool, and no word is said of what has no tool in it', () => {
+test('a server that is down may have the tool, so nothing is said, and nothing about entries without a tool', () => {
   const servers = [server('search', 'down'), server('mail', 'up', 'send')]
   const matches = [{ tool: 'query' }, { server: 'search', tool: 'x' }, { server: 'gone', tool: 'x' }, {}]
   assert.deepEqual(warnings(servers, ...matches), [])

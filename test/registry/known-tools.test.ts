@@ -22,7 +22,7 @@ async function effectOf(annotations: unknown): Promise<string | undefined> {
   return tools.get('a')?.annotated
 }
 
-test('what a tool does is what its annotations say, the safest word first', async () => {
+test('annotations decide the effect of a tool, the safest annotation first', async () => {
   const effects: readonly [unknown, string][] = [
     [{ readOnlyHint: true }, 'read_only'],
     [{ readOnlyHint: true, idempotentHint: true, destructiveHint: false }, 'read_only'],

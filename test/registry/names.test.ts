@@ -86,7 +86,7 @@ test('a user interface keeps its scheme, which hosts look at', () => {
   assert.equal(names.exposeUri('files', 'file:///a'), 'breakwater://files/file:///a')
 })
 
-test('whatever is put into a template maps back', () => {
+test('any value put into a template maps back', () => {
   for (const [template, expanded] of [
     ['file:///{path}', 'file:///a/b.txt'],
     ['{scheme}://{host}/x', 'https://example.com/x'],

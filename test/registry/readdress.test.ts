@@ -18,7 +18,7 @@ test('the call keeps every byte but the name of the tool', () => {
   assert.deepEqual([moved?.server, moved?.tool, moved?.id], ['other', 'to "quote"', call.id])
 })
 
-test('who calls, how long it may take and what is written down of it stay', () => {
+test('the caller, the time limit and the record of the call stay', () => {
   const deadline = { at: 500, reserveMs: 50, askedFor: true }
   const call = toolCall('from', {}, { attempt: 2, deadline })
   const moved = readdress(call, serverNamed('other'), 'to')

@@ -120,7 +120,7 @@ test('notifications that name something of their server name the server, too', (
   }
 })
 
-test('what belongs to a task of a server names it as agents know it, and their answers as the server does', () => {
+test('ids of a task name its server for agents, and the answers use the ids of the server', () => {
   const meta = (taskId: string) =>
     `{"x":1.0,"_meta":{"progressToken":1,"io.modelcontextprotocol/related-task":{"taskId":${taskId}}}}`
   const answer = (taskId: string) => read(`{"jsonrpc":"2.0","id":"q","result":${meta(taskId)}}`)

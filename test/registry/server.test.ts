@@ -37,7 +37,7 @@ test('discovery has a conversation of its own', async () => {
   assert.equal(server.upstreamSessions.size, 2)
 })
 
-test('its way for plain HTTP is opened once, only if its entry allows that, and closed with it', async () => {
+test('the plain HTTP route of a server is opened once, only if its entry allows the route, and closed with the server', async () => {
   assert.equal(testServer().server.plainHttp, undefined)
   const { server } = testServer({ passthrough: true })
   const way = server.plainHttp

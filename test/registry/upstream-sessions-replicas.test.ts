@@ -16,7 +16,7 @@ function setUp(count = 3) {
   return { clock, replicas, upstreamSessions, attempts, caller: new TestCaller() }
 }
 
-test('who names a replica gets a conversation with that one, and with each at most one', async () => {
+test('a call that names a replica gets a conversation with the replica, at most one for each', async () => {
   const { upstreamSessions, replicas, attempts, caller } = setUp()
   for (const replica of [2, 0, 2, 0]) {
     const bound = await upstreamSessions.of(caller, replica)
@@ -30,7 +30,7 @@ test('who names a replica gets a conversation with that one, and with each at mo
   assert.equal(upstreamSessions.size, 1)
 })
 
-test('who names none gets the conversation that was begun first', async () => {
+test('a call without a replica gets the oldest conversation', async () => {
   const { upstreamSessions, attempts, caller } = setUp()
   const first = await upstreamSessions.of(caller, 1)
   await upstreamSessions.of(caller, 0)
@@ -98,7 +98,7 @@ test('dropping a caller ends its conversations with all replicas, and the handsh
   assert.equal(clock.pending, 0)
 })
 
-test('one conversation can be ended alone, once, and not the one that took its place', async () => {
+test('a conversation can be ended alone, once, and without its successor', async () => {
   const { upstreamSessions, replicas, caller } = setUp()
   const first = await upstreamSessions.of(caller, 0)
   const other = await upstreamSessions.of(caller, 1)

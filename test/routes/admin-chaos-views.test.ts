@@ -33,7 +33,7 @@ test('a query that makes no sense is refused with the bound', async () => {
   assert.match(String(body.findings[0].message), /expected a duration .* found "soon"/)
 })
 
-test('what a fault wants to see in a header is not shown', async () => {
+test('header values that a fault matches are not shown', async () => {
   const match = { header: { authorization: 'secret*' } }
   const { ask, controller } = armed([failing('a', { match })])
   const config = { type: 'rpc.error', rate: 1, match }
@@ -87,7 +87,7 @@ test('writes, limits and shadow mode are explained as what they are', async () =
   assert.match(await wordsOf('y'), /maxInjections is used up/)
 })
 
-test('what shadow mode would have hit is counted by fault and target over a span of time', async () => {
+test('shadow mode counts its would-be hits by fault and target over a span of time', async () => {
   const { ask, send, clock } = armed([failing('a'), failing('b', { rate: 0 })], { mode: 'shadow' })
   await send(toolCall('old'))
   await clock.advance(600_000)

@@ -56,7 +56,7 @@ test('a plan inherits nothing of the one before that it does not say', async () 
   }
 })
 
-test('of two operators who read the same state the second one is told that it has changed', async () => {
+test('the second of two operators with the same state is told that the state has changed', async () => {
   const { ask, controller } = chaosApp({ config: { faults: [failing('a')] } })
   const { headers } = await ask('GET', '/admin/chaos')
   const read = String(headers.etag)

@@ -49,7 +49,7 @@ async function listen(base: string, name: string) {
   return state
 }
 
-test('of nine who listen to a run that waits the first one hears no more', async (t) => {
+test('the first of nine listeners to a waiting run is dropped', async (t) => {
   const base = await waiting(t, ['drill'])
   const all: Awaited<ReturnType<typeof listen>>[] = []
   for (let n = 0; n < 9; n++) all.push(await listen(base, 'drill'))
@@ -61,7 +61,7 @@ test('of nine who listen to a run that waits the first one hears no more', async
   assert.ok(all.slice(1).every(({ isOver }) => !isOver))
 })
 
-test('whoever listens to all that waits keeps nobody out', async (t) => {
+test('a listener to everything keeps nobody out', async (t) => {
   const names = Array.from({ length: 10 }, (_, at) => `drill-${at}`)
   const base = await waiting(t, names)
   const all: Awaited<ReturnType<typeof listen>>[] = []
@@ -71,7 +71,7 @@ test('whoever listens to all that waits keeps nobody out', async (t) => {
   assert.ok(all.slice(6).every(({ isOver }) => !isOver))
 })
 
-test('who approves is named in one line', async (t) => {
+test('the name of an approver is one line', async (t) => {
   const base = await waiting(t, ['drill'])
   const response = await fetch(`${base}/admin/experiments/drill/approve`, {
     method: 'POST',

@@ -227,7 +227,7 @@ test('an order for one set leaves the others alone', async (t) => {
   )
 })
 
-test('what an arm of an experiment goes by and remembers is shown under its name, and obeys orders', async (t) => {
+test('settings and state of an arm are shown under its name, and obey orders', async (t) => {
   const { get, breakers, order, call } = await admin(t)
   await call()
   await call('ab/bold')
@@ -349,7 +349,7 @@ test('a breaker whose arm was away shows what was done by hand meanwhile, before
   }
 })
 
-test('what was closed set by set stays closed when its experiment starts again', async (t) => {
+test('breakers closed set by set stay closed when their experiment starts again', async (t) => {
   const { breakers, order, call, reconfigure, forgetSet } = await admin(t, meshConfig, armsOfAb)
   for (const set of [undefined, 'ab/bold']) await call(set)
   await order('s/a')

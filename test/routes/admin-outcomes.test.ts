@@ -25,7 +25,7 @@ function outcomesApp() {
   return { ...chaos, begin, post, turns: () => turns }
 }
 
-test('what an agent did is counted for the faults of its call', async () => {
+test('an outcome of an agent is counted for the faults of its call', async () => {
   const { post, send, controller } = outcomesApp()
   await send(toolCall('t', {}, { id: 'seven' }))
   const { body } = await post({ call: 'seven', outcome: 'safe' })

@@ -104,7 +104,7 @@ test('a fault is injected, told of, hits, and is cleared', async () => {
   assert.equal((await ask('POST', '/chaos/clear', {})).status, 400)
 })
 
-test('whoever asks in snake_case is answered in it', async () => {
+test('a request in snake_case gets an answer in snake_case', async () => {
   const { ask } = chaosApp()
   const config = { type: 'error', status_code: 500 }
   const injected = await ask('POST', '/chaos/inject', { target: 's', config, duration_ms: 5_000 })

@@ -68,7 +68,7 @@ test('a scrape tells the states of now, and what Node says of the process', asyn
   assert.doesNotMatch(body, /^# TYPE \S+_total gauge$/m)
 })
 
-test('whoever asks for OpenMetrics gets it, said in the header and ended as it has to be', async (t) => {
+test('a scraper that asks for OpenMetrics gets OpenMetrics, with its header and its end marker', async (t) => {
   const { scrape } = await scraped(t)
   const { headers, body } = await scrape('application/openmetrics-text;version=1.0.0,text/plain;q=0.5')
   assert.equal(headers['content-type'], 'application/openmetrics-text; version=1.0.0; charset=utf-8')

@@ -55,7 +55,7 @@ test('a file of two recordings is refused, with the line where the second one be
   await refused(file, `${file}: ${message}`)
 })
 
-test('of a file whose last line is cut off all before it is read, and that is said', async (t) => {
+test('a recording with a cut last line is read up to there, with a note', async (t) => {
   const lines = [header(), call(), call()]
   const file = await setUp(t, [...lines, JSON.stringify(call()).slice(0, 70)])
   const { calls, notes } = await readRecording(file)
@@ -109,7 +109,7 @@ test('calls that were answered without an attempt are counted: why is not record
   ])
 })
 
-test('of one line and one call it is said that they are one', async (t) => {
+test('a report of one line and one call uses the singular', async (t) => {
   const file = await setUp(t, [header(), { lost: 1 }, 'x\n', call()])
   assert.deepEqual((await readRecording(file)).notes, [
     `${file}: 1 call is missing, because the disk was too slow`,
@@ -129,7 +129,7 @@ test('lines with numbers that no clock shows hold no call', async (t) => {
   assert.deepEqual(notes, [`${file}: 6 lines without a call, the first is line 2: 1 call was read`])
 })
 
-test('what is no recording is refused, with words that say what it is', async (t) => {
+test('a file that is no recording is refused with an explanation', async (t) => {
   const empty = await setUp(t, [])
   await refused(empty, `${empty} is empty: nothing has been recorded`)
   const newer = await setUp(t, [header({ breakwaterRecording: 2 }), call()])

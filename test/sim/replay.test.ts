@@ -114,7 +114,7 @@ test('further attempts are drawn from those near in time: a bad spell is one aga
   assert.equal(calls.slice(60).filter(({ isWrong }) => isWrong).length, 60)
 })
 
-test('what the gateway had ended takes longer when it is not ended, as long as others that did', async () => {
+test('a call ended by the gateway takes longer when not ended, as long as others of its kind', async () => {
   const cut = call({
     result: 'timeout',
     wrong: true,

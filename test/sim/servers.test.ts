@@ -29,7 +29,7 @@ test('a call that is given up while its reply trickles in has left its place in 
   assert.deepEqual(gateway.servers.get('server')!.load, { busy: 0, waiting: 0 })
 })
 
-test('what a server does after it was left is unwanted, whether it had begun or not', async () => {
+test('work of a server for a caller that has left is unwanted, begun or not', async () => {
   const clock = new VirtualClock()
   const gateway = gatewayOf(clock, true, 5)
   await clock.run(Promise.all([gateway.call(asked), gateway.call(asked)]))

@@ -16,7 +16,7 @@ test('timers fire in the order of their time, and of equal times in the order in
   assert.deepEqual(fired, ['a at 10', 'b', 'b2', 'c at 30'])
 })
 
-test('what a timer sets off is over before the next one fires, however many promises it takes', async () => {
+test('follow-ups of a timer are over before the next timer fires, with any number of promises', async () => {
   const clock = new VirtualClock()
   const seen: string[] = []
   clock.after(1, () => {

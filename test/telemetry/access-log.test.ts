@@ -69,7 +69,7 @@ test('a rejected call says who rejected it', async () => {
   assert.deepEqual([line?.error, line?.rejectedBy, line?.level], ['bulkhead full (8 of 8)', 'bulkhead', 40])
 })
 
-test('of rejected calls ten a second are logged by server and reason, and the next one counts the others', async () => {
+test('ten rejected calls a second are logged by server and reason, and the next line counts the others', async () => {
   const rejected = (reason: PolicyReason): Outcome => ({
     kind: 'rejected',
     error: gatewayError(reason, 'no'),
@@ -109,7 +109,7 @@ test('a flood of failures is logged fifty times a second for each server and res
   }
 })
 
-test('whatever went wrong is logged, whoever is to blame, and nothing else unless asked for', async () => {
+test('every failure is logged, with any cause, and nothing else by default', async () => {
   const wrong = [
     rpcError(-32603),
     rpcError(-32602),
@@ -139,7 +139,7 @@ test('calls that met a fault and results that are partial are logged', async () 
   assert.deepEqual(await logged(answered(), { note: shadow }), [])
 })
 
-test('of all other calls the configured share is logged, evenly', async () => {
+test('the configured share of all other calls is logged, evenly', async () => {
   assert.equal((await logged(answered(), { accessLog: { sample: 0.1 }, times: 100 })).length, 10)
   assert.equal((await logged(answered(), { accessLog: { sample: 1 }, times: 7 })).length, 7)
   assert.equal((await logged(answered(), { accessLog: { sample: 0.3 }, times: 10 })).length, 3)

@@ -36,7 +36,7 @@ test('an event without details is an event too', async () => {
   assert.equal(lines.length, 1)
 })
 
-test('what a breaker tells is counted by dimension and state, and only its opening is a warning', async () => {
+test('events of a breaker are counted by dimension and state, and only its opening is a warning', async () => {
   const rig = setUp()
   await rig.sendAll(times(5, bad))
   await rig.clock.advance(5_000)
@@ -75,7 +75,7 @@ test('a breaker of requests that are no calls of a listed tool has a series of i
   )
 })
 
-test('what happens in the arm of an experiment is counted and logged as its own', async () => {
+test('events in the arm of an experiment are counted and logged under the arm', async () => {
   const detail = { dimension: 'availability', state: 'open' }
   const event = { type: 'breaker', server: 's', detail }
   const { lines, exposed } = await noted([

@@ -62,7 +62,7 @@ test('an experiment that has ended keeps its numbers, and one that begins anew c
   )
 })
 
-test('one that has never run is at 0, and one that has left the config is not there', async () => {
+test('an experiment that has never run is at 0, and an experiment outside the config is absent', async () => {
   const metrics = createMetrics()
   const lines = async (runs: ExperimentRuns) => {
     collectExperiments(metrics, runs)

@@ -64,7 +64,7 @@ test('a task with a call under way is not over, however long that takes', async 
   assert.deepEqual(await closed(), [line('ok', 1)])
 })
 
-test('one failed call makes a failed task, and only what went wrong for the agent is a failure', async () => {
+test('one failed call makes a failed task, and only failures felt by the agent count', async () => {
   const outcomes: [Outcome, string][] = [
     [answered('correct'), 'ok'],
     [answered('partial_declared'), 'ok'],

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { LogThrottle } from '../../src/telemetry/log-throttle.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-test('so many lines a second are written, and the next one tells how many were not', async () => {
+test('the throttle writes its number of lines a second, and the next line tells how many were left out', async () => {
   const clock = new ManualClock()
   const throttle = new LogThrottle(clock, 2)
   const written: number[] = []

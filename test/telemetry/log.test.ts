@@ -88,7 +88,7 @@ test('a process whose log nobody reads goes on, and the log says what it lacks o
   )
 })
 
-test('what is logged last is written before the process exits, though its reader is slow', async () => {
+test('the last log line is written before the process exits, even with a slow reader', async () => {
   const child = start(
     `for (let n = 0; n < 200; n++) log.info('x'.repeat(1_000)); process.stderr.write('ends'); process.exit(0)`,
   )

@@ -37,7 +37,7 @@ test('a breaker is 1 for the state that it is in and 0 for the others', async ()
   }
 })
 
-test('of a tool with several replicas it says how many are in a state', async () => {
+test('the gauge of a tool with several replicas counts replicas by state', async () => {
   const { put, scrape } = scraped()
   for (const [replica, state] of ['open', 'closed', 'open'].entries())
     put({ kind: 'breaker', tool: 't', endpoint: `${replica}`, replica }, { state })

@@ -63,7 +63,7 @@ test('the version that runs can be read', async () => {
   )
 })
 
-test('of a server that is forgotten nothing is left, and of others everything', async () => {
+test('a forgotten server leaves no series, and other servers keep all series', async () => {
   const metrics = createMetrics()
   for (const server of ['gone', 'here']) {
     metrics.inFlight.set(server, 0)

@@ -92,7 +92,7 @@ test('requests that are no tool calls pass without being counted', async () => {
   assert.deepEqual(await exposed(), [])
 })
 
-test('what a policy under it rejects is no success', async () => {
+test('a rejection by an inner policy is no success', async () => {
   const error = gatewayError(concurrencyLimited, 'x')
   const { service, exposed } = observed([{ kind: 'rejected', error, by: 'x' }])
   await service(toolCall('known', {}, { server: 's' }))

@@ -52,7 +52,7 @@ async function run(account: (call: Call, outcome: Outcome) => readonly FaultFate
   return { ...set, told, call }
 }
 
-test('what became of faults is asked once per call, and known to spans, metrics and the access log alike', async () => {
+test('fates are determined once per call, and known to spans, metrics and the access log alike', async () => {
   const { told, call, lines, exposed } = await run(() => fates)
   assert.deepEqual(told, ['begin', 'account answered', 'end escaped'])
   assert.equal(faultFates.of(call.record), fates)

@@ -61,7 +61,7 @@ test('JSON means the same after it, and holds no such character but its own line
   assert.equal(hasUnprintable(json.slice(0, -1)), false)
 })
 
-test('what is no text, where words are due, is only named', () => {
+test('a value that is no text is only named where text is expected', () => {
   assert.equal(printableWords('no \u009b way', 100), 'no \\u009b way')
   for (const [value, words] of [
     [{ toString: 1 }, 'no text but object'],

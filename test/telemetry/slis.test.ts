@@ -88,7 +88,7 @@ test('availability, correctness, ETA and success rate of calls are exactly those
   assert.ok(equal(product(availability, correctness), eta))
 })
 
-test('those of attempts leave out nothing but what callers did wrong or gave up', async () => {
+test('indicators of attempts leave out only errors and cancellations of callers', async () => {
   const { availability, correctness, eta } = indicators(await run(), 'breakwater_upstream_attempts_total')
   // The rejecting layer stands under the layer that counts attempts here, so a rejected call counts as
   // failed.

@@ -88,7 +88,7 @@ test('a stall that nothing known explains is that of something else', async (t) 
   assert.deepEqual(await counted('stalls_total'), { ...none, other: 1 })
 })
 
-test('of many stalls one a second is said', async (t) => {
+test('one stall a second is logged', async (t) => {
   const { clock, lines, work, counted } = watching(t)
   for (let n = 0; n < 20; n++) {
     work('reply', 150)

@@ -70,7 +70,7 @@ test('a call is one line, with what became of it in words, however much is known
   assert.match(lineOf({ ...good, result: 'cancelled' }), /given up by its agent after 3\.3ms \(cancelled\)$/)
 })
 
-test('of an error a line has its words and where it was thrown', () => {
+test('a line about an error has its message and its place', () => {
   const err = {
     type: 'TypeError',
     message: 'no\nway',
@@ -82,7 +82,7 @@ test('of an error a line has its words and where it was thrown', () => {
   )
 })
 
-test('what a server writes to standard error is a line with its name, and beyond twenty a second it is counted', async () => {
+test('standard error of a server is a line with its name, and beyond twenty a second only counted', async () => {
   const clock = new ManualClock()
   const lines: string[] = []
   const show = terminalLog({ clock, paint: plain, write: (line) => lines.push(line) })

@@ -7,7 +7,7 @@ import { clip, ownText } from '../../src/units/recent.ts'
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc') as () => void
 
-test('what is short enough stays as it is, and of what is longer the beginning is left', () => {
+test('a short text stays unchanged, and a longer text keeps its beginning', () => {
   assert.equal(clip('four', 4), 'four')
   assert.equal(clip('fourth', 4), 'four')
   assert.equal(clip('日本語', 2), '日本')

@@ -19,7 +19,7 @@ test('a duration reads to milliseconds, whatever its unit', () => {
   }
 })
 
-test('what is no duration is refused with the bounds and an example', () => {
+test('text that is no duration is refused with the bounds and an example', () => {
   for (const wrong of [
     '5 s',
     '5sec',

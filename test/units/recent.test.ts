@@ -14,7 +14,7 @@ test('the latest are held, those set longest ago are forgotten, and there is a b
   assert.equal(recent.peek('900'), undefined)
 })
 
-test('what is looked up is forgotten no later for it', () => {
+test('a lookup does not delay forgetting', () => {
   const recent = new Recent<number>(2)
   recent.set('first', 1)
   recent.set('second', 2)

@@ -15,7 +15,7 @@ test('a size reads to bytes, whatever its unit', () => {
   }
 })
 
-test('what is no size, or out of bounds, is refused with the bounds', () => {
+test('a size that is malformed, or out of bounds, is refused with the bounds', () => {
   for (const wrong of ['4MB', '4 MiB', '1B', 1_023, '1GiB', 268_435_457, -1, null]) {
     const result = size().safeParse(wrong)
     assert.equal(

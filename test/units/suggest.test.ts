@@ -30,7 +30,7 @@ test('a part of a longer name finds it, but only where no whole name is as close
   assert.equal(suggest('is', ['result.is_error']), undefined)
 })
 
-test('of several that are equally close up to three are told', () => {
+test('up to three of several equally close words are suggested', () => {
   assert.deepEqual(suggestions('error', ['rpc.error', 'http.status', 'result.error']), [
     'rpc.error',
     'result.error',

@@ -23,7 +23,7 @@ test('a corrupted reply that reaches the agent looking fine has escaped', async 
   assert.deepEqual(await fates([fault('a', 'test.spoil')]), ['a escaped'])
 })
 
-test('it has escaped too when layers further out wrapped the result anew', async () => {
+test('a corrupted reply has escaped too when outer layers wrapped the result anew', async () => {
   const rewrapped = (outcome: Outcome): Outcome => {
     if (outcome.kind !== 'answered') return outcome
     const { result } = outcome
@@ -33,7 +33,7 @@ test('it has escaped too when layers further out wrapped the result anew', async
   assert.deepEqual(await fates([fault('a', 'test.spoil')], rewrapped), ['a escaped'])
 })
 
-test('with word that something is missing, or as an error, it has surfaced', async () => {
+test('a corrupted reply has surfaced when marked as partial or sent as an error', async () => {
   const partial = (outcome: Outcome): Outcome =>
     outcome.kind === 'answered'
       ? { ...outcome, partial: { source: 'detected', reason: 'incomplete', notice: false } }
@@ -55,7 +55,7 @@ test('a fault that the mesh made up for is masked', async () => {
   assert.deepEqual([set.tally('a').masked, set.tally('b').escaped], [1, 1])
 })
 
-test('of two faults that changed the same reply both escape', async () => {
+test('two faults that changed the same reply both escape', async () => {
   const seen = await fates([fault('a', 'test.spoil'), fault('b', 'test.spoil')])
   assert.deepEqual(seen.sort(), ['a escaped', 'b escaped'])
 })
@@ -78,7 +78,7 @@ test('a call that nothing was done to has nothing to account for', async () => {
   assert.deepEqual(set.account(call, await set.send(call)), [])
 })
 
-test('what the agent did is counted once per fault, and the unknown never counts as safe', async () => {
+test('an agent outcome is counted once per fault, and an unknown outcome never counts as safe', async () => {
   const set = rig()
   set.arm([fault('a', 'test.spoil')])
   const send = (id: string) => set.send(toolCall('t', {}, { id }))
@@ -114,7 +114,7 @@ test('a value that a fault made and that comes back in a write shows that the ag
   assert.equal(set.tally('a').silent, 1)
 })
 
-test('what the server said itself is no canary', async () => {
+test('text of the server itself is no canary', async () => {
   const set = rig({
     server: () => Promise.resolve(answer({ content: [{ type: 'text', text: 'original-value' }] })),
     effectOf: () => 'write',
@@ -156,7 +156,7 @@ test('a fault that has done nothing when the call is over is not reached', async
   assert.deepEqual([injected, hits, masked, notReached], [1, 0, 0, 1])
 })
 
-test('what goes on for a call that is over is not hit any more', async () => {
+test('no fault hits work that continues after the end of its call', async () => {
   const set = rig()
   set.arm([fault('a', 'test.spoil')])
   const call = toolCall('t')
@@ -177,7 +177,7 @@ test('a partial reply that says so has surfaced, though no policy has looked at 
   assert.equal(set.account(call, outcome)[0]?.fate, 'surfaced')
 })
 
-test('what was kept and served again is no second fate of the injection', async () => {
+test('serving a kept reply again gives its injection no second fate', async () => {
   const set = rig()
   set.arm([fault('a', 'test.spoil', { maxInjections: 1 })])
   const first = toolCall('t')
@@ -208,7 +208,7 @@ test('a call that is sent again when its fault is over counts as sent again', as
   )
 })
 
-test('what the mesh did about a fault stands beside it', async () => {
+test('the record lists mitigations of the mesh beside the fault', async () => {
   const set = rig()
   set.arm([fault('a', 'test.fail', { maxInjections: 1 })])
   const call = toolCall('t')
@@ -234,7 +234,7 @@ test('a rejection goes to no fault that is not meant for such a call', async () 
   assert.equal(set.tally('a').rejections, 0)
 })
 
-test("what the gateway asks by itself is in none of the numbers of agents' calls", async () => {
+test("the gateway’s own requests are excluded from all numbers of agents’ calls", async () => {
   const set = rig()
   set.arm([fault('a', 'test.fail')])
   const own = injector('upstream', set.controller.engine, 'discovery')(() => Promise.resolve(answer()))

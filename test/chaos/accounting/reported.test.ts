@@ -36,7 +36,7 @@ test('an agent says on a later call what it did with what it got of an earlier o
   }
 })
 
-test('it can name the intent of the earlier call', async () => {
+test('an agent report can name the intent of the earlier call', async () => {
   const { call, known } = await afterOne({ [INTENT]: 'task-1' })
   await call(8, { [OUTCOME]: { call: 'task-1', outcome: 'safe' } })
   assert.equal(known().safe, 1)

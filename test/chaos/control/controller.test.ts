@@ -27,7 +27,7 @@ test('a reload that sets the flag arms the plan, one that takes it away disarms 
   assert.deepEqual(typesOf(), ['plan', 'armed', 'plan', 'disarmed'])
 })
 
-test('what an operator disarmed stays so when the plan changes', () => {
+test('a plan disarmed by an operator stays disarmed when the plan changes', () => {
   const { arm, apply, controller } = rig()
   arm([fault('a', 'test.spoil')])
   controller.disarm('me', 'enough')
@@ -35,7 +35,7 @@ test('what an operator disarmed stays so when the plan changes', () => {
   assert.equal(controller.status().state, 'disarmed')
 })
 
-test('who disarms is told by the status and the journal also where nothing is armed', () => {
+test('the status and the journal name the person who disarms, even when nothing is armed', () => {
   const { apply, controller, typesOf } = rig()
   const said = () => {
     const { state, by, why } = controller.status()

@@ -77,7 +77,7 @@ test('no fault of the runtime API lives longer than the plan allows', () => {
   assert.equal(controller.status().faults[0]?.remainingMs, 60_000)
 })
 
-test('what it wants to see in a header may be a key, which neither the journal nor the log gets', () => {
+test('a header value to match may be a key, so neither the journal nor the log gets the value', () => {
   const { apply, controller, events } = rig()
   apply({ enabled: true })
   const match = { header: { authorization: 'Bearer?s3cret' } }

@@ -34,12 +34,12 @@ test('decisions and mutations are the same in whatever order the calls come', as
   for (let order = 1; order <= 8; order++) assert.deepEqual(await all({ order }), expected)
 })
 
-test('they are the same for one call at a time, for 8 and for 64', async () => {
+test('decisions are the same for one call at a time, for 8 and for 64', async () => {
   for (const concurrency of [1, 8, 64])
     assert.deepEqual(await all({ order: concurrency, concurrency }), expected)
 })
 
-test('they are the same with unrelated faults in the plan', async () => {
+test('decisions are the same with unrelated faults in the plan', async () => {
   const unrelated = Array.from({ length: 12 }, (_, number) =>
     fault(`other-${number}`, 'test.hold', {
       rate: number % 2,
@@ -52,7 +52,7 @@ test('they are the same with unrelated faults in the plan', async () => {
   assert.deepEqual(await all({ unrelated, concurrency: 8 }), expected)
 })
 
-test('they are the same in another process', async () => {
+test('decisions are the same in another process', async () => {
   const script = fileURLToPath(new URL('./fixtures/print-decisions.js', import.meta.url))
   const { stdout } = await promisify(execFile)(process.execPath, [script], { maxBuffer: 64 * 1024 ** 2 })
   assert.deepEqual(JSON.parse(stdout), expected)

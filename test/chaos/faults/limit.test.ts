@@ -37,7 +37,7 @@ test('Retry-After has the form that was asked for, in whole seconds', async () =
   assert.ok(Number(await header({ form: 'absurd' })) > 86_400 * 365)
 })
 
-test('so many calls a second pass, for each server by itself', async () => {
+test('a rate limit lets its calls a second through, for each server separately', async () => {
   const injection = testInjection()
   const service = tooMany.layer(tooMany.schema.parse({ perSecond: 2 }), injection)(answering({ content: [] }))
   const send = async (server: string) => (await service(toolCall('search', {}, { server }))).kind

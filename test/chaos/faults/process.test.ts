@@ -253,7 +253,7 @@ test('a flood ends with the fault, also where it waits to be read', async () => 
   assert.deepEqual([injection.faultEnvironment.written.length, injection.clock.pending], [1, 0])
 })
 
-test('what a process suffers has bounds that no plan can exceed', () => {
+test('faults of a process have bounds that no plan can exceed', () => {
   const refused: [keyof typeof processFaults, object][] = [
     ['proc.pause', { for: '11m' }],
     ['proc.pause', { for: 0 }],

@@ -190,7 +190,7 @@ test('bad_ttl says an absurd time, where the era has one at all', async () => {
   )
 })
 
-test('what is no list passes unharmed', async () => {
+test('replies other than lists pass unharmed', async () => {
   for (const type of Object.keys(registryFaults) as (keyof typeof registryFaults)[]) {
     if (['registry.slow_list', 'registry.list_changed_storm', 'registry.moved'].includes(type)) continue
     const { injection, list } = firing(

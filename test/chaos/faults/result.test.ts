@@ -109,7 +109,7 @@ test('above all policies an oversized reply goes to the agent as it is', async (
   assert.equal(injection.replies.length, 0)
 })
 
-test('what is no result of a tool passes unharmed, and the journal says so', async () => {
+test('replies other than tool results pass unharmed, and the journal says so', async () => {
   const task = answering({ task: { taskId: '1' } })
   const question = answering({ resultType: 'input_required', content: [] })
   for (const type of Object.keys(resultFaults) as (keyof typeof resultFaults)[]) {

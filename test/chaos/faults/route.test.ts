@@ -78,7 +78,7 @@ test('a tool that has moved silently is answered from its new place', async () =
   assert.equal(injection.faultEnvironment.sent[0]?.call.tool, 'tool')
 })
 
-test('its new place may have another name for it', async () => {
+test('a moved tool may have another name in its new place', async () => {
   const calls: Call[] = []
   const injection = shotWith((call) => {
     calls.push(call)

@@ -36,7 +36,7 @@ test('a strict engine fails the call instead', async () => {
   assert.deepEqual([controller.status().state, controller.status().engineErrors], ['armed', 12])
 })
 
-test('what decides may break too: the call goes on, and no place is lost', async () => {
+test('a broken decider does not stop the call, and no place is lost', async () => {
   let asked = 0
   const set = rig({
     effectOf: () => {

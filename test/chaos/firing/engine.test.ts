@@ -232,7 +232,7 @@ test('shadow mode decides, counts and journals, and does nothing', async () => {
   )
 })
 
-test('what the gateway asks by itself uses up nothing of what a fault has for calls', async () => {
+test('the gateway’s own requests use up none of a fault’s budget for calls', async () => {
   for (const [more, expected] of [
     [{ when: { onCall: 3 } }, '..x...'],
     [{ when: { everyNth: 2 } }, '.x.x.x'],

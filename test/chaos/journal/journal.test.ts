@@ -23,7 +23,7 @@ test('every decision is written down, with what it rests on and what it did', as
   assert.doesNotMatch(JSON.stringify(controller.journal.entries()), /hunter2/)
 })
 
-test('what is held shows at once, as pending', async () => {
+test('a held call shows at once, as pending', async () => {
   const { arm, send, controller, clock } = rig()
   arm([fault('a', 'test.hold')])
   const held = send(toolCall('t'))
@@ -34,7 +34,7 @@ test('what is held shows at once, as pending', async () => {
   assert.deepEqual(controller.journal.decisions()[0]?.note, { how: 'over' })
 })
 
-test('who did what to the engine is written down too', () => {
+test('the journal records who did what to the engine', () => {
   const { arm, controller } = rig()
   arm([fault('a', 'test.spoil')])
   controller.kill('ops', 'alarm')

@@ -17,7 +17,7 @@ async function setUp(t: TestContext) {
 
 const kill = { by: 'me', why: 'enough', at: 7 }
 
-test('it takes its room before there is a kill, never more, and is for its owner only', async (t) => {
+test('the kill record reserves its space before a kill, never more, and is readable by its owner only', async (t) => {
   const { path, clock, record } = await setUp(t)
   record.reserve()
   const { size, mode } = await stat(path)
@@ -45,7 +45,7 @@ test('a kill stays at the end of the process, and no reserving takes it away', a
   assert.deepEqual(next.read(), kill)
 })
 
-test('one that cannot be read counts as a kill', async (t) => {
+test('an unreadable kill record counts as a kill', async (t) => {
   const { path, record } = await setUp(t)
   record.write(kill)
   const text = await readFile(path, 'utf8')

@@ -46,7 +46,7 @@ async function killedUnderWay(example: Fault, side: Side, method: string, reply:
 }
 
 for (const [what, reply] of Object.entries(replies)) {
-  test(`whatever fault hit a call: after a kill it gets ${what} as its server gave it`, async () => {
+  test(`a call hit by any fault gets ${what} as its server gave it, after a kill`, async () => {
     const held = new Set<string>()
     for (const example of examples) {
       const { methods = ['tools/call'], sides = ['upstream', 'client'] } = registry[example.type]!

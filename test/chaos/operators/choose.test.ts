@@ -47,7 +47,7 @@ function drawn(op: DriftName, value: unknown, withSchema?: unknown): string[] {
   return [...paths].sort()
 }
 
-test('what a schema demands is dropped as required, all else as optional', () => {
+test('drift drops required members as required, and others as optional', () => {
   assert.deepEqual(drawn('drop_required', orders, schema), ['/items', '/items/*/id', '/items/*/state'])
   assert.deepEqual(drawn('drop_optional', orders, schema), [
     '/items/*/note',

@@ -80,7 +80,7 @@ test('a match has to name something, and something that the type can hit', () =>
   assert.deepEqual(issues([fault('a', 'test.hold', { match: { method: 'tools/*', tool: 'x' } })]), [])
 })
 
-test('what the gateway asks by itself is for no tenant, header or arm', () => {
+test('a match of the gateway’s own requests can name no tenant, header or arm', () => {
   const real = chaosSchema(registered)
   const found = (type: string, more: object) =>
     (real.safeParse({ faults: [fault('a', type, more)] }).error?.issues ?? []).map(
@@ -125,7 +125,7 @@ test('a ttl is at most the longest that the plan allows', () => {
   ])
 })
 
-test('what can never hold is refused: a window behind the end of its fault, a call that its conditions leave out', () => {
+test('an impossible condition is refused: a window after the end of its fault, a call excluded by its conditions', () => {
   const found = (when: Record<string, unknown>) => issues([fault('a', 'test.hold', { ttl: '1m', when })])
   assert.deepEqual(found({ window: { from: '1m' } }), [
     'faults.0.when.window.from: never holds: the fault ends before, after its ttl of 1m',

@@ -22,7 +22,7 @@ test('values of headers are not shown, neither of those that are matched nor of 
   assert.equal(fault.headers['set-cookie'], 'secret-c', 'the fault itself stays as it was')
 })
 
-test('what is called headers, and is none of a fault, is shown', () => {
+test('a key named headers outside of a fault is shown', () => {
   const shown = { at: 'headers', headers: { calls: 3 }, type: undefined }
   assert.deepEqual(withoutSecrets(shown), shown)
   const reset = { type: 'conn.reset', at: 'headers', headers: 'none' }

@@ -28,7 +28,7 @@ breakwater_gate_state{server="docs",state="half_open"} 0
 
 const reading = readingOf(samplesIn(text))
 
-test('what agents and servers had is read of the metrics', () => {
+test('the sums of agents and servers are read from the metrics', () => {
   assert.equal(reading.calls, 6)
   assert.equal(reading.answered, 4)
   assert.deepEqual(reading.ofAgents, { eligible: 6, returned: 5, good: 4, unchecked: 0 })

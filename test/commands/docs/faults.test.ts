@@ -31,7 +31,7 @@ test('every field of every type and operator has a description', () => {
   }
 })
 
-test('what a type says of itself are sentences', () => {
+test('descriptions of a type are sentences', () => {
   for (const [name, { about, use, seen, containedBy }] of types)
     for (const words of [about, use, seen, containedBy.how]) assert.match(words, /^\S.*\.$/, name)
 })

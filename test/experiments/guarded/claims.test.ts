@@ -30,7 +30,7 @@ test('claims are held against calls and the worst of the servers', () => {
   assert.match(failuresIn(bad), /^p95 < 500ms \(found 500ms\), error_ratio < 1% \(found 1%\)/)
 })
 
-test('what was not measured neither holds nor fails', () => {
+test('an unmeasured claim neither holds nor fails', () => {
   const found = foundBy(['p95 < 1s', 'status = up', 'status = down'], { calls: 0 }, [up])
   assert.deepEqual(found, ['no calls: undefined', 'up: true', 'up: false'])
 })

@@ -105,7 +105,7 @@ test('a run is written down before it begins, at each step, and when it is over'
   assert.equal(guarded.get('drill')?.state, 'completed')
 })
 
-test('what the gateway refuses is not begun, and neither is what cannot be written down', async () => {
+test('a run that the gateway refuses, or that cannot be written down, does not begin', async () => {
   const { guarded, rules, written } = stage()
   rules.refusals = ['server a is protected: it is never a target']
   assert.deepEqual(await guarded.run(specOf(), asked), { ok: false, refusals: rules.refusals })
@@ -162,7 +162,7 @@ test('there is one run at a time', async () => {
   assert.deepEqual(third, { ok: false, refusals: ['experiment "drill" runs: there is one at a time'] })
 })
 
-test('one that needs approval waits, and is looked at again when it is approved', async () => {
+test('a run that needs approval waits, and is checked again on approval', async () => {
   const { guarded, rules, toEnd } = stage()
   const spec = specOf({ approval: 'required' })
   const waiting = await guarded.run(spec, asked)
@@ -217,7 +217,7 @@ test('a first stage above a quarter of the calls, or a later one above a half, w
   }
 })
 
-test('one whose approval cannot be written down waits as before', async () => {
+test('a run whose approval cannot be written down waits as before', async () => {
   const { guarded, rules } = stage()
   await guarded.run(specOf({ approval: 'required' }), asked)
   rules.full = 'ENOSPC'
@@ -230,7 +230,7 @@ test('one whose approval cannot be written down waits as before', async () => {
   assert.ok((await guarded.approve('drill', 'boss')).ok)
 })
 
-test('one that is stopped before it is written down that it waits does not wait', async () => {
+test('a run stopped before its waiting is written down does not wait', async () => {
   const { guarded } = stage()
   const waiting = guarded.run(specOf({ approval: 'required' }), asked)
   guarded.stop('drill', 'boss', 'not today')
@@ -238,7 +238,7 @@ test('one that is stopped before it is written down that it waits does not wait'
   assert.equal(guarded.get('drill')?.state, 'aborted')
 })
 
-test('one that waits can be stopped', async () => {
+test('a waiting run can be stopped', async () => {
   const { guarded, written } = stage()
   await guarded.run(specOf({ approval: 'required' }), asked)
   assert.deepEqual(guarded.stop('drill', 'boss', 'not today'), { ok: true })
@@ -274,7 +274,7 @@ test('a config that changes what a run rests upon ends it, one that does not cha
   assert.equal(guarded.get('drill')?.state, 'failed')
 })
 
-test('what an earlier process left unfinished has failed; what it finished counts', async () => {
+test('a run left unfinished by an earlier process has failed; a finished run counts', async () => {
   const { guarded, written } = stage()
   await guarded.recover([
     recordOf(specOf(), { id: 'a', state: 'completed', phase: 'over' }),
@@ -343,7 +343,7 @@ test('the third completed run of a shape says what to do next instead of declari
   )
 })
 
-test('who listens hears each change of one experiment, until they leave', async () => {
+test('a listener hears each change of one experiment, until the listener leaves', async () => {
   const { guarded, toEnd } = stage()
   const heard: string[] = []
   const leave = guarded.listen('drill', ({ phase }) => heard.push(phase))
@@ -399,7 +399,7 @@ test('a probe that finds a target not well is a sign that the gateway has notice
   assert.equal(guarded.get('drill')!.detection?.sign, 'probe of a: timeout')
 })
 
-test('what is stopped, or killed, while it is written down does not begin', async () => {
+test('a run stopped or killed while being written down does not begin', async () => {
   for (const end of ['stop', 'kill'] as const) {
     const { guarded, written } = stage()
     const asking = guarded.run(specOf(), asked)
@@ -418,7 +418,7 @@ test('what is stopped, or killed, while it is written down does not begin', asyn
   }
 })
 
-test('what the gateway refuses by the time it is written down does not begin', async () => {
+test('a run refused while being written down does not begin', async () => {
   const { guarded, rules } = stage()
   const asking = guarded.run(specOf(), asked)
   rules.refusals = ['fault "other" is armed at these servers']

@@ -102,7 +102,7 @@ test('an anomalous baseline is refused', async () => {
   assert.ok(!done.includes('arm 0'))
 })
 
-test('what the baseline teaches is a rule of the gate', async () => {
+test('thresholds learned from the baseline become rules of the gate', async () => {
   const learn = [{ method: 'percentile', metric: 'p95', percentile: 95, factor: 3 }]
   const { lifecycle, rules, until } = stage(specOf({ baseline: { duration: '6s', minimum: 10, learn } }))
   lifecycle.begin()
@@ -214,7 +214,7 @@ test('layers recover by name, and one that does not is a deviation', async () =>
   assert.deepEqual([over.state, over.reason], ['deviated', 'server a did not recover'])
 })
 
-test('what is in trouble during the stages is noted, with how long it was', async () => {
+test('trouble during the stages is noted, with its duration', async () => {
   const { lifecycle, rules, clock, until } = stage()
   lifecycle.begin()
   await until('stage')

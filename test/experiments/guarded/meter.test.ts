@@ -40,7 +40,7 @@ test('the window slides, arms are apart, and a cut begins anew', async () => {
   assert.equal(meter.since('treatment').calls, 0)
 })
 
-test('what hangs is slow, and neither a success nor a failure: it counts in durations only', async () => {
+test('a hanging call is slow, and neither a success nor a failure: durations alone count hanging calls', async () => {
   const { clock, meter } = stage()
   const hanging = meter.begin('treatment')
   meter.begin('control')

@@ -87,12 +87,12 @@ test('nothing that others wrote is Markdown', () => {
   assert.match(text, /^\*\*running: x # Approved .* 1\. y\.\*\*$/m)
 })
 
-test('what is in a table is no markup, backslashes before it or not', () => {
+test('text in a table is no markup, with or without backslashes before', () => {
   const table = { head: ['a'], rows: [['\\<b> \\| \\\\| c:\\x']], numbers: 1 }
   assert.match(markdownBlock({ table }), /^\| \\\\\\<b> \\\\\\\| \\\\\\\\\\\| c:\\x \|$/m)
 })
 
-test('what draws the charts is a script', () => {
+test('a script draws the charts', () => {
   assert.doesNotThrow(() => new Script(runScript))
 })
 

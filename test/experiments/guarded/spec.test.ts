@@ -177,7 +177,7 @@ test('a reason may have several lines, and a title blanks around it', async (t) 
   assert.equal((await read(t, text)).ok, true)
 })
 
-test('what is no regular file is refused, and not waited for', async (t) => {
+test('a spec that is no regular file is refused without waiting', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-spec-'))
   t.after(() => rm(folder, { recursive: true }))
   const pipe = join(folder, 'pipe')

@@ -165,14 +165,14 @@ test('equal arms of correlated calls are told apart by 50 looks in 5 % of runs a
   assert.ok(rates.invalid <= 0.002)
 })
 
-test('so are equal arms of which one has a tenth of the tasks, with rare failures, where the plain sequence fails', (t) => {
+test('equal arms with a tenth of the tasks in one arm and rare failures rarely differ, where the plain sequence fails', (t) => {
   const rates = falsePositives(ofSuccesses(0.99, 0.99, 4_000, 0.1), 2)
   report(t, rates)
   assert.ok(rates.verdict <= 0.05)
   assert.ok(rates.plainSequence > 0.15)
 })
 
-test('so are equal arms of durations with a long tail, of which one has a tenth', (t) => {
+test('equal arms of long-tailed durations with a tenth of the tasks in one arm rarely differ', (t) => {
   const design: Design = {
     units: 4_000,
     treatmentShare: 0.1,
@@ -250,7 +250,7 @@ test('as many tasks as the power function says find a difference of 5 points wit
   assert.ok(power >= 0.8 && power < 0.81)
 })
 
-test('so they do of calls in tasks, by the variance of a unit, and by the design effect', (t) => {
+test('as many tasks as the power functions say find a difference of calls in tasks, by the variance of a unit and by the design effect', (t) => {
   const random = seeded(8)
   const worse = (FAILURE_SHARE + 0.05) / FAILURE_SHARE
   const pilot = (scale: number) =>

@@ -49,7 +49,7 @@ test('units that are all alike have an interval without width', () => {
   assert.deepEqual(studentInterval(meanOf([4, 4, 4]), 0.05), { estimate: 4, low: 4, high: 4 })
 })
 
-test('of two arms the one without variance adds nothing to the interval', () => {
+test('an arm without variance adds nothing to the interval', () => {
   const { low, high } = welchInterval(meanOf([1, 1, 1, 1]), meanOf([2, 4, 6]), 0.05)
   const alone = studentInterval(meanOf([2, 4, 6]), 0.05)
   assert.ok(Math.abs(low - (alone.low - 1)) < 1e-12 && Math.abs(high - (alone.high - 1)) < 1e-12)
@@ -117,7 +117,7 @@ test('a sequence without a single failure is as wide as some failures would make
   assert.ok(none.high > 3 / 5_000 && none.high < 9 / 5_000, `${none.high}`)
 })
 
-test('what is detected with units is what these units are needed for', () => {
+test('the detectable effect of some units is the effect that needs these units', () => {
   const wanted = { alpha: 0.05, power: 0.9, designEffect: 2.5 }
   for (const treatmentShare of [0.5, 0.1, 0.8]) {
     const units = unitsForProportions(0.8, 0.75, { ...wanted, treatmentShare })

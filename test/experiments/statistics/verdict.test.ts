@@ -370,7 +370,7 @@ const cases: readonly Case[] = [
 ]
 
 for (const { name, plan: planned, state: seen, is } of cases) {
-  test(`of an experiment, ${name}`, () => {
+  test(`the verdict of an experiment: ${name}`, () => {
     const now = { ...state, ...seen }
     const { difference, low, high, units, ...decided } = verdictOf({ ...plan, ...planned }, now)
     assert.deepEqual(decided, is)

@@ -18,7 +18,7 @@ test('under steady latency the limit grows up to its maximum', () => {
   assert.equal(samples(gradient, 500, 50), 200)
 })
 
-test('one step is that of Gradient2', () => {
+test('each step equals a step of Gradient2', () => {
   const gradient = new Gradient({ ...settings, initial: 100, tolerance: 1 })
   samples(gradient, 9, 100)
   const before = gradient.limit
@@ -37,7 +37,7 @@ test('latency within the tolerance does not shrink it, latency above does', () =
   assert.ok(samples(gradient, 20, 500) < 120)
 })
 
-test('it grows back when latency comes down again', () => {
+test('the limit grows back when latency comes down again', () => {
   const gradient = new Gradient(settings)
   samples(gradient, 500, 50)
   const shrunk = samples(gradient, 30, 1_000)
@@ -53,7 +53,7 @@ test('a lasting slowness becomes the normal state: the limit does not freeze at 
   assert.ok(samples(gradient, 2_000, 1_000) > 10)
 })
 
-test('who uses half of the limit only changes nothing', () => {
+test('an agent that uses half of the limit changes nothing', () => {
   const gradient = new Gradient(settings)
   for (let i = 0; i < 100; i++) gradient.sample(50, 10)
   for (let i = 0; i < 100; i++) gradient.sample(5_000, 10)
@@ -70,7 +70,7 @@ test('a drop takes a tenth, once for all calls that were under way together', ()
   assert.equal(gradient.limit, 81)
 })
 
-test('it never leaves its bounds, however latency jumps', () => {
+test('the limit never leaves its bounds, however latency jumps', () => {
   const gradient = new Gradient(settings)
   for (let i = 0; i < 2_000; i++) {
     gradient.sample(i % 7 === 0 ? 10_000 : 0, gradient.limit)

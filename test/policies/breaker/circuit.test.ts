@@ -34,7 +34,7 @@ test('a half-open circuit closes when what was fired passes, and opens when it f
   }
 })
 
-test('what is decided too late changes nothing', async () => {
+test('a late decision changes nothing', async () => {
   const { told, circuit } = setUp('half_open')
   const decide = circuit.fire()
   circuit.open()

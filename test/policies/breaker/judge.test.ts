@@ -108,7 +108,7 @@ test('a wrong reply that was held back on the way is a wrong reply, and no outag
   assert.equal(snapshot().correctness.bad, 9)
 })
 
-test('what came of arguments that break the schema counts neither for nor against the server', async () => {
+test('a result of arguments that break the schema counts neither for nor against the server', async () => {
   const { clock, send, sendAll, snapshot, state } = setUp()
   await sendAll(times(4, bad))
   for (const outcome of [bad, rpcError(-32603), failed('attempt_timeout'), answered('schema_invalid')])
@@ -137,7 +137,7 @@ test('callers who ask for a short deadline open no breaker, however many and how
   assert.deepEqual([state, consecutive, availability.bad + availability.good], ['closed', 0, 0])
 })
 
-test('they do count where slow calls count, if they waited for longer than a call may take', async () => {
+test('calls of impatient callers count where slow calls count, if longer than a call may take', async () => {
   for (const [ms, state] of [
     [2_000, 'closed'],
     [2_001, 'open'],

@@ -52,7 +52,7 @@ test('a probe that is under way does not undo what was done by hand', async () =
   }
 })
 
-test('what a probe has decided and opossum has not heard yet does not undo it either', async () => {
+test('a decision of a probe that opossum has not heard yet does not undo an order either', async () => {
   for (const outcome of [good, bad])
     for (const [order, state] of [
       ['open', 'open'],

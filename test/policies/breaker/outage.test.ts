@@ -33,7 +33,7 @@ test('a server that was reachable before the breaker opened has not come back', 
   assert.equal((await rig.send(good)).kind, 'rejected')
 })
 
-test('one that failed in other ways is tried by a probe', async () => {
+test('a server that failed in other ways is tried by a probe', async () => {
   const { clock, send, hold, back } = await opened('upstream_status')
   await clock.advance(100)
   back()
@@ -44,7 +44,7 @@ test('one that failed in other ways is tried by a probe', async () => {
   assert.equal((await send(good)).kind, 'answered')
 })
 
-test('one that is reachable and fails every call is left in peace after three times', async () => {
+test('a reachable server that fails every call is left alone after three openings', async () => {
   const { clock, send, back, fail } = await opened('upstream_disconnected')
   for (let time = 0; time < 3; time++) {
     await clock.advance(10)

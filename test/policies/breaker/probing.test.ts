@@ -31,7 +31,7 @@ test('nothing passes until the open time is over, and then one call does', async
   assert.equal(state(), 'closed')
 })
 
-test('whoever gets the answer of the probe finds the breaker closed', async () => {
+test('a caller that gets the answer of the probe finds the breaker closed', async () => {
   const { send } = await due()
   await send(good)
     .then(() => send(good))
@@ -57,7 +57,7 @@ test('as many probes as configured pass at a time, and all of them have to succe
   assert.equal(state(), 'closed')
 })
 
-test('one probe that fails opens it again, and the others do not count any more', async () => {
+test('one failed probe opens the breaker again, and other probes do not count any more', async () => {
   const { clock, hold, state } = await due({ probes: 3 })
   const probes = [hold(), hold(), hold()]
   await probes[0]?.finish(good)
@@ -69,7 +69,7 @@ test('one probe that fails opens it again, and the others do not count any more'
   assert.equal(clock.pending, 0)
 })
 
-test('whoever hears that a probe failed finds the breaker open', async () => {
+test('a caller that hears of a failed probe finds the breaker open', async () => {
   const { hold, send, state } = await due({ probes: 2 })
   const states = await hold()
     ?.finish(bad)

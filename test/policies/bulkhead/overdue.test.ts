@@ -82,7 +82,7 @@ test('a tool that has become slow is found out: its calls keep their slots again
   assert.deepEqual(facts(stage), { running: 1, overdue: 0, waiting: 1 })
 })
 
-test('what is asked of the agent of an overdue call changes nothing', async () => {
+test('questions to the agent of an overdue call change nothing', async () => {
   const stage = await usual(100)
   const { record } = stage.send('hung')
   stage.send('next')
@@ -99,7 +99,7 @@ function hanging(stage: Stage, count: number): void {
   for (let i = 0; i < count; i++) stage.send(`hung ${i}`, { tenant: 'greedy' })
 }
 
-test('who holds several slots for long gives way to a tenant with none, also where nobody knows what is usual', async () => {
+test('a tenant that holds several slots for long gives way to a tenant without slots, even for tools of unknown latency', async () => {
   const stage = new Stage({ concurrent: 4, perTool: 4, queue: 100, maxWait: '10m' })
   hanging(stage, 6)
   stage.send('other', { tenant: 'modest' })
@@ -136,7 +136,7 @@ test('agents with new names and one slow call each keep the tool within its limi
   assert.deepEqual([stage.started.length, facts(stage)], [4, { running: 4, overdue: 0, waiting: 8 }])
 })
 
-test('who has calls that hang leaves the last eighth of the slots to others', async () => {
+test('a tenant with hanging calls leaves the last eighth of the slots to others', async () => {
   const stage = await usual(100, { concurrent: 16, perTool: 8 })
   hanging(stage, 40)
   await stage.clock.advance(5_000)

@@ -18,7 +18,7 @@ test('a tool that hangs takes half of the slots and of the queue, and the others
   assert.deepEqual(stage.started.slice(6), ['quick 2', 'quick 3'])
 })
 
-test('of several tools that hang, each leaves the next one slots and places to wait', async () => {
+test('several hanging tools each leave slots and places for the next tool', async () => {
   const stage = new Stage({ concurrent: 16, queue: 16 })
   for (const tool of ['a', 'b', 'c']) for (let i = 0; i < 40; i++) stage.send(`${tool} ${i}`, { tool })
   const runs = () => stage.pools()[0]?.tools.map(({ tool, running, waiting }) => [tool, running, waiting])
@@ -39,7 +39,7 @@ test('of several tools that hang, each leaves the next one slots and places to w
   ])
 })
 
-test('what one tool gives back, those who wait for another get', async () => {
+test('slots that one tool gives back go to calls that wait for another tool', async () => {
   const stage = new Stage({ concurrent: 8, queue: 8 })
   for (let i = 0; i < 6; i++) stage.send(`a ${i}`, { tool: 'a' })
   for (let i = 0; i < 3; i++) stage.send(`b ${i}`, { tool: 'b' })

@@ -154,7 +154,7 @@ test('a call goes to the same server under another id than before, and to anothe
   )
 })
 
-test('what is no good answer either is not given: the first failure stands', async () => {
+test('a bad answer of a fallback is not given: the first failure stands', async () => {
   const call = toolCall('tool')
   const end = failed('attempt_timeout')
   const bad: Outcome[] = [

@@ -37,7 +37,7 @@ test('the answer to a call whose caller has gone is there when it asks again lat
   assert.equal(server.calls.length, 1)
 })
 
-test('who has joined and goes ends only its own waiting', async () => {
+test('a joined caller that leaves ends only its own waiting', async () => {
   const { clock, server, send } = setUp()
   const first = send(keyed('k'))
   const { call, leave } = leaving('k')
@@ -52,7 +52,7 @@ test('who has joined and goes ends only its own waiting', async () => {
   assert.ok(read(first))
 })
 
-test('who goes while the call still waits for its turn is told that it may run: it does', async () => {
+test('a caller that leaves while its call waits for a turn is told that the call may run, and the call runs', async () => {
   const { clock, server, send } = setUp()
   const [first, second] = [leaving('k'), leaving('k')]
   const sent = [send(first.call), send(second.call)]
@@ -70,7 +70,7 @@ test('who goes while the call still waits for its turn is told that it may run: 
   assert.equal(server.calls[0]?.signal.aborted, false)
 })
 
-test('who joins after giving up does not wait at all', async () => {
+test('a caller that joins after giving up does not wait at all', async () => {
   const { clock, send } = setUp()
   send(keyed('k'))
   const { call, leave } = leaving('k')
@@ -80,7 +80,7 @@ test('who joins after giving up does not wait at all', async () => {
   assert.equal(errorOf(second)?.reason, 'cancelled')
 })
 
-test("neither the first caller's deadline nor anything but the limit ends the run", async () => {
+test("only the limit ends the run, not even the deadline of the first caller", async () => {
   const { clock, server, send, snapshot } = setUp({ settings: { limit: '2m' } })
   const first = send(keyed('k', { deadline: { at: 1_000, reserveMs: 50 } }))
   assert.deepEqual(server.calls[0]?.deadline, { at: 120_000, reserveMs: 50, askedFor: false })
@@ -102,7 +102,7 @@ test('a run that met the limit may have run, so it is not run again', async () =
   assert.equal(server.calls.length, 1)
 })
 
-test('what comes before the answer reaches the first caller while it is there, and nobody afterwards', async () => {
+test('messages before the answer reach the first caller while connected, and nobody afterwards', async () => {
   const { clock, server, send } = setUp()
   const [mine, theirs] = [new TestChannel(), new TestChannel()]
   const { call, leave } = leaving('k', { channel: mine })

@@ -111,7 +111,7 @@ test('a call that nobody knows the end of is remembered for as long as it may ha
   assert.equal(after.server.calls.length, 1)
 })
 
-test('what did not run leaves nothing behind, and neither does what is forgotten', async () => {
+test('a call that did not run leaves nothing behind, and neither does a forgotten call', async () => {
   const store = new MemoryStore()
   const { clock, server, send } = begin(store, { settings: { maxKeys: 2, window: '1s' } })
   send(keyed('refused'))
@@ -194,7 +194,7 @@ test('a call that may run twice is not noted before it has an answer, and waits 
   assert.ok(read(again))
 })
 
-test('who leaves before the call is noted is told that it may run, and it runs', async () => {
+test('a caller that leaves before the call is noted is told that the call may run, and the call runs', async () => {
   const store = new MemoryStore()
   store.hold()
   const { clock, server, send } = begin(store)
@@ -208,7 +208,7 @@ test('who leaves before the call is noted is told that it may run, and it runs',
   assert.equal(server.calls.length, 1)
 })
 
-test('what another server has of the same key is its own', async () => {
+test('records of the same key at another server are separate', async () => {
   const store = new MemoryStore()
   const before = begin(store)
   before.send(keyed('k'))
@@ -238,7 +238,7 @@ test('a record that nobody can read is deleted, and stops nothing', async () => 
   assert.equal(store.records.size, 1)
 })
 
-test('what is dropped for good is dropped from the store as well, and what ends later is not put there', async () => {
+test('a key dropped for good is dropped from the store too, and a later end is not stored', async () => {
   const store = new MemoryStore()
   const { clock, context, server, send } = begin(store)
   for (const key of ['over', 'running']) send(keyed(key))

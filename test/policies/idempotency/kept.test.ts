@@ -132,7 +132,7 @@ test("a server's error is an answer, whatever the HTTP status that it came with:
   }
 })
 
-test('who has joined a call with a large answer gets it under the own id, and nobody makes a text of it', async () => {
+test('a joined caller gets a large answer under its own id, without a text of the answer', async () => {
   const { clock, server, send } = setUp()
   const [first, joined] = [send(keyed('k', { id: 1 })), send(keyed('k', { id: 2 }))]
   const text = `{"id":1,"result":{"text":"${'x'.repeat(2_000_000)}"}}`
@@ -149,7 +149,7 @@ test('who has joined a call with a large answer gets it under the own id, and no
   }
 })
 
-test('of an answer that is too large to keep it is known that it came, so that the call does not run again', async () => {
+test('an answer too large to keep is remembered as given, so the call does not run again', async () => {
   const { clock, server, send, snapshot } = setUp()
   const [first, joined] = [send(keyed('k')), send(keyed('k'))]
   server.answer(0, { text: 'ä'.repeat(600_000) })

@@ -59,7 +59,7 @@ function setUp(
 
 const errorOf = (outcome: Outcome) => (outcome.kind === 'rejected' ? outcome.error : undefined)
 
-test('what a reload changes about a quota frees no calls that the server has seen', async () => {
+test('a reload that changes a quota frees no calls that the server has seen', async () => {
   const clock = new ManualClock()
   const first = setUp({ calls: 3, per: 600, queue: 0 }, clock)
   const results = async ({ send }: Pick<typeof first, 'send'>, count: number) => {

@@ -61,7 +61,7 @@ test('a replica that fails at once draws no calls', async () => {
   assert.ok(failing / (failing + good) < 0.05, `${failing} of ${failing + good}`)
 })
 
-test('nor does one that refuses at once, or answers wrongly', async () => {
+test('a replica that refuses at once, or answers wrongly, draws no calls either', async () => {
   const wrong = { ...answer, verdict: 'schema_invalid' } as const
   for (const outcome of [failure('upstream_rate_limited'), wrong]) {
     const { stream, counts } = setUp([{ ms: 1, outcome }, up(90)])
@@ -110,7 +110,7 @@ test('a second attempt goes elsewhere, if there is anywhere else', async () => {
   }
 })
 
-test('who sends a call to a certain replica gets that one', () => {
+test('a caller that names a replica gets the replica', () => {
   const { send, counts } = setUp([up(), up(), up()])
   for (let i = 0; i < 5; i++) void send({ replica: 2 })
   assert.deepEqual(counts(), [0, 0, 5])

@@ -86,7 +86,7 @@ test('the last replica is never taken out, nor more than allowed', async () => {
   assert.equal(four.loads().filter((load) => load.isEjected(four.clock.now())).length, 2)
 })
 
-test('who gave it too little time does not blame the replica', async () => {
+test('a caller with too little time does not blame the replica', async () => {
   const soon = setUp([{ ms: 999, outcome: failure('deadline_exceeded') }, up()])
   await hit(soon, 0, 6)
   assert.equal(soon.events.length, 0)
@@ -127,7 +127,7 @@ test('a caller stays with the replica that holds its state', async () => {
   assert.deepEqual(rig.counts(), [11, 0])
 })
 
-test('it leaves home when that fails again while others do not, and for good', async () => {
+test('a caller leaves home for good when home fails again while others do not', async () => {
   const left: number[] = []
   const leave = (_: unknown, replica: number) => void left.push(replica)
   const failing = setUp([down(), up()], {}, { home: () => (left.length > 0 ? undefined : 0), leave })
@@ -170,7 +170,7 @@ test('callers without a home get one where the fewest are', async () => {
   assert.deepEqual(rig.counts(), [0, 1, 1])
 })
 
-test('it leaves home for a call whose breaker there is open', async () => {
+test('a caller leaves home for a call whose breaker there is open', async () => {
   const broken = setUp([{ ms: 0, outcome: open }, up()], {}, { home: () => 0 })
   assert.equal((await broken.run()).kind, 'answered')
   assert.deepEqual(broken.counts(), [1, 1])
@@ -215,7 +215,7 @@ test('a caller who asked for little time takes no replica out, and what it waite
   assert.ok((estimateOf(rig.context, rig.scope, 0).chanceWithin(1_000, now) ?? 1) < 0.1)
 })
 
-test('what one caller asked wrongly neither takes a replica out nor brings one back', async () => {
+test('wrong requests of one caller neither take a replica out nor bring a replica back', async () => {
   const replicas = [down(), up()]
   const rig = setUp(replicas)
   await hit(rig, 0, 4)
@@ -238,7 +238,7 @@ test('a replica that turns requests down at once draws no more calls for it', as
   assert.ok(well > 0.8 * (refusing + well), `${refusing} of ${refusing + well} calls went to it`)
 })
 
-test('who was placed while replicas were out of reach is placed once more when they are back', async () => {
+test('a caller placed while replicas were unreachable is placed once more when they are back', async () => {
   let home: number | undefined = 0
   const homes = [4, 0]
   const left: number[] = []

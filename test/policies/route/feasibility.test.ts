@@ -86,7 +86,7 @@ test('calls that their deadline ended make it infeasible as well', async () => {
   assert.equal((await rig.send(within(rig, 1_000)).done).kind, 'rejected')
 })
 
-test('so do calls that their agents gave up, but none that were never sent', async () => {
+test('calls that agents gave up make a tool infeasible as well, except for unsent calls', async () => {
   for (const [sent, chance] of [
     [true, 0],
     [false, undefined],

@@ -55,7 +55,7 @@ test('calls that had little time tell nothing about those that have more', () =>
   assert.equal(estimate.chanceWithin(5_000, 0), undefined)
 })
 
-test('one estimate for a tool and a replica, whoever asks', () => {
+test('a tool and a replica share one estimate among all users', () => {
   const context = testPolicyContext()
   const scope = testScope()
   assert.equal(estimateOf(context, scope, 0), estimateOf(context, testScope(), 0))

@@ -35,7 +35,7 @@ test('the share within a duration is that of the sample', () => {
   }
 })
 
-test('what is shorter or longer than all bins counts in the outermost ones', () => {
+test('a sample outside all bins counts in the outermost bins', () => {
   const histogram = new DecayingHistogram()
   histogram.add(0, 0)
   histogram.add(10_000_000, 0)
@@ -51,7 +51,7 @@ test('a sample counts half after half a minute', () => {
   assert.ok(Math.abs(histogram.shareWithin(500) - 0.5) < 1e-9)
 })
 
-test('it keeps its proportions over hours and days', () => {
+test('a histogram keeps its proportions over hours and days', () => {
   const histogram = new DecayingHistogram()
   const minute = 60_000
   for (let now = 0; now < 300 * minute; now += minute) histogram.add(100, now)

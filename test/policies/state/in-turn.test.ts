@@ -5,7 +5,7 @@ import { LARGE_TEXT } from '../../../src/mesh/work.ts'
 import { inTurn } from '../../../src/policies/state/in-turn.ts'
 import { toolCall } from '../../support/caller.ts'
 
-test('of many large answers no two are made in one turn of the event loop', async () => {
+test('no two of many large answers are made in one turn of the event loop', async () => {
   let turn = 0
   let over = false
   const count = () => {

@@ -13,7 +13,7 @@ test('a peak is believed at once, what is below it slowly', () => {
   assert.ok((average.last ?? 0) < 100)
 })
 
-test('it fades while nothing comes', () => {
+test('the average fades without samples', () => {
   const average = new PeakEwma(10_000)
   assert.equal(average.last, undefined)
   assert.equal(average.faded(0), 0)

@@ -45,7 +45,7 @@ test('a share of a retry is no retry, and products that come out a hair too smal
   assert.equal(balance(), 29)
 })
 
-test('what was deposited expires with its window, and so does what was withdrawn', async () => {
+test('deposits and withdrawals expire with their window', async () => {
   const { clock, balance, enter, withdraw } = setUp({ floor: 0 })
   enter(100)
   await clock.advance(5_000)

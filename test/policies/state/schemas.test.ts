@@ -134,14 +134,14 @@ test('schemas of everyday size are compiled', async () => {
   assert.equal(check?.({ a: 1, b: 2, c: 3 }), 'fits')
 })
 
-test('of a recursive schema nothing can be told of a value that is too deep', async () => {
+test('a recursive schema judges no value that is too deep', async () => {
   const { check } = await checkOf({ properties: { a: { $ref: '#' } }, type: 'object' })
   let value = {}
   for (let depth = 0; depth < 30_000; depth++) value = { a: value }
   assert.equal(check?.(value), 'too_costly')
 })
 
-test('what is no schema, or needs the network, is refused with a reason', async () => {
+test('a schema that is invalid, or needs the network, is refused with a reason', async () => {
   const deep = Array.from({ length: 70 }).reduce<object>((items) => ({ items }), {})
   const times = (count: number, schema: object) => ({ allOf: Array<object>(count).fill(schema) })
   const many = { properties: Object.fromEntries(Array.from({ length: 3_000 }, (_, i) => [`p${i}`, {}])) }
@@ -203,7 +203,7 @@ test('a pattern that could take forever is not tried, and what does not come nea
   }
 })
 
-test('what is wrong beside a pattern that is not tried is found, unless the pattern may be why', async () => {
+test('a mismatch beside a skipped pattern is found, unless the pattern may be the cause', async () => {
   const name = { pattern: '^(a+)+$' }
   const value = { id: 'x', name: 'a' }
   const beside = { id: { type: 'number' }, name }
@@ -220,7 +220,7 @@ test('what is wrong beside a pattern that is not tried is found, unless the patt
   }
 })
 
-test('neither bounds, groups, names nor classes hide what a pattern may cost, wherever a schema has one', async () => {
+test('no bound, group, name or class hides the cost of a pattern, anywhere in a schema', async () => {
   for (const pattern of [
     '^(?:a{1,50}){1,50}b$',
     '(a*){2,}',
@@ -271,7 +271,7 @@ test('the patterns of everyday schemas are tried', async () => {
   }
 })
 
-test('what a pattern takes counts with how much of a text it may go through', async () => {
+test('the cost of a pattern grows with the length of text that the pattern may scan', async () => {
   const long = 'a'.repeat(120_000)
   for (const pattern of ['[ab]{40000}c', '(?:[ab]{200}){200}c', '(?:x{0}[ab]{500}|[ab]{40000})c']) {
     const { check } = await checkOf({ items: { type: 'string', pattern } }, 'arguments')
@@ -292,7 +292,7 @@ test('what a pattern takes counts with how much of a text it may go through', as
   }
 })
 
-test('what a check goes through counts by the value as well as by the schema', async () => {
+test('the cost of a check depends on the value and on the schema', async () => {
   const all = (count: number, schema: object) => ({ allOf: Array<object>(count).fill(schema) })
   const doubling = (levels: number, leaf: object) => ({
     $defs: Object.fromEntries([
@@ -392,7 +392,7 @@ test('items are compared in one pass to be unique', async () => {
   assert.equal(check?.(Array.from({ length: 100_000 }, (_, id) => ({ id }))), 'fits')
 })
 
-test('of a reply the first mismatch is named, of arguments up to three', async () => {
+test('a check names the first mismatch of a reply, and up to three of arguments', async () => {
   const schema = { required: ['a', 'b', 'c', 'd'] }
   assert.equal((await checkOf(schema)).check?.({})?.length, 1)
   assert.equal((await checkOf(schema, 'arguments')).check?.({})?.length, 3)
@@ -419,7 +419,7 @@ test('equal schemas are compiled once, and two compilations never follow at once
   assert.equal(clock.pending, 0)
 })
 
-test('of more than 2000 schemas those go that were not used for the longest, and come back when asked for', async () => {
+test('beyond 2000 schemas the least recently used are dropped, and compiled again on demand', async () => {
   const clock = new ManualClock()
   const schemas = new Schemas(clock)
   const all = Array.from({ length: 2_001 }, (_, minimum) => ({ minimum }))

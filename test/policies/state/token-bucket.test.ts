@@ -12,7 +12,7 @@ test('a bucket is full at first, and then tells the exact wait for the next toke
   assert.equal(bucket.take(100), 100)
 })
 
-test('whoever waits as long as told gets a token, whatever the rounding errors', () => {
+test('a caller that waits as long as told gets a token, with any rounding errors', () => {
   const bucket = new TokenBucket({ calls: 3, perMs: 1_000 }, 7)
   let now = 0.1
   let passed = 0

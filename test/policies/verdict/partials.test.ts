@@ -5,7 +5,7 @@ import { jsonResult, setUp, structured, textResult } from './judged.ts'
 const row = (id: number) => ({ id })
 const rows = (count: number) => Array.from({ length: count }, (_, id) => row(id))
 
-test('what the server declares to be missing is passed on, bounded', async () => {
+test('a partial result declared by the server is passed on, bounded', async () => {
   const { judge } = setUp()
   const declared = {
     source: 'stale',

@@ -111,7 +111,7 @@ test('maps are known by what they hold, not by their names', async () => {
   assert.equal(events[0]?.detail?.path, '/prices/*')
 })
 
-test('what is remembered is bounded, however wide and deep replies are', () => {
+test('the memory of shapes is bounded, for replies of any width and depth', () => {
   const shape = new Shape()
   let deep: unknown = 1
   for (let i = 0; i < 500; i++) deep = { deep }
@@ -137,7 +137,7 @@ test('names that every object inherits are no members', async () => {
   )
 })
 
-test('what is learned can be looked at, and survives a reload', async () => {
+test('learned shapes can be read, and survive a reload', async () => {
   const { context } = await learned()
   const [entry] = context.state.list<ToolMemories>('shape')
   assert.deepEqual(entry?.[1].snapshot(), { settled: true, paths: 7, drifting: 0, drifts: [] })

@@ -25,7 +25,7 @@ test('a round that has ended is followed by another one after the pause that it 
   assert.deepEqual(began, [0, 1_000, 2_000])
 })
 
-test('of several wishes the soonest counts, and makes one round', async () => {
+test('the soonest of several wishes counts, and makes one round', async () => {
   const { clock, rounds, began } = setUp()
   for (const delayMs of [500, 200, 300]) rounds.within(delayMs)
   await clock.advance(600)

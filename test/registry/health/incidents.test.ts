@@ -28,7 +28,7 @@ function kept(stateDir: string | undefined) {
   return { clock, incidents, problems, begin }
 }
 
-test('what one process has kept the next one finds, open ones among them', async (t) => {
+test('the next process finds the incidents of the last process, open incidents included', async (t) => {
   const folder = await folderFor(t)
   const first = kept(folder)
   await first.incidents.load()
@@ -153,7 +153,7 @@ test('a time that is yet to come is taken for now, and said so where no clock is
   assert.match(far.problems.join(), /has future times in 1 incidents: the current time is used instead$/)
 })
 
-test('what is damaged does not take the place of what was put aside before, up to five', async (t) => {
+test('a damaged file does not overwrite damaged files put aside before, up to five', async (t) => {
   const folder = await folderFor(t)
   const file = join(folder, 'incidents.json')
   for (let n = 1; n <= 7; n++) {

@@ -115,7 +115,7 @@ test('a receiver that never takes it is given up after ten tries, which take abo
   assert.equal(receiver.received.length, 10)
 })
 
-test('what a receiver refuses is not sent again, and a redirect is not followed', async (t) => {
+test('a notice refused by a receiver is not sent again, and a redirect is not followed', async (t) => {
   const elsewhere = await startReceiver(t)
   const receiver = await startReceiver(t, [], (_, response) => {
     response.writeHead(307, { location: elsewhere.url }).end()

@@ -22,7 +22,7 @@ function watched(settings: object = {}) {
   }
 }
 
-test('one failed probe is a suspicion, the second in a row an incident, and one that is well the end of it', async () => {
+test('one failed probe is a suspicion, the second in a row an incident, and a good probe ends the incident', async () => {
   const { health, clock, well, bad } = watched()
   assert.equal(health.state, 'unknown')
   const wellAt = clock.wall()

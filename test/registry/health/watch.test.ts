@@ -134,7 +134,7 @@ test('other outages end with the first well probe, but for one that follows anot
   assert.equal(watch.incidents.list().length, 3)
 })
 
-test('what may be over is not escalated before a probe says that it is not', async (t) => {
+test('an incident that may be over is not escalated before a probe denies the end', async (t) => {
   const { clock, well, bad, latest } = await watching(t, { escalateAfter: '10s' })
   bad('process_exit')
   await clock.advance(9_000)
@@ -250,7 +250,7 @@ test('an outage that was over when the gateway began again is not escalated, and
   }
 })
 
-test('of two open incidents of one server, which only a damaged file has, the older one is closed', async (t) => {
+test('the older of two open incidents of one server, possible in a damaged file only, is closed', async (t) => {
   const stateDir = await folderFor(t)
   const file = join(stateDir, 'incidents.json')
   const clock = new ManualClock()

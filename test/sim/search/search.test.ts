@@ -192,7 +192,7 @@ test('the fittest of a kind lives on, and an outage comes up again with lower ra
   assert.ok(milder(outage, evaluation.excess)[0]!.rate < 0.1)
 })
 
-test('what is shrunk still violates, and no smaller form of it does', async () => {
+test('a shrunk plan still violates, and no smaller form of the plan does', async () => {
   const evaluator = new Evaluator(settingOf(), seeds)
   const holds = async (genome: Genome) => {
     const evaluation = await evaluator.evaluate(genome)

@@ -6,7 +6,7 @@ function intentOf(id: string, tenant = 'a') {
   return newIntent({ id, source: 'meta', tenant, arm: '', key: keyOf('meta', tenant, id) }, undefined)
 }
 
-test('what is over is forgotten in the order in which it ended, and leaves nothing behind', () => {
+test('ended intents are forgotten in the order of their ends, and leave nothing behind', () => {
   const known = new KnownIntents()
   known.tune({ remember: 1_000, max: 10 })
   for (let index = 0; index < 100; index++) {
@@ -39,7 +39,7 @@ test('open ones are never forgotten', () => {
   assert.equal(known.size, 1)
 })
 
-test('one that opens takes the place of the one with its key, and stays when that is forgotten', () => {
+test('a new intent replaces the intent with its key, and stays when the old intent is forgotten', () => {
   for (const others of [[], [intentOf('x', 'b')]]) {
     const known = new KnownIntents()
     const [first, second] = [intentOf('x'), intentOf('x')]
@@ -53,7 +53,7 @@ test('one that opens takes the place of the one with its key, and stays when tha
   }
 })
 
-test('what is over is taken for known no longer than it is remembered', () => {
+test('an ended intent counts as known for its time of memory, and no longer', () => {
   const known = new KnownIntents()
   known.tune({ remember: 1_000, max: 10 })
   const intent = intentOf('x')

@@ -24,7 +24,7 @@ async function linesOf({ registry }: Metrics, arm: string): Promise<string[]> {
   return lines.filter((line) => (/arm="([^"]*)"/.exec(line)?.[1] ?? '') === arm)
 }
 
-test('of an arm that has left the config nothing is left after the next scrape, and of others everything', async () => {
+test('an arm outside the config leaves no series after the next scrape, and other arms keep all series', async () => {
   const metrics = createMetrics()
   metrics.arms.follow(['ab/a', 'ab/b', 'cd/a'])
   for (const arm of ['', 'ab/a', 'ab/b', 'cd/a']) countAll(metrics, arm)
@@ -39,7 +39,7 @@ test('of an arm that has left the config nothing is left after the next scrape, 
   assert.deepEqual(await linesOf(metrics, ''), plain)
 })
 
-test('what a call of an arm that is gone counts late goes with the next config', async () => {
+test('late counts of a removed arm go with the next config', async () => {
   const metrics = createMetrics()
   metrics.arms.follow(['ab/a'])
   countAll(metrics, 'ab/a')
@@ -62,7 +62,7 @@ test('where nobody scrapes, arms of a thousand configs leave no series behind', 
   assert.ok(metrics.toolCallDuration.size <= 17)
 })
 
-test('what an arm counted is told by the next scrape, however many configs come before it', async () => {
+test('the next scrape tells the counts of an arm, after any number of configs', async () => {
   const metrics = createMetrics()
   metrics.arms.follow(['run/treatment'])
   countAll(metrics, 'run/treatment')

@@ -11,7 +11,7 @@ function setUp() {
   return { tally, lines }
 }
 
-test('what is counted by labels and what is counted in hand is the same', async () => {
+test('counting by labels and counting in hand give the same result', async () => {
   const { tally, lines } = setUp()
   const cell = tally.series({ a: '1', b: '2' })
   cell.value++

@@ -72,7 +72,7 @@ test('others get their turn every few milliseconds, however much there is to wri
   assert.ok(length > 1_500_000 && length / (seen.turns + 1) < 150_000, `${length} in ${seen.turns} turns`)
 })
 
-test('what takes no time does not wait either', async () => {
+test('fast exposition does not wait either', async () => {
   const { seen, write } = setUp({ msPerLook: 0 })
   await write('text')
   assert.equal(seen.turns, 0)

@@ -46,7 +46,7 @@ test('within a second everybody gets the same text, and nothing is read again', 
   assert.match(String(await exposition.write('text')), /^breakwater_sessions 7$/m)
 })
 
-test('what could not be read is read again for the next one who asks', async () => {
+test('a failed read is repeated for the next reader', async () => {
   const { clock, metrics } = setUp()
   let works = false
   const exposition = new Exposition({

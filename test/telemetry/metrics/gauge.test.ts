@@ -10,7 +10,7 @@ function setUp() {
   return { level, lines }
 }
 
-test('what is set replaces what was, and what is added adds up', async () => {
+test('a set replaces the value, and an add adds up', async () => {
   const { level, lines } = setUp()
   level.set({ a: '1', b: '2' }, 5)
   level.set({ b: '2', a: '1' }, 3)
@@ -28,7 +28,7 @@ test('after a reset, series that are set again begin at 0, and the others are go
   assert.deepEqual([...level.written()], ['x{a="3",b="x"} 2\n', 'x{a="1",b="x"} 0\n'])
 })
 
-test('what was gone at one reset is not remembered at the next', async () => {
+test('a series gone at one reset is not remembered at the next', async () => {
   const { level, lines } = setUp()
   const labels = { a: '1', b: 'x' }
   const cell = level.series(labels)

@@ -13,7 +13,7 @@ function setUp() {
   }
 }
 
-test('it says what a histogram of prom-client says about the same values', async () => {
+test('a histogram says the same as a histogram of prom-client about the same values', async () => {
   const { registry, spread } = setUp()
   const theirs = new Registry()
   const histogram = new PromHistogram({

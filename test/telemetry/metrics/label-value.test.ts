@@ -7,7 +7,7 @@ test('usual names, of any language, stay as they are', () => {
     assert.equal(labelValue(name), name)
 })
 
-test('what breaks series or lines is replaced, and a hash keeps such names apart', () => {
+test('characters that break series or lines are replaced, and a hash keeps such names apart', () => {
   for (const name of ['1,b:2', 'say "x"', 'back\\slash', 'two\nlines', 'nul\0', 'bidi\u202e', 'half \ud800'])
     assert.match(labelValue(name), /^[^,"\\\n\0\u202e\ud800]*~[0-9a-f]{8}$/)
   assert.notEqual(labelValue('a,b'), labelValue('a"b'))

@@ -11,7 +11,7 @@ test('a Prometheus that takes OpenMetrics gets it', () => {
     assert.equal(formatFor(accept), 'openmetrics', accept)
 })
 
-test('whoever does not ask for OpenMetrics, or likes text better, gets text', () => {
+test('a scraper that does not ask for OpenMetrics, or prefers text, gets text', () => {
   for (const accept of [
     undefined,
     '',

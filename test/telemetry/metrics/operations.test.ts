@@ -103,7 +103,7 @@ test('prompts have a limit of their own', async () => {
   )
 })
 
-test('of a tool that gave its place away, and of a server that is gone, nothing is left', async () => {
+test('a tool without its place, and a removed server, leave no series', async () => {
   const { call, counts, listed, metrics } = counting(1)
   call('t', fine)
   call('t', fine, { server: 'other' })

@@ -173,7 +173,7 @@ test('an attempt that is under way when its call ends is said to be given up', a
   )
 })
 
-test('of endless attempts the first 32 are written down, and how many more there were', async (t) => {
+test('the first 32 of endless attempts are recorded, with the number of the others', async (t) => {
   const { file, recorder, follow, calls, service, attemptAt } = await setUp(t)
   follow({ file })
   const attempt = attemptAt(() => Promise.resolve(failed()))

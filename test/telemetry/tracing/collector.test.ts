@@ -68,7 +68,7 @@ test('a collector that is down costs no call anything: the spans are lost, and c
   assert.deepEqual(mesh.exported, [])
 })
 
-test('of a collector that never answers only so many spans wait, and the others are counted at once', async (t) => {
+test('a collector that never answers keeps a bounded number of spans waiting, and the others are counted at once', async (t) => {
   beImpatient()
   const mesh = await tracedMesh(t, smallQueue)
   mesh.receiver.behaviour = 'hangs'

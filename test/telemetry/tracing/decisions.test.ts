@@ -37,7 +37,7 @@ const event = (policy: string | undefined, decision: string, reason?: string) =>
   ...(reason !== undefined && { 'breakwater.policy.reason': reason }),
 })
 
-test('what policies decided stands in events', async (t) => {
+test('events hold the decisions of policies', async (t) => {
   const error = gatewayError(bulkheadFull, 'full (8 of 8)')
   const note = (record: CallRecord) => {
     invalidArguments.note(record, true)

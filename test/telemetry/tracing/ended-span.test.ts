@@ -37,7 +37,7 @@ test("a limit for spans wins over one for everything, and what is no number does
   assert.deepEqual(readLimits(env), { valueLength: 5, attributes: 7, events: 2 })
 })
 
-test('what is too much of attributes is cut or dropped, and counted', () => {
+test('attributes beyond the limits are cut or dropped, and counted', () => {
   const { attributes, droppedAttributesCount } = span(
     { valueLength: 3, attributes: 3, events: 1 },
     { a: 'abcdef', b: ['uvwxyz', 'x'], c: 123_456, d: 'gone', e: true },
@@ -46,7 +46,7 @@ test('what is too much of attributes is cut or dropped, and counted', () => {
   assert.equal(droppedAttributesCount, 2)
 })
 
-test('of too many events the oldest are dropped, and counted', () => {
+test('the oldest of too many events are dropped, and counted', () => {
   const full = span({ valueLength: Infinity, attributes: 128, events: 2 }, {})
   for (const name of ['first', 'second', 'third']) full.addEvent(name, {}, [11, 0])
   assert.deepEqual(

@@ -104,7 +104,7 @@ test('a call that gets the answer of another has a span of its own, and no attem
   assert.equal(mesh.receiver.of('client').length, 1)
 })
 
-test('what goes on after its caller has gone leaves no spans behind, and its server belongs under the call', async (t) => {
+test('a run without its caller leaves no spans behind, and its server span belongs under the call', async (t) => {
   const giveUp = new AbortController()
   const mesh = await tracedMesh(t, {
     settings: { ...idempotent, ...retrying },

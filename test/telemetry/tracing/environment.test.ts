@@ -42,7 +42,7 @@ test('the SDK reads endpoint, headers, service and attributes', async (t) => {
   assert.equal(span?.attributes['mcp.method.name'], 'tools')
 })
 
-test('what is said of traces alone wins, and its endpoint is taken as it is', async (t) => {
+test('settings for traces alone win, and their endpoint is used unchanged', async (t) => {
   const receiver = await OtlpReceiver.start(t)
   const mesh = await meshIn(t, {
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
@@ -97,7 +97,7 @@ test('metrics and logs are never sent, whatever other programs here send', async
   assert.deepEqual(mesh.receiver.paths, ['/v1/traces'])
 })
 
-test('what the SDK says is said in our log, and never on the standard output', async (t) => {
+test('messages of the SDK go to our log, and never to the standard output', async (t) => {
   const written = t.mock.method(process.stdout, 'write')
   const { log, lines } = recordedLog()
   const mesh = await meshIn(t, { OTEL_LOG_LEVEL: 'all' }, { log })

@@ -59,7 +59,7 @@ test('a fault says what became of it, on the span of what it hit', async (t) => 
   assert.deepEqual(server, ['odd surfaced'])
 })
 
-test('of a fault that hit two tries, each has a fate of its own', async (t) => {
+test('a fault that hit two tries has a fate for each try', async (t) => {
   const [first, second] = [fault('lie'), fault('lie', { attempt: 2 })]
   const { clients } = await told(
     t,

@@ -69,7 +69,7 @@ test('a hedge that lost is no error', async (t) => {
   assert.equal(mesh.seen.length, 2)
 })
 
-test('what the agent decided holds, whatever the rate', async (t) => {
+test('the decision of the agent holds, at any rate', async (t) => {
   const parent = `00-${'a'.repeat(32)}-${'b'.repeat(16)}`
   const never = await tracedMesh(t, unsampled)
   await never.run('look', { inbound: { traceparent: `${parent}-01` } })

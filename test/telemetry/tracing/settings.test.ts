@@ -65,7 +65,7 @@ test('all samplers of the specification are known', () => {
   assert.deepEqual(readSettings({}, there)?.sample, { rate: 0.1, parentBased: true })
 })
 
-test('what a variable says that nobody knows is named, and passed over', async (t) => {
+test('an unknown value of a variable is named, and skipped', async (t) => {
   const env = {
     OTEL_TRACES_SAMPLER: 'sometimes',
     OTEL_TRACES_EXPORTER: 'pigeon',
@@ -128,7 +128,7 @@ test('metrics are sent where that is asked for, and not merely because spans are
   assert.equal(readMetricsSettings({ OTEL_METRICS_EXPORTER: 'none' }, here), undefined)
 })
 
-test('what a variable says of metrics that nobody knows is named, and passed over', () => {
+test('an unknown value of a variable for metrics is named, and skipped', () => {
   const env = {
     OTEL_METRICS_EXPORTER: 'pigeon',
     OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: 'morse',

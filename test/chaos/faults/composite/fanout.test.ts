@@ -91,7 +91,7 @@ test('a release ends it with the answer that there is, and the copy under way is
   assert.deepEqual(injection.notes, [{ sent: 2 }])
 })
 
-test('who gives up while copies are sent gets the reason for that', async () => {
+test('a caller that gives up while copies are sent gets its own reason', async () => {
   const { injection, seen, send, outcomes, signal } = setUp()
   send()
   await injection.clock.advance(150)

@@ -46,7 +46,7 @@ test('a queue that has emptied begins anew with a slow call', async () => {
   assert.deepEqual(began, ['one 1000', 'two 2100'])
 })
 
-test('who gives up leaves the queue, and nobody overtakes for that', async () => {
+test('a caller that gives up leaves the queue, and nobody overtakes because of that', async () => {
   const { injection, began, over, send } = setUp()
   send('one')
   const signal = send('two')

@@ -27,7 +27,7 @@ function setUp(config: object, answerMs: number) {
   return { injection, began, over, send }
 }
 
-test('so many calls get through at a time, and the others follow in their order', async () => {
+test('a pool lets its number of calls through at a time, and others follow in order', async () => {
   const { injection, began, send } = setUp({ slots: 2 }, 100)
   for (const tool of ['a', 'b', 'c', 'd']) send(tool)
   send('elsewhere', 'other')
@@ -54,7 +54,7 @@ test('nobody waits longer than `hold`, and who went without a slot gives none ba
   assert.deepEqual(began.slice(2), ['c 6000'])
 })
 
-test('who gives up waiting is not sent, and takes no slot', async () => {
+test('a waiting caller that gives up is not sent, and takes no slot', async () => {
   const { injection, began, over, send } = setUp({}, 100)
   send('a')
   const signal = send('b')

@@ -22,7 +22,7 @@ test('a server that flaps is up for 30 s, gone for 10 s, and so on', async () =>
   assert.deepEqual(seen, [...cycle, ...cycle, 'up', 'up'])
 })
 
-test('its time begins with the first call that it is aimed at', async () => {
+test('the time of a flap begins with the first call aimed at its server', async () => {
   const { injection, send } = setUp({ up: '1s', down: '1s' })
   await injection.clock.advance(1_500)
   assert.equal((await send()).kind, 'answered')
@@ -48,7 +48,7 @@ test("on the agent's side it is the agent whose connection breaks", async () => 
   assert.deepEqual((await send()).wire, { end: 'reset' })
 })
 
-test('it leaves no timer behind', async () => {
+test('a flap leaves no timer behind', async () => {
   const { injection, send } = setUp()
   await send()
   assert.equal(injection.clock.pending, 0)

@@ -57,7 +57,7 @@ for (const side of ['upstream', 'client'] as const) {
 }
 
 for (const side of ['upstream', 'client'] as const) {
-  test(`one that is to fail is silent for its time, then the connection ends and nothing was told (${side})`, async () => {
+  test(`a half-open connection that has to fail is silent for its time, then ends without a reply (${side})`, async () => {
     const { injection, channel, outcomes, runs } = setUp({ side }, { hold: '10s', then: 'fail' })
     await injection.clock.advance(9_999)
     assert.deepEqual([runs(), outcomes.length], [1, 0])
@@ -68,7 +68,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('one that is to fail lets all through when the fault ends first, and nothing when the caller gives up', async () => {
+test('a half-open connection that has to fail lets all through if its fault ends first, and nothing if the caller gives up', async () => {
   const ended = setUp({}, { then: 'fail' })
   await ended.injection.clock.advance(1_000)
   ended.injection.release()
@@ -83,7 +83,7 @@ test('one that is to fail lets all through when the fault ends first, and nothin
   assert.deepEqual([left.channel.received.length, left.injection.clock.pending], [0, 0])
 })
 
-test('what was held back goes on unharmed and in order when the fault ends', async () => {
+test('held replies go on unharmed and in order when the fault ends', async () => {
   const { injection, call, channel, order, outcomes, ran } = setUp()
   await injection.clock.advance(1_000)
   injection.release()

@@ -62,7 +62,7 @@ test('stale waits until the earlier reply is old enough, and until there is some
   assert.equal(await fire({}, 'new'), 'old')
 })
 
-test('what is remembered is bounded: of many calls the first are forgotten, and long replies are not kept', async () => {
+test('the memory of a fault is bounded: the oldest calls are forgotten, and long replies are not kept', async () => {
   const { fire } = firing('result.stale')
   for (let id = 0; id < 300; id++) await fire({ id }, `old ${id}`)
   assert.equal(await fire({ id: 0 }, 'new'), 'new')
