@@ -55,7 +55,7 @@ export function streamed(
       onRequestStart() {},
       onResponseStart(controller, status) {
         if (status !== 200) reject(new Error(`${request.path}: a stream was refused with ${status}`))
-        resolve({ cancel: () => controller.abort(new Error('not wanted any more')), ended })
+        resolve({ cancel: () => controller.abort(new Error('the stream is cancelled')), ended })
       },
       onResponseData: (_controller, chunk) => take(String(chunk)),
       onResponseEnd: () => over(),

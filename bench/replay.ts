@@ -27,7 +27,7 @@ for (const set of sets) {
   const live = isRecorded
     ? found
     : (await compareReplays(await recordLive(set, runMs, seed + all + 1), [set])).recorded
-  console.log(`\n${name}: replayed, against ${isRecorded ? 'what was recorded' : 'a live run'}`)
+  console.log(`\n${name}: replayed, against ${isRecorded ? 'the recording' : 'a live run'}`)
   for (const figure of judged) {
     const { estimate, low, high } = isRecorded ? found.figures[figure] : told.figures[figure]
     const [predicted, measured] = [told.figures[figure].estimate, live.figures[figure].estimate]

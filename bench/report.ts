@@ -49,7 +49,7 @@ export function overBounds(summaries: readonly Summary[], bounds: ReadonlyMap<st
     if (ratio.lower <= bound) return []
     const [lower, median] = [ratio.lower.toFixed(2), ratio.median.toFixed(2)]
     return [
-      `${name} costs ${median} times the base, ${lower} at least in three of four rounds: more than ${bound}`,
+      `${name} costs ${median} times the base (at least ${lower} in three of four rounds): above its bound ${bound}`,
     ]
   })
 }

@@ -323,25 +323,25 @@ async function reloadAfter(gateway: Grown, before: number): Promise<number> {
 
 export const promises: Readonly<Record<string, Promised>> = {
   'lag-call': {
-    says: 'p99 that the gateway keeps an event of a call under 1,000 streams',
+    says: 'p99 delay of events of a call in the gateway, under 1,000 streams',
     most: 1,
     unit: 'ms',
     measure: lag('call'),
   },
   'lag-listen': {
-    says: 'p99 that the gateway keeps an event that belongs to no call, under 1,000 streams',
+    says: 'p99 delay of events outside of calls in the gateway, under 1,000 streams',
     most: 1,
     unit: 'ms',
     measure: lag('listen'),
   },
   watching: {
-    says: 'memory of one of 1,000 calls that stream',
+    says: 'memory of each of 1,000 streaming calls',
     most: 40,
     unit: 'KiB',
     measure: watching,
   },
   listening: {
-    says: 'memory of one of 1,000 sessions that listen to a server',
+    says: 'memory of each of 1,000 sessions that listen to a server',
     most: 40,
     unit: 'KiB',
     measure: listening(1, 1_000),
@@ -365,13 +365,13 @@ export const promises: Readonly<Record<string, Promised>> = {
     measure: deaf('call'),
   },
   'deaf-listen': {
-    says: 'memory for a client that never reads what it listens to',
+    says: 'memory for a client that never reads its event stream',
     most: 1,
     unit: 'MiB',
     measure: deaf('listen'),
   },
   reload: {
-    says: 'p99 of calls while a config of 1,000 servers is reloaded, over that before',
+    says: 'p99 of calls during a reload with 1,000 servers, as a multiple of p99 before',
     most: 2,
     unit: 'times',
     measure: reloads,

@@ -64,7 +64,7 @@ export const peers: readonly Peer[] = [
     speech: 'http+sse',
     path: '/mcp',
     tool: 'upstream__echo',
-    note: 'agents speak HTTP+SSE with it: two exchanges a call; one session with the server for all; its log goes to a file',
+    note: 'agents use HTTP+SSE: two exchanges a call; one server session for all agents; logs to a file',
     launch: ({ port, upstream, scratch }) => {
       const file = join(scratch, `mcp-hub-${port}.json`)
       writeFileSync(file, JSON.stringify({ mcpServers: { upstream } }))

@@ -47,7 +47,7 @@ async function measured(options: Options): Promise<Results> {
       const limitMs = options.minutes * 60_000 * SLACK + SLACK_MS
       systemClock.after(limitMs, () => {
         const why = `not done after ${Math.round(limitMs / 60_000)} min`
-        leaveOut({ title: 'what was still to be measured', why, isFailure: true })
+        leaveOut({ title: 'cells not measured yet', why, isFailure: true })
         giveUp()
       })
     },

@@ -74,7 +74,7 @@ export function paceNote(cell: CellResult): string {
   const direct = summarise(cell).find(({ row }) => row.name === 'direct')
   if (cell.perSecond === undefined || direct?.p50Ms === undefined || direct.p99Ms === undefined) return rounds
   const [p50, p99] = [direct.p50Ms.median.toFixed(2), direct.p99Ms.median.toFixed(2)]
-  return `${rounds} Latencies at ${thousands(cell.perSecond)} calls/s, to which the direct way took ${p50} ms (median) and ${p99} ms (p99).`
+  return `${rounds} Latencies at ${thousands(cell.perSecond)} calls/s; the direct way took ${p50} ms (median) and ${p99} ms (p99).`
 }
 
 export const leftOutLine = ({ title, cell, why }: LeftOut): string =>

@@ -39,7 +39,7 @@ const ours: Readonly<Record<string, string>> = {
   modern: 'Breakwater, modern agent',
 }
 const notes: Readonly<Record<string, string>> = {
-  traced: 'of every tenth call the spans go to a collector, and a line to the access log',
+  traced: 'spans and an access log line of every tenth call',
   aggregate: 'the endpoint of all servers, which rewrites names',
   modern: 'an agent of the modern era before a server of the legacy one',
 }
@@ -79,7 +79,7 @@ function subjectNamed(name: string): Subject {
 function reference(name: string, title: string, { era, upstream }: Cell): Way {
   const subject = subjectNamed(name)
   const notes = [
-    ...(name === 'floor' ? ['node:http and undici, looks at nothing'] : []),
+    ...(name === 'floor' ? ['node:http and undici, inspects nothing'] : []),
     ...(upstream === 'stdio' ? ['before the same server over HTTP'] : []),
   ]
   return {
@@ -122,7 +122,7 @@ function peerWay(peer: Peer, cell: Cell): Way {
       const endpoint = await untilServes(this, { origin: `http://127.0.0.1:${port}`, pid })
       const foreign = foreignListeners(pid)
       if (foreign.length > 0)
-        throw new Error(`listens at other addresses than loopback: ${foreign.join(', ')}`)
+        throw new Error(`listens outside of loopback: ${foreign.join(', ')}`)
       return endpoint
     },
   }

@@ -68,7 +68,7 @@ export function disagreements(): string[] {
           problems.push(`${where}: an experiment splits ${metric} by arm`)
     if (!certain) continue
     for (const label of grouping)
-      if (!labels.has(label)) problems.push(`${where}: nothing in it has a label ${label}`)
+      if (!labels.has(label)) problems.push(`${where}: no metric there has a label ${label}`)
   }
   for (const { name } of metrics)
     if (name.startsWith('breakwater_') && !read.has(name))

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs `prometheus` and `promtool`, which `npm run dashboards:check` and a test need, where they are missing.
+# Installs missing `prometheus` and `promtool` for `npm run dashboards:check` and a test.
 # For Debian and Ubuntu, as root or with sudo. The service is not started: the checks start their own.
 set -euo pipefail
 
@@ -15,7 +15,7 @@ fi
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then sudo=(sudo); fi
 
-# Packages ask this file whether their services may start; one that the machine has of its own is respected.
+# Packages ask this file whether their services may start; an existing file of the machine is kept.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
   printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
@@ -26,7 +26,7 @@ fi
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus >&2
 
-# It would start with the machine, too.
+# The service would also start at boot.
 if command -v systemctl >/dev/null; then
   "${sudo[@]}" systemctl disable prometheus >&2 || true
 fi

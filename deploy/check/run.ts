@@ -15,7 +15,7 @@ const LIMIT_MS = 600_000
 async function check(): Promise<string[]> {
   const problems = [...disagreements(), ...unknownMentions()]
   if (!isInstalled()) {
-    console.log(`skipped: rules and queries against a real Prometheus, for there is none; ${HOW_TO_INSTALL}`)
+    console.log(`skipped: rules and queries against a real Prometheus: none is installed; ${HOW_TO_INSTALL}`)
     return problems
   }
   problems.push(...(await checkRules()))

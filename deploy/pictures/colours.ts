@@ -30,6 +30,7 @@ const names: Readonly<Record<string, string>> = {
 /** Throws at a colour that no panel has used before. */
 export function hexOf(name: string): string {
   const hex = names[name]
-  if (hex === undefined) throw new Error(`nobody has said how the colour ${name} looks on a light ground`)
+  if (hex === undefined)
+    throw new Error(`no light-ground value for the colour ${name}: add the colour to deploy/pictures/colours.ts`)
   return hex
 }

@@ -41,7 +41,7 @@ export function withUnit(value: number, unit: string): string {
     case 'short':
       return Math.abs(value) < 1_000 ? rounded(value) : scaled(value, SHORT)
     default:
-      throw new Error(`nobody has said how the unit ${unit} is written`)
+      throw new Error(`no spelling for the unit ${unit}: add the unit to deploy/pictures/units.ts`)
   }
 }
 

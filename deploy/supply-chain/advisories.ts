@@ -21,10 +21,10 @@ export function readAudit(stdout: string): Audited {
   const audit = auditIn(stdout)
   if (audit?.vulnerabilities === undefined) {
     const why = audit?.message ?? 'npm audit gave no answer'
-    return { code: 0, lines: [`not checked: the registry answers no questions about advisories (${why})`] }
+    return { code: 0, lines: [`not checked: the registry has no advisory service (${why})`] }
   }
   const found = Object.entries(audit.vulnerabilities)
-  if (found.length === 0) return { code: 0, lines: ['no advisories about what is installed with Breakwater'] }
+  if (found.length === 0) return { code: 0, lines: ['no advisories about packages installed with Breakwater'] }
   return { code: 1, lines: found.map(([name, { severity, range }]) => `${severity}: ${name} ${range}`) }
 }
 

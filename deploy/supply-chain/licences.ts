@@ -33,7 +33,7 @@ export function isAllowed(licence: string | undefined): boolean {
 export const refusals = (packages: readonly InstalledPackage[]): string[] =>
   packages
     .filter(({ licence }) => !isAllowed(licence))
-    .map(({ name, version, licence }) => `${name}@${version}: ${licence ?? 'says no licence'} is not allowed`)
+    .map(({ name, version, licence }) => `${name}@${version}: ${licence ?? 'no declared licence'} is not allowed`)
 
 /** The page `docs/licences.md`. */
 export function licencesPage(packages: readonly InstalledPackage[]): string {
@@ -42,7 +42,7 @@ export function licencesPage(packages: readonly InstalledPackage[]): string {
   const byCount = [...counts].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1))
   return [
     '# Licences',
-    'Breakwater has the licence Apache-2.0. What is installed with it, from its lockfile: `npm run licences` writes this page, and fails where a licence is not one of those that ask for no more than to be named.',
+    'Breakwater is licensed under Apache-2.0. This page lists the packages of its lockfile that are installed with Breakwater. `npm run licences` writes this page, and fails if a licence asks for more than attribution.',
     table(
       ['licence', 'packages'],
       byCount.map(([licence, count]) => [licence, String(count)]),

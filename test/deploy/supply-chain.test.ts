@@ -39,7 +39,7 @@ test('a licence is allowed where one of its alternatives is, as a whole', () => 
   for (const licence of ['GPL-3.0-only', 'MIT AND GPL-3.0-only', 'SEE LICENSE IN x', '', undefined])
     assert.equal(isAllowed(licence), false, licence)
   assert.deepEqual(refusals([{ name: 'a', version: '1.0.0', licence: undefined }]), [
-    'a@1.0.0: says no licence is not allowed',
+    'a@1.0.0: no declared licence is not allowed',
   ])
 })
 

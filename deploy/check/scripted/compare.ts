@@ -42,8 +42,8 @@ export function mismatches(
     const [part, whole] = expected.get(key) ?? []
     const value = found.get(key)
     if (part === undefined || whole === undefined)
-      return `${what}: finds ${value} for ${key}, where nothing is`
+      return `${what}: found ${value} for ${key}, expected nothing`
     if (value !== undefined && Math.abs(value - part / whole) <= tolerance) return []
-    return `${what}: is ${value ?? 'nothing'} for ${key}, not ${part}/${whole} = ${part / whole}`
+    return `${what}: found ${value ?? 'nothing'} for ${key}, expected ${part}/${whole} = ${part / whole}`
   })
 }

@@ -47,7 +47,7 @@ async function make(
     signal: abort.signal,
   }).then((response) => response.text())
   if (tries[0] !== 'cancelled') return void (await over)
-  await until('the call that is to be cancelled has come', () => server.has(call))
+  await until('the call to be cancelled has come', () => server.has(call))
   abort.abort()
   await over.catch(() => undefined)
 }

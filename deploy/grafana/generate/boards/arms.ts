@@ -10,7 +10,7 @@ export const arms = board({
   uid: 'arms',
   title: 'A/B',
   about:
-    'Arms of an experiment side by side; without a name, calls that are in none. These are pictures: whether a difference is one, the statistics of the experiment say.',
+    'Arms of an experiment side by side; the line without a name holds calls without an arm. Only the experiment’s statistics tell whether a difference is significant.',
   choices: [
     { name: 'server', of: 'breakwater_server_up' },
     { name: 'arm', of: 'breakwater_experiment_units' },

@@ -16,13 +16,13 @@ const state = [
   }).mappings(words(['disarmed', 'text'], ['armed', 'red'])),
   stat({
     title: 'Masked',
-    about: 'Faults that agents noticed nothing of: answers came, right and in time.',
+    about: 'Faults unnoticed by agents: the answer was right and in time.',
     unit: 'percentunit',
     queries: [query(share('masked'), 'masked')],
   }),
   stat({
     title: 'Delayed',
-    about: 'Faults that agents had to wait for: the answer was right, and late.',
+    about: 'Faults that delayed agents: the answer was right, but late.',
     unit: 'percentunit',
     queries: [query(share('delayed'), 'delayed')],
   }),
@@ -42,7 +42,7 @@ const state = [
   stat({
     title: 'Defects of the fault engine, and of its journal',
     about:
-      'Errors are bugs of Breakwater; entries are lost where the disk of the journal refuses. The calls went on unharmed.',
+      'Errors are bugs in Breakwater; entries are lost if the journal’s disk refuses. Calls went on unharmed.',
     steps: none,
     queries: [
       query('sum(increase(breakwater_chaos_engine_errors_total[$__range]))', 'errors'),
@@ -62,28 +62,28 @@ const faults = [
   stack({
     title: 'What became of them',
     about:
-      'Masked, delayed, surfaced, escaped, or not reached: the call was over before. The sum is what was injected.',
+      'Masked, delayed, surfaced, escaped, or not reached (the call ended before). The sum is the number of injections.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond(FATES, '', ['fate'])],
   }),
   lines({
     title: 'Escaped, by fault',
-    about: 'Faults that nobody noticed: a schema, a verdict or a check is missing there.',
+    about: 'Unnoticed wrong answers: a schema, a verdict or a check is missing there.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond(FATES, '{fate="escaped"}', ['fault'])],
   }),
   lines({
     title: 'Masked, by fault',
-    about: 'Faults that a policy made up for.',
+    about: 'Faults hidden by a policy.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond(FATES, '{fate="masked"}', ['fault'])],
   }),
   lines({
     title: 'Delay, by fault',
-    about: 'How long an agent had to wait on average for an answer that a fault delayed.',
+    about: 'Mean extra wait of agents for delayed answers.',
     unit: 's',
     width: 12,
     queries: [
@@ -95,22 +95,21 @@ const faults = [
   }),
   stack({
     title: 'What the mesh did about them',
-    about:
-      'Tries sent again after one that was hit, and calls that a breaker kept from a server that was hit.',
+    about: 'Retries after a hit attempt, and calls that a breaker kept from a hit server.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_fault_reactions_total', '', ['fault', 'reaction'])],
   }),
   stack({
     title: 'Injected into questions of the gateway',
-    about: 'Faults in the lists that the gateway fetches by itself; no agent waits for these.',
+    about: 'Faults in lists that the gateway fetches by itself; no agent waits for such lists.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_discovery_faults_injected_total', '', ['fault', 'type'])],
   }),
   lines({
     title: 'Kept and served again',
-    about: 'Later calls that got a corrupted reply, looking fine, because it had been kept.',
+    about: 'Later calls with a corrupted reply from a cache, without a sign of corruption.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_fault_replies_kept_total', '', ['fault'])],
@@ -127,7 +126,7 @@ const effect = [
   lines({
     title: 'What agents get',
     about:
-      'Effective availability of calls: the distance to the panel on the left is what the policies are worth.',
+      'Effective availability of calls: the distance to the panel on the left is the effect of the policies.',
     unit: 'percentunit',
     queries: [query('server:breakwater_call_eta:ratio_rate5m', '{{server}}')],
   }),
@@ -142,8 +141,7 @@ const effect = [
 export const chaos = board({
   uid: 'chaos',
   title: 'Chaos',
-  about:
-    'Faults on purpose: what was done, and whether anybody noticed. Marks show when they were armed and disarmed.',
+  about: 'Injected faults, and whether agents noticed. Marks show when faults were armed and disarmed.',
   rows: [
     { title: 'Now', panels: state },
     { title: 'Faults', panels: faults },

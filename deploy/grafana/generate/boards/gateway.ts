@@ -14,18 +14,19 @@ const servers = [
   }),
   lines({
     title: 'Processes of servers',
-    about: 'Of stdio servers. With one for each session, as many as there are sessions; more are a leak.',
+    about:
+      'Processes of stdio servers. With a process for each session, more processes than sessions are a leak.',
     queries: [query(`sum by (server) (breakwater_server_processes${ME})`, '{{server}}')],
   }),
   lines({
     title: 'Other requests',
-    about: 'Lists, prompts, resources, completion, by what became of them.',
+    about: 'Lists, prompts, resources, completion, by result.',
     unit: 'reqps',
     queries: [perSecond('breakwater_requests_total', ME, ['server', 'result'])],
   }),
   lines({
     title: 'Calls without an intent',
-    about: 'Calls that no task could be found for. Blast radius and calls per intent know nothing of them.',
+    about: 'Calls without a task. Blast radius and calls per intent ignore such calls.',
     unit: 'reqps',
     queries: [
       query(`sum(rate(breakwater_intents_unattributed_total${ME}[$__rate_interval]))`, 'unattributed'),
@@ -33,13 +34,12 @@ const servers = [
   }),
   lines({
     title: 'Open intents',
-    about: 'Tasks that are not over.',
+    about: 'Unfinished tasks.',
     queries: [query(`breakwater_intents_open${ME}`, '{{instance}}')],
   }),
   lines({
     title: 'Intents cut short',
-    about:
-      'Tasks that were taken to be over early, because too many were open: blast radius and calls per intent suffer.',
+    about: 'Tasks ended early because too many were open: blast radius and calls per intent become inexact.',
     unit: 'reqps',
     queries: [query(`sum(rate(breakwater_intents_evicted_total${ME}[$__rate_interval]))`, 'cut short')],
   }),
@@ -49,7 +49,7 @@ const agents = [
   lines({
     title: 'Requests that came too fast',
     about:
-      'Refused by `gateway.limits`, by the limit: no call is made of them, and they are counted nowhere else. And rejections that were held back, because their client does not heed when to come back.',
+      'Requests refused by `gateway.limits`, by limit; other metrics do not count them. Also rejections delayed because a client ignores its retry time.',
     unit: 'reqps',
     width: 12,
     queries: [
@@ -59,8 +59,7 @@ const agents = [
   }),
   lines({
     title: 'Requests and connections of clients that have too much open',
-    about:
-      'Refused by `gateway.limits`, its shares of clients, and those in `gateway.sessions`, by the limit. Of `answers`, the calls have run.',
+    about: 'Refused by `gateway.limits` and `gateway.sessions`, by limit. For `answers`, the calls have run.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_quota_refused_total', ME, ['limit'])],
@@ -68,7 +67,7 @@ const agents = [
   lines({
     title: 'Clients that do not read',
     about:
-      'Connections closed for what waited for their clients, by the bound that was exceeded: `gateway.limits.stalled`, or a part of `gateway.limits.memory`.',
+      'Connections closed because too much unread data waited, by the exceeded bound: `gateway.limits.stalled`, or a part of `gateway.limits.memory`.',
     unit: 'cps',
     width: 12,
     queries: [perSecond('breakwater_unread_closed_total', ME, ['cause'])],
@@ -76,7 +75,7 @@ const agents = [
   lines({
     title: 'Bodies and replies that were not read to their end',
     about:
-      'By the bound that was exceeded. Each is a part of `gateway.limits.memory`, or follows from `stalled` or `maxInFlight`.',
+      'By the exceeded bound. Each bound is a part of `gateway.limits.memory`, or follows from `stalled` or `maxInFlight`.',
     unit: 'cps',
     width: 12,
     queries: [
@@ -90,7 +89,7 @@ const agents = [
   lines({
     title: 'What is kept of messages',
     about:
-      'Replies that agents have not read yet, events and answers for clients that come back, what clients say of themselves, bodies of requests that are not answered, replies of servers that are not complete.',
+      'Unread replies, events and answers for returning clients, clients’ descriptions of themselves, bodies of unanswered requests, and incomplete replies of servers.',
     unit: 'bytes',
     width: 12,
     queries: [
@@ -105,7 +104,7 @@ const agents = [
   lines({
     title: 'Bodies on their way, events dropped',
     about:
-      'Many bodies that stay are clients that send slowly. Events are dropped where they exceed a tenth of `gateway.limits.memory`.',
+      'Many lasting bodies mean slow clients. Events beyond a tenth of `gateway.limits.memory` are dropped.',
     width: 12,
     queries: [
       query(`sum(breakwater_request_bodies${ME})`, 'bodies'),
@@ -117,21 +116,21 @@ const agents = [
 const stalls = [
   lines({
     title: 'Event loop stalls',
-    about: 'Times that everything stood still for 100 ms or more, by what was at work meanwhile.',
+    about: 'Stalls of the event loop of 100 ms or more, by the work that caused the stall.',
     unit: 'cps',
     width: 8,
     queries: [perSecond('breakwater_event_loop_stalls_total', ME, ['during'])],
   }),
   lines({
     title: 'Time lost in stalls',
-    about: 'Seconds per second, by what was at work meanwhile.',
+    about: 'Seconds per second, by the work that caused the stall.',
     unit: 's',
     width: 8,
     queries: [perSecond('breakwater_event_loop_stalled_seconds_total', ME, ['during'])],
   }),
   lines({
     title: 'Schemas of tools',
-    about: 'Nothing is checked with refused ones; `/admin/servers/{server}` says why, tool by tool.',
+    about: 'Refused schemas check nothing; `/admin/servers/{server}` gives the reason for each tool.',
     unit: 'short',
     width: 8,
     queries: [query(`sum by (state) (breakwater_schemas${ME})`, '{{state}}')],
@@ -149,7 +148,7 @@ const traces = [
   lines({
     title: 'Spans and recorded calls that were lost',
     about:
-      'Spans by why: the collector is down or slow. Calls that are missing in the recording: the disk is. Calls do not suffer from it.',
+      'Lost spans by reason: the collector is down or slow. Missing calls in the recording: the disk is full or slow. Agents’ calls are not affected.',
     unit: 'cps',
     width: 12,
     queries: [
@@ -162,7 +161,7 @@ const traces = [
 export const gateway = board({
   uid: 'gateway',
   title: 'Gateway',
-  about: 'The gateway itself: what it costs, how it is.',
+  about: 'The gateway itself: its cost and its health.',
   choices: [
     // Single choice: names of the Node runtime's metrics occur in every Node program.
     { name: 'job', of: 'breakwater_build_info', one: true },

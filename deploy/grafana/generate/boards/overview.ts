@@ -8,7 +8,7 @@ import { worth } from './overview/worth.ts'
 export const overview = board({
   uid: 'overview',
   title: 'Overview',
-  about: 'How good tools are: what comes back, and what of that is right.',
+  about: 'Quality of tools: the share of replies, and the share of right replies.',
   choices: [{ name: 'server', of: 'breakwater_server_up' }],
   rows: [
     { title: 'Now', panels: now },

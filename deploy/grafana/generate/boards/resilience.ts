@@ -9,7 +9,7 @@ const gates = [
   lines({
     title: 'Gates that are not closed',
     about:
-      'By server, with those of arms of experiments. Open: the server is lost, and calls wait. Half open: it is back, and they go one by one at first.',
+      'By server, including gates of arms. Open: the server is lost, and calls wait. Half open: the server is back, and calls go singly at first.',
     queries: [
       query(
         `sum by (server, state) (breakwater_gate_state{server=~"$server",state!="closed"})`,
@@ -19,7 +19,7 @@ const gates = [
   }),
   lines({
     title: 'Calls that wait for a lost server',
-    about: 'At its gate, until it is back or their patience is over.',
+    about: 'Calls at the gate of a server, until the server is back or their patience is over.',
     queries: [query(`sum by (server) (breakwater_gate_waiting${SERVER})`, '{{server}}')],
   }),
   lines({
@@ -33,8 +33,7 @@ const gates = [
 const breakers = [
   lines({
     title: 'Breakers that are not closed',
-    about:
-      'Where a breaker is configured: by tool, with those of arms of experiments. Open: calls are rejected. Half open: one of them is a probe.',
+    about: 'By tool, including breakers of arms. Open: calls are rejected. Half open: some calls are probes.',
     queries: [
       query(
         `sum by (server, tool, state) (breakwater_breaker_state{server=~"$server",state!="closed"})`,
@@ -44,7 +43,7 @@ const breakers = [
   }),
   lines({
     title: 'Transitions',
-    about: 'Changes of state, by what brought them about.',
+    about: 'Changes of state, by cause.',
     unit: 'reqps',
     queries: [perSecond('breakwater_breaker_transitions_total', SERVER, ['dimension', 'state'])],
   }),
@@ -60,7 +59,7 @@ const retries = [
   lines({
     title: 'Attempts per call',
     about:
-      'Amplification: what a call costs its server. 1 without retries; the budget keeps it below 1.5 in an outage at 20 calls a second or more.',
+      'Amplification: attempts that a call costs its server. 1 without retries; the budget keeps the figure below 1.5 in an outage at 20 calls a second or more.',
     queries: [query(`server:breakwater_amplification:ratio_rate5m${SERVER}`, '{{server}}')],
   }),
   stack({
@@ -77,26 +76,26 @@ const retries = [
   stack({
     title: 'Retries that were refused',
     about:
-      'Failed calls that were not sent again, by why. Budgets here mean that a storm was kept from growing.',
+      'Failed calls that were not retried, by reason. Budgets here mean that a retry storm was prevented.',
     unit: 'reqps',
     queries: [perSecond('breakwater_retries_total', REFUSED, ['server', 'decision'])],
   }),
   lines({
     title: 'Retry budgets',
     about:
-      'Retries that would be allowed now; without a name, those of the gateway as a whole. Arms of experiments have budgets of their own: see A/B.',
+      'Retries allowed now; the line without a name is the budget of the gateway. Arms of experiments have separate budgets: see A/B.',
     queries: [query('min by (server) (breakwater_retry_budget_balance{arm=""})', '{{server}}')],
   }),
   lines({
     title: 'Lost sessions that were opened again',
-    about: 'Calls that met a server which had forgotten them.',
+    about: 'Calls to servers that had lost the session.',
     unit: 'reqps',
     queries: [perSecond('breakwater_session_recoveries_total', SERVER, ['server'])],
   }),
   lines({
     title: 'Messages that nobody took',
     about:
-      'Notifications of agents that a server has not taken, by reason. Questions of a shared server (withheld) that nobody got, because an agent has a task open or has given up a call.',
+      'Notifications of agents that a server refused, by reason. Withheld: questions of a shared server that no agent got, because an agent has an open task or a cancelled call.',
     unit: 'cps',
     queries: [
       perSecond('breakwater_notifications_lost_total', SERVER, ['server', 'reason']),
@@ -108,7 +107,7 @@ const retries = [
   }),
   lines({
     title: 'Answers given again',
-    about: 'Calls with an idempotency key that had run before, or still ran.',
+    about: 'Calls with an idempotency key of an earlier or running call.',
     unit: 'reqps',
     queries: [perSecond('breakwater_idempotent_replays_total', SERVER, ['server', 'how'])],
   }),
@@ -128,7 +127,7 @@ const limits = [
   }),
   stack({
     title: 'Partial answers',
-    about: 'Results of which something is missing: declared, detected, stale, or from a fallback.',
+    about: 'Results with missing parts: declared, detected, stale, or from a fallback.',
     unit: 'reqps',
     queries: [perSecond('breakwater_partial_results_total', SERVER, ['source'])],
   }),
@@ -137,14 +136,14 @@ const limits = [
 const deadlines = [
   lines({
     title: 'Deadlines that could not be met',
-    about: 'By estimate, before the call was sent; `route.feasibility` says what is done about it.',
+    about: 'Estimated before the call was sent; `route.feasibility` decides about such calls.',
     unit: 'reqps',
     width: 12,
     queries: [perSecond('breakwater_deadlines_infeasible_total', SERVER, ['server'])],
   }),
   lines({
     title: 'Timeouts',
-    about: 'Calls that were over when their deadline was, and attempts that took too long.',
+    about: 'Calls ended by their deadline, and attempts ended by a timeout.',
     unit: 'reqps',
     width: 12,
     queries: [
@@ -163,7 +162,7 @@ const deadlines = [
 export const resilience = board({
   uid: 'resilience',
   title: 'Resilience',
-  about: 'What policies do: gates, breakers, retry budgets, limits, deadlines.',
+  about: 'Policies at work: gates, breakers, retry budgets, limits, deadlines.',
   choices: [{ name: 'server', of: 'breakwater_server_up' }],
   rows: [
     { title: 'Gates', panels: gates },

@@ -12,7 +12,7 @@ const ratio = (measure: string, legend: string) =>
 const worth = [
   lines({
     title: 'Attempts: availability × correctness',
-    about: 'What the tool itself is worth, before any retry.',
+    about: 'Quality of the tool itself, before any retry.',
     unit: 'percentunit',
     width: 12,
     queries: [
@@ -24,7 +24,7 @@ const worth = [
   }),
   lines({
     title: 'Calls: availability × correctness',
-    about: 'What agents get of it: after retries and hedges. TCSR counts what the gateway rejected as well.',
+    about: 'Quality for agents, after retries and hedges. TCSR also counts rejected calls.',
     unit: 'percentunit',
     width: 12,
     queries: [
@@ -47,7 +47,7 @@ const attempts = [
   stack({
     title: 'Verdicts on replies',
     about:
-      'How good the replies were. `unchecked` could not be judged, `drift` has a new shape: neither is held against the tool.',
+      'Quality of replies. `unchecked` could not be judged, `drift` has a new shape: neither counts against the tool.',
     unit: 'reqps',
     queries: [
       perSecond(
@@ -60,7 +60,7 @@ const attempts = [
   lines({
     title: 'Burn rate',
     about:
-      'How many times faster than allowed the error budget is spent. Pages at 14.4 for an hour, 6 for six hours.',
+      'How many times faster than allowed the error budget is spent. Pages at 14.4 over an hour and at 6 over six hours.',
     queries: ['1h', '6h', '3d'].map((window) =>
       query(`server_tool:breakwater_eta_burn:rate${window}${TOOL}`, `{{tool}} ${window}`),
     ),
@@ -116,7 +116,7 @@ const guards = [
 export const tool = board({
   uid: 'tool',
   title: 'Tool',
-  about: 'One tool in depth: what it is worth, and what agents get of it.',
+  about: 'One tool in depth: its own quality, and its quality for agents.',
   choices: [
     { name: 'server', of: 'breakwater_tool_calls_total', one: true },
     { name: 'tool', of: 'breakwater_tool_calls_total{server=~"$server"}' },

@@ -6,7 +6,8 @@ import { ARM } from './chosen.ts'
 export const experiment = [
   stat({
     title: 'Experiments',
-    about: 'Whether each runs, at any gateway. One that has ended keeps its numbers until it begins anew.',
+    about:
+      'Whether each experiment runs, at any gateway. An ended experiment keeps its numbers until a new run.',
     width: 6,
     queries: [query('max by (experiment) (breakwater_experiment_running)', '{{experiment}}')],
   })
@@ -15,14 +16,14 @@ export const experiment = [
   stat({
     title: 'Units',
     about:
-      'Tasks, as a rule, in the run of now or else the last one. Shares that differ from what was configured are a sample ratio mismatch: believe nothing.',
+      'Units, usually tasks, in the current or last run. Shares that differ from the configured shares are a sample ratio mismatch: do not trust the results.',
     width: 8,
     queries: [query(`sum by (arm) (breakwater_experiment_units${ARM})`, '{{arm}}')],
   }).height(8),
   stack({
     title: 'What calls were assigned by',
     about:
-      'Unit: by what the experiment assigns by. Fallback: they did not say that, and went by their session or tenant. Not drawn, excluded: they take no part. Dropped: there are too many units, and nothing is kept of them.',
+      'Unit: assigned by the experiment’s unit. Fallback: assigned by session or tenant, because the call named no unit. Not drawn, excluded: not in the experiment. Dropped: too many units, so nothing is recorded.',
     unit: 'reqps',
     width: 10,
     queries: [perSecond('breakwater_experiment_calls_total', '', ['experiment', 'assigned'])],

@@ -10,21 +10,20 @@ const shares = `sum by (arm, fate) (rate(${FATES}${ARM}[5m])) / on (arm) group_l
 export const faults = [
   stack({
     title: 'Injected',
-    about: 'Faults that were injected into calls of agents. Arms that send more attempts meet more of them.',
+    about: 'Faults injected into calls of agents. Arms with more attempts meet more faults.',
     unit: 'reqps',
     queries: [perSecond('breakwater_faults_injected_total', ARM, ['arm'])],
   }),
   lines({
     title: 'What became of them',
     about:
-      'Shares of masked, delayed, surfaced, escaped, and not reached ones in each arm: masked is what policies are for, escaped what nobody noticed.',
+      'Shares of masked, delayed, surfaced, escaped and unreached faults in each arm. Policies should mask faults; nobody noticed escaped faults.',
     unit: 'percentunit',
     queries: [query(shares, '{{arm}} {{fate}}')],
   }),
   stack({
     title: 'What the mesh did about them',
-    about:
-      'Tries sent again after one that was hit, and calls that a breaker kept from a server that was hit.',
+    about: 'Retries after a hit attempt, and calls that a breaker kept from a hit server.',
     unit: 'reqps',
     queries: [perSecond('breakwater_fault_reactions_total', ARM, ['arm', 'reaction'])],
   }),

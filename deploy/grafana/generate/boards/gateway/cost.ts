@@ -11,7 +11,7 @@ export const cost = [
   }),
   lines({
     title: 'Event loop',
-    about: 'How late timers were, by process. Tens of milliseconds: something blocks.',
+    about: 'Delay of timers, by process. Tens of milliseconds mean that something blocks.',
     unit: 's',
     queries: [
       query(`nodejs_eventloop_lag_p99_seconds${ME}`, '{{instance}} p99'),
@@ -25,7 +25,7 @@ export const cost = [
   }),
   lines({
     title: 'Memory',
-    about: 'Resident, and what JavaScript uses of it.',
+    about: 'Resident memory, and its part used by JavaScript.',
     unit: 'bytes',
     queries: [
       query(`process_resident_memory_bytes${ME}`, '{{instance}} resident'),
@@ -34,7 +34,7 @@ export const cost = [
   }),
   lines({
     title: 'Sessions',
-    about: 'Of agents that speak a protocol with sessions.',
+    about: 'Open sessions of agents with a session-based protocol.',
     queries: [query(`breakwater_sessions${ME}`, '{{instance}}')],
   }),
   lines({
@@ -44,7 +44,7 @@ export const cost = [
   }),
   lines({
     title: 'Garbage collection',
-    about: 'Share of time that JavaScript stood still for it.',
+    about: 'Share of time that JavaScript was paused.',
     unit: 'percentunit',
     width: 12,
     queries: [
@@ -56,7 +56,8 @@ export const cost = [
   }),
   lines({
     title: 'Open files and connections',
-    about: 'By process. What only ever grows is a leak; what meets the limit of the system fails.',
+    about:
+      'By process. A count that only grows is a leak; at the limit of the system new files and connections fail.',
     width: 12,
     queries: [query(`process_open_fds${ME}`, '{{instance}}')],
   }),

@@ -9,13 +9,13 @@ const quantile = (q: number, metric: string) =>
 export const health = [
   stat({
     title: 'Open incidents',
-    about: 'Servers that are not well. `/admin/incidents?state=open` has the reasons.',
+    about: 'Unhealthy servers. `/admin/incidents?state=open` shows the reasons.',
     steps: none,
     queries: [query(`sum(max by (server) (breakwater_incidents_open${ME}))`, 'open')],
   }),
   stat({
     title: 'Incidents by reason',
-    about: 'That began within the range, by the reason of their detection.',
+    about: 'Incidents that began within the range, by the reason of detection.',
     width: 5,
     queries: [
       query(
@@ -26,7 +26,7 @@ export const health = [
   }),
   stat({
     title: 'Incidents by server',
-    about: 'That began within the range.',
+    about: 'Incidents that began within the range.',
     width: 5,
     queries: [
       query(`sum by (server) (increase(breakwater_incidents_total${ME}[$__range])) > 0`, '{{server}}'),
@@ -34,7 +34,7 @@ export const health = [
   }),
   stat({
     title: 'Time to detect',
-    about: 'From the first sign to the detection, in half of the incidents and in 95 % of them.',
+    about: 'From the first sign to the detection: median and 95th percentile of incidents.',
     unit: 's',
     width: 5,
     queries: [0.5, 0.95].map((q) =>
@@ -43,8 +43,7 @@ export const health = [
   }),
   stat({
     title: 'Time to recover',
-    about:
-      'From the first sign to the first probe that was well, in half of the incidents and in 95 % of them.',
+    about: 'From the first sign to the first good probe: median and 95th percentile of incidents.',
     unit: 's',
     width: 5,
     queries: [0.5, 0.95].map((q) =>
@@ -53,7 +52,7 @@ export const health = [
   }),
   lines({
     title: 'Probes',
-    about: 'How long the latest took, at the slowest gateway.',
+    about: 'Duration of the latest probe, at the slowest gateway.',
     unit: 's',
     width: 8,
     queries: [
@@ -63,7 +62,7 @@ export const health = [
   lines({
     title: 'Probes against what is usual',
     about:
-      'As a multiple of the baseline. By default two probes above 2 are an incident, if that is 100 ms or more.',
+      'Durations as a multiple of the baseline. By default two probes above 2 and at least 100 ms slower are an incident.',
     width: 8,
     queries: [
       query(
@@ -74,7 +73,7 @@ export const health = [
   }),
   lines({
     title: 'Probes that failed',
-    about: 'In each step of the graph, by server and why.',
+    about: 'Failed probes in each step of the graph, by server and reason.',
     width: 8,
     queries: [
       query(
@@ -85,7 +84,7 @@ export const health = [
   }),
   lines({
     title: 'Steps of probes',
-    about: '95 % of those that ended well took no longer.',
+    about: '95th percentile of good steps.',
     unit: 's',
     width: 12,
     queries: [
@@ -97,8 +96,7 @@ export const health = [
   }),
   lines({
     title: 'Notices',
-    about:
-      'Tries to tell webhooks of incidents, by what became of them. `failed` and `dropped` reached nobody.',
+    about: 'Notices of incidents to webhooks, by result. `failed` and `dropped` reached nobody.',
     width: 12,
     queries: [
       query(

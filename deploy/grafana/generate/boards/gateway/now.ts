@@ -17,20 +17,20 @@ const all: Steps = [
 export const now = [
   stat({
     title: 'Gateways that are away',
-    about: 'Targets that Prometheus knows of and cannot scrape.',
+    about: 'Targets that Prometheus knows but cannot scrape.',
     steps: none,
     queries: [query('count(up{job="$job"} == 0) or vector(0)', 'away')],
   }),
   stat({
     title: 'Servers that are up',
-    about: 'Of all that are configured.',
+    about: 'Share of all configured servers.',
     unit: 'percentunit',
     steps: all,
     queries: [query(`avg(breakwater_server_up${ME})`, 'up')],
   }),
   stat({
     title: 'Tools',
-    about: 'That agents are offered; and what servers offer that they are not shown, because of its name.',
+    about: 'Tools offered to agents, and tools hidden because of their names.',
     queries: [
       query(`sum(max by (server) (breakwater_server_tools${ME}))`, 'tools'),
       query(`sum(max by (server, list) (breakwater_server_unlisted${ME}))`, 'not listed'),
@@ -38,24 +38,24 @@ export const now = [
   }),
   stat({
     title: 'Configs in force',
-    about: 'More than one for longer than a rollout takes: gateways have drifted apart.',
+    about: 'More than one config for longer than a rollout means that gateways have drifted apart.',
     steps: single,
     queries: [query('count(count by (hash) (breakwater_config_info{job="$job"}))', 'configs')],
   }),
   stat({
     title: 'Last reload',
-    about: 'Whether it took effect everywhere. Where it was refused, the old config goes on.',
+    about: 'Whether the reload took effect everywhere. A gateway that refused keeps its old config.',
     queries: [query(`min(breakwater_config_reload_success${ME})`, 'ok')],
   }).mappings(words(['refused', 'red'], ['in force', 'green'])),
   stat({
     title: 'Age of the config',
-    about: 'Since it was loaded, where that was last.',
+    about: 'Time since the newest load of a config.',
     unit: 's',
     queries: [query(`time() - max(breakwater_config_reload_timestamp_seconds${ME})`, 'age')],
   }),
   table({
     title: 'Processes',
-    about: 'Gateways, what they run, and how long they have been up: one that is young has been restarted.',
+    about: 'Gateways with version and uptime: a short uptime means a restart.',
     unit: 's',
     queries: [
       query(

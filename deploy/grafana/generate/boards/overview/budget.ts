@@ -10,7 +10,7 @@ export const budget = [
   stat({
     title: 'Error budget left of 30 days',
     about:
-      'By server; below 0 the objective is missed. Attempts that failed or came back wrong count, and not what nobody could check.',
+      'By server; below 0 the objective is missed. Failed attempts and wrong replies count, unchecked replies do not.',
     unit: 'percentunit',
     steps: [
       [null, 'red'],
@@ -26,7 +26,7 @@ export const budget = [
   }).height(8),
   lines({
     title: 'Error budget left of 3 days',
-    about: 'Of what the last three days may spend, by server: how things go lately.',
+    about: 'Share of the last three days’ budget, by server: the recent trend.',
     unit: 'percentunit',
     width: 10,
     queries: [query(`1 - server:breakwater_eta_burn:rate3d${SERVER}`, '{{server}}')],
@@ -34,7 +34,7 @@ export const budget = [
   lines({
     title: 'Burn rate',
     about:
-      'How many times faster than allowed the error budget is spent. Tools are paged about at 14.4 for an hour, 6 for six hours.',
+      'How many times faster than allowed the error budget is spent. A tool pages at 14.4 over an hour and at 6 over six hours.',
     width: 10,
     queries: ['1h', '6h', '3d'].map((window) =>
       query(`server:breakwater_eta_burn:rate${window}${SERVER}`, `{{server}} ${window}`),

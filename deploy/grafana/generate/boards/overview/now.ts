@@ -10,39 +10,39 @@ export const now = [
   stat({
     title: 'Effective tool availability',
     about:
-      'Attempts that came back and are not known to be wrong. Availability × correctness, over 5 minutes.',
+      'Share of attempts with a reply not known to be wrong. Availability × correctness, over 5 minutes.',
     unit: 'percentunit',
     queries: [query(overall('good', 'eligible'), 'ETA')],
   }),
   stat({
     title: 'Availability',
-    about: 'Attempts that came back at all.',
+    about: 'Share of attempts with any reply.',
     unit: 'percentunit',
     queries: [query(overall('returned', 'eligible'), 'availability')],
   }),
   stat({
     title: 'Correctness',
     about:
-      'Replies that are not known to be wrong: no errors of the tool, no broken schema, nothing silently missing.',
+      'Share of replies not known to be wrong: no errors of the tool, no broken schema, nothing silently missing.',
     unit: 'percentunit',
     queries: [query(overall('good', 'returned'), 'correctness')],
   }),
   stat({
     title: 'Replies nobody could check',
     about:
-      'Share of replies without an output schema that a gateway could check. They count as correct: the higher this share, ' +
+      'Share of replies without an output schema to check. Such replies count as correct: the higher this share, ' +
       'the less correctness proves.',
     unit: 'percentunit',
     queries: [query(overall('unchecked', 'returned'), 'unchecked')],
   }),
   stat({
     title: 'Calls per intent',
-    about: 'TCAF: how many tool calls a task of an agent makes.',
+    about: 'TCAF: tool calls per task of an agent.',
     queries: [query('gateway:breakwater_tcaf:ratio_rate5m', 'TCAF')],
   }),
   stat({
     title: 'Blast radius',
-    about: 'Share of tasks that met at least one call that failed.',
+    about: 'Share of tasks with at least one failed call.',
     unit: 'percentunit',
     queries: [query('gateway:breakwater_blast_radius:ratio_rate5m', 'blast radius')],
   }),

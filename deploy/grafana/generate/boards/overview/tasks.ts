@@ -5,8 +5,8 @@ export const tasks = [
   lines({
     title: 'Tasks that went well',
     about:
-      'As reported to POST /admin/outcomes, and as their calls look: the share of tasks that met no failed call. Where more ' +
-      'tasks succeed than that, agents recover; where fewer do, tools are not what they fail of.',
+      'Success as reported to POST /admin/outcomes, and by calls: the share of tasks without a failed call. If more ' +
+      'tasks succeed than have good calls, agents recover; if fewer do, tasks fail for other reasons than tools.',
     unit: 'percentunit',
     queries: [
       query('1 - gateway:breakwater_intent_failure:ratio_rate5m', 'reported as succeeded'),
@@ -16,16 +16,16 @@ export const tasks = [
   lines({
     title: 'Tasks that failed, by what their calls did',
     about:
-      'The share of reported tasks that failed: of those that met a failed call, and of those that met none. The second is ' +
-      'what fails anyway; the distance between them is what failed calls cost.',
+      'Share of reported tasks that failed, with a failed call and without. The second line is the ' +
+      'failure rate without bad calls; the distance between the lines is the cost of failed calls.',
     unit: 'percentunit',
     queries: [query('calls:breakwater_intent_failure:ratio_rate5m', 'calls {{calls}}')],
   }),
   stack({
     title: 'Reports',
     about:
-      'Reports of how tasks ended, by what their calls did. Unlinked ones count for nothing: their task is unknown or forgotten ' +
-      '(telemetry.intents.remember), several have its name, or the opposite was reported before.',
+      'Reports of tasks’ ends, by the success of their calls. Unlinked reports do not count: the task is unknown or forgotten ' +
+      '(telemetry.intents.remember), several tasks share its name, or an earlier report said the opposite.',
     unit: 'reqps',
     queries: [
       {

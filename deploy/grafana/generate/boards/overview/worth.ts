@@ -16,7 +16,7 @@ const toTool = {
 export const worth = [
   lines({
     title: 'Effective availability by server',
-    about: 'Availability × correctness, and what is aimed at.',
+    about: 'Availability × correctness, and the objective.',
     unit: 'percentunit',
     queries: [
       query(`server:breakwater_eta:ratio_rate5m${SERVER}`, '{{server}}'),
@@ -25,20 +25,20 @@ export const worth = [
   }),
   lines({
     title: 'Availability by server',
-    about: 'The first factor: did anything come back?',
+    about: 'The first factor: the share of attempts with a reply.',
     unit: 'percentunit',
     queries: [query(`server:breakwater_availability:ratio_rate5m${SERVER}`, '{{server}}')],
   }),
   lines({
     title: 'Correctness by server',
-    about: 'The second factor: of what came back, the share that is not known to be wrong.',
+    about: 'The second factor: the share of replies not known to be wrong.',
     unit: 'percentunit',
     queries: [query(`server:breakwater_correctness:ratio_rate5m${SERVER}`, '{{server}}')],
   }),
   table({
     title: 'Tools',
     about:
-      'Over the last 5 minutes. The product of the first two columns is the third. A tool leads to its own dashboard.',
+      'Over the last 5 minutes. The third column is the product of the first two. Each tool links to its own dashboard.',
     unit: 'percentunit',
     queries: [
       tools('availability', 'availability'),
