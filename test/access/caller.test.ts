@@ -34,7 +34,7 @@ test('a new name for each call is one client, and never one that is known', () =
   const seen = new Set<string>()
   for (let n = 0; n < 5_000; n++) seen.add(tenancies.of(named(`fresh ${n}`), client, n).countsAs)
   assert.equal(seen.size, 1)
-  for (const countsAs of seen) assert.ok(countsAs.length > 64, 'a name could be this')
+  for (const countsAs of seen) assert.ok(countsAs.length > 64, 'the shared name is longer than any tenant')
 })
 
 test('a name counts for itself once it was seen again after a second, and keeps its tenant all the while', () => {

@@ -45,7 +45,7 @@ test('each event that leaves a process has a passage, from its read to its write
   const written = process.hrtime.bigint()
   from.write(`at ${written}; and more`)
   from.write('nothing of the kind')
-  await until('both have come out', () => out.includes('more') && out.includes('kind'))
+  await until('both events have left the process', () => out.includes('more') && out.includes('kind'))
   const passages = async () => {
     child.send('passages')
     const [found] = (await once(child, 'message')) as [Passage[]]
@@ -57,5 +57,5 @@ test('each event that leaves a process has a passage, from its read to its write
   assert.deepEqual(others, [])
   assert.ok(passage !== undefined && passage.waitedMs > 0 && passage.insideMs > 0 && passage.heldUpMs >= 0)
   assert.ok(passage.waitedMs + passage.insideMs < tookMs)
-  assert.deepEqual(await passages(), [], 'what was told once is not told again')
+  assert.deepEqual(await passages(), [], 'a passage is reported once')
 })

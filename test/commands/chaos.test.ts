@@ -93,7 +93,7 @@ test('faults are injected and cleared one by one and all at once', async (contex
   )
   await command('inject', 'search/q*', 'malformed')
   const { name } = controller.status().faults.at(-1)!
-  assert.equal((await command('clear', name)).stdout, `cleared ${name}\n`, 'by the name that `status` shows')
+  assert.equal((await command('clear', name)).stdout, `cleared ${name}\n`, 'by the name in `status`')
   assert.equal(controller.status().faults.length, 0)
   for (let number = 0; number < 2; number++) await command('inject', '*', 'malformed')
   assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')

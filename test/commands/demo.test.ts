@@ -103,7 +103,7 @@ test('policies of a file are simulated, by the name of their set', async () => {
   const { lines } = await run('--policies', policies, '--set', 'careless', '--json')
   const { rows } = JSON.parse(lines.join('\n')) as DemoResult
   assert.equal(rows[1]?.policies, 'careless')
-  assert.equal(rows[1]?.blastRadius, rows[0]?.blastRadius, 'nobody tries again')
+  assert.equal(rows[1]?.blastRadius, rows[0]?.blastRadius, 'no agent retries')
 })
 
 test('a config that cannot be simulated is refused in words', async () => {

@@ -286,7 +286,7 @@ test('at servers that are not hit, calls that have taken too long without an end
   const verdictOf = (hanging: readonly OwnCall[]) =>
     share?.judge(evidence({ calls: [...fine, ...hanging] })).verdict
   assert.equal(verdictOf(calls(20, 0, { server: 'other' })), 'fail')
-  assert.equal(verdictOf([call(9_000, { server: 'other' })]), 'pass', 'it began just before the end')
+  assert.equal(verdictOf([call(9_000, { server: 'other' })]), 'pass', 'the call began just before the end')
 })
 
 test('every assertion says its bound, and what was measured', () => {

@@ -159,7 +159,7 @@ test('the exit code is 0 when all holds, 1 when an assertion fails, and 2 when n
     'skipped',
   ])
   assert.equal(statusOf(result({ checks: [pass, skipped] })), 'passed')
-  assert.equal(statusOf(result({ checks: [skipped] })), 'undecided', 'nothing that holds is no pass')
+  assert.equal(statusOf(result({ checks: [skipped] })), 'undecided', 'an unproven assertion is no pass')
   assert.equal(statusOf(result({ checks: [fail], flaws: ['stopped'] })), 'invalid')
   for (const [results, code] of [
     [[passed], 0],

@@ -212,7 +212,7 @@ test('where a fault has no phases, those of its assertions stay', () => {
 test('a scenario can hit a server when all of its faults can', () => {
   assert.equal(canHit(phased, 'http'), true)
   assert.equal(canHit(phased, 'stdio'), false)
-  assert.equal(canHit(phased, undefined), true, 'nobody knows yet')
+  assert.equal(canHit(phased, undefined), true, 'the result is unknown yet')
   assert.equal(canHit({ faults: phased.faults.slice(0, 1) }, 'stdio'), true)
   assert.equal(canHit({ faults: [{ type: 'http.status', side: 'client' }] }, 'stdio'), true)
 })

@@ -269,7 +269,7 @@ test('after a stop, clearing is tried once, and a gateway that does not answer i
   const { flaws } = await run
   assert.deepEqual(flaws, ['it was stopped early'])
   assert.deepEqual(tries, ['fault-1', 'fault-2'])
-  assert.ok(gateway.looks <= looks + 1, 'the counts at the end of the faults, and nothing else')
+  assert.ok(gateway.looks <= looks + 1, 'only the counts at the end of the faults')
   assert.equal(said.filter((line) => line.includes('it ends by itself')).length, 2)
 })
 
@@ -391,7 +391,7 @@ test('after the faults a run waits for breakers to close, for as long as the sce
     await pass(clock, 1)
     gateway.open = ['search-1/find']
     await pass(clock, 10)
-    assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'], 'what was injected goes first')
+    assert.deepEqual(gateway.cleared, ['fault-1', 'fault-2'], 'injected faults go first')
     await pass(clock, closesAfter)
     gateway.open = []
     await pass(clock, 30)

@@ -72,7 +72,7 @@ test('an envFile is read from beside the config; env wins, and all of it is secr
   assert.deepEqual(
     files.map((file) => file.split('/').at(-1)),
     ['main.yaml', '.env'],
-    'a change of it reloads the config',
+    'a change of the file reloads the config',
   )
   assert.doesNotMatch(JSON.stringify(redact(config)), /from-file/)
 })

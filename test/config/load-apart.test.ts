@@ -144,7 +144,7 @@ test('a config that takes too long to read is given up', async (t) => {
   const loading = assert.rejects(loadApart(path, {}, few, clock), {
     message: 'the config could not be read within 180 s',
   })
-  await until('it is waited for', () => clock.pending > 0)
+  await until('the caller waits for the reading', () => clock.pending > 0)
   await clock.advance(180_000)
   await loading
   assert.equal(clock.pending, 0)

@@ -46,7 +46,7 @@ test('defaults fill in all that was not written', async (t) => {
   assert.deepEqual(
     Object.keys(config.policies.defaults).filter((name) => ['degrade', 'hedge', 'rateLimit'].includes(name)),
     [],
-    'what changes what an agent gets is for its operator to ask for',
+    'policies that change results are off by default',
   )
   assert.deepEqual([config.policies.overrides, config.policies.sets], [[], {}])
   assert.deepEqual(config.mcpServers.a, {

@@ -120,7 +120,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     const { length } = held.received
     assert.ok(
       length > 0 && length < count / 4,
-      `${length} of ${count} came through a channel that takes none`,
+      `${length} of ${count} came through a full channel`,
     )
     if (shared) {
       const outcome = await flood

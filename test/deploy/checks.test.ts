@@ -80,7 +80,7 @@ test('the scripted run comes to what was counted by hand', () => {
   assert.equal(
     expected('server_tool:breakwater_correctness:ratio_rate5m')['scripted/slow'],
     undefined,
-    'of no reply at all, no share is correct',
+    'a tool without replies has no correctness',
   )
 })
 

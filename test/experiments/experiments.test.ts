@@ -480,13 +480,13 @@ test('a run of very many durations is judged apart when it ends: no call waits f
     assert.deepEqual(experiments.stop('one'), { ok: true })
     const { user, system } = process.cpuUsage(before)
     const tookMs = (user + system) / 1_000
-    assert.deepEqual(told, ['one started'], 'it is told of when it is judged')
-    await until('it is judged', () => told.length === 2)
+    assert.deepEqual(told, ['one started'], 'the end is logged when the run is judged')
+    await until('the run is judged', () => told.length === 2)
     assert.equal(told[1], 'one ended: it was stopped by hand')
     return { tookMs, verdict: experiments.get('one')!.run!.judgement.verdict }
   }
   const first = await verdictOf()
-  assert.ok(first.tookMs < 200, `stopping it took ${first.tookMs} ms of CPU`)
+  assert.ok(first.tookMs < 200, `the stop took ${first.tookMs} ms of CPU`)
   assert.ok(Number.isFinite(first.verdict.low) && Number.isFinite(first.verdict.high))
   assert.deepEqual((await verdictOf()).verdict, first.verdict)
 })

@@ -39,7 +39,7 @@ const isRefused = async (base: string) => {
 test('while the last calls end nobody new is let in, operators can look, and the calls get their answers', async (t) => {
   const { gateway, admin, server, underWay } = await endingDuringCall(t, '1m')
   const closed = gateway.close()
-  assert.equal(gateway.close(), closed, 'it ends once, however often it is asked to')
+  assert.equal(gateway.close(), closed, 'the gateway ends once, for any number of signals')
   assert.equal(await isRefused(gateway.data), true)
   const { sessions } = await admin<{ sessions: { inFlight: number }[] }>('/admin/sessions')
   assert.deepEqual(

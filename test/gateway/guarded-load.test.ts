@@ -19,7 +19,7 @@ test('a load is ready when all agents that have begun to call have had an answer
   const calls = [heard('1', one).call(asked), heard('2', other).call(asked)]
   one.answer({ ok: true, result: {} })
   await calls[0]
-  assert.equal(ready, 0, 'the other one still opens its session')
+  assert.equal(ready, 0, 'the other agent still opens its session')
   // A second call of an agent with a session does not wait.
   await heard('1', one).call(asked)
   assert.equal(ready, 0)

@@ -75,7 +75,7 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   // Everything sent before this reply has been read, too.
   await (await fetch(url)).text()
   assert.equal(state.opened, 1)
-  await until('nothing waits any longer than that', async () => {
+  await until('nothing waits for longer', async () => {
     await clock.advance(1)
     return left.length > 0
   })
@@ -135,7 +135,7 @@ test('agents of the modern era are clients of the SDK: they find out what there 
   assert.ok(answer.ok)
   assert.deepEqual([answer.result.structuredContent, answer.result.isError], [{ is: 1 }, true])
   const slow = call('slow')
-  await until('it is asked', () => asked.length === 3)
+  await until('the request has arrived', () => asked.length === 3)
   await clock.advance(1_000)
   assert.deepEqual(await slow, { ok: false, why: 'given up' })
   await agents.close()

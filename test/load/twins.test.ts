@@ -277,8 +277,8 @@ test('each call of 10,000 twins meets the same faults in both arms, one at a tim
     const { first, later, examples } = report
     assert.deepEqual([first.different, later.different, examples], [0, 0, []])
     assert.ok(first.twice > 40_000, `${first.twice}`)
-    assert.ok(first.once > 1_000, 'calls that one twin did not get to')
-    assert.ok(later.once > 1_000, 'retries, which one arm makes')
+    assert.ok(first.once > 1_000, 'calls made by one twin only')
+    assert.ok(later.once > 1_000, 'retries, made by one arm only')
     assert.deepEqual([found.contradictions, found.twice], [[], first.twice])
     assert.ok(found.hits > 3_000, `${found.hits}`)
   }

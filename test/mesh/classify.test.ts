@@ -104,7 +104,7 @@ test('an error that came with HTTP 4xx is its caller’s, but for 408 and 429', 
   for (const status of [400, 401, 403, 404, 409, 413, 422, 499]) {
     const outcome = answered({ error: { code: -32000, message: 'x' } }, status)
     assert.deepEqual([resultOf(outcome), lesson(outcome)], ['caller_error', 'refused'], `${status}`)
-    assert.equal(isFailure(outcome), true, 'it may be taken the next time')
+    assert.equal(isFailure(outcome), true, 'the next try may succeed')
   }
   for (const status of [200, 408, 429, 500, 503]) {
     const outcome = answered({ error: { code: -32000, message: 'x' } }, status)

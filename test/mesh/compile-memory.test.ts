@@ -21,7 +21,7 @@ function meshOf(globs: readonly string[]) {
     faults: { client: (next) => next, upstream: (next) => next },
     attempt: (next) => next,
     observe: (next) => next,
-    transport: () => assert.fail('nothing is called'),
+    transport: () => assert.fail('no call is expected'),
   })
 }
 

@@ -93,7 +93,7 @@ test('a queue of any history expires what a list of timers would', async () => {
     } else await clock.advance(Math.floor(random() * 20))
     assert.ok(
       [...due.values()].every((at) => at > clock.now()),
-      'one did not expire',
+      'a timeout did not expire',
     )
   }
   assert.ok(late.length > 100 && late.every((ms) => ms === 0))

@@ -137,12 +137,12 @@ test('a burst is done at the end of the turn in which there is enough of it', as
   const burst = new Burst(clock, { pieces: 3, ms: 100 }, (piece: number) => seen.push(piece))
   for (const piece of [1, 2]) burst.add(piece)
   await nextTurn()
-  assert.deepEqual(seen, [], 'two are not enough')
+  assert.deepEqual(seen, [], 'two items are too few')
   for (const piece of [3, 4]) burst.add(piece)
   assert.deepEqual(seen, [], 'not before the turn ends')
   await nextTurn()
   assert.deepEqual(seen, [1, 2, 3, 4])
-  assert.equal(clock.pending, 0, 'nothing is left to wait for')
+  assert.equal(clock.pending, 0, 'nothing is pending')
 })
 
 test('a burst that is too small is done some time after the first piece of it', async () => {

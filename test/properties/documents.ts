@@ -198,7 +198,7 @@ export async function withinBounds<Result>(read: () => Promise<Result>): Promise
   const result = await read()
   const tookMs = performance.now() - since
   assert.ok(tookMs < LONGEST_MS, `took ${tookMs.toFixed(0)} ms`)
-  assert.equal(Reflect.ownKeys(Object.prototype).length, pristine, 'all objects have got something')
+  assert.equal(Reflect.ownKeys(Object.prototype).length, pristine, 'Object.prototype is unchanged')
   return result
 }
 
@@ -207,14 +207,14 @@ export async function withinBounds<Result>(read: () => Promise<Result>): Promise
  * unreadable.
  */
 export function sayWhere(problems: readonly string[], file: string): void {
-  assert.ok(problems.length > 0, 'says what is wrong')
+  assert.ok(problems.length > 0, 'reports a problem')
   for (const problem of problems) {
     const isOfAnother = /^\/.+ {2}\S/.test(problem)
     const place = problem.startsWith(file) ? problem.slice(file.length) : undefined
     assert.ok(place === undefined ? isOfAnother : /^(:\d+:\d+ {2}| {1,2})\S/.test(place), problem)
     assert.ok(problem.length < 20_000, `a problem of ${problem.length} characters`)
-    assert.ok(!hasUnprintable(problem), `${JSON.stringify(problem)} is a line that any terminal may get`)
-    assert.ok(!problem.includes(SECRET), 'shows what came out of a variable')
+    assert.ok(!hasUnprintable(problem), `${JSON.stringify(problem)} holds only printable characters`)
+    assert.ok(!problem.includes(SECRET), 'shows the value of a variable')
   }
 }
 

@@ -108,7 +108,7 @@ test('the era is that of the conversation, or else the one to be expected', asyn
   const caller = legacy()
   await server.send(toolCall('a', {}, { caller }))
   assert.deepEqual([server.eraFor(caller, 0), server.eraFor(modern(), undefined)], ['legacy', 'modern'])
-  assert.equal(server.onlyEra, undefined, 'that depends on who calls')
+  assert.equal(server.onlyEra, undefined, 'the answer depends on the caller')
   const one = await dual(1, ['legacy'])
   assert.deepEqual([one.server.onlyEra, one.server.eraFor(modern(), 0)], ['legacy', 'legacy'])
 })

@@ -116,7 +116,7 @@ test('a server that hangs delays lists once, and is waited for again when it was
   await clock.advance(1_999)
   assert.equal(done.length, 3)
   answer()
-  await until('both are there', () => done.length === 4)
+  await until('both lists have come', () => done.length === 4)
   held = new Promise(() => undefined)
   server.refresh()
   list('refreshed')

@@ -103,7 +103,7 @@ test('a caller whose replica cannot be reached goes to another one with its next
   state.reason = 'upstream_disconnected'
   await send()
   state.reason = undefined
-  assert.equal(await send(), 0, 'one connection that broke is no reason to leave')
+  assert.equal(await send(), 0, 'one broken connection moves no caller')
   state.reason = 'upstream_unavailable'
   await send()
   state.reason = undefined

@@ -28,7 +28,7 @@ test('a plan that is put while another is armed takes its place, and keeps what 
     (body.faults as readonly { name: string; armed: boolean }[]).map(({ name, armed }) => [name, armed]),
     [['new', true]],
   )
-  assert.equal(body.seed, 0, 'what a plan does not say is not that of the config or of another plan')
+  assert.equal(body.seed, 0, 'a plan inherits no settings of the config or of another plan')
   assert.equal(controller.config.lease, 60_000)
   const told = controller.journal.entries().findLast((entry) => entry.kind === 'control')
   assert.deepEqual([told?.type, told?.by], ['plan', 'me'])
@@ -107,7 +107,7 @@ test('the second of two operators with the same state is told that the state has
   }
   assert.equal((await ask('GET', '/admin/chaos')).headers.etag, tag)
   assert.equal((await ask('POST', '/admin/chaos/arm', {}, ifMatch('*'))).status, 200)
-  assert.equal((await ask('POST', '/chaos/clear-all', {})).status, 200, 'nobody has to say what was read')
+  assert.equal((await ask('POST', '/chaos/clear-all', {})).status, 200, 'If-Match is optional')
 })
 
 test('stopping works whatever If-Match says', async () => {

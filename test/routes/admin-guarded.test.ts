@@ -22,7 +22,7 @@ async function waiting(t: TestContext, names: readonly string[]): Promise<string
       seed: '1',
     }),
     groundOf: () => 'ground',
-    worldOf: () => assert.fail('nothing begins'),
+    worldOf: () => assert.fail('no run begins'),
     proofOf: () => ({ armed: [], arms: [], chaos: 'disarmed' }),
     approvers: () => undefined,
     withoutSecrets: (spec) => spec,
@@ -57,7 +57,7 @@ test('the first of nine listeners to a waiting run is dropped', async (t) => {
     all.map(({ status }) => status),
     Array.from({ length: 9 }, () => 200),
   )
-  await until('the first one hears no more', () => all[0]!.isOver)
+  await until('the first listener is dropped', () => all[0]!.isOver)
   assert.ok(all.slice(1).every(({ isOver }) => !isOver))
 })
 
@@ -67,7 +67,7 @@ test('a listener to everything keeps nobody out', async (t) => {
   const all: Awaited<ReturnType<typeof listen>>[] = []
   for (const name of names) for (let n = 0; n < 7; n++) all.push(await listen(base, name))
   assert.ok(all.every(({ status }) => status === 200))
-  await until('six hear no more', () => all.slice(0, 6).every(({ isOver }) => isOver))
+  await until('six listeners are dropped', () => all.slice(0, 6).every(({ isOver }) => isOver))
   assert.ok(all.slice(6).every(({ isOver }) => !isOver))
 })
 

@@ -151,7 +151,7 @@ test('the chain of each tool shows every setting, and who decided it', async (t)
   assert.equal(layer(chain, 'breaker')?.config?.consecutive, 2)
   assert.equal(layer(chain, 'retry')?.from, 'default')
   assert.equal(layer(shown?.other, 'breaker')?.from, 'default')
-  assert.equal(layer(chain, 'degrade'), undefined, 'what nobody asked for is not in force')
+  assert.equal(layer(chain, 'degrade'), undefined, 'a policy without settings is not in force')
 })
 
 test('how long calls wait for a lost server is shown with the reason', async (t) => {

@@ -117,5 +117,5 @@ test('the arms of what runs begin at 0, for each tool that was called and that t
   assert.ok(
     after.includes('breakwater_tool_calls_total{server="files",tool="read",result="returned",arm="ab/a"} 1'),
   )
-  assert.equal(after.length, 24, 'what has begun is not begun again')
+  assert.equal(after.length, 24, 'a running experiment does not start again')
 })

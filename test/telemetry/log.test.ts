@@ -66,7 +66,7 @@ test('a process whose log nobody reads goes on, and the log says what it lacks o
       setTimeout(() => process.exit(0), 1_000)
     })`)
   const [said] = (await once(child.stderr, 'data')) as [Buffer]
-  assert.equal(said.toString(), 'went on', 'though its pipe is full')
+  assert.equal(said.toString(), 'went on', 'the pipe is full')
   child.stdin.write('go on')
   const [output] = await Promise.all([text(child.stdout), once(child, 'exit')])
   const lines = output
@@ -77,7 +77,7 @@ test('a process whose log nobody reads goes on, and the log says what it lacks o
   assert.deepEqual(
     numbers,
     [...new Set(numbers)].sort((one, other) => one - other),
-    'what is there is whole, once and in order',
+    'the remaining lines are whole, once and in order',
   )
   // The limit of waiting lines, plus the pipe's capacity.
   assert.ok(numbers.length >= 900 && numbers.length < 1_300, `${numbers.length} lines`)

@@ -109,7 +109,7 @@ test('a reload keeps unchanged faults armed, with their counters and their time'
   })
   const outcome = await send(toolCall('t'))
   const was = outcome.kind === 'answered' && outcome.result.value.result
-  assert.deepEqual(was, { structuredContent: { was: 'spoiled' } }, 'the new one is the outermost')
+  assert.deepEqual(was, { structuredContent: { was: 'spoiled' } }, 'the new fault is the outermost')
 })
 
 test('a reload that removes a fault lets go of the calls that it holds', async () => {
@@ -153,7 +153,7 @@ test('after a plan without faults no plan is armed, and faults of the runtime AP
   const { arm, apply, controller } = rig()
   const more = { lease: '10s' }
   arm([fault('a', 'test.spoil')], more)
-  assert.equal(controller.runtime.inject(controller.config.faults[0]!, 'me').ok, false, 'its name is taken')
+  assert.equal(controller.runtime.inject(controller.config.faults[0]!, 'me').ok, false, 'the name is taken')
   assert.ok(controller.runtime.inject({ ...controller.config.faults[0]!, name: 'mine' }, 'me').ok)
   const states = () => controller.status().faults.map(({ name, armed }) => [name, armed])
   apply(plan([], more))

@@ -26,7 +26,7 @@ test('the work meets enough faults for the others to say something', () => {
   }
   assert.ok(
     decided.every((decision) => decision.endsWith('false]')),
-    'none depends on the order',
+    'no decision depends on the order',
   )
 })
 

@@ -219,7 +219,7 @@ test('a flood comes in portions, each when the one before it has been read and i
   assert.deepEqual(injection.notes, [{ effect: 'flood', lines: 'junk', perSecond: 100, forMs: 1_000 }])
   assert.equal(String(written[0]?.bytes), 'xxxxxxx\n'.repeat(5))
   await injection.clock.advance(500)
-  assert.equal(written.length, 1, 'it is not read yet')
+  assert.equal(written.length, 1, 'nothing is read yet')
   const read = async () => {
     taken()
     await injection.clock.advance(0)
@@ -233,7 +233,7 @@ test('a flood comes in portions, each when the one before it has been read and i
     await read()
     await injection.clock.advance(50)
   }
-  assert.equal(written.length, 10, 'as many as there was time for')
+  assert.equal(written.length, 10, 'as many portions as time allowed')
   assert.equal(injection.clock.pending, 0)
 })
 

@@ -30,7 +30,7 @@ test('code, message and data are those of the plan', async () => {
     toolCall('echo', {}, { id: 'a"b' }),
   )
   assert.deepEqual(parseJson(injection.replies[0]?.body ?? ''), { jsonrpc: '2.0', id: 'a"b', error: config })
-  assert.equal(outcome.wire, undefined, 'the edge writes it, under the id that the agent knows')
+  assert.equal(outcome.wire, undefined, 'the edge writes the reply, under the agent’s own id')
 })
 
 test('an id comes back digit by digit, even one that no double can hold', async () => {
@@ -80,7 +80,7 @@ async function shapedBy(type: FaultType<unknown>, config: object, injection: Tes
     shaped = sent.wire?.answer?.take(text)
     return answer(sent)
   })(call)
-  assert.deepEqual(outcome, await answer(call), 'what becomes of the call is for whoever reads it to say')
+  assert.deepEqual(outcome, await answer(call), 'the reader of the answer decides about the call')
   return { text, shaped }
 }
 
@@ -110,7 +110,7 @@ for (const transport of ['stdio', 'sse'] as const) {
     }
     const { text, shaped } = await shapedBy(rpcFaults['rpc.late'], { delay: '2s' }, injection)
     assert.deepEqual([shaped?.texts, shaped?.holdMs], [[text], 2_000])
-    assert.deepEqual(injection.notes, [], 'it is not held back yet, and may never be')
+    assert.deepEqual(injection.notes, [], 'the answer is not held back yet, and may never be')
     shaped?.holds?.(Promise.resolve())
     assert.deepEqual(injection.notes, [{ delayMs: 2_000 }])
     await Promise.all(held)

@@ -233,7 +233,7 @@ test('the journal of a plan goes to its file, also when a reload moves it', asyn
   apply({ enabled: true, faults, journal: { file: second } })
   await send(toolCall('t'))
   await controller.close()
-  await until('both are written', () => existsSync(second))
+  await until('both entries are written', () => existsSync(second))
   const kinds = async (file: string) =>
     (await linesOf(file)).lines.map((line) => ('type' in line ? line.type : line.kind))
   assert.deepEqual(await kinds(path), ['header', 'armed', 'test.spoil'])

@@ -62,7 +62,7 @@ test('where it cannot be written the kill is in force all the same, says so, and
   const { folder, path } = await setUp(t)
   await writeFile(join(folder, 'state'), 'no folder')
   const { arm, controller, clock, typesOf } = rig({ killRecord: path })
-  assert.equal(controller.status().killed, true, 'what cannot be looked at may hold a kill')
+  assert.equal(controller.status().killed, true, 'an unreadable path may hold a kill')
   await rm(join(folder, 'state'))
   controller.unkill('me', 'the disk is well')
   arm([fault('a', 'test.hold')])

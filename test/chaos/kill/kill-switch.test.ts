@@ -24,7 +24,7 @@ test('a kill lets go of a thousand held calls at once, unharmed', async () => {
   const outcomes = await Promise.all(held)
   assert.equal(clock.now(), 0)
   assert.ok(outcomes.every((outcome) => outcome.kind === 'answered'))
-  assert.deepEqual(outcomes[0], answer(), 'what was to be spoiled later is not')
+  assert.deepEqual(outcomes[0], answer(), 'later calls are not spoiled')
   assert.equal(tally('a').concurrent, 0)
   assert.equal(controller.journal.decisions()[0]?.released, 'killed')
 })

@@ -40,7 +40,7 @@ async function killedUnderWay(example: Fault, side: Side, method: string, reply:
   controller.kill('me', 'enough')
   giveReply()
   await sent
-  assert.equal(clock.pending, 0, 'nothing waits for anything any more')
+  assert.equal(clock.pending, 0, 'no timer or waiter is left')
   assert.equal(tally(example.name).concurrent, 0)
   return outcome
 }
@@ -59,7 +59,7 @@ for (const [what, reply] of Object.entries(replies)) {
         }
       }
     }
-    assert.ok(held.size > 25, `the others acted before: ${held.size}`)
+    assert.ok(held.size > 25, `other faults acted before: ${held.size}`)
   })
 }
 

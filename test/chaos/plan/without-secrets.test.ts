@@ -19,7 +19,7 @@ test('values of headers are not shown, neither of those that are matched nor of 
       },
     ],
   })
-  assert.equal(fault.headers['set-cookie'], 'secret-c', 'the fault itself stays as it was')
+  assert.equal(fault.headers['set-cookie'], 'secret-c', 'the fault itself is unchanged')
 })
 
 test('a key named headers outside of a fault is shown', () => {

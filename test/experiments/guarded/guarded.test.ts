@@ -190,7 +190,7 @@ test('nobody approves their own run, and where approvers are named nobody else d
     refusals: ['tester asks for it, and so cannot approve it'],
   })
   const alike = await guarded.approve('drill', ' ＴESTER\u200b')
-  assert.equal(alike.ok, false, 'a name that reads like theirs')
+  assert.equal(alike.ok, false, 'a lookalike name')
   rules.approvers = ['lead', 'tester']
   assert.deepEqual(await guarded.approve('drill', 'boss'), {
     ok: false,
@@ -269,7 +269,7 @@ test('a config that changes what a run rests upon ends it, one that does not cha
   assert.equal(guarded.get('drill')?.state, 'running')
   rules.ground = 'other'
   guarded.follow()
-  assert.equal(guarded.get('drill')?.state, 'running', 'not while the config comes into force')
+  assert.equal(guarded.get('drill')?.state, 'running', 'no run begins while the config comes into force')
   await clock.advance(10)
   assert.equal(guarded.get('drill')?.state, 'failed')
 })
@@ -347,7 +347,7 @@ test('a listener hears each change of one experiment, until the listener leaves'
   const { guarded, toEnd } = stage()
   const heard: string[] = []
   const leave = guarded.listen('drill', ({ phase }) => heard.push(phase))
-  guarded.listen('other', () => assert.fail('another one'))
+  guarded.listen('other', () => assert.fail('a different run'))
   await guarded.run(specOf(), asked)
   await toEnd()
   assert.deepEqual([...new Set(heard)], ['baseline', 'stage', 'recovery', 'over'])

@@ -264,7 +264,7 @@ for (const phase of ['baseline', 'stage', 'recovery'] as const) {
     assert.deepEqual([run.state, run.phase, run.reason], ['failed', 'over', 'the gateway was stopped'])
     assert.deepEqual([rules.armed, rules.isMeasured], [false, false])
     await clock.advance(60_000)
-    assert.equal(lifecycle.record, run, 'nothing comes after it')
+    assert.equal(lifecycle.record, run, 'no event follows')
   })
 }
 

@@ -52,7 +52,7 @@ test('a hanging call is slow, and neither a success nor a failure: durations alo
   assert.ok(p95! > 4_900)
   assert.deepEqual([meter.since('treatment').waiting, meter.since('treatment', 5_000).waiting], [0, 1])
   meter.end(hanging, undefined)
-  assert.equal(meter.over('treatment', 5_000).waiting, 0, 'one that its agent got wrong says nothing')
+  assert.equal(meter.over('treatment', 5_000).waiting, 0, 'a caller’s own error says nothing')
 })
 
 test('an arm is stuck when a call of it is under way and none has ended meanwhile', async () => {

@@ -42,7 +42,7 @@ test('a report says who, what, why it ended, what was proven, and what was expec
 test('the page says the same, loads nothing, and escapes what others wrote', async () => {
   const evil = '</script><img src=x onerror=alert(1)>'
   const page = runHtmlOf(await aborted({ title: evil, reason: evil, owner: evil }))
-  assert.ok(!page.includes('<img'), 'nothing of it is markup')
+  assert.ok(!page.includes('<img'), 'the text holds no markup')
   assert.match(page, /Content-Security-Policy" content="default-src &#39;none&#39;;/)
   assert.doesNotMatch(page, /(src|href)="?https?:/)
   assert.match(page, /<span class="badge">aborted<\/span>/)

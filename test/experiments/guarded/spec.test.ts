@@ -36,9 +36,9 @@ async function read(t: TestContext, text: string) {
 
 async function problems(t: TestContext, from: string | RegExp, to: string): Promise<readonly string[]> {
   const text = good.replace(from, to)
-  assert.notEqual(text, good, 'the text is another one')
+  assert.notEqual(text, good, 'the text differs')
   const found = await read(t, text)
-  assert.ok('problems' in found, 'it is refused')
+  assert.ok('problems' in found, 'the spec is refused')
   return found.problems
 }
 
@@ -53,7 +53,7 @@ test('a spec is read, with its defaults', async (t) => {
   assert.deepEqual(
     claimsDuring(spec).map(({ text }) => text),
     ['p95 < 500ms'],
-    'status is no claim about calls',
+    'status cannot be claimed of calls',
   )
 })
 

@@ -46,6 +46,6 @@ test('5,000 breakers that had a call each take 12 MB at most, and have nothing t
   const heldMB = heapMB() - before
   assert.equal(context.state.list('breaker').length, BREAKERS + 1)
   assert.ok(heldMB <= MOST_MB, `${heldMB.toFixed(1)} MB`)
-  assert.deepEqual([clock.pending, timers], [0, 0], 'a timer would be work')
+  assert.deepEqual([clock.pending, timers], [0, 0], 'a timer would cost CPU')
   assert.equal(layers.length, BREAKERS + 1)
 })

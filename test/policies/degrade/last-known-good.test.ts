@@ -57,7 +57,7 @@ test('a later answer that is too large to keep is not read, and takes the place 
   const { good, ask, snapshot } = breaking({ maxSize: '1KiB' })
   await good(call())
   const result = largeMessage(JSON.stringify({ id: 1, result: { text: 'x'.repeat(100_000) } }))
-  Object.defineProperty(result, 'text', { get: () => assert.fail('its text was asked for') })
+  Object.defineProperty(result, 'text', { get: () => assert.fail('the text was read') })
   await good(call(), {}, { result })
   assert.deepEqual(snapshot(), { answers: 0, bytes: 0 })
   assert.deepEqual(await ask(call()), lost)

@@ -24,7 +24,7 @@ test('a slow replica gets less than a twentieth of five seconds, and is tried ag
   const from = sent.length
   await stream(60_000, 50)
   const [later = 0, rest = 0] = counts(from)
-  assert.ok(later >= 1, 'never tried again')
+  assert.ok(later >= 1, 'the replica was never tried again')
   assert.ok(later / (later + rest) < 0.05, `${later} of ${later + rest}`)
 })
 

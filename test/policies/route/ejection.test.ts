@@ -235,7 +235,7 @@ test('a replica that turns requests down at once draws no more calls for it', as
   const from = rig.sent.length
   await rig.stream(5_000, 20)
   const [refusing = 0, well = 0] = rig.counts(from)
-  assert.ok(well > 0.8 * (refusing + well), `${refusing} of ${refusing + well} calls went to it`)
+  assert.ok(well > 0.8 * (refusing + well), `${refusing} of ${refusing + well} calls went to the refuser`)
 })
 
 test('a caller placed while replicas were unreachable is placed once more when they are back', async () => {
@@ -267,7 +267,7 @@ test('a caller placed while replicas were unreachable is placed once more when t
   await rig.clock.advance(100)
   backAt = rig.clock.now()
   await rig.run({ caller: new TestCaller() })
-  assert.deepEqual(left, [], 'who has been there before stays')
+  assert.deepEqual(left, [], 'a caller with a home stays')
   await rig.run({ caller })
   assert.deepEqual([rig.counts(), left], [[3, 1], [0]])
 })

@@ -81,7 +81,7 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
             }
             break
           }
-          assert.equal(runs, 0, 'what runs, or has run, is not run again')
+          assert.equal(runs, 0, 'a running or finished call does not run again')
           if (same.args !== args) assert.equal(errorOf(sent)?.reason, 'idempotency_conflict')
           else if (same.run !== undefined) {
             assert.equal(sent.outcome, undefined)
@@ -99,7 +99,7 @@ function idempotency(name: string, { restarts, most }: { restarts: boolean; most
           else if (end === 'unsent') process.server.fail(run, 'upstream_unavailable', false)
           else process.server.fail(run, 'upstream_rate_limited', true)
           await setImmediate()
-          for (const sent of waiting.get(run) ?? []) assert.ok(sent.outcome, 'whoever waited is told')
+          for (const sent of waiting.get(run) ?? []) assert.ok(sent.outcome, 'every waiter gets the answer')
           waiting.delete(run)
           known.delete(key)
           if (isKept(end)) known.set(key, { ...found, run: undefined, end, expiresAt: wall + WINDOW_MS })

@@ -89,7 +89,7 @@ const bucket = target(
       assert.equal(waitMs, Math.max(0, perTokenMs - filled))
       if (waitMs === 0) filled -= perTokenMs
       else {
-        assert.ok(bucket.take(now + waitMs - 0.01) > 0, 'to be told too long a wait is to lose tokens')
+        assert.ok(bucket.take(now + waitMs - 0.01) > 0, 'waiting longer than told would lose tokens')
         assert.equal(filled >= perTokenMs, false)
       }
     }

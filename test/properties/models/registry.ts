@@ -210,7 +210,7 @@ export const registryTarget = asyncTarget(
             old.url === url &&
             old.connections === connections
           assert.equal(now.has(name), !disabled)
-          if (!disabled) assert.equal(now.get(name) === servers.get(name), goesOn, `${name} goes on`)
+          if (!disabled) assert.equal(now.get(name) === servers.get(name), goesOn, `${name} stays open`)
           same &&= goesOn || disabled
         }
         same &&= now.size === servers.size
@@ -258,7 +258,7 @@ export const registryTarget = asyncTarget(
           assert.equal(error?.code, -32602, name)
       }
       const inForce = [...entries].filter(([, { disabled }]) => !disabled)
-      assert.equal(open.size, inForce.length, 'what left the config is closed, and nothing else')
+      assert.equal(open.size, inForce.length, 'only connections that left the config are closed')
       for (const [server, { url, settings }] of inForce) {
         const owner = JSON.stringify([server, url])
         const key = {

@@ -60,7 +60,7 @@ const sessions = asyncTarget(
       } else if (op === 'close' && one !== undefined) {
         const { call } = one
         await sessions.close(one.session)
-        assert.ok(call?.aborted ?? true, 'its calls are ended')
+        assert.ok(call?.aborted ?? true, 'the calls of the session are ended')
         close(one)
       } else if (op === 'call' && one?.state === 'open' && one.call === undefined) {
         one.call = new CallUnderWay()
@@ -308,13 +308,13 @@ const attempts = asyncTarget(
       const left = joined.filter(({ told }) => told.length === 0)
       assert.ok(joined.every(({ told }) => told.length <= 1))
       assert.equal(shared.underWay, left.length > 0)
-      assert.equal(now.length > 0, left.length > 0, 'an attempt for nobody, or nobody that tries')
+      assert.equal(now.length > 0, left.length > 0, 'an attempt without a waiter, or a waiter without an attempt')
       assert.ok(now.length <= 3)
       if (left.length === 0) assert.equal(clock.pending, 0)
       if (op === 'succeed' && one !== undefined)
         assert.ok(
           waiting.every(({ told }) => told[0] === 'done'),
-          'a success counts for all',
+          'a success counts for all waiting calls',
         )
       if (op === 'abort') assert.deepEqual(left, [])
       if (op === 'fail' && one !== undefined && one === oldest)
@@ -322,7 +322,7 @@ const attempts = asyncTarget(
           if (since <= one.begunAt || underWay.length === 1) assert.deepEqual(told, ['failed'])
       if (op === 'fail' && one !== oldest) assert.deepEqual(left, waiting)
       if (op === 'advance' && oldest !== undefined)
-        assert.equal(oldest.over, false, 'the oldest keeps its time')
+        assert.equal(oldest.over, false, 'the oldest attempt keeps its time')
     }
   },
 )

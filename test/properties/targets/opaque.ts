@@ -65,11 +65,11 @@ const cursors = asyncTarget(
     for (let pages = 0; next !== undefined; pages++) {
       assert.ok(pages <= 3, 'the pages go in circles')
       const read: Page | null = page(next)
-      if (read === null) return assert.equal(pages, 0, 'a cursor that was given out is refused')
+      if (read === null) return assert.equal(pages, 0, 'an issued cursor is refused')
       seen.push(...(read.tools ?? []).map(({ name }) => String(name)))
       next = read.nextCursor
     }
-    assert.equal(new Set(seen).size, seen.length, 'each is listed once')
+    assert.equal(new Set(seen).size, seen.length, 'each tool is listed once')
     // The whole list was seen up to its end: the seen part is the last part.
     assert.deepEqual(seen, [...known].slice(known.size - seen.length))
   },
@@ -184,7 +184,7 @@ const requestStates = asyncTarget(
         assert.equal(
           store.take(one.state, () => true),
           undefined,
-          'a state is good for once',
+          'a state is valid once',
         )
       } else if (op === 'misfit' && one !== undefined) {
         assert.equal(
@@ -215,7 +215,7 @@ const requestStates = asyncTarget(
         for (const known of open) {
           if (known.until > clock.now()) continue
           known.gone = true
-          assert.equal(known.call.signal.aborted, known.bytes === undefined, 'a call that goes on is ended')
+          assert.equal(known.call.signal.aborted, known.bytes === undefined, 'a running call is ended')
         }
       } else if (op === 'close') {
         store.closeAll()
@@ -226,7 +226,7 @@ const requestStates = asyncTarget(
       }
       const left = all.filter(({ gone }) => !gone)
       assert.equal(store.size, left.length)
-      assert.equal(clock.pending, left.length, 'a timer for each, and none for nobody')
+      assert.equal(clock.pending, left.length, 'a timer for each waiter, and none without waiters')
     }
   },
 )

@@ -192,7 +192,7 @@ test('a disk that refuses is told of once, and tried again', async (t) => {
   begin('a')
   await clock.advance(100)
   begin('b')
-  await until('it is told of', () => problems.length > 0)
+  await until('the problem is reported', () => problems.length > 0)
   assert.equal(clock.pending, 1, 'the next try is due')
   await rm(blocked)
   await chmod(folder, 0o700)

@@ -147,7 +147,7 @@ test('a p95 is more than one slow probe in twenty, whether they come in a row or
   const { well } = watched({ slow: { p95: '500ms' } })
   for (let i = 0; i < 18; i++) well({ ping: 10 })
   assert.equal(well({ ping: 600 }).state, 'suspicious')
-  assert.equal(well({ ping: 10, list: 9_000 }).state, 'well', 'a list is no ping')
+  assert.equal(well({ ping: 10, list: 9_000 }).state, 'well', 'listing does not count as a ping')
   assert.equal(well({ ping: 600 }).state, 'failing')
   assert.equal(well({ ping: 500 }).state, 'well')
 

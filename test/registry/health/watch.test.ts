@@ -61,7 +61,7 @@ async function watching(t: TestContext, settings: object, { clock = new ManualCl
     bad: (reason: FailureReason, message = 'in words') =>
       probe({ reason, message, isCertain: reason === 'process_exit' }),
     /** Waits until no notice is pending: an advancing clock would end notices under way. */
-    told: () => until('all is told', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
+    told: () => until('all notices are sent', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
     latest: () => {
       const [incident] = watch.incidents.list()
       assert.ok(incident)

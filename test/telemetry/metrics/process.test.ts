@@ -12,7 +12,7 @@ test('the lag of the event loop is a number, also for who asks right after someb
   }
   for (const [name, value] of await lags()) assert.ok(value >= 0 && value < 1_000, `${name} is ${value}`)
   let first: Awaited<ReturnType<typeof lags>> = []
-  await until('the loop was looked at', async () => {
+  await until('the loop was measured', async () => {
     first = await lags()
     return first.some(([name, value]) => name === 'nodejs_eventloop_lag_min_seconds' && value > 0)
   })

@@ -75,10 +75,10 @@ test('a collector that never answers keeps a bounded number of spans waiting, an
   await sendMany(mesh)
   assert.ok(lost(mesh) >= 2 * MANY - QUEUE, `${lost(mesh)} are counted`)
   assert.ok(mesh.dropped.some(([, cause]) => cause === 'queue_full'))
-  await until('those that waited are lost too', () => lost(mesh) === 2 * MANY)
+  await until('waiting spans are lost too', () => lost(mesh) === 2 * MANY)
   mesh.receiver.behaviour = 'takes'
   // Its exporter is impatient, so some spans may still be lost.
-  await until('it gets what follows', async () => {
+  await until('the collector gets later spans', async () => {
     await sendAll(mesh, 1)
     return mesh.receiver.spans.length > 0
   })
@@ -122,7 +122,7 @@ test('a collector that repeats what it was sent gets none of it into the log', a
   mesh.receiver.behaviour = { status: 401 }
   await sendAll(mesh, 1)
   await until('the spans are lost', () => lost(mesh) === 2)
-  await until('the SDK tells it too', () => lines.some(({ level }) => level === 50))
+  await until('the SDK logs the loss too', () => lines.some(({ level }) => level === 50))
   assert.equal(mesh.receiver.headers[0]?.authorization, 'Bearer hush')
   assert.ok(!JSON.stringify(lines).includes('hush'))
   const told = lines.find(({ spans }) => spans === 2)

@@ -46,14 +46,14 @@ test('a reply that nothing overtakes within a second was delayed, and the journa
   await send('a')
   await injection.clock.advance(999)
   assert.deepEqual(done, [])
-  assert.deepEqual(injection.notes, [{ effect: 'waits' }], 'the journal tells of it while it waits')
+  assert.deepEqual(injection.notes, [{ effect: 'waits' }], 'the journal shows the reply while held')
   await injection.clock.advance(1)
   assert.deepEqual(done, ['a answered'])
   assert.deepEqual(injection.inapplicable, [])
   assert.deepEqual(injection.notes, [{ effect: 'waits' }, { effect: 'not overtaken', heldMs: 1_000 }])
   await send('b')
   await injection.clock.advance(10)
-  assert.deepEqual(done, ['a answered'], 'nobody is left to be overtaken by b')
+  assert.deepEqual(done, ['a answered'], 'no reply is left for b to overtake')
 })
 
 test('replies of different servers do not overtake each other', async () => {
