@@ -45,7 +45,7 @@ test('every import of the program is a file of its own, a module of Node, or a d
   )
 })
 
-test('programs and threads that it starts from files of its own are there', async () => {
+test('programs and threads that the program starts from its own files exist', async () => {
   const started = [...(await textsIn(join(root, 'src'), '.ts')).values()].flatMap((text) =>
     [...text.matchAll(/new URL\('\.\/([^']+)', import\.meta\.url\)/g)].map(([, file = '']) => file),
   )

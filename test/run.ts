@@ -1,5 +1,5 @@
 /**
- * Runs tests, each file in a process of its own by Node's test runner.
+ * Runs tests by Node's test runner, each file in a separate process.
  *
  *   run.js                   the quick tests: `npm test`
  *   run.js --all             all tests: `npm run test:all`; `--part NAME`, which may be repeated, runs some parts of them
@@ -7,11 +7,11 @@
  *   run.js FILE…             files by the beginning of their path below `test`
  *   run.js --stress FILE…    ten times each, beside one busy thread for each core: `npm run test:stress`
  *   --bail                   ends with the first failure
- *   --folder FOLDER          where the files lie, for a test of this program; `test` as compiled, unless given
+ *   --folder FOLDER          folder of the files, for a test of this program; default: `test` as compiled
  *   --second-look LIST       runs a failed file once more at the end; LIST collects the files that passed then
  *
- * A process takes longer to start than most files take to run. So files of the core share one process for each folder, unless a
- * file has hooks, which would be everybody's hooks, or looks at its process as a whole.
+ * A process takes longer to start than most files take to run. So files of the core share a process for each
+ * folder, except files with hooks, which would be everybody's hooks, and files that inspect their whole process.
  */
 import {
   appendFileSync,

@@ -37,7 +37,7 @@ test('a new name for each call is one client, and never one that is known', () =
   for (const countsAs of seen) assert.ok(countsAs.length > 64, 'the shared name is longer than any tenant')
 })
 
-test('a name counts for itself once it was seen again after a second, and keeps its tenant all the while', () => {
+test('a name counts for itself when seen again after a second, and keeps its tenant meanwhile', () => {
   const tenancies = new Tenancies()
   const at = (now: number) => tenancies.of(named('acme'), client, now)
   const first = at(0)

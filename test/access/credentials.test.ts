@@ -82,7 +82,7 @@ test('headers that tell of one request differ within a session', async (t) => {
   assert.equal((await post(request(3), { ...session, ...own, ...traced(1), 'x-user': 'bob' })).status, 404)
 })
 
-test('a header that becomes another one for its server is a credential, whatever it is called', async (t) => {
+test('a header renamed for its server is a credential under any name', async (t) => {
   const { begin, post, servers } = await setUp(t)
   servers.set('s', testServer({ forwardHeaders: { baggage: 'authorization' } }).server)
   const session = await begin({ ...own, baggage: 'a=1' })

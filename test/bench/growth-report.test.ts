@@ -6,7 +6,7 @@ import { powerOf, tableOf, type Point } from '../../bench/growth-report.ts'
 const pointsOf = (costs: Readonly<Record<number, number>>): Point[] =>
   Object.entries(costs).map(([at, cpuMicros]) => ({ at: Number(at), figures: { cpuMicros } }))
 
-test('a cost that grows with the count grows by the first power, whatever it was before', () => {
+test('a cost that grows with the count grows by the first power, from any start', () => {
   assert.equal(powerOf(pointsOf({ 1: 5, 101: 105, 1_001: 1_005 }), 'cpuMicros'), 1)
 })
 

@@ -35,7 +35,7 @@ function stage(due: readonly number[], callers: number) {
   return { turns, made, at: (ms: number) => (now = ms) }
 }
 
-test('a call that waits for a free caller is timed from when it was due', async () => {
+test('a call that waits for a free caller is timed from its due time', async () => {
   const { turns, made, at } = stage([0, 1, 2], 1)
   at(2)
   turns.arrived(3)

@@ -69,7 +69,7 @@ test('a table omits figures that a row did not hold in every round, and figures 
   assert.equal(first?.addedP50Ms, undefined)
 })
 
-test('every part says where and by which command it was measured, and is as the formatter leaves it', async () => {
+test('every part names machine and command of its measurement, in the format of the formatter', async () => {
   const texts = parts(results)
   assert.deepEqual(Object.keys(texts), ['base', 'loads', 'policies', 'left-out'])
   const style = await resolveConfig('docs/README.md')

@@ -20,7 +20,7 @@ test('the matrix differs from its base in one thing at a time, and stays within 
   assert.ok(cells.every(({ sessions }) => sessions >= 1 && sessions <= 1_000))
 })
 
-test('every policy has a row in which it alone is in force, with settings that it takes', () => {
+test('every policy has a row with this policy alone, under valid settings', () => {
   assert.deepEqual(
     policyRows.map(({ name }) => name),
     ['no-policy', ...Object.keys(policies)],
@@ -100,7 +100,7 @@ test('options name cells in the order of the matrix; a quick look has some of th
   assert.throws(() => readOptions(['--minutes', '0']), /from 1 to 120/)
 })
 
-test('a run is named by what was asked for, not by where it was written', () => {
+test('the name of a run holds its request, without output files', () => {
   assert.equal(commandOf([]), 'npm run bench:full')
   assert.equal(commandOf(['--json', 'x.json', '--quick', '--page', 'a.md']), 'npm run bench:full -- --quick')
 })

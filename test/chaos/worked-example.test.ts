@@ -28,7 +28,7 @@ test('the schema for editors has the new type, its fields and their descriptions
   assert.deepEqual([letters?.default, letters?.maximum, side?.enum], [10, 1_000, ['upstream', 'client']])
 })
 
-test('plans may name the new type, and are told what is wrong with its fields', () => {
+test('plans may name the new type, and get findings about its fields', () => {
   const [fault] = planned.faults
   assert.deepEqual([fault?.type, fault?.letters, fault?.side, fault?.sticky], [type, 5, 'upstream', false])
   const wrong = chaosSchema(registry).safeParse({ faults: [{ type, ...upperCase.example, letters: 0 }] })
@@ -37,7 +37,7 @@ test('plans may name the new type, and are told what is wrong with its fields', 
   assert.match(unknown.error?.message ?? '', /did you mean result\.upper_case\?/)
 })
 
-test('a plan is told that the new type cannot work with a server', () => {
+test('a plan gets a finding when the new type cannot work with a server', () => {
   const servers = [{ name: 'search', kind: { transport: 'stdio', era: undefined } }] as const
   assert.deepEqual(
     targetFindings(planned.faults, { servers, arms: [] }, registry).map(({ severity, message }) => ({

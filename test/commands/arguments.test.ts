@@ -155,7 +155,7 @@ test('a usage tells of each option, its default and who has it', () => {
   )
 })
 
-test('a command that is misused says so and where its usage is, also where it finds out itself; defects are thrown on', async () => {
+test('a misused command names the mistake and its usage, even when found late; defects are rethrown', async () => {
   const line = { usage: 'breakwater do: the usage', options }
   const { said, out } = printed()
   assert.equal(await runCommand(['--rate', '1'], line, out, async ({ rate = 0 }) => rate + 6), 7)
@@ -168,7 +168,7 @@ test('a command that is misused says so and where its usage is, also where it fi
   )
 })
 
-test('every command explains itself, and refuses what it does not know', async () => {
+test('every command explains itself, and refuses unknown arguments', async () => {
   for (const command of [chaos, http, scenario, stdio, token]) {
     const asked = printed()
     assert.equal(await command(['--help'], asked.out, {}), 0)

@@ -14,7 +14,7 @@ async function serving(t: TestContext, answer: (response: ServerResponse) => voi
 
 const never = new AbortController().signal
 
-test('a reply is read as it is, also an empty one', async (t) => {
+test('a reply is read unchanged, even an empty reply', async (t) => {
   const url = await serving(t, (response) => {
     response.write('half, ')
     response.end('and the rest: ü')

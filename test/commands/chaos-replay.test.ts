@@ -55,7 +55,7 @@ test('the same plan decides the same again, faults of the runtime API among them
   assert.match(stdout, /^\d+ lines, the chain is whole; 100 of 100 decisions are the same\n$/)
 })
 
-test('another plan is told by what it would have decided otherwise', async (context) => {
+test('another plan is compared by its different decisions', async (context) => {
   const { replay } = await recorded(context)
   const rarer = await replay({ ...plan, faults: [failing('a', { rate: 0.01 }), plan.faults[1]] })
   assert.equal(rarer.code, 1)
@@ -105,7 +105,7 @@ test('a plan is found in a YAML file, in a block of its own, in a config, and in
   assert.match(foreign.stdout, /a +fault missing/)
 })
 
-test('a plan that cannot be read is told with what is wrong', async (context) => {
+test('an unreadable plan gives a finding', async (context) => {
   const { replay } = await recorded(context)
   const wrong = await replay({ faults: [failing('a', { rate: 2 })] })
   assert.equal(wrong.code, 1)
@@ -121,7 +121,7 @@ test('a journal without decisions proves nothing', async (context) => {
   assert.deepEqual([code, stderr], [1, 'breakwater: the journal has no decisions: nothing was compared\n'])
 })
 
-test('a journal that is not there is told in words', async (context) => {
+test('a missing journal is reported in words', async (context) => {
   const { folder, replay } = await recorded(context)
   const none = join(folder, 'none.jsonl')
   const { code, stderr } = await replay(plan, '--journal', none)

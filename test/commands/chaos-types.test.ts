@@ -32,7 +32,7 @@ test('the usage names the types of the other format, and no type of a plan that 
   for (const type of named) assert.ok(type in faults, type)
 })
 
-test('each type takes the options that are called like its fields, and those that it names, and no others', () => {
+test('each type takes the options named like its fields, and its declared options, and no others', () => {
   const given = { delay: '5s', 'retry-after': '6s', status: 503, fields: 'a' }
   for (const [type, { example, options = {}, schema }] of Object.entries(faults)) {
     const { name: _name, ttl: _ttl, rate: _rate, match: _match, ...own } = example

@@ -42,7 +42,7 @@ test('a plan is armed, looked at and disarmed from the command line', async (con
   assert.match((await command('status')).stdout, /^disarmed since/)
 })
 
-test('killing stops everything until it is lifted', async (context) => {
+test('a kill stops everything until lifted', async (context) => {
   const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
   assert.equal((await command('kill', '--by', 'me', '--why', 'it hurts')).stdout, 'killed by me: it hurts\n')
   assert.equal(controller.status().state, 'killed')
@@ -55,7 +55,7 @@ test('killing stops everything until it is lifted', async (context) => {
   assert.equal((await command('arm')).code, 0)
 })
 
-test('all types are listed without a gateway, each with what it does', async () => {
+test('all types are listed without a gateway, each with its effect', async () => {
   const { code, stdout } = await run(['types', '--control', 'http://127.0.0.1:1'])
   assert.equal(code, 0)
   const lines = stdout.trimEnd().split('\n')
@@ -99,7 +99,7 @@ test('faults are injected and cleared one by one and all at once', async (contex
   assert.equal((await command('clear-all')).stdout, 'cleared 2 faults\n')
 })
 
-test('an injection that spares all tools is told of in one line, with the ways out', async (context) => {
+test('an injection that spares all tools is reported in one line, with the ways out', async (context) => {
   const targets = {
     servers: [{ name: 'u', kind: serverKind, tools: ['get'], isReadOnly: () => false }],
     arms: [],
@@ -155,7 +155,7 @@ test('durations are written in one notation; a bare number is milliseconds, and 
   assert.equal((await injected('rpc.late', '--delay', '7s')).delay, 7_000)
 })
 
-test('the status shows what was left out because a fault held as many calls as it may', async (context) => {
+test('the status counts calls left out at the limit of concurrent calls', async (context) => {
   const slow = { name: 'slow', type: 'conn.latency', rate: 1, ttl: '15m', maxConcurrent: 1 }
   const faults = [{ ...slow, distribution: { kind: 'fixed', delay: '1m' } }]
   const { command, send, controller, clock } = await listening(context, { config: { faults } })
@@ -215,7 +215,7 @@ test('a call is explained, and what was hit is counted', async (context) => {
   assert.match(plan.stdout, /^a +rpc\.error +test +t +1 +1 +0$/m)
 })
 
-test('with --json the answer is printed as it is', async (context) => {
+test('--json prints the answer unchanged', async (context) => {
   const { command, controller } = await listening(context, { config: { faults: [failing('a')] } })
   const { stdout } = await command('status', '--json')
   assert.deepEqual(JSON.parse(stdout), JSON.parse(JSON.stringify(controller.status())))
@@ -239,7 +239,7 @@ test('a token that is missing or wrong is named as the reason', async (context) 
   assert.equal((await run([...inject, '--token', TOKEN])).code, 0)
 })
 
-test('a port where nothing listens, or something else does, is told apart', async () => {
+test('a port without a listener and a port with another program give different errors', async () => {
   let [status, text] = [200, 'hello']
   const other = createServer((_, response) => {
     response.writeHead(status, { connection: 'close' }).end(text)
@@ -263,7 +263,7 @@ test('a port where nothing listens, or something else does, is told apart', asyn
   )
 })
 
-test('arguments that make no sense are told, and where the usage is', async () => {
+test('wrong arguments give an error and the place of the usage', async () => {
   for (const [args, why] of [
     [[], /which command: status, inject, clear, .*\?/],
     [['--json', 'status'], /the command comes first, its options follow/],

@@ -52,7 +52,7 @@ test('errors that always come leave nothing, whatever the policies', async () =>
   assert.match(lines[2]!, /TCSR=0\.00 .*blast_radius=1\.00$/)
 })
 
-test('a plan is simulated at the servers and tools that it names, in place of errors', async () => {
+test('a plan is simulated at its own servers and tools, instead of errors', async () => {
   const plan = await file(
     'faults: [{ name: down, type: http.status, rate: 1, status: 503, ttl: 1h, match: { server: search, tool: find } }]',
   )
@@ -64,7 +64,7 @@ test('a plan is simulated at the servers and tools that it names, in place of er
   assert.equal(rows[0]?.blastRadius, 1)
 })
 
-test('a fault of a plan that hits no call is told, and where none of them hits one nothing is shown', async () => {
+test('a fault without hits is reported, and without any hits nothing else is shown', async () => {
   const written = (rates: string) => `faults:
   - { name: errors, type: rpc.error, ${rates}, ttl: 1h }
   - { name: astray, type: rpc.error, rate: 1, ttl: 1h, match: { server: "other-*" } }

@@ -54,7 +54,7 @@ test('a comparison that goes on is not decided yet; one that has ended has its v
   assert.match(ended, /^drill +completed .* - +it held$/m, 'a guarded run has no metric')
 })
 
-test('calls that are in no arm are told with what they did not name', async (t) => {
+test('calls in no arm are shown with the missing unit', async (t) => {
   const why = 'they named no arm of the experiment, or no task (intent)'
   assert.match(
     await told(t, 'running', { leftOut: { calls: 6, why } }),

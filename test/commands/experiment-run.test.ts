@@ -30,7 +30,7 @@ async function run(t: TestContext, found: Parameters<typeof recordOf>[1]) {
   return { code: await experiment(args, out, {}), said, wrong }
 }
 
-test('a run that ended as it should is told of', async (t) => {
+test('a run with a good end is reported', async (t) => {
   const { code, said } = await run(t, { id: 'mine', state: 'completed', phase: 'over', reason: 'it held' })
   assert.deepEqual([code, said[0]], [0, 'drill: completed; it held'])
 })
@@ -44,7 +44,7 @@ test('a run that is steady again says so from both ends, as its report does', as
   )
 })
 
-test('runs cannot be verified where no folder of them is, and that is said', async (t) => {
+test('runs cannot be verified without their folder, which is an error', async (t) => {
   const state = await mkdtemp(join(tmpdir(), 'runs-'))
   t.after(() => rm(state, { recursive: true }))
   await openKey(state)

@@ -39,7 +39,7 @@ const inFile = (mcpServers: object) => ({ 'a.json': JSON.stringify({ mcpServers 
 const toSet = (said: readonly string[]) =>
   said.filter((line) => line.startsWith('  ')).map((line) => line.trim())
 
-test('secrets become variables, whose names alone are told', async (t) => {
+test('secrets become variables, and only names of variables are shown', async (t) => {
   const { code, text, said, servers } = await run(
     t,
     inFile({
@@ -449,7 +449,7 @@ test('a key that all objects have is a key like others', async (t) => {
   assert.deepEqual(Object.keys(servers.a ?? {}), ['command', 'constructor', 'toString'])
 })
 
-test('a server of a registry that nothing here can run says what it has', async (t) => {
+test('a registry server without a supported package is refused with its package types', async (t) => {
   const { code, said } = await registry(t, {
     packages: [{ registryType: 'mcpb', identifier: 'https://h/x.mcpb' }],
   })

@@ -7,7 +7,7 @@ import type { Control } from '../../src/commands/shared/control.ts'
 import { otherGateway } from '../../src/commands/same-gateway.ts'
 import { Cancellation } from '../../src/mesh/cancel.ts'
 
-test('beside more sessions than the gateway lists, the newest one tells whose data port it is', async (t) => {
+test('with more sessions than the gateway lists, the newest session identifies the data port', async (t) => {
   const server = createServer((_, response) => response.setHeader('mcp-session-id', 'abcdefgh-ij').end())
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')

@@ -178,7 +178,7 @@ const kinds: readonly (readonly [written: object, kept: Evidence, broken: Eviden
 ]
 
 for (const [written, kept, broken] of kinds) {
-  test(`${JSON.stringify(written)} holds where it is so, and fails where it is not`, () => {
+  test(`${JSON.stringify(written)} passes and fails by the evidence`, () => {
     for (const { name, judge } of read(written))
       assert.equal(judge(kept).verdict, 'pass', `${name}: ${judge(kept).measured}`)
     assert.ok(
@@ -246,7 +246,7 @@ test('where there are other servers and none was called, nobody knows how they a
   })
 })
 
-test('calls that a fault still held when it was cleared leave a share open where they could change the verdict', () => {
+test('calls still held when a fault is cleared leave a share undecided if they could change the verdict', () => {
   // Calls that are released after the faults, and succeed.
   const held = (count: number) => calls(count, 0, { ...good, tookMs: 60_000 })
   const failed = (count: number) => calls(count, 0, { ending: 'BW_BULKHEAD_FULL' })

@@ -33,7 +33,7 @@ async function running(args: readonly string[], stdout?: (line: string) => void)
 const servers = [{ name: 'search', type: 'http', state: 'up' }]
 const args = (control: string) => ['run', 'dependency-down', '--no-traffic', '--control', control]
 
-test('a control port that answers oddly is told in one line, and is no success', async (t) => {
+test('an odd answer of a control port gives one line, and is no success', async (t) => {
   for (const state of [{ faults: [null] }, { state: 'armed', faults: [{ id: 'fault-1' }] }, null]) {
     const control = await controlPort(t, { '/admin/servers': servers, '/admin/chaos': state })
     const { code, said } = await running(args(control))

@@ -127,7 +127,7 @@ test('links stay: the file that they lead to is written', async (t) => {
   assert.deepEqual((await readdir(join(folder, 'real'))).sort(), ['new.xml', 'old.xml'])
 })
 
-test('a pipe is written to as it is', async (t) => {
+test('a report to a pipe is written directly', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-junit-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const pipe = join(folder, 'pipe')

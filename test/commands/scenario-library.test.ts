@@ -39,7 +39,7 @@ async function problemsOfFaults(t: TestContext, faults: readonly string[]): Prom
   return 'problems' in read ? read.problems : []
 }
 
-test('a mistake in an assertion is told with its line, and with what was meant', async (t) => {
+test('a mistake in an assertion gives its line and a suggestion', async (t) => {
   for (const [line, problem] of [
     [
       '  braker: { opens: never }',
@@ -88,7 +88,7 @@ test('a mistake in an assertion is told with its line, and with what was meant',
   }
 })
 
-test('a mistake in a fault is told with its line before anything is injected', async (t) => {
+test('a mistake in a fault gives its line before any injection', async (t) => {
   for (const [fault, ...wanted] of [
     [
       '{ name: a, type: conn.refused, rate: 1, match: [server, x] }',

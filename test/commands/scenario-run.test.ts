@@ -65,7 +65,7 @@ test('a run all of whose hits are held still at its end proves nothing', async (
   assert.match((await run).flaws.join(), held)
 })
 
-test('fates that are known only when the calls are over are judged, and those that stay open are told', async () => {
+test('fates known only after the calls are judged, and open fates are reported', async () => {
   const claims = { fates: { masked: { atLeast: 10 }, surfaced: { atMost: 1 } } }
   const judgedWith = async (later: object) => {
     const gateway = new FakeGateway()
@@ -169,7 +169,7 @@ test('faults are injected where they are aimed, by names of their own, and clear
   assert.equal(clock.pending, 0)
 })
 
-test('how a run stands is told every five seconds, or where somebody watches each second in one line that goes', async () => {
+test('progress of a run is printed every five seconds, or each second on a terminal line', async () => {
   const plain = start(new FakeGateway())
   await pass(plain.clock, 11)
   await plain.run
@@ -296,7 +296,7 @@ test('a run reports a fault without effect, even when other faults hit calls', a
   assert.ok(!said.some((line) => line.startsWith('one: nothing')))
 })
 
-test('a fault that cannot be injected takes those before it with it', async () => {
+test('a fault that cannot be injected removes the faults injected before', async () => {
   const gateway = new FakeGateway()
   const { inject } = gateway
   gateway.inject = function (fault, durationMs) {

@@ -66,7 +66,7 @@ test('hit servers without a listing get no traffic, and the run tells the reason
   await assert.rejects(called(data, { hit: ['refused'], others: [] }), /no tools of refused can be listed/)
 })
 
-test('where the port of the agents is another one, the option that names it is told', async () => {
+test('with another agents’ port, the error names the option', async () => {
   await assert.rejects(
     called('http://127.0.0.1:2', { hit: ['any'], others: [] }),
     /no tools of any can be listed at http:\/\/127\.0\.0\.1:2: it cannot be reached: .*\(--data URL\)$/,

@@ -44,12 +44,12 @@ for (const policy of Object.keys(asksFor)) {
 }
 
 for (const name of names)
-  test(`under the default policies ${name} passes with every bound in time, as long as it says`, () => {
+  test(`${name} passes under the default policies with every bound in time, for its full length`, () => {
     assert.deepEqual(missedByDefault.get(name), [])
   })
 
 for (const [policy, wanted] of Object.entries(asksFor))
-  test(`without ${policy} those that ask for it fail, and no other`, () => {
+  test(`only the scenarios that need ${policy} fail without it`, () => {
     assert.deepEqual(failingWithout.get(policy), wanted)
   })
 

@@ -77,7 +77,7 @@ test('the report says what was played, in a table, and what a replay cannot know
   assert.match(output, /^- 0\.0 % of the attempts under policies.yaml were drawn\.$/m)
 })
 
-test('a whole config is taken as well, and a block under its name; other policies than those of the recording are told of', async (t) => {
+test('a whole config is accepted, and a named block; policies other than the recording’s are reported', async (t) => {
   const indented = policies.replaceAll(/^/gm, '  ')
   const run = await setUp(t, {
     'gateway.yaml':
@@ -92,7 +92,7 @@ test('a whole config is taken as well, and a block under its name; other policie
   assert.deepEqual((JSON.parse(named.output) as ReplayReport).notes, [])
 })
 
-test('without a file it takes the config of the folder, of which a set is named alone', async (t) => {
+test('without a file the command takes the config of the folder, and names a set alone', async (t) => {
   const indented = policies.replaceAll(/^/gm, '  ')
   const server = 'mcpServers: { shop: { url: "http://127.0.0.1:1/mcp" } }'
   const run = await setUp(t, { 'breakwater.yaml': `${server}\npolicies:\n${indented}` })
@@ -120,7 +120,7 @@ test('faults of a plan come on top', async (t) => {
   assert.equal((JSON.parse(output) as ReplayReport).replayed[0]!.figures.tcsr.estimate, 0, errors)
 })
 
-test('a fault on top that hits no call is told of, and where none of them hits one nothing is shown', async (t) => {
+test('an extra fault without hits is reported, and without any hits nothing is shown', async (t) => {
   const down = '{ name: down, type: rpc.error, rate: 1, ttl: 1m, maxConcurrent: 1000 }'
   const astray = '{ name: astray, type: rpc.error, rate: 1, ttl: 1m, match: { server: other } }'
   const writes = [header({ policiesHash: hash }), call({ effect: 'write' })].map((line) =>

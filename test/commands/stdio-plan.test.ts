@@ -28,7 +28,7 @@ async function problems(text: string): Promise<string> {
 
 const fault = '{ name: gone, type: rpc.error, rate: 0.5, ttl: 2h }'
 
-test('a plan is a list, a plan with a seed, a block, or a file with a block; it is armed at once', async () => {
+test('a plan is a list, a plan with a seed, a block, or a file with a block, and is armed at once', async () => {
   for (const text of [`[${fault}]`, `faults: [${fault}]`, `chaos: { enabled: false, faults: [${fault}] }`]) {
     const { enabled, persist, strict, faults } = await usable(text)
     assert.deepEqual([enabled, persist, strict, faults.length], [true, true, false, 1])

@@ -68,7 +68,7 @@ test('progress shows on a terminal after two seconds, every second, and is gone 
   assert.equal(clock.pending, 0)
 })
 
-test('elsewhere it is told in plain lines, every ten seconds', async () => {
+test('without a terminal progress is printed in plain lines, every ten seconds', async () => {
   const { written, out } = screen(false)
   const clock = new ManualClock()
   const end = showProgress(out, clock, (ms) => (ms < 15_000 ? undefined : `after ${ms}`))

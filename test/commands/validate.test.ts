@@ -67,7 +67,7 @@ async function validating(t: TestContext, control: string, config = lines) {
   return { code, said: said.map((line) => line.replaceAll(file, 'FILE')) }
 }
 
-test('where a gateway runs, matches of tools that its servers do not have are told, with their lines', async (t) => {
+test('with a running gateway, matches of missing tools are reported, with their lines', async (t) => {
   const { code, said } = await validating(t, await controlPort(t, { files: ['read', 'write'], away: [] }))
   assert.equal(code, 0)
   const idle = said.filter((line) => line.includes('matches no tool'))
@@ -136,7 +136,7 @@ test('tools of another entry than the one that runs are not judged', async (t) =
   assert.equal(said.length, 2, said.join('\n'))
 })
 
-test('a port that answers and is no control port is told; one where nothing listens is not', async (t) => {
+test('a port that answers without being a control port is reported; a silent port is not', async (t) => {
   const other = createServer((_, response) => response.writeHead(418).end())
   await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
   const control = `127.0.0.1:${(other.address() as AddressInfo).port}`
@@ -150,7 +150,7 @@ test('a port that answers and is no control port is told; one where nothing list
   assert.doesNotMatch(alone.join('\n'), /tool/)
 })
 
-test('a mistake that the parser finds for each map that lacks its end is told once', async (t) => {
+test('a mistake that the parser repeats for each unclosed map is reported once', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const file = join(folder, 'breakwater.yaml')

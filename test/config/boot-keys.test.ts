@@ -59,7 +59,7 @@ test('a config that says the same in other words changes nothing', () => {
   assert.deepEqual(changes({ gateway: { maxBody: '4MiB', sessions: { idle: '30m' } } }, {}), [])
 })
 
-test('a reload brings all that it may into force, and leaves what is fixed as it was', () => {
+test('a reload applies all reloadable keys, and leaves fixed keys', () => {
   const both = {
     ...live,
     gateway: { ...live.gateway, ...fixed.gateway },

@@ -49,7 +49,7 @@ test('two names that come to the same are an error that names both', async (t) =
   )
 })
 
-test('findings about a server that was renamed name it as it was written', async (t) => {
+test('findings about a renamed server use its original name', async (t) => {
   assert.deepEqual(await errorsOf(t, 'mcpServers:\n  a b: { command: x }\n  A-b: { command: x }'), [
     '3:3  mcpServers.A-b  differs from "a-b" by case only, which people cannot tell apart',
   ])
@@ -92,7 +92,7 @@ for (const [timeout, beside, ms] of timeouts) {
   })
 }
 
-test('the entries beside it tell in which unit a timeout is', async (t) => {
+test('the entries beside a timeout tell its unit', async (t) => {
   const { config } = await loadServers(t, {
     a: { command: 'x', timeout: 2_000 },
     b: { command: 'x', alwaysAllow: ['t'] },

@@ -74,7 +74,7 @@ test('every file of a client is in the table', async () => {
 })
 
 for (const [file, { said, servers }] of Object.entries(clients)) {
-  test(`${file} can be used as it is, or says in a line what to do`, async () => {
+  test(`${file} is usable, or names in a line what to do`, async () => {
     const loaded = await loadConfig(`${folder}${file}`, env)
     const issues = loaded.ok ? loaded.warnings : loaded.errors
     assert.deepEqual(

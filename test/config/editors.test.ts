@@ -12,7 +12,7 @@ function essence(config: Config) {
   )
 }
 
-test('a file of Claude Desktop works as it is', async (t) => {
+test('a file of Claude Desktop works unchanged', async (t) => {
   const file = `{
   "mcpServers": {
     "filesystem": {
@@ -30,7 +30,7 @@ test('a file of Claude Desktop works as it is', async (t) => {
   ])
 })
 
-test('a project file of Claude Code works as it is', async (t) => {
+test('a project file of Claude Code works unchanged', async (t) => {
   const file = `{
   "mcpServers": {
     "api": { "type": "http", "url": "\${API_BASE_URL:-https://api.example.com}/mcp", "headers": { "Authorization": "Bearer \${API_KEY}" } },
@@ -70,7 +70,7 @@ test('a file of VS Code works, and says which of its keys mean nothing here', as
   ])
 })
 
-test('a file of Cursor works as it is', async (t) => {
+test('a file of Cursor works unchanged', async (t) => {
   const file = `{
   "mcpServers": {
     "local": { "command": "python", "args": ["server.py"], "env": { "API_KEY": "\${env:API_KEY}" } },

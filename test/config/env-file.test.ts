@@ -38,7 +38,7 @@ test('lines of KEY=value are read, with comments, quotes and export', () => {
   )
 })
 
-test('the time that a file takes grows with its length: a value is found where it stands', () => {
+test('the time for a file grows linearly: each value is found in place', () => {
   // If each value copied the rest of the file, these would take minutes and hit the timeout of the tests.
   const count = 150_000
   const text = Array.from({ length: count }, (_, n) => `K${n}="${n}"\n`).join('')
@@ -63,7 +63,7 @@ test('a line that is no assignment, and a quote without an end, are problems tha
 const envOf = (config: { mcpServers: Record<string, { type: string; env?: unknown }> }) =>
   config.mcpServers.a?.env
 
-test('an envFile is read from beside the config; env wins, and all of it is secret', async (t) => {
+test('an envFile is relative to the config; env wins, and all values are secret', async (t) => {
   const { config, files } = await loadGood(t, {
     'main.yaml': 'mcpServers: { a: { command: x, envFile: .env, env: { B: own, C: own } } }',
     '.env': 'A=from-file\nB=from-file\n',

@@ -172,7 +172,7 @@ test('the wrong part of a URL is named', async (t) => {
   }
 })
 
-test('keys of other tools, and keys for anchors, are told what to be', async (t) => {
+test('keys of other tools, and keys for anchors, give a suggestion', async (t) => {
   const policies = 'policies: { defaults: { retry: { maxAttempts: 3 }, breaker: { failureRate: 0.5 } } }'
   assert.deepEqual(await errorsOf(t, `x-base: &base {}\nmcpServers: {}\n${policies}`), [
     '1:1  x-base  unknown key "x-base"; an anchor can stand where it is used first',
@@ -181,14 +181,14 @@ test('keys of other tools, and keys for anchors, are told what to be', async (t)
   ])
 })
 
-test('a server that a match calls by its name of another file is told its name here', async (t) => {
+test('a match with the server name of another file gets the name used here', async (t) => {
   const servers = 'servers: { "My Notes (local)": { command: x } }'
   const override = '{ match: { server: "My Notes (local)" }, retry: false }'
   const [line] = await errorsOf(t, `${servers}\npolicies: { overrides: [${override}] }`)
   assert.match(line ?? '', /; the server is called "My-Notes-local" here$/)
 })
 
-test('an unset variable is named where it is asked for, and nothing else is said about that place', async (t) => {
+test('an unset variable is named in its place, without further errors there', async (t) => {
   assert.deepEqual(
     await errorsOf(
       t,
@@ -271,7 +271,7 @@ test('both names of the servers at once are one too many', async (t) => {
   ])
 })
 
-test('a config that is no map says what it is instead', async (t) => {
+test('a config that is no map names its type', async (t) => {
   assert.deepEqual(await errorsOf(t, '- a'), ['1:1  expected a map, found a list'])
 })
 

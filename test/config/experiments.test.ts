@@ -143,7 +143,7 @@ async function warned(t: TestContext, files: string): Promise<string[]> {
   return lines.map((line) => line.replace(/^main\.yaml:\S+ +/, ''))
 }
 
-test('a fault at an arm of which it matches no call is told', async (t) => {
+test('a fault at an arm without matching calls gives a warning', async (t) => {
   const experiment =
     '  - { name: a, arms: { control: default, treatment: cautious }, match: { server: search } }'
   const fault = (server: string) =>
@@ -155,7 +155,7 @@ test('a fault at an arm of which it matches no call is told', async (t) => {
     assert.deepEqual(await warned(t, text(experiment, fault(server))), [], server)
 })
 
-test('arms that have the same policies are told', async (t) => {
+test('arms with equal policies give a warning', async (t) => {
   const twins = 'policies: { sets: { cautious: { retry: false }, twin: { retry: false }, bold: {} } }'
   const arms = (control: string, treatment: string) =>
     `${servers}\n${twins}\nexperiments:\n  - { name: a, arms: { control: ${control}, treatment: ${treatment} } }`
@@ -170,7 +170,7 @@ test('arms that have the same policies are told', async (t) => {
   assert.deepEqual(await warned(t, arms('default', 'cautious')), [])
 })
 
-test('a metric of tasks needs tasks, and a guardrail a metric that is known while it runs', async (t) => {
+test('a metric of tasks needs tasks, and a guardrail needs a metric known during the run', async (t) => {
   const arms = 'arms: { control: default, treatment: cautious }'
   assert.deepEqual(
     await refused(t, `  - { name: a, ${arms}, assignBy: tenant,\n      metric: task_success }`),

@@ -67,7 +67,7 @@ test('errors name the included file, and come file by file from top to bottom', 
   )
 })
 
-test('a file that cannot be read is reported where it is named, and is to be watched', async (t) => {
+test('an unreadable file is reported where named, and is watched', async (t) => {
   const { loaded, lines, path } = await load(
     t,
     'gateway: {}\npolicies:\n  file: none.yaml\nmcpServers: { a: 1 }',

@@ -6,7 +6,7 @@ const env = { HOME: '/home/ada', EMPTY: '', SNEAKY: '${HOME}', A_1: 'x' }
 const fill = (text: string) => interpolate(text, env).text
 const problems = (text: string) => interpolate(text, env).problems
 
-test('a variable is put in wherever it is named', () => {
+test('a variable is replaced anywhere', () => {
   assert.equal(fill('${HOME}/notes'), '/home/ada/notes')
   assert.equal(fill('${env:HOME}:${A_1}'), '/home/ada:x')
   assert.equal(fill('[${EMPTY}]'), '[]')
@@ -26,7 +26,7 @@ test('a default may hold references of its own', () => {
   assert.deepEqual(problems('${HOME:-${NEITHER}}'), [])
 })
 
-test('the value of a variable is taken as it is', () => {
+test('the value of a variable is used unchanged', () => {
   assert.equal(fill('${SNEAKY}'), '${HOME}')
 })
 

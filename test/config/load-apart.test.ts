@@ -127,7 +127,7 @@ for (const { what, text } of [
     assert.ok(apart < here / 2, `${apart.toFixed()} ms, and ${here.toFixed()} ms without a thread`)
   })
 
-test('a pipe is read once, also when it holds so much that a thread has to go on', async (t) => {
+test('a pipe is read once, even if its size moves the reading to a thread', async (t) => {
   const text = JSON.stringify({ mcpServers: serversOf(namesOf(300)) })
   const path = join(await folder(t, { text }), 'pipe')
   await promisify(execFile)('mkfifo', [path])

@@ -110,7 +110,7 @@ test('anchors and merges save repetition', async (t) => {
   assert.deepEqual([c.urls, c.connections], [['http://a/mcp'], 6])
 })
 
-test('the hash follows what a config says, not how it is written', async (t) => {
+test('the hash depends on the content of a config, not on its notation', async (t) => {
   const one = await loadGood(t, 'mcpServers: { a: { command: run, grace: 60s } }')
   const same = await loadGood(t, '{"mcpServers":{"a":{"grace":60000,"command":"${CMD}","type":"stdio"}}}', {
     CMD: 'run',

@@ -89,7 +89,7 @@ test('a fallback to a server that does not exist is named', async (t) => {
   assert.match((await wrongWith(t, policies)).join(), /degrade\.fallback\.server {2}there is no server "c"/)
 })
 
-test('two tools may back each other up, and a tool that falls back to itself is told', async (t) => {
+test('two tools may back each other up, and a tool that falls back to itself gives a finding', async (t) => {
   const policies = `  overrides:
     - { match: { server: a, tool: x }, degrade: { fallback: { tool: y, server: b } } }
     - { match: { server: b, tool: y }, degrade: { fallback: { tool: x, server: a } } }
@@ -112,7 +112,7 @@ test('a queue has a bound, and numbers that contradict each other within a polic
   assert.match(issues.join('\n'), /breaker\.open/)
 })
 
-test('hedges and kept answers are told to have no effect where no tool is known to be read-only', async (t) => {
+test('hedges and kept answers without a known read-only tool give a warning', async (t) => {
   const servers = '{ a: { command: a }, b: { command: b, trusted: true }, c: { command: c } }'
   const policies = `  overrides:
     - { match: { server: a }, hedge: { after: 1s }, degrade: { lastKnownGood: {} } }
@@ -145,7 +145,7 @@ const ofFault = (
   policies = '  overrides: []',
 ) => wrongWith(t, `${policies}\nchaos: { faults: [{ name: f, rate: 1, ttl: 1m, ${fields} }] }`, servers)
 
-test('a fault that spares writes is told to hit no tool call where no tool is known to be read-only', async (t) => {
+test('a fault that spares writes without a known read-only tool gives a warning', async (t) => {
   const servers = '{ a: { command: a }, b: { command: b, trusted: true } }'
   const error = 'type: rpc.error'
   const [line, ...more] = await ofFault(t, `${error}, match: { server: a }`, servers)

@@ -23,7 +23,7 @@ function write(path: string, script: string) {
   return once(spawn('sh', ['-c', `{ ${script}; } > "$0"`, path], { env: bound() }), 'exit')
 }
 
-test('a pipe is read to its end, however late and in however many pieces it is written', async (t) => {
+test('a pipe is read to its end, in any number of late pieces', async (t) => {
   const path = await pipe(t)
   const reading = readText(path)
   await write(path, 'printf "gate"; printf "way: "; printf "{}"')
@@ -56,7 +56,7 @@ test('a pipe that is written and read without an end is as large as a file may b
   assert.deepEqual(await reading, { problem: 'the file is larger than 1 MiB, the most that a config may be' })
 })
 
-test('a pipe with nothing in it says so', async (t) => {
+test('an empty pipe is an error', async (t) => {
   const path = await pipe(t)
   const reading = readText(path)
   await write(path, ':')
@@ -101,7 +101,7 @@ test('text in UTF-16, and a file whose blocks never reached the disk, are no tex
     })
 })
 
-test('a file that changes whenever it is read is not taken for whole', async (t) => {
+test('a file that changes during every read is not accepted', async (t) => {
   const path = join(await folder(t, { file: 'gateway: {}' }), 'file')
   let seconds = 0
   let turn: NodeJS.Immediate

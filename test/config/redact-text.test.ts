@@ -109,7 +109,7 @@ const shown: readonly (readonly string[])[] = [
   ['postgres://app:${PASSWORD}@${HOST}/db', 'https://${TOKEN}@h/mcp?key=${A}${B}'],
 ]
 
-test('secrets in command lines are told by their names, their URLs and their shapes', () => {
+test('secrets in command lines are recognised by names, URLs and shapes', () => {
   for (const [args, expected] of hidden) assert.deepEqual(redactArgs(args), expected, args.join(' '))
 })
 

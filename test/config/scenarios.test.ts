@@ -21,7 +21,7 @@ function planned(fault: Readonly<Record<string, unknown>>, server: string) {
   return { ...fault, match: { ...match, server } }
 }
 
-test('the library has what it promises', () => {
+test('the library has all promised scenarios', () => {
   assert.deepEqual(names, [
     'cascading',
     'dependency-down',
@@ -55,7 +55,7 @@ for (const name of names) {
     assert.deepEqual(targetFindings(parsed.data.faults, { servers: targets, arms: [] }, types), [])
   })
 
-  test(`${name}: the runtime API takes its faults, for longer than it runs`, async () => {
+  test(`${name}: the runtime API accepts its faults, for longer than the run`, async () => {
     const read = await readScenario(name, 'config/scenarios')
     assert.ok(read.ok)
     for (const fault of read.scenario.faults) {

@@ -112,7 +112,7 @@ test('values of variables stay secret in a rebuilt config', async (t) => {
   assert.doesNotMatch(JSON.stringify(redact(more)), /s3cret/)
 })
 
-test('secrets in a command line are told by the option, the URL or their shape', () => {
+test('secrets in a command line are recognised by option, URL or shape', () => {
   const hidden: [string[], string[]][] = [
     [
       ['--password', 'x'],
@@ -134,7 +134,7 @@ test('secrets in a command line are told by the option, the URL or their shape',
   for (const [args, shown] of hidden) assert.deepEqual(redactArgs(args), shown, args.join(' '))
 })
 
-test('a command line without secrets is shown as it is', () => {
+test('a command line without secrets is shown unchanged', () => {
   const args = [
     '-y',
     '@scope/server',

@@ -49,7 +49,7 @@ test('a second document, a tag, an unknown anchor and a key that is no name are 
   ])
 })
 
-test('an empty file is an error, for it is most often one that is being written', async (t) => {
+test('an empty file is an error, because most empty files are being written', async (t) => {
   assert.deepEqual(await errorsOf(t, ''), ['1:1  the file is empty'])
   assert.deepEqual(await errorsOf(t, '# nothing yet\n'), ['1:1  the file is empty'])
 })

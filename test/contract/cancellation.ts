@@ -25,7 +25,7 @@ export function cancellation(kind: string, make: MakeSubject): void {
     assert.deepEqual(returned(await tool('cancelled')), [tooSlow.message])
   })
 
-  it('a call that is aborted before it begins is not sent', async (t) => {
+  it('a call aborted before its start is not sent', async (t) => {
     const { upstreamSession, caller } = await talk(t, make, 'contract')
     const call = toolCall('wait', {}, { caller, signal: AbortSignal.abort(tooSlow) })
     assert.deepEqual(await upstreamSession.exchange(call), { kind: 'failed', error: tooSlow })

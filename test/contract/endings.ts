@@ -32,7 +32,7 @@ export function endings(kind: string, make: MakeSubject): void {
     })
   })
 
-  it('a caller may come back after it closed its conversation', async (t) => {
+  it('a caller may come back after closing its conversation', async (t) => {
     const { upstreamSession, upstream, caller } = await talk(t, make, 'raw')
     await upstreamSession.close()
     const again = await upstream.open(caller, new AbortController().signal)

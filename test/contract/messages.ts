@@ -87,7 +87,7 @@ export function messages(kind: string, make: MakeSubject, { shared = false }: Tr
     })
   })
 
-  it('changes of a resource are told while it is subscribed to', async (t) => {
+  it('changes of a resource are reported during a subscription', async (t) => {
     const { tool, ask, upstreamSession, caller } = await talk(t, make, 'contract')
     const uri = 'file:///a'
     upstreamSession.listen()

@@ -7,7 +7,7 @@ import { plainOf } from '../../deploy/check/scripted/plain.ts'
 import { splitBy } from '../../deploy/check/splits.ts'
 import { substitute } from '../../deploy/check/substitute.ts'
 
-test('an expression is taken apart into metrics, their labels, and what it groups by', () => {
+test('an expression is parsed into metrics, their labels, and its grouping', () => {
   const { errors, selectors, grouping } = parse(
     'sum by (tool) (rate(one{server=~"a|b"}[5m])) / on (tool) level:two:rate5m',
   )
@@ -84,7 +84,7 @@ test('the scripted run comes to what was counted by hand', () => {
   )
 })
 
-test('a ratio that is missing, of nothing, or a hair off is told', () => {
+test('a missing, empty or slightly wrong ratio is reported', () => {
   const expected = new Map([['a', [2, 3] as const]])
   const told = (found: readonly (readonly [string, number])[], tolerance = 0) =>
     mismatches('x', expected, new Map(found), tolerance)

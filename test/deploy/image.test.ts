@@ -96,7 +96,7 @@ test('Prometheus keeps exemplars, loads all rules, and has the token that the co
   assert.equal(scraped[0]?.authorization.credentials_file, '/run/secrets/control-token')
 })
 
-test('the image runs as nobody special, gets signals itself, and says whether it lives', () => {
+test('the image runs as an ordinary user, gets signals itself, and reports its health', () => {
   assert.equal(argumentOf('USER'), 'node')
   assert.deepEqual(JSON.parse(argumentOf('ENTRYPOINT') ?? ''), ['node', 'dist/main.js'])
   const command = JSON.parse(argumentOf('CMD') ?? '') as string[]

@@ -124,7 +124,7 @@ test('ports of the container and of the service are those of the config', () => 
   assert.deepEqual(Object.fromEntries(offered), expected)
 })
 
-test('probes ask the plane of the agents what it answers', () => {
+test('probes ask the agents’ plane for paths that it answers', () => {
   const { startupProbe, livenessProbe, readinessProbe } = container
   for (const { httpGet } of [startupProbe, livenessProbe, readinessProbe]) assert.equal(httpGet.port, 'mcp')
   const paths = [startupProbe, livenessProbe, readinessProbe].map(({ httpGet }) => httpGet.path)

@@ -23,7 +23,7 @@ const rules = committedRules()
 const alerts = rules.filter(isAlert)
 // `npm run dashboards:check` asks Prometheus's own tools whether the rules are valid and how alerts behave.
 
-test('each alert has a test in which it fires', () => {
+test('each alert has a test in which the alert fires', () => {
   const folder = `${deployFolder}prometheus/tests/`
   const tests = readdirSync(folder).map((file) => readFileSync(folder + file, 'utf8'))
   for (const { alert } of alerts) {
@@ -44,7 +44,7 @@ test('the table of alerts names each, with its severity', () => {
   assert.deepEqual(named.sort(), alerts.map(({ alert, labels }) => [alert, labels.severity]).sort())
 })
 
-test('alerts say what it is about, and lead to dashboards and paragraphs that exist', () => {
+test('alerts name their subject, and link to existing dashboards and paragraphs', () => {
   const uids = committedDashboards().map(({ uid }) => uid)
   const runbook = readFileSync(`${deployFolder}RUNBOOK.md`, 'utf8')
   const told = [...runbook.matchAll(/^## (\w+)$/gm)].map(([, title]) => title)

@@ -60,7 +60,7 @@ test('the README is short', () => {
   assert.ok((all.get('README.md')?.text.split('\n').length ?? Infinity) <= 121)
 })
 
-test('no page types a command that there is not', () => {
+test('every command on a page exists', () => {
   const names = new Set<string>()
   for (const { text } of pages)
     for (const [, first, second] of text.matchAll(

@@ -63,7 +63,7 @@ test('a head that was not made with the key is none', async (t) => {
   assert.deepEqual(await why(folder), ['head.json is missing, or was not made with the key'])
 })
 
-/** Text that an owner of the key could write about an unfinished run. */
+/** Text that a key owner could write about an unfinished run. */
 function openText(record: unknown): string {
   const json = JSON.stringify(record)
   const mac = createHmac('sha256', key).update('experiment\n').update(`open\n${json}`).digest('hex')
@@ -140,7 +140,7 @@ test('a run is not written under a name that is a path', async (t) => {
   assert.deepEqual(await readdir(folder), ['head.json'])
 })
 
-test('an open run that is over is sealed as it is', async (t) => {
+test('an open run that is over is sealed unchanged', async (t) => {
   const folder = await folderOf(t)
   await RunJournal.open(folder, key)
   await writeFile(join(folder, 'open-a.json'), openText(run('a')))
@@ -194,7 +194,7 @@ test('an unfinished write is removed', async (t) => {
   assert.deepEqual([problems, await readdir(folder)], [[], ['head.json', 'mine.new']])
 })
 
-test('a journal has a head from the first opening on: without one it is damaged', async (t) => {
+test('a journal has a head from the first opening on: a missing head means damage', async (t) => {
   const folder = await folderOf(t)
   await RunJournal.open(folder, key)
   assert.deepEqual(await why(folder), [])
@@ -253,7 +253,7 @@ test('a run that is not over is found again, and one that was sealed is not foun
     [['a', 'running']],
   )
   await again.journal.write(run('a'))
-  // The process ended before it removed the draft.
+  // The process ended before removing the draft.
   await writeFile(join(folder, 'open-a.json'), left)
   const last = await RunJournal.open(folder, key)
   assert.deepEqual(
@@ -282,7 +282,7 @@ test('a run that is not over and was taken away is missing, and kept in mind', a
   assert.deepEqual(await why(folder), [kept])
 })
 
-test('a head of a time when it did not list the runs that are not over lists them from then on', async (t) => {
+test('an old head without a list of unfinished runs gets the list from then on', async (t) => {
   const folder = await folderOf(t)
   const { journal } = await RunJournal.open(folder, key)
   await journal.write(run('a', 'running'))

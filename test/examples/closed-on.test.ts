@@ -15,7 +15,7 @@ const run = promisify(execFile)
 
 const everyDay = ['sunday', 'monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday']
 
-/** The example of CONTRIBUTING: one module and one line add a policy everywhere. */
+/** The example of CONTRIBUTING: a module and a line add a policy everywhere. */
 test('a policy is one module and one line', async (t) => {
   t.after(async () => {
     await cleanUp()

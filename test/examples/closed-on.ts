@@ -37,7 +37,7 @@ const cameOn = new Fact<string | undefined>(undefined, {
 
 const DAY_MS = 86_400_000
 
-/** Rejects calls on days on which the server is closed, and says when the next day begins. */
+/** Rejects calls while the server is closed for the day, with the start of the next day. */
 export const closedOn: Policy<z.output<typeof schema>> & { schema: typeof schema } = {
   schema,
   use: 'Use it for servers that are switched off on certain days of the week. It knows no holidays and no hours.',

@@ -15,7 +15,7 @@ export interface Example {
   /** The module's export. */
   readonly name: string
   /**
-   * The registry in the folder, an existing line of the registry, and the new line that goes before the
+   * The registry in the folder, an existing line of the registry, and the new line before the
    * existing line.
    */
   readonly registry: string
@@ -24,8 +24,8 @@ export interface Example {
 }
 
 /**
- * Copies the whole program and adds an example: one more module and one line of a registry. Returns the
- * folder of its `main.js`.
+ * Copies the whole program and adds an example: a module, and a line of a registry. Returns the folder of
+ * its `main.js`.
  */
 export async function copyWith(t: TestContext, example: Example): Promise<string> {
   const { module, folder, name, registry, before, line } = example

@@ -104,7 +104,7 @@ const rejected: Outcome = {
   error: { reason: 'internal', message: '', retryable: false, retryAfterMs: undefined, sent: true } as never,
 }
 
-test('an experiment runs from the config on, and one that is not active when it is started', () => {
+test('an active experiment runs from its config on, and an inactive experiment from its start', () => {
   const { put, experiments, told, arms, call } = stage()
   put([named('one', { match: { server: 'a' } }), named('two', { active: false, match: { server: 'b' } })])
   assert.deepEqual(arms(), ['one/control', 'one/treatment'])
@@ -177,7 +177,7 @@ test('harm ends an experiment early, and calls take the usual way again', async 
   assert.deepEqual([verdict.result, verdict.harm], ['worse', true])
 })
 
-test('an experiment ends after its maximum duration, invalid where it has too few units', async () => {
+test('an experiment ends after its maximum duration, invalid with too few units', async () => {
   const { put, told, clock, experiments, call } = stage()
   put([named('one', { maxDuration: '10s' })])
   call('only one')
@@ -187,7 +187,7 @@ test('an experiment ends after its maximum duration, invalid where it has too fe
   assert.equal(clock.pending, 0)
 })
 
-test('a task counts once it is over: when it was quiet for long enough, or was reported', async () => {
+test('a task counts after its end: after a quiet time, or after a report', async () => {
   const { put, call, clock, experiments } = stage()
   const units = () => {
     const { control = 0, treatment = 0 } = experiments.get('one')!.run!.judgement.units
@@ -285,7 +285,7 @@ test('units that hang do not hide the harm that an arm does', async () => {
   assert.deepEqual(told, ['one started', 'one ended: an arm did harm'])
 })
 
-test('a run that is stopped while units hang says what is sure however they end, and else that it is not', () => {
+test('a run stopped while units hang reports conclusions only if sure for any end of the units', () => {
   for (const open of [4, 200]) {
     const { put, begin, call, experiments } = stage()
     put([named('one', { minimumUnits: 100 })])
@@ -396,7 +396,7 @@ test('configs that follow one another do not put a look off', async () => {
   assert.deepEqual(told, ['one started', 'one ended: its maximum duration was over'])
 })
 
-test('experiments at one server begin together and share it, and what one has of it does not change while it runs', () => {
+test('experiments at one server begin together and share the server, with constant shares during a run', () => {
   const { put, experiments, shares } = stage()
   const [one, two] = ['t', 'u'].map((tool) => named(`of_${tool}`, { match: { server: 'a', tool } }))
   put([one!, two!])
@@ -421,7 +421,7 @@ test('experiments at one server begin together and share it, and what one has of
   assert.equal(shares().length, 2)
 })
 
-test('an experiment ends when a new server brings it together with one that has a part of that already', () => {
+test('an experiment ends when a new server adds an experiment that already shares the server', () => {
   const { putServers, told, shares } = stage()
   const wide = ['a*', '*z', '*m*'].map((server, at) =>
     named(`of_${at}`, { match: { server, tool: ['read', 'look', 'other'][at]! } }),
@@ -438,7 +438,7 @@ test('an experiment ends when a new server brings it together with one that has 
   ])
 })
 
-test('an active experiment that has to wait is told of, once, and begins when the other one has ended', () => {
+test('an active experiment that has to wait is logged once, and begins after the other has ended', () => {
   const { put, told, experiments, arms } = stage()
   put([named('two', { active: false })])
   experiments.start('two')
@@ -457,7 +457,7 @@ test('an active experiment that has to wait is told of, once, and begins when th
   ])
 })
 
-test('a config that does not compile any more, when a run ends, is told of and ends nothing else', async () => {
+test('a config that no longer compiles at the end of a run is logged, and ends nothing else', async () => {
   const { put, told, call, clock, failRefresh } = stage()
   put([named('one', { maxDuration: '2s' })])
   call('task')
@@ -466,7 +466,7 @@ test('a config that does not compile any more, when a run ends, is told of and e
   assert.deepEqual(told, ['one started', 'one ended: its maximum duration was over', 'failed: broken'])
 })
 
-test('a run of very many durations is judged apart when it ends: no call waits for it, and the verdict is the same each time', async () => {
+test('a run of very many durations is judged in the background at its end: no call waits, and the verdict is the same each time', async () => {
   const verdictOf = async () => {
     const { put, experiments, told, clock, begin } = stage()
     put([named('one', { metric: 'p95', minimumEffect: 5, minimumUnits: 100 })])
@@ -491,7 +491,7 @@ test('a run of very many durations is judged apart when it ends: no call waits f
   assert.deepEqual((await verdictOf()).verdict, first.verdict)
 })
 
-test('an experiment that takes long to judge is judged no more often than looks are, however often it is asked for', async () => {
+test('an experiment slow to judge is judged once a look, for any number of requests', async () => {
   const { put, experiments, clock, call } = stage()
   put([named('one')])
   call('first')

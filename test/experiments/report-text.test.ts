@@ -32,7 +32,7 @@ function section(markdown: string, title: string): string[] {
     .filter((line) => line !== '')
 }
 
-test('an experiment that has not run says so, what it would compare, and how to go on', () => {
+test('a report without a run says so, and tells the planned comparison and the first step', () => {
   const settings = { default: { retry: { maxRetries: 3 } }, retries: { retry: { maxRetries: 5 } } }
   const text = markdownOf(overTheWire(unstarted({ experiment: { arms }, settings })))
   assert.match(text, /^# Experiment canary\n\nIt has not run\.\n\n## Hypothesis/)
@@ -150,7 +150,7 @@ test('calls that were rejected have a row of their own', () => {
   )
 })
 
-test('the test of the shares prints the numbers that it is of', () => {
+test('the test of the shares prints its numbers', () => {
   const facts = simulatedFacts({ experiment: { arms }, failing: {}, tasks: 60 })
   const assigned = new Map([
     ['control', 90],

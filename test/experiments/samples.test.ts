@@ -22,7 +22,7 @@ test('any task name is one field on one line', () => {
   ])
 })
 
-test('no two units have the same key, nor are told by the same name', () => {
+test('no two units share a key or a name', () => {
   const tasks = [
     ['a', 'b/c'],
     ['a/b', 'c'],
@@ -40,7 +40,7 @@ test('no two units have the same key, nor are told by the same name', () => {
   assert.equal(new Set(unitsTold(keys)).size, keys.length)
 })
 
-test('a unit is told with what its verdict is computed from', () => {
+test('a unit is listed with the inputs of its verdict', () => {
   const samples = new Samples(new Room())
   const sample = samples.begin('meta raw\ntask', 'control', { tenant: '', now: 0 })!
   Object.assign(sample, {

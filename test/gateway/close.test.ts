@@ -74,7 +74,7 @@ test('a readiness check on an open connection hears that the gateway is stopping
   await closed
 })
 
-test('a call that outlasts the drain is told that the gateway ends, and its server is told that nobody waits', async (t) => {
+test('a call that outlasts the drain hears that the gateway ends, and its server that nobody waits', async (t) => {
   const { gateway, underWay, lines, server } = await endingDuringCall(t, '100ms')
   await gateway.close()
   const { data } = (await underWay).error as { data: { code: string; sent: boolean } }

@@ -96,7 +96,7 @@ test('nobody but its owner may enter the folder, whatever was allowed before', a
   assert.equal((await stat(folder)).mode & 0o777, 0o700)
 })
 
-test('a process of its own has the store, repairs it, keeps what was put, and is replaced when it is lost', async (t) => {
+test('a separate process owns the store, repairs the store, keeps entries, and is replaced when lost', async (t) => {
   const { stateDir, folder, clock, lines } = await setUp(t)
   const { log } = recordedLog()
   const before = ownChildren()
@@ -144,7 +144,7 @@ test('without a folder there is no store', async () => {
   assert.deepEqual(lines, [])
 })
 
-test('a write that fails keeps nobody waiting, is logged once, and is made good when the disk takes it again', async (t) => {
+test('a failing write delays nobody, is logged once, and is repeated when the disk works again', async (t) => {
   const { open, clock, lines, folder } = await setUp(t)
   const store = (await open())!
   await store.of(owner).put('kept', 1, FAR)

@@ -136,7 +136,7 @@ test('a call to a server that is not there fails, and was not sent', async () =>
   assert.equal(outcome.kind === 'failed' && outcome.error.reason, 'upstream_unavailable')
 })
 
-test('a config that is compiled changes nothing of the servers that it takes over', () => {
+test('compiling a config does not change the servers taken over', () => {
   const { compile } = setUp()
   const first = compile({ a: { url } })
   const second = compile({ a: { url, tools: { exclude: ['x'] }, deliver: 'tool_result' } }, first)

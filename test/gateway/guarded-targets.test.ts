@@ -51,7 +51,7 @@ test('a protected server is never a target', async (t) => {
   assert.equal(asked.error, 'refused: nothing was injected')
 })
 
-test('a run whose arms would give a server more calls at once than it may get is refused', async (t) => {
+test('a run whose arms would exceed a server’s concurrent calls is refused', async (t) => {
   const policies = { overrides: [{ match: { server: 'flaky' }, bulkhead: { concurrent: 2 } }] }
   const { refusalsFor } = await setUp(t, { flaky: {}, roomy: {} }, { policies })
   const stages = [{ share: 0.1, duration: '1m' }]
@@ -83,7 +83,7 @@ test('a gate whose durations no call can reach is refused: each call ends at its
   assert.deepEqual(await gated('flaky', { above: '9m' }, { ...long, arms: { treatment: 'endless' } }), [])
 })
 
-test('a fault at a tool that no target has is injected, and the answer says that it hits nothing', async (t) => {
+test('a fault at a tool without targets is injected, and the answer says that nothing is hit', async (t) => {
   const { gateway } = await setUp(t, { flaky: {} })
   const inject = async (tool: string, server = 'flaky', allowWrites = true) =>
     (

@@ -55,7 +55,7 @@ test('a path unknown to both planes is a 404 with an explanation, and no plane a
     assert.equal((await ask(gateway.control, path))[0], 404, path)
 })
 
-test('broken JSON is told to operators as any other error, and to agents in JSON-RPC', async (t) => {
+test('broken JSON is reported to operators like any other error, and to agents in JSON-RPC', async (t) => {
   const { gateway } = await runGateway(t, { servers: {} })
   const post = async (url: string, body: string) => {
     const headers = { authorization: `Bearer ${controlToken}`, 'content-type': 'application/json' }

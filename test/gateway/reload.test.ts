@@ -114,7 +114,7 @@ test('a config that does not compile is forgotten: what is in force is put into 
   assert.deepEqual([...reloader.files.keys()], ['third.yaml'])
 })
 
-test('a file that cannot be read changes nothing but what is watched, and the report says where it is wrong', async () => {
+test('an unreadable file changes only the watched files, and the report names its error', async () => {
   const { reloader, applied, exposed } = reloaderOf(unreadable, read('mended'))
   const report = await reloader.reload('test')
   assert.equal(report.ok, false)
@@ -126,7 +126,7 @@ test('a file that cannot be read changes nothing but what is watched, and the re
   assert.deepEqual(applied, ['mended'])
 })
 
-test('a config that was overtaken while it was compiled is compiled for what is in force by then', async () => {
+test('a config overtaken during compilation is compiled again for the current state', async () => {
   const { reloader, applied, prepared, exposed, overtake } = reloaderOf(read('second'))
   overtake()
   assert.equal((await reloader.reload('test')).ok, true)
@@ -198,7 +198,7 @@ test('between two servers with one name, the server of the file wins over the ad
   assert.equal(mcpServers.both?.disabled, false)
 })
 
-test('a call ends on the generation that it began on, with the server of that, and then nothing of it is left', async (t) => {
+test('a call ends on its first generation and server, and afterwards nothing of the generation is left', async (t) => {
   const [old, fresh] = [await heldServer('old'), await heldServer('fresh')]
   const { live, mcp, reload, isUp } = await runGateway(t, { servers: { moved: { url: old.url } } })
   await isUp('moved')

@@ -69,7 +69,7 @@ test('servers are ended while sessions still are, and before what needs them', a
   await stopped
 })
 
-test('the end has a limit, and says every second what it waits for', async () => {
+test('the end has a limit, and logs each second what is still pending', async () => {
   const { parts, clock, lines } = ending({ servers: { quick: atOnce, stuck: () => never } })
   const stopped = shutDown(parts)
   await clock.advance(0)

@@ -9,7 +9,7 @@ const scope = {
   steps: { found: { structuredContent: { ids: ['a', 'b'], 'an id': null, empty: '' } } },
 }
 
-test('a text that is only a reference becomes what it refers to, of whatever type', () => {
+test('a text with only a reference becomes the referenced value, of any type', () => {
   assert.equal(resolved('${n}', scope), 3)
   assert.equal(resolved('${task}', scope), 'w-1-3')
   assert.equal(resolved('${values.size}', scope), 4)
@@ -24,7 +24,7 @@ test('within a longer text references are written out, and $${ is a literal one'
   assert.equal(resolved('', scope), '')
 })
 
-test('references are found however deep, and all else stays as it is', () => {
+test('references are found at any depth, and everything else stays', () => {
   const value = { a: [{ b: '${n}' }, true, 7, null], c: 'plain' }
   assert.deepEqual(resolved(value, scope), { a: [{ b: 3 }, true, 7, null], c: 'plain' })
   assert.deepEqual(

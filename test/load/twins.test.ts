@@ -41,7 +41,7 @@ const orders = schema.parse({
   ],
 })
 
-/** Plays tasks with agents that answer through `answerTo`. */
+/** Plays tasks; agents answer through `answerTo`. */
 function playing(
   answerTo: (call: ToolCall, side: Side) => Answer | Promise<Answer>,
   more: Partial<PlayOptions> = {},
@@ -167,7 +167,7 @@ test('tasks begin at the rate of the workload, and agents think before they call
   )
 })
 
-test('when it is stopped, whole pairs count and no half ones', async () => {
+test('a stop counts whole pairs and no half pairs', async () => {
   const { twins, stop } = playing(
     (call) => {
       if (call.meta['dev.breakwater/intent'] === 'w-1-1') stop.abort('enough')

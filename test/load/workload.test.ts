@@ -75,7 +75,7 @@ test('references are no environment variables: they stay as they are', async () 
   assert.deepEqual(workload.tasks[0]?.steps[0]?.arguments, { id: '${task} ${n}' })
 })
 
-test('mistakes are told with line and column', async () => {
+test('mistakes are reported with line and column', async () => {
   assert.deepEqual(await problems(`${small}        args: {}\n`), [
     '6:9  tasks[0].steps[0].args  unknown key "args"; allowed are server, tool, arguments, think, needs, save, expect',
   ])
@@ -89,7 +89,7 @@ test('mistakes are told with line and column', async () => {
   assert.match((await problems('{"name": "w" "tasks": []}', 'json'))[0] ?? '', /^1:14 {2}not valid JSON: /)
 })
 
-test('a reference that leads nowhere is told where it stands', async () => {
+test('a broken reference is reported with its place', async () => {
   const found = (args: string) => problems(`${small}        arguments: { id: '${args}' }\n`)
   assert.deepEqual(await found('${values.itm}'), [
     '6:26  tasks[0].steps[0].arguments.id  there is no value "itm"',
@@ -132,7 +132,7 @@ const tools = {
   ]),
 }
 
-test('tools that there are not are told with the line, and what may have been meant', async () => {
+test('missing tools are reported with the line and a suggestion', async () => {
   const { workload, origins } = await valid(`name: w
 tasks:
   - name: one

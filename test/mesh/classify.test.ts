@@ -23,7 +23,7 @@ function answered(reply: Readonly<Record<string, unknown>>, status = 200): Outco
 
 const failed = (reason: Reason): Outcome => ({ kind: 'failed', error: gatewayError(reason, 'x') })
 
-test('a reply is judged by what it says of itself', () => {
+test('a reply is judged by its own status', () => {
   assert.equal(verdictOf({ result: {} }), 'unchecked')
   assert.equal(verdictOf({ result: { isError: false } }), 'unchecked')
   assert.equal(verdictOf({ result: { isError: 'true' } }), 'unchecked')
@@ -90,7 +90,7 @@ const lessons: Partial<Record<Reason, Attribution>> = {
   shutting_down: 'nothing',
 }
 
-test('a server is blamed for what it did, not for what callers and the gateway did', () => {
+test('a server is blamed for its own failures, not for those of callers and the gateway', () => {
   for (const reason of Object.keys(reasons) as Reason[])
     assert.equal(lesson(failed(reason)), lessons[reason] ?? 'failure', reason)
   const down = gatewayError('upstream_unavailable', 'the program does not start')
@@ -129,7 +129,7 @@ test('any failure after arguments that break the schema is caused by the caller,
   assert.equal(lesson(answered({ result: {} }), { isInvalid: true }), 'good')
 })
 
-test('a deadline that the caller asked for says that it was impatient, however long it waited', () => {
+test('a deadline set by the caller shows an impatient caller, after any wait', () => {
   for (const ranMs of [1, 1_000, 60_000])
     assert.equal(lesson(failed('deadline_exceeded'), { askedFor: true, ranMs }), 'caller_timeout')
   assert.equal(lesson(failed('attempt_timeout'), { askedFor: true }), 'failure')
@@ -140,7 +140,7 @@ test('a deadline of the operator’s blames a server that had a second or more',
   assert.equal(lesson(failed('deadline_exceeded'), { ranMs: 1_000 }), 'failure')
 })
 
-test('a call that was rejected never reached the server, so it is no failure of it', () => {
+test('a rejected call never reached the server, so the server did not fail', () => {
   const outcome: Outcome = { kind: 'rejected', error: gatewayError('overloaded', 'x'), by: 'bulkhead' }
   assert.equal(resultOf(outcome), 'rejected')
   assert.equal(isFailure(outcome), false)

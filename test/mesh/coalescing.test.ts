@@ -27,7 +27,7 @@ test('a burst sends its first message at once, and its last 250 ms later', async
   assert.deepEqual(told, ['1', '50'])
 })
 
-test('a burst that never ends is told now and then', async () => {
+test('an endless burst is sent now and then', async () => {
   const { clock, told, changes } = coalescing()
   for (let n = 0; n < 100; n++) {
     changes.tell('m', `${n}`)
@@ -44,7 +44,7 @@ test('different methods have different bursts', () => {
   assert.deepEqual(told, ['tools', 'prompts'])
 })
 
-test('nothing is told after the end, and no timer is left', async () => {
+test('nothing is sent after the end, and no timer is left', async () => {
   const { clock, told, changes } = coalescing()
   changes.tell('m', 'first')
   changes.tell('m', 'last')

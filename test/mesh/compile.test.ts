@@ -136,7 +136,7 @@ test('each attempt is seen between the breaker and the timeout, whether there ar
   assert.deepEqual(await recordedMesh({}, order, [], true).way('s', 't'), ['observe', 'attempt', 'transport'])
 })
 
-test('a chain tells of each setting where it came from', () => {
+test('a chain names the source of each setting', () => {
   const { mesh } = recordedMesh({
     defaults: { deadline: { total: 5 }, retry: { maxRetries: 2 } },
     overrides: [

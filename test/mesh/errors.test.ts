@@ -15,7 +15,7 @@ test('an error says that nothing was sent unless told otherwise', () => {
   assert.deepEqual([sent, retryAfterMs], [true, 0])
 })
 
-test('our errors are told from everything else that may be caught', () => {
+test('our errors differ from everything else that may be caught', () => {
   assert.ok(isGatewayError(gatewayError('internal', 'x')))
   for (const other of [undefined, null, 'overloaded', 7, {}, new Error('x'), new AbortController().signal]) {
     assert.equal(isGatewayError(other), false)
@@ -28,7 +28,7 @@ test('no code lies in the range that the protocol reserves', () => {
   for (const { code } of Object.values(reasons)) assert.ok(code >= 1_000 && code < 2_000, `${code}`)
 })
 
-test('a reason of a policy is told like any other', () => {
+test('a reason of a policy is reported like any other', () => {
   const closed = { name: 'shop_closed', code: 1503, retryable: true, about: 'It is Sunday.' }
   const { reason, code, retryable } = gatewayError(closed, 'closed')
   assert.deepEqual([reason, code, retryable], ['shop_closed', 1503, true])

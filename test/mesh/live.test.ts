@@ -47,7 +47,7 @@ test('a call in flight finishes on its generation, which closes after the last o
   assert.equal(first.closed, 1)
 })
 
-test('a generation is not closed as long as a call of it is under way, for a quarter of an hour', async () => {
+test('a generation with a call under way stays open for up to a quarter of an hour', async () => {
   const { clock, live, first, second, overdue } = setUp()
   const calls = [live.enter(), live.enter(), live.enter()]
   live.swap(second)
@@ -63,7 +63,7 @@ test('a generation is not closed as long as a call of it is under way, for a qua
   assert.equal(first.closed, 1)
 })
 
-test('the generation in force stays open, however often it is entered and left', async () => {
+test('the generation in force stays open after any number of calls', async () => {
   const { clock, live, first } = setUp()
   live.enter().release()
   const [one, two] = [live.enter(), live.enter()]

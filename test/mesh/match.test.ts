@@ -93,7 +93,7 @@ test('a name as long as a body is no trap', { timeout: 20_000 }, () => {
   assert.equal(glob('*a*a*a*a')(name), true)
 })
 
-test('a match holds when all that it names does', () => {
+test('a match holds when all its parts hold', () => {
   const match = matcher({ server: 'search', method: 'tools/*', tool: 'query_*' })
   assert.equal(match('search', 'tools/call', 'query_all'), true)
   assert.equal(match('other', 'tools/call', 'query_all'), false)

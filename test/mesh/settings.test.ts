@@ -33,7 +33,7 @@ test('the last override with an effect of a tool decides about the effect', () =
   assert.equal(settings.effectOf([2]), undefined)
 })
 
-test('requests with certain overrides are there as long as the config has those, and no other for all of them', () => {
+test('requests with certain overrides may exist while the config has exactly these overrides for their server', () => {
   const config = (...matches: object[]) => ({ defaults: {}, overrides: matches.map((match) => ({ match })) })
   const [methods, server, tool] = [{ method: 'resources/*' }, { server: 's' }, { server: 's', tool: 't' }]
   const names = (...matches: object[]) => matches.map((match) => JSON.stringify(match))

@@ -51,7 +51,7 @@ test('the same owner with the same settings finds the same state', () => {
     )
 })
 
-test('where an endpoint stands in the config is no part of whose state it is', () => {
+test('the position of an endpoint in the config does not change its state', () => {
   const { states } = setUp()
   const first = states.get(key, () => ({}))
   assert.equal(
@@ -68,7 +68,7 @@ test('other settings begin anew, and the state before them is closed', () => {
   assert.deepEqual(shown(states), [[0, second]])
 })
 
-test('a state follows its endpoint to another place, is told of it, and is shown there', () => {
+test('a state follows its endpoint to another place, is notified, and is shown there', () => {
   const { states } = setUp()
   const state = states.get({ ...key, replica: 1 }, () => new Told())
   states.settle((one) => ({ ...one, replica: 0 }))
@@ -156,7 +156,7 @@ test('other settings of what is gone begin anew, too', () => {
   assert.deepEqual(shown(states), [[0, anew]])
 })
 
-test('a generation has its own settings by itself until it is in force, and again when another one is', () => {
+test('a generation uses separate settings until in force, and again after its replacement', () => {
   const { states } = setUp()
   const old = states.ofGeneration()
   const before = old.get(key, () => new Told())
@@ -187,7 +187,7 @@ test('a generation has its own settings by itself until it is in force, and agai
   assert.deepEqual([after.closed, alike.closed], [0, 0])
 })
 
-test('a generation that never comes into force leaves everything as it was', () => {
+test('a generation that never comes into force changes nothing', () => {
   const { states } = setUp()
   const old = states.ofGeneration()
   const before = old.get(key, () => new Told())
@@ -232,7 +232,7 @@ test('ten thousand states of removed owners are kept, and the first removed are 
   assert.deepEqual([told[0]?.closed, told[1]?.closed, told.at(-1)?.closed], [1, 0, 0])
 })
 
-test('a set that begins anew finds nothing of what it remembered, not even what was gone; others find theirs', () => {
+test('a restarted set forgets its whole memory, even removed states; other sets keep theirs', () => {
   const { states } = setUp()
   const arm = { ...key, set: 'canary/control' }
   const mine = states.get(arm, () => new Told())

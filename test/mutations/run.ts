@@ -1,6 +1,6 @@
 /**
- * `npm run mutations`: mutates the source in one place at a time and reports the mutants that the tests kill. Shows
- * the loss from a cut of tests: run before and after with the same seed and compare the survivors.
+ * `npm run mutations`: mutates the source in a single place at a time and reports the mutants killed by tests.
+ * Shows the loss from a cut of tests: run before and after with the same seed and compare the survivors.
  *
  *   --under src/policies,src/chaos   sources to mutate (default: src)
  *   --count 100                      number of mutants, a seeded sample of all possible mutants
@@ -30,19 +30,18 @@ import { parseArgs } from 'node:util'
 import ts from 'typescript'
 import { seeded } from '../support/random.ts'
 
-/** One change of a source file. */
 interface Mutation {
   /** Path from the project's folder. */
   readonly file: string
   readonly line: number
-  /** Where the replaced text begins and ends, in characters. */
+  /** Begin and end of the replaced text, in characters. */
   readonly start: number
   readonly end: number
   readonly from: string
   readonly to: string
 }
 
-/** A change that makes tests take so many times as long as without it hangs them, and is noticed. */
+/** A mutant that makes tests take this many times as long as without a mutant hangs, and counts as killed. */
 const HANGS = 4
 
 const SWAPPED: Readonly<Partial<Record<ts.SyntaxKind, string>>> = {
@@ -62,7 +61,7 @@ const SWAPPED: Readonly<Partial<Record<ts.SyntaxKind, string>>> = {
   [ts.SyntaxKind.PlusEqualsToken]: '-=',
 }
 
-/** All changes that a file allows, in the order of its text. */
+/** Returns all mutants of a file, in the order of its text. */
 function mutationsOf(file: string, text: string): Mutation[] {
   const source = ts.createSourceFile(file, text, ts.ScriptTarget.ES2023, true)
   const found: Mutation[] = []
@@ -140,19 +139,19 @@ const chosen = sample.filter(
     wanted.some((other) => other.file === file && other.start === start && other.to === to),
 )
 
-/** Compiles one source, and the bundle that processes start from. Returns false when the change does not compile. */
+/** Compiles one source, and the bundle for processes. Returns false if the mutant does not compile. */
 function compile(file: string, text: string): boolean {
   writeFileSync(join(copy, file), text)
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), (path) => readFileSync(path, 'utf8'))
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root)
-  // A module by itself has no package.json that says so.
+  // A single module has no package.json with the module kind.
   const compilerOptions = { ...options, noEmit: false, module: ts.ModuleKind.ESNext }
   const { outputText } = ts.transpileModule(text, { fileName: file, compilerOptions })
   writeFileSync(join(copy, 'build', file.replace(/\.ts$/, '.js')), outputText)
   return spawnSync(process.execPath, ['bundle.js', 'build/dist'], { cwd: copy }).status === 0
 }
 
-/** The name of the first file that fails within the time; null when all pass. */
+/** Returns the name of the first test file that fails within the time; null if all pass. */
 function play(tests: string, limitMs?: number): string | null {
   const { status, stdout } = spawnSync(process.execPath, ['build/test/run.js', '--bail', tests], {
     cwd: copy,
@@ -164,7 +163,7 @@ function play(tests: string, limitMs?: number): string | null {
   return /^FAILED (\S+):/m.exec(stdout)?.[1] ?? `${tests} hangs`
 }
 
-/** The folder of tests that mirrors that of a source, or the next one above that there is. */
+/** Returns the tests’ folder that mirrors the folder of a source, or the nearest existing parent. */
 function mirrorOf(file: string): string | undefined {
   for (let folder = dirname(file); folder !== 'src'; folder = dirname(folder)) {
     const tests = folder.replace(/^src\//, '')

@@ -188,7 +188,7 @@ test('an attempt ends when its progress has stopped for as long as its time', as
   assert.equal(reasonOf(outcomes[0])?.message, 'no answer, and no progress for 4s')
 })
 
-test('progress changes nothing where it is to be ignored, or where the agent has not asked for it', async () => {
+test('progress changes nothing when ignored by config, or not requested by the agent', async () => {
   for (const [settings, call] of [
     [{ timeout: '4s', onProgress: 'ignore' }, undefined],
     [{ timeout: '4s' }, toolCall('slow')],

@@ -69,7 +69,7 @@ test('each policy set has breakers of its own', async () => {
   assert.equal((await other(toolCall('tool'))).kind, 'answered')
 })
 
-test('each change of state is told, with what brought it about', async () => {
+test('each change of state is reported, with its cause', async () => {
   const { clock, events, send, sendAll } = setUp({}, testScope({ set: 'cautious', tool: 'query' }))
   await sendAll(times(5, bad))
   await clock.advance(5_000)

@@ -24,7 +24,7 @@ test('calls over the limit wait, those over the queue are rejected with both num
   assert.deepEqual(stage.outcomes.get('a'), answer)
 })
 
-test('a message names the server when it is the server that is full', async () => {
+test('a message names the server when the server is full', async () => {
   const stage = new Stage({ concurrent: 2, perTool: 1, queue: 0 })
   stage.send('a', { tool: 'one' })
   stage.send('b', { tool: 'two' })
@@ -117,7 +117,7 @@ test('a waiting call that is given up ends at once for its own reason, and frees
   assert.equal(stage.outcomes.get('b'), outcome)
 })
 
-test('a call that was given up before it came takes no place', async () => {
+test('a call cancelled before its arrival takes no place', async () => {
   const stage = new Stage({ concurrent: 1, queue: 1 })
   const signal = new Cancellation()
   const reason = gatewayError('cancelled', 'not needed any more')
@@ -164,7 +164,7 @@ test('a rejected caller hears when to come back, from how long slots are held', 
   assert.equal((await stage.rejected('less')).retryAfterMs, 1_810)
 })
 
-test('nobody is told to wait for more than 30 s', async () => {
+test('no caller is told to wait for more than 30 s', async () => {
   const stage = new Stage({ concurrent: 1, queue: 0 })
   stage.send('slow')
   await stage.clock.advance(10_000_000)

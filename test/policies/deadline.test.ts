@@ -107,7 +107,7 @@ test('each way to name a deadline counts', () => {
   assert.ok(Math.abs((deadlineOf(withHeader('grpc-timeout', '5000000n'))?.at ?? 0) - 5) < 1e-9)
 })
 
-test('a deadline is the caller’s own only if it is earlier than that of the operator', () => {
+test('a deadline counts as the caller’s only if earlier than the operator’s', () => {
   for (const [ms, askedFor] of [
     [4_999, true],
     [5_000, false],
@@ -117,7 +117,7 @@ test('a deadline is the caller’s own only if it is earlier than that of the op
   assert.equal(deadlineOf(toolCall('x'))?.askedFor, false)
 })
 
-test('the smallest deadline wins, whichever it is', () => {
+test('the smallest deadline wins, from any source', () => {
   const names = ['x-breakwater-deadline-ms', 'x-envoy-expected-rq-timeout-ms', 'grpc-timeout', 'meta']
   for (const smallest of names) {
     const ms = (name: string) => (name === smallest ? 200 : 300)
@@ -148,7 +148,7 @@ test('malformed and non-positive deadlines are ignored', () => {
   assert.deepEqual(deadlineOf(newCall({ method: 'tools/list', params: { _meta: 5 } })), usual)
 })
 
-test('the server is told of the deadlines that agents named, or of all, or of none', () => {
+test('the server hears of deadlines of agents, or of all deadlines, or of none', () => {
   assert.equal(deadlineOf(toolCall('x'))?.reserveMs, undefined)
   assert.equal(deadlineOf(inMeta(1_000))?.reserveMs, 50)
   assert.equal(deadlineOf(toolCall('x'), { forward: 'always' })?.reserveMs, 50)
@@ -244,7 +244,7 @@ test('progress moves no deadline unless a config says so, nor one that the agent
   }
 })
 
-test('a call whose progress has stopped ends, and is told for how long there was none', async () => {
+test('a call without further progress ends, with the length of the silence', async () => {
   const { clock, send, sent, outcomes } = setUp({ total: '4s', onProgress: 'extend' }, 1e9)
   send(reporting())
   await clock.advance(3_000)

@@ -9,7 +9,7 @@ import { answer, failed, otherTools, read, rejected, rpcError, setUp } from './d
 
 const text = { static: { text: 'nothing found' } }
 
-test('an answer passes as it is', async () => {
+test('an answer passes unchanged', async () => {
   const whole = answer(toolCall('tool'))
   const { service } = setUp(text, { script: () => whole })
   assert.equal(await service(toolCall('tool')), whole)

@@ -126,7 +126,7 @@ test('calls that are lost together are one loss', async () => {
   assert.deepEqual([snapshot().state, told()], ['open', ['open']])
 })
 
-test('a program that says itself that it is not up is not waited for', async () => {
+test('a program that reports itself as down is not waited for', async () => {
   const { send, end, snapshot } = setUp()
   const error = gatewayError('upstream_unavailable', 'the program does not start')
   send('a')

@@ -111,7 +111,7 @@ test('a try that asks the agent while the other is heard is cancelled, unanswere
   assert.deepEqual(told, [answer])
 })
 
-test('when the try that was heard fails, its failure is told, and not the end of the one that was not', async () => {
+test('a failure of the heard try is reported, and not the end of the other try', async () => {
   const { clock, say, tries, told } = setUp()
   await clock.advance(100)
   say(1, 'progress')

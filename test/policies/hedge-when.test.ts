@@ -57,7 +57,7 @@ test('with more than one second try allowed, each follows after the same wait', 
   assert.deepEqual(at, [0, 100, 200])
 })
 
-test('a quantile is that of the tool: as long as it is not known, nothing is sent twice', async () => {
+test('the quantile is the tool’s own: nothing is sent twice while unknown', async () => {
   const unknown = hedged([10_000], { config: { after: 'p95' } })
   unknown.send(toolCall('tool'))
   await unknown.clock.advance(10_000)

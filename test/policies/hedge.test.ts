@@ -24,7 +24,7 @@ test('a call that is answered in time is sent once, and leaves no timer behind',
   assert.equal(hedges.of(call.record), 0)
 })
 
-test('a call that is not answered in time is sent once more, and the faster answer is told', async () => {
+test('a call without an answer in time is sent once more, and the faster answer counts', async () => {
   const { clock, send, told, tries, at } = hedged([10_000, 50])
   const call = { ...toolCall('tool'), headers: {} }
   send(call)
@@ -43,7 +43,7 @@ test('a call that is not answered in time is sent once more, and the faster answ
   assert.equal(hedges.of(call.record), 1)
 })
 
-test('the slower try is cancelled, whichever it is, and the call is not', async () => {
+test('the slower try is cancelled, the first or the second, and the call is not', async () => {
   for (const [ms, loser] of [
     [[10_000, 50], 0],
     [[150, 10_000], 1],
@@ -110,7 +110,7 @@ test('a hedge that our own limits reject is noted in the record', async () => {
   assert.deepEqual(call.record.supersededRejections, ['bulkhead_full'])
 })
 
-test('when both fail, the failure of the first is told', async () => {
+test('when both fail, the first failure is reported', async () => {
   const first = failed('bad_reply')
   const { clock, send, told } = hedged([300, 10], { outcomes: [first, failed('upstream_status')] })
   send(toolCall('tool'))

@@ -106,7 +106,7 @@ test('a key counts for one tool and one set of forwarded headers', async () => {
   assert.equal(server.calls.length, 5)
 })
 
-test('the tools of a server share what is remembered, and another generation finds it again', async () => {
+test('the tools of a server share their memory, and another generation finds the memory', async () => {
   const before = setUp()
   before.send(keyed('k'))
   before.server.answer(0)
@@ -118,7 +118,7 @@ test('the tools of a server share what is remembered, and another generation fin
   assert.equal(after.server.calls.length, 0)
 })
 
-test('calls without a key, and other requests with one, are none of its business', async () => {
+test('calls without a key, and other requests with a key, pass untouched', async () => {
   const { clock, server, send, snapshot } = setUp()
   const plain = toolCall('tool')
   send(plain)
@@ -166,7 +166,7 @@ test('an answer that asks for more input is passed on and forgotten: the call go
   assert.equal(snapshot().over, 1)
 })
 
-test('a defect in the run is told to who waits, and not run again', async () => {
+test('a defect in the run is reported to waiting callers, and does not run again', async () => {
   const { clock, context } = setUp()
   const scope = testScope({ effect: 'write' })
   let runs = 0
@@ -208,7 +208,7 @@ test('the defaults, and what is refused', () => {
   }
 })
 
-test('a call holds its server, and the process, for as long as it runs, and not for who has left', async () => {
+test('a running call holds its server and the process, but not for callers that have left', async () => {
   const { clock, context } = setUp()
   let held = 0
   const hold = () => {

@@ -140,7 +140,7 @@ test('an answer to a call that was sent before the overdue ones proves nothing',
   assert.equal(names().length, before)
 })
 
-test('a read that hangs while later ones are answered is copied once: it is heavy, or its request was lost', async () => {
+test('a read that hangs while later reads are answered is copied once: heavy, or with a lost request', async () => {
   const { clock, names, send, end } = await setUp()
   send('heavy')
   for (let nth = 0; nth < 40; nth++) {
@@ -192,7 +192,7 @@ test('a copy that fails says less than an original that may still be answered', 
   assert.equal(outcomes.get('a'), answer)
 })
 
-test('when all tries have failed, the end of the original is told', async () => {
+test('when all tries have failed, the end of the original is reported', async () => {
   const { clock, outcomes, send, end } = await setUp()
   send('a')
   await clock.advance(2_000)

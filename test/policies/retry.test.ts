@@ -26,7 +26,7 @@ test('a call that fails is sent again until it succeeds', async () => {
   assert.equal(retryRefused.of(record), undefined)
 })
 
-test('after four retries the last failure is told', async () => {
+test('after four retries the last failure is reported', async () => {
   const last = failed('attempt_timeout')
   const others = Array.from({ length: 4 }, () => failed('bad_reply'))
   const { outcome, calls, record } = await run([...others, last])
@@ -62,7 +62,7 @@ test('rejections by our own limits are not retried', async () => {
   assert.equal((await run([rejected, answer])).calls.length, 1)
 })
 
-test('when a retry is rejected by our own limits, the failure before it is told', async () => {
+test('when our own limits reject a retry, the failure before is reported', async () => {
   const first = failed('bad_reply')
   const { outcome, record } = await run([first, rejected])
   assert.equal(outcome, first)
@@ -99,13 +99,13 @@ test('a wrong answer is asked for again twice, without a proof that the tool wor
   }
 })
 
-test('a wrong answer is told when asking again brings none at all', async () => {
+test('a wrong answer is returned when a second request brings no answer', async () => {
   const wrong: Outcome = { ...answer, verdict: 'json_invalid' }
   for (const worse of [failed('bad_reply'), rpcError(-32603), rejected])
     assert.equal((await run([wrong, worse], { config: { incorrect: true } })).outcome, wrong)
 })
 
-test('every try has its number, and servers behind HTTP are told it from the second on', async () => {
+test('every try has its number, and servers behind HTTP get the number from the second try on', async () => {
   const call = { ...toolCall('tool'), headers: { 'x-team': 'blue' } }
   const { calls } = await run([failed('bad_reply'), failed('bad_reply'), answer], { call })
   assert.deepEqual(
@@ -165,7 +165,7 @@ test('four retries, from 100 ms up to 10 s, unless told otherwise', () => {
   })
 })
 
-test('a call that was lost after it was sent is sent three times at most, one that never left five times', async () => {
+test('a call lost after its sending is sent at most three times, and an unsent call five times', async () => {
   for (const [sent, tries] of [
     [true, 3],
     [false, 5],

@@ -4,15 +4,14 @@ import { targets } from './targets/index.ts'
 import type { Failure } from './target.ts'
 
 /**
- * `npm run test:fuzz`: many cases of each target, with other seeds than those of `npm test`. It ends by itself: each target
- * when it has had its cases or its time, and with status 1 at the first one that does not hold. Settings, all of them
- * from the environment:
+ * `npm run test:fuzz`: many cases of each target, with other seeds than `npm test`. Each target ends after its
+ * cases or its time. The first failing target ends the run with status 1. Settings from the environment:
  *
  *   FUZZ_RUNS     cases of each target (default 1,000,000)
  *   FUZZ_SECONDS  most time of each target (default 600)
- *   FUZZ_SEED     where chance begins (default: the time of day; it is printed)
+ *   FUZZ_SEED     start of all random draws (default: the time of day; printed)
  *   FUZZ_TARGET   a part of the names of the targets to run (default: all)
- *   FUZZ_PATH     with a seed: the one small case that a failure has printed
+ *   FUZZ_PATH     with a seed: the small case printed by a failure
  */
 const { FUZZ_RUNS = '1000000', FUZZ_SECONDS = '600', FUZZ_SEED, FUZZ_TARGET = '', FUZZ_PATH } = process.env
 

@@ -39,7 +39,7 @@ test('malformed and overlong baggage is skipped, measured in bytes and not in ch
   for (const odd of [7, null, {}, ['gen_ai.agent.name=a']]) assert.deepEqual(read(odd), {})
 })
 
-test('a message loses its baggage, also where it stands twice or in disguise, and no other byte', () => {
+test('a message loses its baggage, even duplicated or disguised, and no other byte', () => {
   const bare = (meta: string) => {
     const text = `{"jsonrpc":"2.0", "id":1e0,"params":{"name":"t","_meta":${meta}}}`
     const message = { text, value: JSON.parse(text) as Record<string, unknown> }
@@ -59,7 +59,7 @@ test('a message loses its baggage, also where it stands twice or in disguise, an
   assert.equal(bare('null'), 'the same')
 })
 
-test('a large message loses it without being read as a whole', () => {
+test('a large message loses its baggage without being read as a whole', () => {
   const long = 'x'.repeat(100_000)
   const text = (meta: string) => `{"id":1,"params":{"arguments":{"a":"${long}"},"_meta":{${meta}}}}`
   const left = withoutBaggage(largeMessage(text('"baggage":"a=b","b":1')))

@@ -16,7 +16,7 @@ const nested = (levels: number): unknown => {
   return held
 }
 
-test('equal values have one text, whatever the order of their keys, and it never changes', () => {
+test('equal values have one stable text, in any order of their keys', () => {
   const text =
     '{"a":{"":0,"10":"ten","9":"nine","Z":1,"z":[],"ä":[[]]},"a\\nb":{"C":false,"c":"😀"},' +
     '"b":[1,0,2.5,1e+21,"é\u2028\\"",null,true,{}]}'
@@ -25,7 +25,7 @@ test('equal values have one text, whatever the order of their keys, and it never
   assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(value)))
 })
 
-test('hashes that are made of it are those that stand in journals and stores', () => {
+test('hashes of canonical JSON match hashes in journals and stores', () => {
   assert.equal(digest(canonicalJson(value) ?? ''), '559b66ec359c5c49')
   assert.equal(configHash(value), '559b66ec359c5c49')
   assert.equal(configHash({ a: 1, u: undefined, l: [undefined, null] }), 'e41fded6f18cb3ca')
@@ -46,7 +46,7 @@ test('a value that nests too deep has no text, and does not exhaust the stack', 
   assert.throws(() => configHash(nested(1_001)), RangeError)
 })
 
-test('each value is seen before it is written, and whoever looks may end it', () => {
+test('each value is visited before being written, and the visitor may stop', () => {
   const seen: unknown[] = []
   canonicalJson({ b: [1], a: 'x' }, { visit: (held) => seen.push(held) })
   assert.deepEqual(seen, [{ b: [1], a: 'x' }, 'x', [1], 1])

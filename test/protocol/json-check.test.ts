@@ -48,7 +48,7 @@ test('invalid JSON is a parse error, in chunks of any size', () => {
     assert.equal(codeOf(text), -32700, text)
 })
 
-test('a key that stands twice in an object is refused, wherever that is and however it is written', () => {
+test('a duplicate key in an object is refused, anywhere and in any spelling', () => {
   for (const text of [
     '{"a":1,"a":1}',
     '{"a":1,"\\u0061":2}',
@@ -175,7 +175,7 @@ test('texts of all shapes are read as JSON.parse reads them, or refused because 
   }
 })
 
-test('the members of a body are bounded before it is parsed', () => {
+test('the members of a body are bounded before parsing', () => {
   const of = (count: number) => `{${Array.from({ length: count }, (_, n) => `"key ${n}":1`).join()}}`
   assert.equal(readJson(of(MAX_MEMBERS)).ok, true)
   const read = readJson(of(MAX_MEMBERS + 1))

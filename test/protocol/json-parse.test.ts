@@ -6,7 +6,7 @@ import { hasEscapedKey, parseExactly, readExactly } from '../../src/protocol/jso
 /** A text with one key, in this exact spelling. */
 const keyed = (key: string, value = '1') => `{"h":${value},"${key}":2}`
 
-test('a key is what it says, whatever keys were read before', () => {
+test('a key is read as written, after any other keys', () => {
   const written = [
     '\\u0061',
     '\\u0062',

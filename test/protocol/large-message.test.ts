@@ -30,7 +30,7 @@ test('a long string is read when somebody asks for it, and once', () => {
   assert.deepEqual(block, { type: 'text', text: `${long}End` })
 })
 
-test('a long string need not be read to know that it is too long, unless that is not certain', () => {
+test('the length of a long string is checked without reading the string, unless uncertain', () => {
   const { block } = withBlock(long)
   const isRead = () => Object.getOwnPropertyDescriptor(block, 'text')!.get === undefined
   assert.equal(isSurelyLonger(block, 'text', 3_000), true)
@@ -43,7 +43,7 @@ test('a long string need not be read to know that it is too long, unless that is
   assert.equal(isSurelyLonger({ text: 5 }, 'text', 0), false)
 })
 
-test('the beginning of a long string is known without it, whatever it is', () => {
+test('the beginning of a long string is known without the whole string', () => {
   for (const text of [
     `Ä${long}`,
     `${'日'.repeat(40)}${long}`,
@@ -148,7 +148,7 @@ test('text that a JSON parser rejects is no large message', () => {
     assert.equal(read(text), undefined)
 })
 
-test('a message of many values or members is left to whoever says why it is not read', () => {
+test('a message of many values or members is left to the code that explains refusals', () => {
   const many = (item: string, count: number) => Array.from({ length: count }, () => item).join()
   assert.equal(read(`{"a":[${many('1', 100_100)}]}`), undefined)
   assert.equal(read(`{"a":[${many('{"b":1}', 50_100)}]}`), undefined)

@@ -28,7 +28,7 @@ test('an entry of that key gives way', () => {
   assert.equal(patched('{"params":{"_meta":{"a":0,"k" : [2] }}}'), '{"params":{"_meta":{"a":0,"k" : 1 }}}')
 })
 
-test('a _meta that is no object gives way: a second one in front of it would not count', () => {
+test('a _meta that is no object is replaced: a second _meta before would not count', () => {
   for (const other of ['null', '[]', '7', '"x"'])
     assert.equal(patched(`{"params":{"_meta": ${other},"x":0}}`), '{"params":{"_meta": {"k":1},"x":0}}')
   assert.equal(patched('{"params":null,"x":0}'), '{"params":{"_meta":{"k":1}},"x":0}')

@@ -18,7 +18,7 @@ test('every value survives its way through a header', () => {
   for (const value of values) assert.equal(decodeHeaderValue(encodeHeaderValue(value)), value)
 })
 
-test('plain ASCII travels as it is, everything else in base64', () => {
+test('plain ASCII travels unchanged, everything else in base64', () => {
   assert.equal(encodeHeaderValue('plain value'), 'plain value')
   assert.equal(encodeHeaderValue('Zürich'), '=?base64?WsO8cmljaA==?=')
   assert.match(encodeHeaderValue(' x'), /^=\?base64\?/)

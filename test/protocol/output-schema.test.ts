@@ -10,7 +10,7 @@ function wrapped(outputSchema: Record<string, unknown>): unknown {
   return (JSON.parse(legacy) as { outputSchema: unknown }).outputSchema
 }
 
-test('a tool that returns objects, or whatever it likes, stays as it is', () => {
+test('a tool that returns objects, or anything, stays unchanged', () => {
   const text = '{"name":"a","outputSchema":{"type":"object"} }'
   assert.equal(legacyTool(text, JSON.parse(text) as Record<string, unknown>), text)
   assert.equal(legacyTool('{"name":"a" }', { name: 'a' }), '{"name":"a" }')

@@ -41,7 +41,7 @@ test('a text without the id of a reply has no id', () => {
   assert.equal(idOf(`{"jsonrpc":"2.0","id":"7","result":"${padding}"}`), undefined)
 })
 
-test('both ends of a text are told without the words in which it was cut', () => {
+test('both ends of a text are given without the cut words', () => {
   assert.deepEqual(wholeWords({ head: 'a first secr', tail: 'et and last' }), {
     head: 'a first ',
     tail: ' and last',

@@ -41,7 +41,7 @@ const units = {
 }
 
 for (const [name, unit] of Object.entries(units)) {
-  test(`a stream of ${name} is searched a few times at most, however it is cut`, () => {
+  test(`a stream of ${name} is searched a few times at most, in pieces of any size`, () => {
     for (const size of [1, 7, 1_000, 65_536]) {
       const bytes = 131_072
       const searched = searchedFor(unit, bytes, size)

@@ -85,7 +85,7 @@ function passingOver(stream: Buffer, chunkLength: number) {
   return { told, held: decoder.held }
 }
 
-test('an event over the limit can be passed over: its ends are told, and all that comes behind it', () => {
+test('an event over the limit can be skipped: its ends are given, and all later events', () => {
   const text = `{"jsonrpc":"2.0","id":7,"result":{"text":"${'0123456789'.repeat(2_000)}"}}`
   const answer = { head: text.slice(0, 512), tail: text.slice(-512) }
   const short = Array.from({ length: 3_000 }, (_, n) => `${n},`)
@@ -108,7 +108,7 @@ test('an event over the limit can be passed over: its ends are told, and all tha
   }
 })
 
-test('a comment is no part of an event, however long it is', () => {
+test('a comment of any length is no part of an event', () => {
   for (const chunkLength of [1, 7, 100_000]) {
     const { told } = passingOver(Buffer.from(`: ${'x'.repeat(2 * LIMIT)}\ndata: a\n\n`), chunkLength)
     assert.deepEqual(told, ['a'])

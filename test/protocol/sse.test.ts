@@ -67,7 +67,7 @@ test('a type holds for its own event, an id for all that follow, a retry time fo
   ])
 })
 
-test('an id or a retry time without data is told with empty data', () => {
+test('an id or a retry time without data gives empty data', () => {
   assert.deepEqual(decode(['id: 1\n\nretry: 100\n\n\n\n']), [
     event('', { id: '1' }),
     event('', { id: '1', retryMs: 100 }),
@@ -84,7 +84,7 @@ test('a retry time is no longer than a timer can be', () => {
   assert.deepEqual(decode(['retry: 99999999999999999999\n\n']), [event('', { retryMs: 2 ** 31 - 1 })])
 })
 
-test('a byte order mark in front is no part of the first line, and one behind it is', () => {
+test('a byte order mark at the start is no part of the first line, and a later mark is', () => {
   assert.deepEqual(decode(['\ufeffdata: a\n\n']), [event('a')])
   assert.deepEqual(decode(['\ufeff\ufeffdata: a\n\n\ufeffdata: b\n\n']), [])
   assert.deepEqual(decode(['data: \ufeffa\n\n']), [event('\ufeffa')])
@@ -138,7 +138,7 @@ test('streams of any shape say the same in any chunks', () => {
   }
 })
 
-test('a message that is written comes back as it was, with a space for each line break', () => {
+test('a written message comes back unchanged, with a space for each line break', () => {
   assert.equal(encodeEvent('{"a":1}'), 'event: message\ndata: {"a":1}\n\n')
   for (const data of [
     '',

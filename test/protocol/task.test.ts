@@ -63,7 +63,7 @@ test('a value that names no task is skipped', () => {
   assert.equal(found(undefined, { 'x-breakwater-intent': ['a', 'b'] }), undefined)
 })
 
-test('names of chance are told from names that an agent gives', () => {
+test('random names are distinguished from names that an agent gives', () => {
   for (const source of ['meta', 'baggage', 'header'] as const)
     assert.equal(isNamed({ id: 'a', source }), true)
   for (const source of ['conversation', 'trace', 'session'] as const)

@@ -20,7 +20,7 @@ test('for any other version we offer the newest that we know', () => {
   assert.equal(LATEST_LEGACY, legacyVersions.toSorted().at(-1))
 })
 
-test('versions are told from anything else', () => {
+test('versions are distinguished from other text', () => {
   assert.ok(legacyVersions.every(isLegacyVersion))
   for (const other of ['2026-07-28', '2025-06-18 ', '', undefined, {}, ['2025-06-18']]) {
     assert.equal(isLegacyVersion(other), false)
@@ -31,7 +31,7 @@ test('batches belong to one version only', () => {
   assert.deepEqual(legacyVersions.filter(allowsBatches), ['2025-03-26'])
 })
 
-test('a header given several times alike is given once, and stays as it is otherwise', () => {
+test('a header given several times alike is sent once', () => {
   for (const alike of ['a', 'a, a', 'a,a , a']) assert.equal(onceGiven(alike), 'a')
   for (const other of ['', 'a, b', 'a,', 'a b']) assert.equal(onceGiven(other), other)
 })

@@ -4,7 +4,7 @@ import { withEntry } from '../../src/protocol/meta.ts'
 
 const parse = (text: string) => JSON.parse(text) as Record<string, unknown>
 
-test('a copy has one more entry, or another one in its place, and the original stays as it is', () => {
+test('a copy has an added or replaced entry, and the original is unchanged', () => {
   const original = parse('{"a":1,"b":{"c":2}}')
   const more = withEntry(original, 'd', 3)
   assert.deepEqual(more, { a: 1, b: { c: 2 }, d: 3 })

@@ -204,7 +204,7 @@ test('pages that go in circles because of faults name these', async () => {
   assert.deepEqual(await partly(faulted), [['a'], 'the pages go in circles (injected: b, c)'])
 })
 
-test('a server that goes in circles, or on for ever, is followed for a while, and what it said is kept', async () => {
+test('a server with endless or circular pages is followed for a while, and its entries are kept', async () => {
   const same = pages(`{"tools":[${tool('a')}],"nextCursor":"1"}`)
   assert.deepEqual(await partly(same.ask), [['a'], 'the pages go in circles'])
   assert.equal(same.asked.length, 2)

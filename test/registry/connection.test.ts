@@ -57,7 +57,7 @@ for (const change of [
     assert.equal(connection({ ...stdio, ...change }), connection(stdio))
   })
 
-test('a process begins anew with whatever it is started with', () => {
+test('a process restarts after any change of its start', () => {
   for (const change of [
     { command: 'deno' },
     { args: [] },
@@ -69,7 +69,7 @@ test('a process begins anew with whatever it is started with', () => {
     assert.notEqual(connection({ ...stdio, ...change }), connection(stdio))
 })
 
-test('an endpoint is known by its address and by how it is reached, and not by its place', () => {
+test('an endpoint is identified by its address and access, and not by its position', () => {
   assert.deepEqual(endpoints({ ...http, urls: [b, c, a] }), [
     endpoints(http)[1],
     endpoints({ ...http, urls: [c] })[0],

@@ -39,7 +39,7 @@ const delay = {
   status: 'applied',
 } as const
 
-test('the error of a server names the faults that made it, and no others', async () => {
+test('the error of a server names exactly the faults that made the error', async () => {
   /** Delays each request, and ends each with an outcome made by faults of these names. */
   const hit =
     (names: readonly string[], outcome?: Outcome): Layer =>
@@ -115,7 +115,7 @@ test('a server that is up again begins anew, pause included', async () => {
   assert.equal(upstream.attempts, attempts + 1)
 })
 
-test('a server that names a time is not asked before that, nor sooner than it would be anyway', async () => {
+test('a server that names a time is not asked earlier, nor earlier than usual', async () => {
   for (const [retryAfterMs, pauseMs] of [
     [5_000, 5_000],
     [0, 1_000],

@@ -26,7 +26,7 @@ test('a server that ends every conversation is not asked in a frenzy', async () 
   assert.ok(upstream.attempts >= 5 && upstream.attempts <= 12, `${upstream.attempts} conversations in 10 s`)
 })
 
-test('a suspicion makes it look at once, and does nothing while it waits for a server that is down', async () => {
+test('a suspicion triggers a look at once, and does nothing for a server that is down', async () => {
   const { start, clock, upstream, discovery, asked } = discovered()
   await start()
   asked()
@@ -66,7 +66,7 @@ test('a refresh fetches all lists again at once', async () => {
   assert.deepEqual(asked(), allLists)
 })
 
-test('a server that was removed is asked nothing any more, and nobody is told', async () => {
+test('a removed server is not asked any more, and nobody is notified', async () => {
   const { start, clock, upstream, discovery, upstreamSessions, told } = discovered()
   await start()
   discovery.stop()

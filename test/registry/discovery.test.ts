@@ -104,7 +104,7 @@ test('a session whose handshake faults have changed is left when they end, for o
   )
 })
 
-test('a session whose handshake is as the server gave it lives on when faults of other handshakes end', async () => {
+test('a session with an unchanged handshake survives the end of other handshakes’ faults', async () => {
   const { start, discovery, clock, upstream, asked } = discovered()
   await start()
   asked()
@@ -113,7 +113,7 @@ test('a session whose handshake is as the server gave it lives on when faults of
   assert.deepEqual([asked(), upstream.attempts], [allLists, 1])
 })
 
-test('a modern server is asked anew what it is before its session is left, whether it answers or not', async () => {
+test('a modern server is asked for its identity before its session is left, with or without an answer', async () => {
   for (const answers of [true, false]) {
     const { start, discovery, clock, upstream, asked, told, catalogs } = discovered((method, ...more) =>
       method === 'ping' && !answers ? gatewayError('attempt_timeout', 'late') : oneTool(method, ...more),
@@ -129,7 +129,7 @@ test('a modern server is asked anew what it is before its session is left, wheth
   }
 })
 
-test('a server that is down when faults end is greeted anew once it is up', async () => {
+test('a server that is down when faults end gets a new handshake once up', async () => {
   const { start, discovery, clock, upstream } = discovered()
   upstream.refusal = gatewayError('upstream_unavailable', 'nobody there')
   await start()
@@ -154,7 +154,7 @@ test('a ping that is answered with an error is an answer', async () => {
   }
 })
 
-test('a server that refuses pings as no JSON-RPC is judged by a list that it offers', async () => {
+test('a server that refuses pings as no JSON-RPC is judged by a list', async () => {
   for (const reason of ['upstream_refused', 'upstream_status', 'bad_reply'] as const) {
     let listsWork = true
     const { start, asked, clock, told, upstream } = discovered((method, params, upstreamSession) => {
@@ -188,7 +188,7 @@ test('a server that leaves pings without an answer, and answers else, is not pin
   assert.deepEqual(new Set(told), new Set(['up']))
 })
 
-test('a server that has tools is up whatever it makes of lists that it does not have', async () => {
+test('a server with tools is up, with any reply about its missing lists', async () => {
   for (const reason of ['upstream_refused', 'upstream_status', 'bad_reply'] as const) {
     const { start, told, catalogs } = discovered((method, params, upstreamSession) =>
       method === 'prompts/list'
@@ -258,7 +258,7 @@ test('lists that change without end are fetched ever more rarely, and as soon as
   assert.deepEqual(asked(), ['tools/list'])
 })
 
-test('a change that is told while a round is under way is not lost', async () => {
+test('a change reported during a round is not lost', async () => {
   let release = () => {}
   const { start, asked, clock, upstream } = discovered(async (method, params, upstreamSession) => {
     if (method === 'tools/list' && upstreamSession.asked.filter((asked) => asked === method).length === 1) {

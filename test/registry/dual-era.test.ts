@@ -57,7 +57,7 @@ async function turns(clock: ManualClock): Promise<void> {
 const legacy = () => new TestCaller()
 const modern = () => new TestCaller({ era: 'modern' })
 
-test('each era is listed what the server offers in it, and nobody asks for that of the legacy one before it is needed', async () => {
+test('each era lists the server’s offers in this era, and the legacy list is not fetched before needed', async () => {
   const { server, clock, upstream, listed, changes } = await dual()
   assert.deepEqual([listed('modern'), upstream.attempts], [['new'], 1])
   await Promise.all([server.settledFor('legacy'), server.settledFor('legacy'), turns(clock)])
@@ -94,7 +94,7 @@ test('sessions of the legacy era have a home, and modern callers of the same ser
   assert.equal(server.homes(recent), undefined)
 })
 
-test('a caller is at home where its session is, whichever replica it came to first', async () => {
+test('a caller is at home with its session, after any first replica', async () => {
   const { server, replicas } = await dual(2)
   replicas[0]!.spoken.delete('legacy')
   const caller = legacy()

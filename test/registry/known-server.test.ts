@@ -22,7 +22,7 @@ test('a server is starting until its first round has ended, well or not', async 
   }
 })
 
-test('a change of state is told once, with the time when it began', async () => {
+test('a change of state is reported once, with the time of its start', async () => {
   const { server, upstream, clock, states, start } = testServer()
   await start()
   const since = server.since
@@ -79,7 +79,7 @@ test('the tools of a server that limits our rate stay listed for as long as that
   assert.equal(changes.length, 2)
 })
 
-test('a server that limits our rate after it was out of reach is there: its grace is over', async () => {
+test('a server that limits our rate after an outage is there: its grace is over', async () => {
   const { server, upstream, clock, changes, start } = testServer({ grace: '60s' })
   await start()
   await clock.advance(1_000)

@@ -88,7 +88,7 @@ test('a list waits for servers that are being discovered, but not for ever', asy
   assert.deepEqual(done, ['quick', 'both'])
 })
 
-test('a server that hangs delays lists once, and is waited for again when it was there meanwhile', async () => {
+test('a hanging server delays lists once, and again after a return', async () => {
   let answer = () => {}
   const greeted = new Promise<void>((resolve) => (answer = resolve))
   let held: Promise<unknown> = greeted

@@ -63,7 +63,7 @@ test('two pairs never share a name, and every name finds back', () => {
   }
 })
 
-test('a URI finds back byte by byte, whatever it looks like', () => {
+test('a URI finds back byte by byte, with any content', () => {
   for (const uri of [
     'file:///etc/hosts',
     'https://user@example.com:8443/a%20b/?q=1&r=/../x#top',

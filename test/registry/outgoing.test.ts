@@ -24,14 +24,14 @@ const resultOf = (outcome: Outcome) => (outcome.kind === 'answered' ? outcome.re
 const textWith = (id: string) =>
   `{ "jsonrpc":"2.0", "id" : ${id}, "method":"tools/call","params":{"name":"t","arguments":{"x":1.0}}}`
 
-test('a first try without a deadline of the agent goes out as it came, as the same object', async () => {
+test('a first try without a deadline of the agent is sent unchanged, as the same object', async () => {
   const { send, sent } = linkTo()
   const call = toolCall('t', {}, { deadline: { at: 1_000, reserveMs: undefined } })
   await send(call)
   assert.equal(sent(), call)
 })
 
-test('a server is told what is left of the deadline, the reserve taken off, and nothing else changes', async () => {
+test('a server hears the rest of the deadline less the reserve, and nothing else changes', async () => {
   const { clock, send, sent } = linkTo()
   await clock.advance(100.4)
   const text = textWith('1')
@@ -50,7 +50,7 @@ test("the agent's own word on the deadline is replaced in place", async () => {
   assert.equal(sent().message.text, text.replace('9e3', '400'))
 })
 
-test('a server that has no time left is told of 1 ms, never of none', async () => {
+test('a server without time left hears 1 ms, never 0', async () => {
   for (const at of [20, 0, -5_000]) {
     const { send, sent } = linkTo()
     await send(toolCall('t', {}, { deadline: { at, reserveMs: 50 } }))
@@ -94,7 +94,7 @@ test('the HTTP status, the verdict and what else an outcome says survive the cha
   })
 })
 
-test('a further try with a deadline has both, and a failure comes back as it is', async () => {
+test('a further try with a deadline has both, and a failure comes back unchanged', async () => {
   const { upstreamSession, clock, send, sent } = linkTo()
   upstreamSession.end()
   const call = derive(toolCall('t'), { attempt: 2, deadline: { at: 300, reserveMs: 100, askedFor: true } })

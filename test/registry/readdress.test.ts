@@ -34,7 +34,7 @@ test('the replica of one server means nothing to another', () => {
   assert.equal(readdress(toolCall('from', {}, { replica: 3 }), serverNamed('o'), 'to')?.replica, undefined)
 })
 
-test('each server gets the headers that it may have, and no others', () => {
+test('each server gets exactly its allowed headers', () => {
   const call = {
     ...toolCall('from', {}, { inbound: { authorization: 'for the first', 'x-team': 'blue' } }),
     headers: { authorization: 'for the first', 'x-breakwater-attempt': '2' },

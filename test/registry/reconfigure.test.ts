@@ -35,7 +35,7 @@ test('another entry is in force at once, and nobody is disconnected', async () =
   assert.deepEqual([server.state, changes, caller.of(LIST_CHANGED)], ['up', [], []])
 })
 
-test('agents are told when they may see other tools, and only then', async () => {
+test('agents are notified when their visible tools change, and only then', async () => {
   const { server, caller, changes, reconfigure } = await setUp()
   const names = () => server.entries('tools').map(({ key }) => key)
   reconfigure({ tools: { exclude: ['write'] } })

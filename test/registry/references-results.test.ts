@@ -62,7 +62,7 @@ test('a large result names the server as well, and stays bytes', () => {
   assert.equal(exposed.text, expected.text)
 })
 
-test('the rest of a result stays as it is, to the byte', () => {
+test('the rest of a result stays, to the byte', () => {
   for (const result of [
     '{"content":[{"type":"text","text":"file:///a","uri":"a"}],"structuredContent":{"uri":"a","taskId":"1"}}',
     '{"content":[{"type":"resource_link","uri":7},{"type":"resource"},null,3],"contents":[{}],"messages":[{},{"content":1}]}',

@@ -44,7 +44,7 @@ test('a call that cannot reach the server fails, was not sent, and makes discove
   assert.deepEqual(states, ['up', 'down'])
 })
 
-test('an answered call at a server that is down has it looked at soon, whatever pause it asked for, and not ever more often', async () => {
+test('an answered call at a server that is down triggers an early look, at any pause, and not ever more often', async () => {
   const { server, upstream, clock, start, states } = testServer()
   const caller = new TestCaller()
   await server.send(toolCall('a', {}, { caller }))
@@ -159,7 +159,7 @@ test('a failure that comes late does not end the conversation that was begun sin
   assert.equal(server.upstreamSessions.current(caller)?.upstreamSession, replicas[1]!.upstreamSession)
 })
 
-test('an agent waits for a handshake no longer than it has said that it does', async () => {
+test('an agent waits for a handshake no longer than its own deadline', async () => {
   const { server, upstream, clock } = testServer()
   upstream.gate = new Promise(() => {})
   const caller = new TestCaller()

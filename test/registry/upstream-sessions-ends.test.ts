@@ -55,7 +55,7 @@ test('a conversation that is dropped is closed, once', async () => {
   assert.equal(upstreamSessions.size, 0)
 })
 
-test('a conversation that is dropped while it opens is closed as soon as it is open', async () => {
+test('a conversation dropped while opening is closed as soon as open', async () => {
   const { clock, first, upstreamSessions } = setUp()
   const caller = new TestCaller()
   const hold = gate()

@@ -132,7 +132,7 @@ test('a conversation that is retired takes no new calls, and ends with the last 
   assert.equal(bound.upstreamSession.ended.aborted, true)
 })
 
-test('a caller counts where it is at home, however many conversations it has, and elsewhere once that is over', async () => {
+test('a caller counts at its home, with any number of conversations, and elsewhere afterwards', async () => {
   const { upstreamSessions, caller } = setUp()
   const other = new TestCaller()
   await upstreamSessions.of(caller, 1)

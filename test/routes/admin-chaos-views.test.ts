@@ -10,7 +10,7 @@ function armed(faults: readonly object[], more: object = {}) {
   return app
 }
 
-test('the journal is read page by page, from where it was left', async () => {
+test('the journal is read page by page, from the last position', async () => {
   const { ask, send } = armed([failing('a')])
   for (let number = 0; number < 3; number++) await send(toolCall('t'))
   const latest = await ask('GET', '/admin/chaos/journal?limit=2')

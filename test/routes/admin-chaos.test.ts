@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { toolCall } from '../support/caller.ts'
 import { chaosApp, failing, TOKEN } from './chaos-app.ts'
 
-test('a plan is put, armed, disarmed, and its state is told each time', async () => {
+test('a plan is put, armed and disarmed, with its state each time', async () => {
   const { ask, send } = chaosApp()
   const put = await ask('PUT', '/admin/chaos', { seed: 7, faults: [failing('a')] })
   assert.deepEqual([put.status, put.body.state, put.body.seed], [200, 'disarmed', 7])
@@ -20,7 +20,7 @@ test('a plan is put, armed, disarmed, and its state is told each time', async ()
   assert.deepEqual([disarmed.body.state, disarmed.body.by], ['disarmed', 'admin API'])
 })
 
-test('a plan that is put while another is armed takes its place, and keeps what it does not name', async () => {
+test('a plan put while another is armed replaces the other, and keeps unnamed settings', async () => {
   const { ask, controller } = chaosApp({ config: { seed: 5, lease: '1m', faults: [failing('old')] } })
   controller.arm('me', 'a test')
   const { body } = await ask('PUT', '/admin/chaos?by=me', { faults: [failing('new')] })
@@ -47,7 +47,7 @@ test('plans of both other tools can be put as they are', async () => {
   assert.deepEqual([second.status, second.body.seed, second.body.faults[0].target], [200, 0, 'search/query'])
 })
 
-test('a plan inherits nothing of the one before that it does not say', async () => {
+test('a plan inherits nothing unnamed from the plan before', async () => {
   const { ask } = chaosApp({ config: { mode: 'shadow', seed: 9, faults: [failing('old')] } })
   for (const faults of [[failing('new')], [{ target: '*', config: { type: 'error', statusCode: 500 } }]]) {
     await ask('PUT', '/admin/chaos', { seed: 7, mode: 'shadow', faults: [failing('yesterday')] })
@@ -214,7 +214,7 @@ test('stopping works whatever is wrong with the request', async () => {
   }
 })
 
-test('a kill is answered even when the engine cannot say how it is', async () => {
+test('a kill is answered even when the engine cannot report its state', async () => {
   const { ask, controller } = chaosApp()
   controller.status = () => {
     throw new Error('broken')

@@ -161,7 +161,7 @@ test('how long calls wait for a lost server is shown with the reason', async (t)
   assert.deepEqual(shown?.learned, { gate: { patience: { ms: 20_000, why: 'as configured (20s)' } } })
 })
 
-test('a set shows what it changes, and the rest as it is', async (t) => {
+test('a set shows its changes, and the rest unchanged', async (t) => {
   const { get } = await admin(t)
   const [shown] = (await get<OfServer[]>('/admin/mesh?set=cautious')).body
   assert.equal(layer(shown?.tools.a, 'breaker')?.from, 'set cautious')
@@ -320,7 +320,7 @@ test('a breaker that was closed while its experiment was stopped stays closed wh
   for (const set of allOfE1) assert.equal((await call(set)).kind, 'failed', set)
 })
 
-test('a breaker that a reload has taken out of the config is listed only while somebody holds it open', async (t) => {
+test('a breaker that a reload has removed from the config is listed only while held open', async (t) => {
   const { breakers, order, call, reconfigure, openByMetrics } = await admin(t)
   await call()
   reconfigure({}, {})

@@ -177,7 +177,7 @@ test('tools that may write are hit by foreign faults that run nothing, and by al
     const { body } = await ask('POST', '/chaos/inject', { target: '*', config, ...more })
     const { allowWrites } = controller.status().faults.at(-1)!.config
     const isSaid = 'allowWrites' in more || 'allow_writes' in more
-    assert.equal(body.note !== undefined, !allowWrites && !isSaid, 'a note tells that writing tools are spared by default')
+    assert.equal(body.note !== undefined, !allowWrites && !isSaid, 'a note on spared writes')
     return allowWrites
   }
   const own = { type: 'rpc.error', rate: 1 }

@@ -76,7 +76,7 @@ test('a scraper that asks for OpenMetrics gets OpenMetrics, with its header and 
   assert.ok(body.endsWith('# EOF\n'))
 })
 
-test('a server that is gone is told of once more when its last call is over, and then no more', async (t) => {
+test('a removed server is shown once more after its last call, and then no more', async (t) => {
   const { metrics, scrape, without } = await scraped(t)
   const series = () => metrics.tools.of('s', 't', () => true)
   const knows = async () => (await scrape()).body.includes('breakwater_tool_calls_total{server="s"')
@@ -90,7 +90,7 @@ test('a server that is gone is told of once more when its last call is over, and
   assert.equal(metrics.inFlight.size, 0)
 })
 
-test('an arm that leaves the config is told of once more, and then no more', async (t) => {
+test('an arm that leaves the config is shown once more, and then no more', async (t) => {
   const { metrics, scrape } = await scraped(t)
   const count = (arm: string) =>
     metrics.tools.of('s', 't', () => true).countCall('returned', 'correct', arm, 1)
@@ -103,7 +103,7 @@ test('an arm that leaves the config is told of once more, and then no more', asy
   assert.deepEqual(await arms(), ['ab/a'])
 })
 
-test('a server that stays keeps its series, however quiet it is', async (t) => {
+test('a quiet server in the config keeps its series', async (t) => {
   const { metrics, scrape } = await scraped(t)
   metrics.inFlight.set('s', 0)
   metrics.requests.inc({ server: 's', result: 'returned' })

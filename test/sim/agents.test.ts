@@ -40,7 +40,7 @@ test('an agent that gives a task up calls no further', async () => {
   assert.deepEqual([tally.calls, tally.ends.failed_safely], [TASKS, TASKS])
 })
 
-test('an answer to another question deceives whoever does not look at what it is about', async () => {
+test('an answer to another question deceives an agent that does not check the subject', async () => {
   const naive = await ends('naive', { type: 'result.wrong_entity' })
   assert.ok(naive.failed_silently > 20, JSON.stringify(naive))
   const checking = await ends('checking', { type: 'result.wrong_entity' })

@@ -31,7 +31,7 @@ test('calls come in the order in which they came, not in which they ended', asyn
   assert.deepEqual(notes, [])
 })
 
-test('older files of the same recording come first, and others beside it are none of it', async (t) => {
+test('older files of the same recording come first, and other files nearby are ignored', async (t) => {
   const file = await setUp(
     t,
     [header({ part: 3 }), call({ at: 9_000 })],
@@ -86,7 +86,7 @@ test('a line without an end is damage like any, and never in memory as a whole',
   assert.deepEqual(notes, [`${file}: line 3 is cut off: 1 call was read`])
 })
 
-test('lines that hold no call are counted, and so are calls that the disk was too slow for', async (t) => {
+test('lines without a call are counted, and so are calls lost to a slow disk', async (t) => {
   const file = await setUp(t, [header({ sample: 0.5 }), 'x\n', call(), { lost: 3 }, 'y\n', call()])
   const { calls, notes } = await readRecording(file)
   assert.equal(calls.length, 2)

@@ -132,7 +132,7 @@ test('a call ended by the gateway takes longer when not ended, as long as others
   assert.deepEqual([longer!.result, longer!.tookMs], ['returned', 300])
 })
 
-test('an agent thinks as long as it did, and what it asked meanwhile comes when it came', async () => {
+test('an agent keeps its thinking times, and its parallel calls their times', async () => {
   const slow = call({ at: 0, tookMs: 500, attempts: [attempt({ tookMs: 500 })] })
   const beside = call({ at: 100, key: 'beside', tookMs: 10 })
   const next = call({ at: 540, key: 'next', tookMs: 10 })

@@ -27,7 +27,7 @@ const known = [
   'units/quantity.ts',
 ]
 
-test('a regular expression is made of a text only where it is known whose text that is', () => {
+test('regular expressions are compiled only from texts of known origin', () => {
   const makers = sources.filter(({ text }) => /\bRegExp\(/.test(text)).map(({ file }) => file)
   assert.deepEqual(makers.sort(), known)
 })

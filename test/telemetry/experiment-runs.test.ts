@@ -19,7 +19,7 @@ function scraping() {
 const calls = (assigned: string, count: number) =>
   `breakwater_experiment_calls_total{experiment="ab",assigned="${assigned}"} ${count}`
 
-test('each call that an experiment may take is counted once, by what it was assigned by', async () => {
+test('each eligible call is counted once, by its kind of assignment', async () => {
   const scrape = scraping()
   const samples = new Samples(new Room())
   samples.begin('task 1', 'a', { tenant: '', now: 0 })
@@ -74,7 +74,7 @@ test('an experiment that has never run is at 0, and an experiment outside the co
   assert.deepEqual(await lines([]), [])
 })
 
-test('the arms of what runs begin at 0, for each tool that was called and that they may take calls of', async () => {
+test('the arms of running experiments begin at 0, for each eligible tool that was called', async () => {
   const metrics = createMetrics()
   const listed = () => true
   for (const tool of ['read', 'write'])

@@ -23,7 +23,7 @@ function setUp() {
 const line = (outcome: string, count: number, more = 'source="header"') =>
   `breakwater_intents_total{outcome="${outcome}",${more}} ${count}`
 
-test('a task is over when it was idle for a while, and then its calls are told', async () => {
+test('a task ends after an idle time, and then its calls are reported', async () => {
   const { clock, begin, closed, calls } = setUp()
   begin('x')()
   await clock.advance(29_999)

@@ -49,14 +49,14 @@ test('a line is written though no other one comes', async () => {
   assert.match(line.toString(), /"alone"/)
 })
 
-test('a defect that ends the process does not take with it what was logged', async () => {
+test('a defect that ends the process does not lose the log before', async () => {
   const lines = await logged(
     `process.on('uncaughtException', () => process.exit(1)); log.info('last words'); throw new Error('a defect')`,
   )
   assert.deepEqual(lines, ['last words'])
 })
 
-test('a process whose log nobody reads goes on, and the log says what it lacks once somebody does', async () => {
+test('a process without a log reader goes on, and the log reports its gap to a later reader', async () => {
   const child = start(`
     const line = 'x'.repeat(1_000)
     for (let n = 0; n < 3_000; n++) log.info({ n }, line)

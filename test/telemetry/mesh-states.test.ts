@@ -26,7 +26,7 @@ const line = (tool: string, state: string, value: number, arm?: string) => {
   return `breakwater_breaker_state{${text.join()}} ${value}`
 }
 
-test('a breaker is 1 for the state that it is in and 0 for the others', async () => {
+test('a breaker is 1 for its state and 0 for the others', async () => {
   for (const now of ['closed', 'open', 'half_open']) {
     const { put, scrape } = scraped()
     put({ kind: 'breaker', tool: 't', replica: 0 }, { state: now })
@@ -65,7 +65,7 @@ test('a scrape counts anew, and what is gone is gone', async () => {
   assert.deepEqual(await scrape('retry_budget_balance'), [])
 })
 
-test('the budget of the gateway has no server, and that of each server its name', async () => {
+test('the budget of the gateway has no server, and each server’s budget has its name', async () => {
   const { put, scrape } = scraped()
   put({ kind: 'retry-budget', server: '' }, { balance: 10 })
   put({ kind: 'retry-budget' }, { balance: 2.5 })

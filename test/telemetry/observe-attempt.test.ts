@@ -28,7 +28,7 @@ function observed(outcomes: readonly Outcome[]) {
   return { service, all, exposed }
 }
 
-test('every attempt is counted, with what became of it and how good the reply was', async () => {
+test('every attempt is counted, with its outcome and verdict', async () => {
   const expected: readonly [Outcome, string, string][] = [
     [answered('correct'), 'returned', 'correct'],
     [answered('unchecked'), 'returned', 'unchecked'],

@@ -110,7 +110,7 @@ test('sessions that had to be opened again are counted', async () => {
   assert.deepEqual(await exposed(name), [`${name}{server="s"} 2`])
 })
 
-test('rejections that the caller is not told of are counted like those that it is', async () => {
+test('rejections hidden from the caller are counted like shown rejections', async () => {
   const rig = observed((call) => {
     call.record.supersededRejections = ['breaker_open', 'rate_limited']
     return Promise.resolve({ kind: 'rejected', error: gatewayError(bulkheadFull, 'full'), by: 'bulkhead' })
@@ -155,7 +155,7 @@ test('how good the reply was is counted apart, with what became of the call', as
   ])
 })
 
-test('all that is counted of a call counts for the arm that it runs in', async () => {
+test('all counts of a call belong to the arm of the call', async () => {
   const { service, exposed } = observed((call) => {
     const { record } = call
     record.supersededRejections = ['rate_limited']

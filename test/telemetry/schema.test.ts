@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { telemetry } from '../../src/telemetry/schema.ts'
 
-test('without a word about it there are metrics and intents, and only what went wrong is logged', () => {
+test('by default there are metrics and intents, and only failures are logged', () => {
   const { metrics, intents, accessLog } = telemetry.parse(undefined)
   assert.deepEqual(metrics, { maxToolsPerServer: 500, maxAge: 1_000, semanticConventions: false })
   assert.deepEqual(intents, { idle: 30_000, max: 10_000, remember: 600_000 })

@@ -99,7 +99,7 @@ test('one stall a second is logged', async (t) => {
   assert.ok(lines.some(({ dropped }) => typeof dropped === 'number'))
 })
 
-test('work that fails counts, and fails as it would', (t) => {
+test('failing work counts, and fails as usual', (t) => {
   const { clock } = watching(t)
   assert.throws(
     () =>

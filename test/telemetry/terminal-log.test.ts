@@ -28,7 +28,7 @@ test('an event is one line: time, level, server, words, and what else there is t
   assert.equal(lineOf({ level: 30, msg: 'late' }), '--:--:--  info   late')
 })
 
-test('a call is one line, with what became of it in words, however much is known of it', () => {
+test('a call is one line, with its outcome in words, for any amount of facts', () => {
   const call = {
     ...{ level: 40, time: '2026-01-01T10:11:12.345Z', msg: 'call', server: 'search', method: 'tools/call' },
     ...{

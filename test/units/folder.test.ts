@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { makeFolder } from '../../src/units/folder.ts'
 
-test('a folder is made with those above it that are missing, and one that is there is left as it is', (t) => {
+test('a folder is made with its missing parents, and an existing folder is left alone', (t) => {
   const base = mkdtempSync(join(tmpdir(), 'folder-'))
   t.after(() => rmSync(base, { recursive: true }))
   const path = join(base, 'a', 'b', 'c')
@@ -19,7 +19,7 @@ test('a folder is made with those above it that are missing, and one that is the
 })
 
 test(
-  'where nothing can be made, that is said at once',
+  'an impossible folder is reported at once',
   { skip: process.platform !== 'linux' && '/proc is of Linux' },
   () => {
     assert.throws(() => makeFolder('/proc/nothing/below'), { code: 'ENOENT' })

@@ -15,7 +15,7 @@ function nicenesses(): number[] {
 }
 
 test(
-  'a thread that gives way is nicer than the process, and it alone',
+  'only the thread that gives way is nicer than the process',
   { skip: process.platform !== 'linux' && 'only on Linux a thread has a priority of its own' },
   async (t) => {
     const own = getPriority()

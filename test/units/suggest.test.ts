@@ -11,7 +11,7 @@ test('a typing error finds the key that was meant', () => {
   assert.equal(suggest('timeout', keys), 'timeouts')
 })
 
-test('other ways to join words find it too', () => {
+test('other ways to join words find the name too', () => {
   assert.equal(suggest('max_reply', keys), 'maxReply')
   assert.equal(suggest('Forward-Headers', keys), 'forwardHeaders')
 })

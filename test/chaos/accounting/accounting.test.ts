@@ -94,7 +94,7 @@ test('an agent outcome is counted once per fault, and an unknown outcome never c
   assert.deepEqual({ safe, silent, unknown }, { safe: 1, silent: 0, unknown: 1 })
 })
 
-test('a value that a fault made and that comes back in a write shows that the agent believed it', async () => {
+test('a value made by a fault proves belief of the agent when the value comes back in a write', async () => {
   let writes = false
   const set = rig({ effectOf: () => (writes ? 'write' : 'read_only') })
   set.arm([fault('a', 'test.spoil', { to: 'order-4711-x', maxInjections: 1 })])

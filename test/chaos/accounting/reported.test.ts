@@ -28,7 +28,7 @@ async function afterOne(meta: Record<string, unknown> = {}) {
   return { call, known, set }
 }
 
-test('an agent says on a later call what it did with what it got of an earlier one', async () => {
+test('an agent reports on a later call how it used an earlier reply', async () => {
   for (const outcome of ['safe', 'silent', 'unknown'] as const) {
     const { call, known } = await afterOne()
     await call(8, { [OUTCOME]: { call: 7, outcome } })

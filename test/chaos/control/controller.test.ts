@@ -16,7 +16,7 @@ test('nothing resumes armed when the process starts, unless the plan says so', (
   }
 })
 
-test('a reload that sets the flag arms the plan, one that takes it away disarms it', () => {
+test('a reload that sets the flag arms the plan, and a reload that removes the flag disarms the plan', () => {
   const { apply, controller, typesOf } = rig()
   apply({ enabled: false, faults: [fault('a', 'test.spoil')] })
   apply(plan([fault('a', 'test.spoil')]))
@@ -112,7 +112,7 @@ test('a reload keeps unchanged faults armed, with their counters and their time'
   assert.deepEqual(was, { structuredContent: { was: 'spoiled' } }, 'the new fault is the outermost')
 })
 
-test('a reload that removes a fault lets go of the calls that it holds', async () => {
+test('a reload that removes a fault releases the calls held by the fault', async () => {
   const { arm, apply, send } = rig()
   arm([fault('a', 'test.hold'), fault('b', 'test.spoil')])
   const held = send(toolCall('t'))

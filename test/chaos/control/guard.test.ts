@@ -13,7 +13,7 @@ const refused = (parts: Parameters<typeof rig>[0], more: object = {}) => {
 
 const known = 'dev, development, test, staging, sandbox, qa, local'
 
-test('an environment that is not known to be for tests refuses, wherever it is said', () => {
+test('an environment not known as a test environment refuses to arm, from any source', () => {
   assert.match(refused({ environment: undefined }) ?? '', /not set, which counts as production/)
   assert.match(refused({ environment: '' }) ?? '', /not set/)
   for (const environment of ['production', 'PROD', 'prd', 'Live', 'eu-prod', 'prod1', 'prod-eu'])
@@ -58,7 +58,7 @@ test('no config can name an environment of which a word is production', () => {
     assert.equal(mayBeForTests(name), true, name)
 })
 
-test('the lock is what it was at boot', () => {
+test('the lock keeps its state from boot', () => {
   const variables: Record<string, string> = { NODE_ENV: 'production' }
   const { arm, controller } = rig({ variables })
   delete variables.NODE_ENV
@@ -66,7 +66,7 @@ test('the lock is what it was at boot', () => {
   assert.match(controller.status().refusal ?? '', /NODE_ENV/)
 })
 
-test('no reload opens the lock, and none of it is silent', () => {
+test('no reload opens the lock, and each attempt is logged', () => {
   const { apply, controller, typesOf } = rig({ environment: 'production' })
   apply({ faults: [fault('a', 'test.spoil')] })
   apply({ enabled: true, faults: [fault('a', 'test.spoil')] })

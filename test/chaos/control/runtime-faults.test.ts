@@ -28,7 +28,7 @@ test('a fault comes by the runtime API and goes when its time is up; the plan st
   assert.equal(controller.status().state, 'disarmed')
 })
 
-test('no fault is injected that names a protected server; one whose glob reaches it passes it by', async () => {
+test('a fault that names a protected server is refused; a glob skips the protected server', async () => {
   const { apply, controller, send } = rig({ isProtected: (server) => server === 'test' })
   apply({ enabled: true })
   assert.deepEqual(controller.runtime.inject(read('a', { match: { server: 'test' } }), 'api'), {
@@ -57,7 +57,7 @@ test('a fault is cleared by its id, all of them at once, and the plan is left al
   )
 })
 
-test('a thousand and first fault is refused, and so is a name that is taken', () => {
+test('fault number 1,001 is refused, and so is a taken name', () => {
   const { arm, controller } = rig()
   arm([fault('planned', 'test.spoil')])
   const refusal = (name: string) => {
@@ -90,7 +90,7 @@ test('a header value to match may be a key, so neither the journal nor the log g
   }
 })
 
-test('a fault with a lease ends as soon as nobody has renewed it for so long, and lets go of what it holds', async () => {
+test('a fault with an unrenewed lease ends, and releases its calls', async () => {
   const { arm, controller, send, clock } = rig()
   arm([fault('planned', 'test.spoil', { match: { tool: 'other' } })])
   const hold = parsedFault(fault('kept', 'test.hold'))

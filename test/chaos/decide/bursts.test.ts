@@ -37,7 +37,7 @@ test('a chain begins in its long-term state, not in a pause', () => {
   assert.ok(Math.abs(share - 0.3) < Z * Math.sqrt((0.3 * 0.7) / begins.length), `share ${share}`)
 })
 
-test('a step is the same whenever and in whatever order it is asked for', () => {
+test('a step has the same draw at any time and in any order', () => {
   const inOrder = chain(0.3, 8)
   const expected = Array.from({ length: 10_000 }, (_, index) => inOrder.at(slot(index)).on)
   const other = chain(0.3, 8)

@@ -43,7 +43,7 @@ test('without an intent a domain goes by slots of a second', async () => {
   assert.deepEqual([...new Set(slots)].sort(), ['false', 'true'])
 })
 
-test('a burst by intents is frozen within one, whatever else it does, and moves with the next', async () => {
+test('a burst by intents freezes within an intent, and moves with the next intent', async () => {
   const set = rig()
   set.arm([fault('a', 'test.spoil', { rate: 0.4, when: { burst: { meanLength: 4, per: 'intent' } } })])
   const fates: boolean[] = []
@@ -118,7 +118,7 @@ test('a share of the tasks is hit: all calls of a task or none, by the intent, o
   assert.ok(Math.abs(hit - 100) < 3.29 * sd, `${hit} of 400`)
 })
 
-test('a header of the request is a filter: it cannot raise a rate, and its value is not in the journal', async () => {
+test('a header of the request is a filter: the header cannot raise a rate, and its value is not in the journal', async () => {
   const set = rig()
   set.arm([
     fault('a', 'test.spoil', { rate: 0.5, match: { header: { 'x-key': 'sesame-*', 'x-chaos-rate': '*' } } }),

@@ -13,7 +13,7 @@ const answer = answering({ content: [] })
 
 const reasonOf = (outcome: Outcome) => (outcome.kind === 'failed' ? outcome.error.reason : outcome.kind)
 
-test('a call at the head of the line holds up those behind it that were not drawn, of its own server only', async () => {
+test('a call at the head of the line delays undrawn calls behind, at its own server only', async () => {
   const { arm, send, clock, controller, tally } = rig()
   arm([fault('queue', 'hol.block', { hold: '2s', when: { onCall: 2 }, maxInjections: 1 })])
   const ended: string[] = []
@@ -102,6 +102,6 @@ test('without HTTP, the first attempts find nobody', async () => {
   assert.deepEqual(injection.replies, [])
 })
 
-test('only the gateway tells attempts apart, so only it can be stormed', () => {
+test('only the gateway tells attempts apart, so only the gateway side can be stormed', () => {
   assert.deepEqual(storm.sides, ['upstream'])
 })

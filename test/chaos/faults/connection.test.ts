@@ -20,7 +20,7 @@ const holding: Readonly<Record<string, readonly [FaultType<unknown>, unknown]>> 
 }
 
 for (const [name, [fault, config]] of Object.entries(holding)) {
-  test(`a thousand calls that ${name} holds go on at once when it ends, and none is harmed`, async () => {
+  test(`a thousand calls held by ${name} go on unharmed as soon as the fault ends`, async () => {
     const { calls, outcomes, injection, finished } = await hold(fault, config)
     injection.release()
     await finished

@@ -18,7 +18,7 @@ async function told(config: object, parts: TestInjectionParts = {}) {
 }
 
 for (const side of ['upstream', 'client'] as const) {
-  test(`a 429 is a 429, under no id, as whoever sent it has not looked at the call, and says when to come again (${side})`, async () => {
+  test(`a 429 carries no id and a retry time, because the sender has not read the call (${side})`, async () => {
     const { reply, injection } = await told({}, { side })
     assert.equal(reply.status, 429)
     assert.equal(reply.headers['retry-after'], '1')

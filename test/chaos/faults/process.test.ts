@@ -35,14 +35,14 @@ test('the process gets the signal, and the call goes on to meet its fate', async
   assert.deepEqual(injection.notes, [{ effect: 'killed', signal: 'SIGTERM' }])
 })
 
-test('any signal that ends a process will do, and no other', async () => {
+test('a fault may send any signal that ends a process, and no other signal', async () => {
   const { injection, send } = setUp({ signal: 'KILL' })
   await send()
   assert.equal(injection.faultEnvironment.signalled[0]?.signal, 'SIGKILL')
   assert.equal(kill.schema.safeParse({ signal: 'STOP' }).success, false)
 })
 
-test('until it may be started again, the calls that are hit find no process', async () => {
+test('hit calls find no process until the process may be started again', async () => {
   const { injection, send, runs } = setUp({ restartAfter: '5s' })
   await send()
   await injection.clock.advance(2_000)
@@ -115,7 +115,7 @@ test('a process is stopped, and goes on when its time is over', async () => {
   assert.deepEqual(signalsOf(hit), ['SIGSTOP', 'SIGCONT'])
 })
 
-test('calls that come in a pause do not make it longer, and the next one after it begins another', async () => {
+test('calls in a pause do not extend the pause, and the next call afterwards begins another', async () => {
   const hit = hitting('proc.pause', { for: '5s' })
   await hit.send()
   await hit.injection.clock.advance(4_000)
@@ -127,7 +127,7 @@ test('calls that come in a pause do not make it longer, and the next one after i
   assert.deepEqual(hit.injection.notes[2], { effect: 'paused', forMs: 5_000 })
 })
 
-test('when the fault ends, a process that it has stopped goes on at once, and once only', async () => {
+test('a stopped process goes on once, as soon as the fault ends', async () => {
   const hit = hitting('proc.pause', { for: '5s' })
   await hit.send()
   hit.injection.release()
@@ -135,7 +135,7 @@ test('when the fault ends, a process that it has stopped goes on at once, and on
   assert.equal(hit.injection.clock.pending, 0)
 })
 
-test('a pause delays the call that it hits for as long as both last', async () => {
+test('a pause delays a hit call until the earlier end of the fault and the pause', async () => {
   const delays: Promise<unknown>[] = []
   const injection = {
     ...testInjection({ faultEnvironment: stdio }),
@@ -207,7 +207,7 @@ test('a program prints what programs print, before an answer that is whole', asy
   assert.throws(() => new TextDecoder('utf-8', { fatal: true }).decode(bytes), 'it is no UTF-8')
 })
 
-test('a flood comes in portions, each when the one before it has been read and its time has come', async () => {
+test('a flood comes in portions, each after the read of the last portion and its time', async () => {
   let taken = () => {}
   const { injection, send } = hitting(
     'stdout.flood',
@@ -245,7 +245,7 @@ test('notifications of a flood are messages of the protocol, of the size that is
   assert.equal(line.length, 200)
 })
 
-test('a flood ends with the fault, also where it waits to be read', async () => {
+test('a flood ends with the fault, even while waiting for a read', async () => {
   const { injection, send } = hitting('stdout.flood', {})
   await send()
   injection.release()

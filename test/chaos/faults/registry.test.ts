@@ -59,7 +59,7 @@ test('a call of a missing tool fails, and the server does not get it', async () 
   assert.equal(injection.inapplicable.length, 1)
 })
 
-test('a ghost stands at the end of the list like any tool, and a call of it fails', async () => {
+test('a ghost is the last tool of the list, and a call of the ghost fails', async () => {
   const { list, names, call, asked } = firing('registry.ghost_tool', { tools: ['find_user', 'a'] })
   const result = await list({ tools: [tool('a')] })
   assert.deepEqual(names(result), ['a', 'find_user'])
@@ -75,7 +75,7 @@ test('a ghost stands only on the last page', async () => {
   assert.deepEqual(injection.inapplicable, ['not the last page of the list'])
 })
 
-test('a stale list hides what has changed, page by page, for as long as it may be old', async () => {
+test('a stale list hides changes, page by page, up to its maximum age', async () => {
   const { injection, list, names } = firing('registry.stale_list', { age: '1h' })
   await list({ tools: [tool('a')] })
   await list({ tools: [tool('z')] }, { cursor: '2' })
@@ -137,7 +137,7 @@ test('a slow list comes late, at once when the fault is released, and never when
   assert.equal(aborted.injection.clock.pending, 0)
 })
 
-test('drop_cursor makes a list end early, and a last page is none of its business', async () => {
+test('drop_cursor ends a list early, and leaves the last page alone', async () => {
   const { injection, list } = firing('registry.drop_cursor', {})
   assert.deepEqual(await list({ tools: [], nextCursor: 'x' }), { tools: [] })
   assert.deepEqual(await list({ tools: [] }), { tools: [] })
@@ -150,7 +150,7 @@ test('invalid_cursor leads to a page that nobody knows', async () => {
   assert.equal((await firing('registry.invalid_cursor', { cursor: '' }).list({ tools: [] }))?.nextCursor, '')
 })
 
-test('invalid_cursor gives all pages of a list one cursor, however it is drawn, so that they go in circles', async () => {
+test('invalid_cursor gives all pages of a list one cursor, with any draw, so that pages go in circles', async () => {
   let drawn = 0
   const { list, through } = firing(
     'registry.invalid_cursor',

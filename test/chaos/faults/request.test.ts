@@ -36,7 +36,7 @@ async function send(
 }
 
 for (const [name, config, expected, asksElse] of changes)
-  test(`request.${name} ${JSON.stringify(config)}: all else stays as it was written`, async () => {
+  test(`request.${name} ${JSON.stringify(config)}: all other bytes stay`, async () => {
     const { sent, outcome, injection } = await send(name, config)
     assert.deepEqual(sent, [requestWith(expected)])
     assert.equal(injection.isChanged(outcome), asksElse)

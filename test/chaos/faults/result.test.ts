@@ -65,7 +65,7 @@ test('a success in place of a failure has what every result of a modern server h
   assert.deepEqual(result, { resultType: 'complete', content: [{ type: 'text', text: 'done' }] })
 })
 
-test('error_as_success leaves good replies alone unless it is told to take them too', async () => {
+test('error_as_success leaves good replies alone unless configured otherwise', async () => {
   const alone = await fire('result.error_as_success', {})
   assert.deepEqual(alone.result, good)
   assert.deepEqual(alone.injection.inapplicable, ['the reply is no error'])
@@ -84,7 +84,7 @@ test('empty leaves no content, or one empty text', async () => {
   assert.deepEqual(text.result, { content: [{ type: 'text', text: '' }] })
 })
 
-test('oversize lets a reply grow by as much as it says, and the gateway reads it like any reply', async () => {
+test('oversize grows a reply by its size, and the gateway reads the reply like any other', async () => {
   const { injection, result } = await fire('result.oversize', { bytes: '64KiB' })
   const [first, filler] = result?.content as { text: string }[]
   assert.deepEqual(first, good.content[0])
@@ -101,7 +101,7 @@ test('the outcome of an oversized reply is what the reader makes of it', async (
   assert.equal(verdictOf(outcome), 'reply_too_large')
 })
 
-test('above all policies an oversized reply goes to the agent as it is', async () => {
+test('an oversized reply above all policies reaches the agent unchanged', async () => {
   const { injection, result } = await fire('result.oversize', { bytes: 2048 }, answering(good), {
     side: 'client',
   })

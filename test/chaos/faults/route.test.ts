@@ -29,7 +29,7 @@ test('a call that goes to the wrong server gets the answer of that one, as a cor
   assert.deepEqual(injection.notes, [{ server: 'mirror' }])
 })
 
-test('without such a server, or when it is the right one, the call goes where it should', async () => {
+test('a call to a missing or right server goes its normal way', async () => {
   for (const server of ['nowhere', 'test']) {
     const injection = shotWith()
     assert.deepEqual(contentOf(await layer(schema.parse({ server }), injection)(here)(toolCall('tool'))), [
@@ -45,7 +45,7 @@ test('when the wrong server fails, the call fails', async () => {
   assert.equal(await layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool')), failed)
 })
 
-test('a call that waits for the wrong server when the fault is released goes where it should', async () => {
+test('a call that waits for the wrong server goes its normal way after a release', async () => {
   const injection = shotWith(() => new Promise(() => undefined))
   const outcome = layer(schema.parse({ server: 'mirror' }), injection)(here)(toolCall('tool'))
   injection.release()

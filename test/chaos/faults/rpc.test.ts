@@ -87,7 +87,7 @@ async function shapedBy(type: FaultType<unknown>, config: object, injection: Tes
 for (const transport of ['stdio', 'sse'] as const) {
   const faultEnvironment = { kindOf: () => ({ transport, era: 'legacy' }) as const }
 
-  test(`over ${transport} a fault says what comes in place of the answer, and notes it when it has come`, async () => {
+  test(`over ${transport} a fault notes the replacement of an answer when the replacement has come`, async () => {
     const cases: [keyof typeof rpcFaults, object, (text: string) => string[], object][] = [
       ['rpc.malformed', {}, (text) => [text.slice(0, text.length / 2)], { kind: 'truncate' }],
       ['rpc.malformed', { kind: 'bad_json' }, (text) => [`${text.slice(0, -1)},}`], { kind: 'bad_json' }],
@@ -102,7 +102,7 @@ for (const transport of ['stdio', 'sse'] as const) {
     }
   })
 
-  test(`over ${transport} a late answer is held back, and that delays the call only while it waits`, async () => {
+  test(`over ${transport} a late answer is held back, and delays the call only while waiting`, async () => {
     const held: Promise<unknown>[] = []
     const injection = {
       ...testInjection({ faultEnvironment }),
@@ -164,7 +164,7 @@ test('a reply that comes after the fault has ended is whole', async () => {
   }
 })
 
-test('every kind is described, and takes no field that it does not know', () => {
+test('every kind is described, and accepts no unknown field', () => {
   for (const [name, { about, schema }] of Object.entries(rpcFaults)) {
     assert.notEqual(about, '', name)
     assert.equal(schema.safeParse({ other: 1 }).success, false, name)

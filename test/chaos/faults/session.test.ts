@@ -44,7 +44,7 @@ for (const [status, code] of [
   [404, -32001],
   [400, -32000],
 ] as const) {
-  test(`an agent is told with HTTP ${status} that its session is gone, as servers of the SDK say it`, async () => {
+  test(`an agent hears with HTTP ${status} that its session is gone, in the words of SDK servers`, async () => {
     const injection = testInjection({ side: 'client' })
     const call = toolCall('x')
     await lost.layer(lost.schema.parse({ status }), injection)(() => assert.fail('must not be sent'))(call)

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { toolCall } from '../../support/caller.ts'
 import { answer, fault, rig } from '../rig.ts'
 
-test('a fault that breaks, at whatever moment, leaves the call as it was, sent once', async () => {
+test('a fault that breaks at any point leaves the call unchanged and sent once', async () => {
   for (const at of ['build', 'before', 'after', 'reject', 'nothing']) {
     const set = rig()
     set.arm([fault('a', 'test.defect', { at })])
@@ -15,7 +15,7 @@ test('a fault that breaks, at whatever moment, leaves the call as it was, sent o
   }
 })
 
-test('the engine disarms itself after as many errors as it is allowed', async () => {
+test('the engine disarms itself after its maximum of errors', async () => {
   const { send, arm, controller, typesOf } = rig()
   arm([fault('a', 'test.defect')], { engineErrors: 3 })
   for (let round = 0; round < 5; round++) await send(toolCall('t'))

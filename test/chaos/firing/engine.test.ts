@@ -19,7 +19,7 @@ test('while nothing is armed, calls pass untouched', async () => {
   assert.equal(injectedFaults.of(call.record), undefined)
 })
 
-test('an armed fault hits what it aims at, and nothing else', async () => {
+test('an armed fault hits its targets, and nothing else', async () => {
   const { send, arm } = rig()
   arm([
     fault('a', 'test.spoil', {
@@ -36,7 +36,7 @@ test('an armed fault hits what it aims at, and nothing else', async () => {
   assert.equal(await isHit(toolCall('query', {}, { ...hit, inbound: {} })), false)
 })
 
-test('a protected server is passed by on both sides, from the call on before which it became so', async () => {
+test('a protected server is skipped on both sides, from the next call on', async () => {
   const guarded = new Set<string>()
   const { send, upstream, arm, controller, tally } = rig({ isProtected: (server) => guarded.has(server) })
   arm([fault('near', 'test.spoil', { side: 'client' }), fault('far', 'test.spoil')])
@@ -59,7 +59,7 @@ test('a protected server is passed by on both sides, from the call on before whi
   assert.equal(await hits(), 2)
 })
 
-test('calls that a fault holds are let go of when their server becomes protected, and no others', async () => {
+test('a server that becomes protected releases its held calls, and no others', async () => {
   const { send, arm, controller } = rig()
   arm([
     fault('here', 'test.hold', { match: { server: 'te*' } }),
@@ -177,7 +177,7 @@ test('a fault that keeps calls from the server needs no leave', async () => {
   )
 })
 
-test('a fault leaves out servers that it cannot work with', async () => {
+test('a fault skips servers outside its abilities', async () => {
   const { send, arm, controller } = rig()
   arm([fault('a', 'test.reply')])
   assert.equal((await send(toolCall('t', {}, { server: 'pipe' }))).kind, 'answered')

@@ -113,7 +113,7 @@ test('another process goes on with the chain', async (t) => {
   assert.deepEqual(seqs((await linesOf(path)).lines), [1, 2, 3])
 })
 
-test('two processes with one journal are told so, and do not break its chain', async (t) => {
+test('two processes with one journal are reported, and do not break its chain', async (t) => {
   const { path, clock, errors, open } = await setUp(t)
   const files = [open(), open()]
   for (let seq = 1; seq <= 6; seq++) {
@@ -141,7 +141,7 @@ test('a damaged file is put aside, not gone on with', async (t) => {
   assert.equal(dropped(), 1)
 })
 
-test('a line that was cut off while it was written is taken away, and counted as missing', async (t) => {
+test('a line cut off during its write is removed, and counted as missing', async (t) => {
   const { path, open, errors, dropped } = await setUp(t)
   const first = open()
   for (const seq of [1, 2]) first.append(entry(seq))
@@ -241,7 +241,7 @@ test('the journal of a plan goes to its file, also when a reload moves it', asyn
   assert.equal(clock.pending, 0)
 })
 
-test('calls that end after the chaos mesh has stopped are in the journal, until it is closed', async (t) => {
+test('calls that end after the chaos mesh has stopped are in the journal until the journal is closed', async (t) => {
   const { path } = await setUp(t)
   const { arm, send, account, controller } = rig()
   arm([fault('a', 'test.spoil')], { journal: { file: path } })

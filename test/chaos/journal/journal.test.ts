@@ -6,7 +6,7 @@ import { Journal } from '../../../src/chaos/journal/journal.ts'
 import { newCall, toolCall } from '../../support/caller.ts'
 import { fault, rig, schema } from '../rig.ts'
 
-test('every decision is written down, with what it rests on and what it did', async () => {
+test('every decision is written down, with its grounds and its effects', async () => {
   const { arm, send, controller } = rig()
   arm([fault('a', 'test.spoil'), fault('b', 'test.spoil', { rate: 0 })])
   const params = { name: 't', arguments: { secret: 'hunter2' }, _meta: { 'dev.breakwater/intent': 'task' } }
@@ -92,7 +92,7 @@ const plan = [
   fault('domain', 'test.spoil', { rate: 0.5, domain: 'rack' }),
 ]
 
-test('a journal is replayed: the same plan decides the same, another one says where it differs', async () => {
+test('a replayed journal decides the same under the same plan, and names differences under another plan', async () => {
   const entries = await recorded(plan, 5)
   const { faults } = schema.parse({ faults: plan })
   const restored = JSON.parse(JSON.stringify(entries)) as DecisionEntry[]

@@ -35,7 +35,7 @@ test('the kill record reserves its space before a kill, never more, and is reada
   await assert.rejects(stat(path), { code: 'ENOENT' })
 })
 
-test('a kill stays at the end of the process, and no reserving takes it away', async (t) => {
+test('a kill survives the end of the process, and no reservation removes the kill', async (t) => {
   const { path, clock, record } = await setUp(t)
   record.reserve()
   record.write(kill)
@@ -58,7 +58,7 @@ test('an unreadable kill record counts as a kill', async (t) => {
   assert.match(record.read()?.why ?? '', /EISDIR/)
 })
 
-test('where it cannot be written the kill is in force all the same, says so, and is written as soon as that works', async (t) => {
+test('an unwritable kill is in force all the same, is reported, and is written as soon as possible', async (t) => {
   const { folder, path } = await setUp(t)
   await writeFile(join(folder, 'state'), 'no folder')
   const { arm, controller, clock, typesOf } = rig({ killRecord: path })

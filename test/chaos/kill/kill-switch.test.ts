@@ -29,7 +29,7 @@ test('a kill lets go of a thousand held calls at once, unharmed', async () => {
   assert.equal(controller.journal.decisions()[0]?.released, 'killed')
 })
 
-test('while it is on, nothing is armed or hit; lifting it arms nothing', async () => {
+test('the kill switch prevents arming and hits, and lifting the switch arms nothing', async () => {
   const { arm, send, controller, typesOf } = rig()
   arm([fault('a', 'test.spoil')])
   controller.kill('me', 'enough')
@@ -73,7 +73,7 @@ test('a listener that throws keeps no other from being let go', () => {
   assert.equal(told, 1)
 })
 
-test('a file throws the switch, and again for as long as it is there', async () => {
+test('a file throws the switch, and again while the file exists', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'kill-'))
   const path = join(folder, 'stop')
   const kill = new KillSwitch(new ManualClock())

@@ -65,7 +65,7 @@ test('decisions that differ are counted, and shown', () => {
   assert.deepEqual(examples, ['w-1-0 s/t: flaky not_injected (rate), then injected'])
 })
 
-test('a journal is followed page by page, and what it forgot meanwhile is noticed', async () => {
+test('a journal is followed page by page, and forgotten entries are noticed', async () => {
   const pages: Record<string, unknown>[] = [
     { entries: [entry({ seq: 7 })], next: 7, more: false, oldest: 1 },
     { entries: [entry({ seq: 8 })], next: 8, more: true, oldest: 1 },

@@ -109,7 +109,7 @@ const wrongs: Readonly<Record<string, { readonly with: Partial<Known>; readonly 
 }
 
 for (const [what, { with: changed, says }] of Object.entries(wrongs)) {
-  test(`${what} is told`, () => {
+  test(`${what} is reported`, () => {
     const { wrong } = check({ ...known, ...changed })
     assert.ok(
       wrong.some((sentence) => says.test(sentence)),

@@ -63,7 +63,7 @@ test('the page about blast radius and its pictures are what its commands make (n
   }
 })
 
-test('an output that has changed is written anew, and a command that fails is told', async () => {
+test('a changed output is written anew, and a failing command is reported', async () => {
   const stale = 'Before.\n\n<!-- breakwater version -->\n\n```text\nold\n```\n\nBehind.\n'
   const fresh = await withOutputs(stale, () => Promise.resolve('new'))
   assert.equal(fresh, stale.replace('old', 'new'))

@@ -94,7 +94,7 @@ test('a generation that was made for a stage assigns nobody once the arms are ou
   assert.equal(measuredUnit.of(later.record), undefined)
 })
 
-test('calls to other servers are none of its business, and comparisons take them', () => {
+test('calls to other servers are ignored, and available to comparisons', () => {
   const { arms, meter, armsOf, comparisons } = stage()
   const spec = specOf()
   arms.measure(spec, meter)
@@ -146,7 +146,7 @@ test('calls of agents without a task and a session are drawn each by itself: a s
   assert.ok(treated > 140 && treated < 260, String(treated))
 })
 
-test('a call that its agent gave up counts as long as it was waited for, and as failed where a fault had hit it', async () => {
+test('a cancelled call counts with its waiting time, and as failed if hit by a fault', async () => {
   const { arms, meter, clock } = stage()
   const spec = specOf()
   arms.measure(spec, meter)

@@ -21,7 +21,7 @@ test('thresholds are learned in four ways', () => {
   assert.equal(above({ ...p95, method: 'iqr', k: 1.5 }, of), 40 + 1.5 * 20)
 })
 
-test('a learned threshold is a rule for the treatment, and says how it was learned', () => {
+test('a learned threshold is a rule for the treatment, with its origin', () => {
   const learned = learn({ metric: 'p95', for: 2_000, method: 'sigma', k: 3 }, seconds(10, 10, 10, 10, 10))
   assert.deepEqual(learned, {
     rule: { metric: 'p95', above: 10, of: 'treatment', for: 2_000, learned: 'mean + 3σ of the baseline' },

@@ -24,7 +24,7 @@ test('a rule is broken above its number, and not at it', () => {
   assert.equal(breachInWords(breach), 'error_ratio of treatment was 6% over 100 calls, above 5%')
 })
 
-test('a rule triggers at the first look at which it has been broken for as long as it says', () => {
+test('a rule triggers at the first look after being broken for its whole time', () => {
   const gate = new Gate({ rules: [rule({ for: 1_000 })], minimum: 10 })
   const bad = arms({ failed: 50 })
   assert.equal(gate.look(0, bad), undefined)
@@ -32,7 +32,7 @@ test('a rule triggers at the first look at which it has been broken for as long 
   assert.equal(gate.look(1_000, bad)?.forMs, 1_000)
 })
 
-test('a look at which it holds begins its time anew, and one that cannot be measured does not', () => {
+test('a good look restarts the time of a rule, and an unmeasurable look does not', () => {
   const gate = new Gate({ rules: [rule({ for: 1_000 })], minimum: 10 })
   const bad = arms({ failed: 50 })
   gate.look(0, bad)
@@ -61,7 +61,7 @@ test('a rule of the control looks at the control', () => {
   assert.ok(gate.look(0, arms({}, { failed: 100 })))
 })
 
-test('rules are told in words', () => {
+test('rules are explained in words', () => {
   assert.equal(
     ruleInWords(rule({ metric: 'p99', above: 800, of: 'difference', for: 30_000 })),
     'p99 of treatment minus control above 800ms for 30s',

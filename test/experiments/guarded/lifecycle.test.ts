@@ -78,7 +78,7 @@ test('without its steady state nothing is injected', async () => {
   assert.deepEqual(done, ['begin', 'rollback', 'end'])
 })
 
-test('without any call it is invalid, with too few inconclusive', async () => {
+test('a run without calls is invalid, and a run with too few calls inconclusive', async () => {
   const silent = stage()
   silent.rules.callsPerTick = 0
   silent.lifecycle.begin()
@@ -242,7 +242,7 @@ test('detection is from the first effect to the first sign after it', async () =
 })
 
 for (const phase of ['baseline', 'stage', 'recovery'] as const) {
-  test(`an operator can stop it in its ${phase}, and everything is taken back`, async () => {
+  test(`an operator can stop a run in its ${phase}, and everything is undone`, async () => {
     const { lifecycle, rules, done, until } = stage()
     lifecycle.begin()
     await until(phase)
@@ -253,7 +253,7 @@ for (const phase of ['baseline', 'stage', 'recovery'] as const) {
     assert.equal(done.at(-1), 'end')
   })
 
-  test(`a failure in its ${phase} ends it at once, and everything is taken back`, async () => {
+  test(`a failure in its ${phase} ends a run at once, and everything is undone`, async () => {
     const { lifecycle, rules, clock, until } = stage()
     lifecycle.begin()
     await until(phase)
@@ -268,7 +268,7 @@ for (const phase of ['baseline', 'stage', 'recovery'] as const) {
   })
 }
 
-test('a stage that cannot be put into force fails the run, and what there is of it is taken back', async () => {
+test('a stage that cannot be applied fails the run, and its parts are undone', async () => {
   const { lifecycle, rules, done, until } = stage()
   lifecycle.begin()
   await until('stage')
@@ -297,7 +297,7 @@ test('faults that somebody takes away end the run', async () => {
   assert.deepEqual([run.state, run.reason], ['aborted', 'somebody took its faults away: broken'])
 })
 
-test('a rollback that leaves something behind is tried again, and if it never works the run says so', async () => {
+test('an incomplete rollback is tried again, and a permanent failure is reported', async () => {
   const again = stage()
   again.rules.sticks = 2
   again.lifecycle.begin()
@@ -348,7 +348,7 @@ test('each call that counts for the baseline or a stage is in one row of the sam
   assertEachCallOnce(await until('over'))
 })
 
-test('a stage has its rows, and tells how it goes each second, however long its baseline was', async () => {
+test('a stage has its own rows and reports each second, after a baseline of any length', async () => {
   const { lifecycle, told, until } = stage(
     specOf({ baseline: { duration: '50m', minimum: 10 }, stages: [{ share: 0.5, duration: '60s' }] }),
   )
@@ -376,7 +376,7 @@ function assertEachCallOnce({ samples, stages, baseline }: RunRecord): void {
     assert.deepEqual([sum('control', share), sum('treatment', share)], [control.calls, treatment.calls])
 }
 
-test('nothing is armed before it is written down that it will be, and not at all if it cannot be', async () => {
+test('nothing is armed before its journal entry, and nothing without an entry', async () => {
   const { lifecycle, rules, clock, done, until } = stage()
   let write: (problem: string | undefined) => void = () => undefined
   rules.written = ({ phase }) =>
@@ -394,7 +394,7 @@ test('nothing is armed before it is written down that it will be, and not at all
   assert.deepEqual(done, ['begin', 'arm 0', 'rollback', 'end'])
 })
 
-test('a stop that comes before a stage is in force keeps it from being armed', async () => {
+test('a stop before a stage is in force prevents arming', async () => {
   const { lifecycle, rules, done, until } = stage()
   let write: (problem: string | undefined) => void = () => undefined
   rules.written = ({ phase }) =>
@@ -407,7 +407,7 @@ test('a stop that comes before a stage is in force keeps it from being armed', a
   assert.deepEqual(done, ['begin', 'rollback', 'end'])
 })
 
-test('a rule that could not be measured in a stage makes a run inconclusive: nobody can say that it held', async () => {
+test('a rule that was never measured in a stage makes a run inconclusive', async () => {
   const rollbackOn = [
     { metric: 'error_ratio', above: '10%' },
     { metric: 'p95', above: 100, of: 'difference' },
@@ -423,7 +423,7 @@ test('a rule that could not be measured in a stage makes a run inconclusive: nob
   )
 })
 
-test('a gate that has seen enough, and then nothing of the treatment any more, ends the run: it does not pass', async () => {
+test('a gate that loses sight of the treatment ends the run without a pass', async () => {
   const stages = [
     { share: 0.25, duration: '2s' },
     { share: 0.5, duration: '1m' },
@@ -444,7 +444,7 @@ test('a gate that has seen enough, and then nothing of the treatment any more, e
   assert.ok(closedAt <= 5_500, `${closedAt} ms`)
 })
 
-test('a defect that whatever comes after it meets again keeps nothing armed, and the run is over', async () => {
+test('a lasting defect leaves nothing armed, and ends the run', async () => {
   const { lifecycle, rules, done, heard, until } = stage()
   lifecycle.begin()
   await until('stage')
@@ -477,7 +477,7 @@ test('a treatment with far more calls than its stage orders proves nothing, and 
   assert.match(run.reason, /^the treatment had \d+ of \d+ calls, and stage 1 orders 10%: there are too few/)
 })
 
-test('while a stage waits for the disk the gate goes on, and it does not wait for long', async () => {
+test('the gate goes on while a stage waits for the disk, and the wait is short', async () => {
   const never = new Promise<undefined>(() => undefined)
   const breached = stage()
   breached.lifecycle.begin()
@@ -496,7 +496,7 @@ test('while a stage waits for the disk the gate goes on, and it does not wait fo
   assert.equal(stuck.done.includes('arm 0'), false)
 })
 
-test('silence after the faults is invalid: nobody saw the steady state come back, and nobody saw that it did not', async () => {
+test('silence after the faults is invalid: nobody knows whether the steady state came back', async () => {
   const { lifecycle, rules, until } = stage()
   lifecycle.begin()
   await until('recovery')

@@ -55,7 +55,7 @@ test('a hanging call is slow, and neither a success nor a failure: durations alo
   assert.equal(meter.over('treatment', 5_000).waiting, 0, 'a caller’s own error says nothing')
 })
 
-test('an arm is stuck when a call of it is under way and none has ended meanwhile', async () => {
+test('an arm is stuck when a call is under way and no call has ended meanwhile', async () => {
   const { clock, meter, call } = stage()
   meter.begin('treatment')
   await clock.advance(999)
@@ -85,7 +85,7 @@ test('the first effect is that of the earliest call, and a few traces are kept',
   assert.equal(meter.traces.length, 10)
 })
 
-test('a tally that takes in an earlier one counts a call that goes on as long as it does now, once', () => {
+test('a tally that absorbs an earlier tally counts a running call once, at its current length', () => {
   const clock = new ManualClock()
   const meter = new Meter(clock)
   meter.begin('treatment')

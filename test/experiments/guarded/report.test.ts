@@ -20,7 +20,7 @@ async function aborted(more: object = {}): Promise<RunRecord> {
   return JSON.parse(JSON.stringify(await until('over'))) as RunRecord
 }
 
-test('a report says who, what, why it ended, what was proven, and what was expected', async () => {
+test('a report names the people, the experiment, the reason of its end, the result and the expectation', async () => {
   const text = runMarkdownOf(await aborted({ title: 'A drill' }))
   for (const part of [
     /^# Guarded experiment drill$/m,
@@ -102,7 +102,7 @@ test('a run that has not begun has a report as well', () => {
   assert.match(runHtmlOf(lifecycle.record), /Nothing was put into force/)
 })
 
-test('a report says of a gate that it held only where all stages were gone through', async () => {
+test('a report claims a held gate only after all stages', async () => {
   const told = async (how: (of: ReturnType<typeof stage>) => unknown) => {
     const made = stage()
     made.lifecycle.begin()

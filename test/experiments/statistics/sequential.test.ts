@@ -157,7 +157,7 @@ function report(t: TestContext, rates: Readonly<Record<string, number>>): void {
   for (const [name, rate] of Object.entries(rates)) t.diagnostic(`${name}: ${rate.toFixed(4)}`)
 }
 
-test('equal arms of correlated calls are told apart by 50 looks in 5 % of runs at most, where a z-test does in many', (t) => {
+test('equal arms of correlated calls differ by 50 looks in at most 5 % of runs, and by a z-test in many', (t) => {
   const rates = falsePositives(ofTasks(1), 1)
   report(t, rates)
   assert.ok(rates.verdict <= 0.05)

@@ -20,7 +20,7 @@ test('an open circuit has no timer: only the clock of the mesh decides', (t) => 
   assert.equal(mock.callCount(), 0)
 })
 
-test('a half-open circuit closes when what was fired passes, and opens when it fails', async () => {
+test('a half-open circuit closes after a success, and opens after a failure', async () => {
   for (const [failure, expected] of [
     [undefined, 'closed'],
     ['a probe failed', 'opened'],

@@ -99,7 +99,7 @@ test('a breaker that was opened by hand stays open when its settings change, and
 })
 
 for (const action of ['close', 'reset'] as const)
-  test(`a breaker on which it was said ${action} by hand decides by itself after a change of settings`, async () => {
+  test(`a breaker after the order ${action} decides by itself after a change of settings`, async () => {
     const { configure, order } = setUp()
     await configure(['a'])(good, 0)
     order('open')

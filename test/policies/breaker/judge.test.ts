@@ -55,7 +55,7 @@ const successes: Record<string, Outcome> = {
 }
 
 for (const [name, outcome] of Object.entries(successes)) {
-  test(`${name} is a success: it never opens the breaker, and closes a half-open one`, async () => {
+  test(`${name} is a success: a success never opens a breaker, and closes a half-open breaker`, async () => {
     const { clock, send, sendAll, snapshot } = setUp()
     await sendAll([...times(50, outcome)])
     assert.deepEqual(snapshot().availability, { good: 50, bad: 0, ratio: 0 })
@@ -155,7 +155,7 @@ test('calls of impatient callers count where slow calls count, if longer than a 
   }
 })
 
-test('a probe whose caller did not wait gives its slot back, and fails if it was slow by then', async () => {
+test('a probe whose caller did not wait gives its slot back, and fails if already slow', async () => {
   for (const [settings, state] of [
     [{}, 'half_open'],
     [{ slow: { over: '3s' } }, 'half_open'],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { bad, good, setUp, times } from './rig.ts'
 
-test('a breaker that was opened by hand stays open, whatever succeeds and however long it takes', async () => {
+test('a breaker opened by hand stays open after any success and any time', async () => {
   const { clock, hold, send, breakerOf, snapshot } = setUp()
   const late = [hold(), hold()]
   breakerOf().force('open')
@@ -70,7 +70,7 @@ test('a decision of a probe that opossum has not heard yet does not undo an orde
     }
 })
 
-test('closing by hand lets calls through at once, with empty windows, and it may open again by itself', async () => {
+test('closing by hand passes calls at once, with empty windows, and the breaker may open again', async () => {
   const { clock, hold, sendAll, breakerOf, snapshot } = setUp()
   const late = hold()
   await sendAll(times(5, bad))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { answered, bad, good, setUp, times } from './rig.ts'
 
-test('five failures in a row open it before the minimum is reached', async () => {
+test('five failures in a row open a breaker before the minimum is reached', async () => {
   const { sendAll, snapshot } = setUp({ minimum: 100 })
   await sendAll(times(4, bad))
   assert.equal(snapshot().state, 'closed')
@@ -53,7 +53,7 @@ test('failures that the window has left behind do not count', async () => {
   assert.equal(state(), 'closed')
 })
 
-test('slow calls open it when they count', async () => {
+test('slow calls open a breaker when configured to count', async () => {
   const { clock, hold, snapshot } = setUp({ slow: { over: '2s' }, minimum: 4 })
   for (const ms of [2_001, 2_000, 3_000, 10]) {
     const held = hold()
@@ -89,7 +89,7 @@ test('a tool that answers fast and wrong is stopped by its correctness window, a
   assert.deepEqual([snapshot().state, snapshot().correctness.bad], ['closed', 0])
 })
 
-test('every reply is a sample of correctness, whether it was checked or not, and a failure is none', async () => {
+test('every reply is a sample of correctness, checked or not, and a failure is no sample', async () => {
   const { sendAll, snapshot } = setUp()
   await sendAll([
     ...times(6, answered('partial_silent')),
@@ -102,7 +102,7 @@ test('every reply is a sample of correctness, whether it was checked or not, and
   assert.equal(snapshot().state, 'open')
 })
 
-test('wrong replies neither open it nor fail a probe when they do not count', async () => {
+test('wrong replies neither open a breaker nor fail a probe when configured not to count', async () => {
   const { clock, send, sendAll, state } = setUp({ correctness: false })
   await sendAll(times(50, answered('schema_invalid')))
   assert.equal(state(), 'closed')

@@ -78,7 +78,7 @@ test('a caller that hears of a failed probe finds the breaker open', async () =>
   assert.equal((await send(good)).kind, 'rejected')
 })
 
-test('a slow probe opens it again when slow calls count', async () => {
+test('a slow probe opens a breaker again when slow calls count', async () => {
   const { clock, hold, snapshot } = await due({ slow: { over: '2s' } })
   const probe = hold()
   await clock.advance(2_001)
@@ -86,7 +86,7 @@ test('a slow probe opens it again when slow calls count', async () => {
   assert.deepEqual([snapshot().state, snapshot().why], ['open', 'a probe was slow'])
 })
 
-test('a hung probe is given up, and opens it again for longer', async () => {
+test('a hung probe is given up, and opens the breaker again for longer', async () => {
   const { clock, hold, snapshot, send } = await due({ probeTimeout: '10s' })
   const probe = hold()
   await clock.advance(9_999)

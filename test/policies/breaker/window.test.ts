@@ -17,7 +17,7 @@ test('a window counts exactly what came within its length', () => {
   assert.deepEqual(held(window, 1_100), [0, 0])
 })
 
-test('time that nobody looked at empties what it has passed, even many lengths of it', () => {
+test('a pause without looks empties the window, even many lengths of the window', () => {
   const window = new RingWindow(1_000)
   for (let now = 0; now < 1_000; now += 100) window.add(true, now)
   assert.deepEqual(held(window, 1_499), [0, 5])

@@ -37,7 +37,7 @@ test('a call whose agent is asked leaves its slot to others, and goes on at once
   assert.deepEqual(stage.started, ['asking', 'bystander', 'next'])
 })
 
-test('a call that is abandoned gives its slot to others, and takes none when it ends', async () => {
+test('an abandoned call gives its slot to others, and takes none at its end', async () => {
   const stage = new Stage({ concurrent: 1, queue: 2 })
   const { record } = stage.send('abandoned')
   for (const id of ['a', 'b']) stage.send(id)

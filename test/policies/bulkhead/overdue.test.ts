@@ -35,7 +35,7 @@ test('a slot that is held for 5 s and five times the usual time counts no more',
   }
 })
 
-test('a call that is overdue gives nothing back when it ends', async () => {
+test('an overdue call gives nothing back at its end', async () => {
   const stage = await usual(100)
   for (const id of ['hung', 'next']) stage.send(id)
   await stage.clock.advance(5_000)

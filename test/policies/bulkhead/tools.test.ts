@@ -108,7 +108,7 @@ test('requests that are for no listed tool share a limit', async () => {
   )
 })
 
-test('a limit of its own for one tool leaves it in the pool of the server', async () => {
+test('a separate limit of one tool leaves the tool in the pool of the server', async () => {
   const stage = new Stage({ concurrent: 2, queue: 0 })
   stage.send('a', { tool: 'a', settings: { concurrent: 2, perTool: 2, queue: 0 } })
   stage.send('b', { tool: 'b' })

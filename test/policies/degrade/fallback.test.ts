@@ -35,7 +35,7 @@ const hanging = ({ signal }: Call) =>
     signal.addEventListener('abort', () => resolve({ kind: 'failed', error: signal.reason as never })),
   )
 
-test('a tool that hangs leaves a quarter of the time to its fallback, whatever progress it tells', async () => {
+test('a hanging tool leaves a quarter of the time to its fallback, at any progress', async () => {
   const { fallbackCall, calls } = otherTools({ 'spare/query': answers({ from: 'spare' }) })
   const message = { method: 'notifications/progress', params: { progressToken: 1, progress: 1 } }
   const script = (call: Call) => {
@@ -115,7 +115,7 @@ test('a call waits for its tool as long as any, unless it has another answer', a
   assert.deepEqual(await told({ static: { text: 'sorry' } }), [[true, true]])
 })
 
-test('an answer in place of one that may have run says so, unless it does no harm to run it again', async () => {
+test('an answer in place of a call that may have run carries a warning, unless a second run is harmless', async () => {
   const { fallbackCall } = otherTools({ 'test/backup': answers({}) })
   const cases = [
     ['write', 1, 'too slow (the call may have run)'],
@@ -142,7 +142,7 @@ test('a tool of another server is named with its server', async () => {
   assert.equal(partial?.reason, 'answered by spare/query because test/query failed: breaker open')
 })
 
-test('a call goes to the same server under another id than before, and to another one as it is', async () => {
+test('a call goes to the same server under a new id, and to another server under its own id', async () => {
   const { fallbackCall, calls } = otherTools({ 'test/a': answers({}), 'spare/a': answers({}) })
   for (const server of ['test', 'spare']) {
     const { service } = setUp({ fallback: { tool: 'a', server } }, { scope: { fallbackCall } })
@@ -210,7 +210,7 @@ test('a caller that goes while another tool is asked gets nothing of it', async 
   assert.equal(await service(toolCall('tool', {}, { signal })), rejected)
 })
 
-test('a fallback may have one of its own, and both are told; none goes back to a tool that has failed', async () => {
+test('a fallback may have a fallback, and both are reported; no chain returns to a failed tool', async () => {
   const tools: Record<string, Service> = {}
   const { fallbackCall, calls } = otherTools(tools)
   const over = (tool: string, script: (call: Call) => Outcome) =>

@@ -23,7 +23,7 @@ test('a caller that goes does not end the call: its next try joins the one that 
   assert.deepEqual(read(again), { id: 'again', result: { n: 0 }, valueId: 'again' })
 })
 
-test('the answer to a call whose caller has gone is there when it asks again later', async () => {
+test('the answer to a call whose caller has gone is kept for its next request', async () => {
   const { clock, server, send } = setUp()
   const { call, leave } = leaving('k')
   send(call)
@@ -92,7 +92,7 @@ test("only the limit ends the run, not even the deadline of the first caller", a
   assert.equal(snapshot().underWay, 0)
 })
 
-test('a run that met the limit may have run, so it is not run again', async () => {
+test('a run at the limit may have run, so the call does not run again', async () => {
   const { clock, server, send } = setUp({ settings: { limit: '1s' } })
   send(keyed('k'))
   await clock.advance(1_000)
@@ -124,7 +124,7 @@ test('messages before the answer reach the first caller while connected, and nob
   assert.equal(theirs.opened, false)
 })
 
-test('a server that asks a caller who has gone is told so', async () => {
+test('a server that asks an absent caller hears that the caller has gone', async () => {
   const { clock, server, send } = setUp()
   const { call, leave } = leaving('k')
   send(call)

@@ -23,7 +23,7 @@ function begin(store: MemoryStore, { laterMs = 0, ...options }: Process = {}) {
   return setUp({ ...options, context: testPolicyContext(new ManualClock(EPOCH + laterMs), [], store) })
 }
 
-test('a call is sent when it is noted that it may run, and not before', async () => {
+test('a call is sent after the note that it may run, and not before', async () => {
   const store = new MemoryStore()
   store.hold()
   const { clock, server, send } = begin(store)
@@ -39,7 +39,7 @@ test('a call is sent when it is noted that it may run, and not before', async ()
   assert.ok(read(first) && read(joined))
 })
 
-test('a call that was under way when the process was killed may have run: it is not run again, and told so', async () => {
+test('a call under way when the process was killed may have run: the call does not run again, and its caller is told', async () => {
   const store = new MemoryStore()
   const before = begin(store)
   before.send(keyed('k'))
@@ -60,7 +60,7 @@ test('a call that was under way when the process was killed may have run: it is 
   assert.equal(errorOf(other)?.reason, 'idempotency_conflict')
 })
 
-test('how a call ended is known to the next process, for as long as it would have been to the first', async () => {
+test('the next process knows the end of a call, for the same time as the first process', async () => {
   const store = new MemoryStore()
   const settings = { window: '1m', limit: '5m', maxSize: '1KiB' }
   const before = begin(store, { settings })
@@ -98,7 +98,7 @@ test('how a call ended is known to the next process, for as long as it would hav
   assert.equal(after.server.calls.length, 3)
 })
 
-test('a call that nobody knows the end of is remembered for as long as it may have run, and the window', async () => {
+test('a call without a known end is remembered for as long as it may have run, plus the window', async () => {
   const store = new MemoryStore()
   const settings = { window: '1m', limit: '2m' }
   begin(store, { settings }).send(keyed('k'))
@@ -179,7 +179,7 @@ test('answers that are kept take no more room in the store than they may', async
   assert.equal(after.server.calls.length, 0)
 })
 
-test('a call that may run twice is not noted before it has an answer, and waits for nothing', async () => {
+test('a call that may run twice is not noted before its answer, and waits for nothing', async () => {
   const store = new MemoryStore()
   store.hold()
   const { clock, server, send } = begin(store, { effect: 'idempotent' })

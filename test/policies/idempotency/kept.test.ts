@@ -19,7 +19,7 @@ const mayHaveRun: readonly Reason[] = [
   'internal',
 ]
 
-test('a call that failed and may have run is not run again: the failure is told once more', async () => {
+test('a failed call that may have run does not run again: its failure is repeated', async () => {
   for (const reason of mayHaveRun) {
     const { clock, server, send } = setUp({ effect: 'unknown' })
     send(keyed('k'))
@@ -52,7 +52,7 @@ test('a wrong answer that was held back stays one, for whoever sends its key aga
   for (const { outcome } of [first, again]) assert.equal(outcome && verdictIn(outcome), 'schema_invalid')
 })
 
-test('a call whose conversation has ended is told as lost to all others: they have not cancelled, and have sessions', async () => {
+test('a call with an ended conversation is reported as lost to all other callers, because they have not cancelled', async () => {
   for (const reason of ['cancelled', 'session_lost'] as const) {
     const { clock, server, send } = setUp()
     const first = send(keyed('k'))
@@ -92,7 +92,7 @@ test('a call that was never sent, or that its server refused to run, runs when i
   }
 })
 
-test('a call that was rejected runs when it comes again; who had joined it is told of the rejection', async () => {
+test('a rejected call runs when sent again; joined callers get the rejection', async () => {
   const { clock, server, send } = setUp()
   send(keyed('k'))
   const joined = send(keyed('k'))
@@ -115,7 +115,7 @@ test('a failed call that does no harm when it runs twice may do so', async () =>
   }
 })
 
-test("a server's error is an answer, whatever the HTTP status that it came with: it is kept", async () => {
+test("an error of a server is a kept answer, with any HTTP status", async () => {
   for (const status of [200, 400, 404, 500, 503]) {
     const { clock, server, send } = setUp()
     send(keyed('k'))
@@ -228,7 +228,7 @@ test('clients without a tenant have a share each, by their addresses', async () 
   assert.equal(server.calls.length, 3)
 })
 
-test('a tenant that is new is told to come again in a second: it has a share of its own by then', async () => {
+test('a new tenant is told to come back in a second, and has its own share by then', async () => {
   const { clock, server, send } = setUp({ settings: { maxKeys: 2, window: '1m' } })
   const asNewcomer = (tenant: string) => ({ ...keyed('k', { tenant }), countsAs: 'newcomers' })
   send(asNewcomer('a'))
@@ -260,7 +260,7 @@ test('a key whose window is over makes room, also behind one with a longer windo
   assert.equal(long.server.calls.length, 1)
 })
 
-test('a call under way holds its place, and frees it early only if it was not run', async () => {
+test('a call under way holds its place, and frees the place early only without a run', async () => {
   const { clock, server, send } = setUp({ settings: { maxKeys: 4, window: '1m' } })
   for (const key of ['a', 'b']) send(keyed(key))
   const third = send(keyed('c'))
@@ -281,7 +281,7 @@ test('a call under way holds its place, and frees it early only if it was not ru
 })
 
 for (const effect of ['write', 'idempotent'] as const)
-  test(`answers take no more room than they may: the oldest go first, and that a call has run is known: ${effect}`, async () => {
+  test(`answers stay within their room: the oldest go first, and the fact of their run stays: ${effect}`, async () => {
     const { clock, server, send, snapshot } = setUp({ settings: { maxSize: '2KiB' }, effect })
     send(keyed('lost'))
     server.fail(0, 'upstream_disconnected', true)

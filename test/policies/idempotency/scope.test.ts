@@ -99,7 +99,7 @@ test('clients without sessions are one caller as long as they say the same of th
   })
 })
 
-test('a write has run whichever arm of an experiment its call is in when it is sent again, and whether one runs', async () => {
+test('a write has run in any arm of an experiment, for any arm of its retry', async () => {
   for (const settings of [{}, { key: 'auto' as const }]) {
     const first = setUp({ settings })
     const call = (parts: object = {}) =>
@@ -115,7 +115,7 @@ test('a write has run whichever arm of an experiment its call is in when it is s
   }
 })
 
-test('where agents choose their arm, a call runs once in each that it names; elsewhere naming one makes no difference', async () => {
+test('where agents choose their arm, a call runs once in each named arm; elsewhere a named arm makes no difference', async () => {
   for (const isArmAsked of [true, false]) {
     const { clock, server, send } = setUp()
     for (const arm of ['x/control', 'x/treatment', 'x/control']) {

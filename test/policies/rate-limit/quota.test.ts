@@ -123,7 +123,7 @@ test('a full line rejects, and tells when a turn would come', async () => {
   assert.equal(await waiting, answer)
 })
 
-test('a call whose turn cannot come in time is told so at once', async () => {
+test('a call whose turn cannot come in time is rejected at once', async () => {
   const clock = new ManualClock()
   const { send, facts } = setUp({ calls: 1, per: '1m', queue: 9, maxWait: '10s' }, clock)
   await send('a')
@@ -196,7 +196,7 @@ test('policy sets share one quota, other numbers begin anew while those who wait
   assert.equal(await waiting, answer)
 })
 
-test('a call counts from when it reaches the server, and one that never does leaves its place to others', async () => {
+test('a call counts from its arrival at the server, and an unsent call leaves its place to others', async () => {
   const clock = new ManualClock()
   const context = testPolicyContext(clock)
   const config = rateLimit.schema.parse({ quota: { calls: 2, per: 1_000, queue: 5, maxWait: 20_000 } })

@@ -23,7 +23,7 @@ test('no span of that length ever holds more calls than the quota', () => {
   assert.ok(passed.length > 0.9 * (now / 100) * 5, 'the window passes every allowed call')
 })
 
-test('the wait is told exactly, also for those who come after others', () => {
+test('the wait is told exactly, even to callers behind others', () => {
   const window = new SlidingWindow({ calls: 2, per: 100, minTime: 0 })
   pass(window, 0)
   pass(window, 30)

@@ -10,7 +10,7 @@ async function hit(rig: ReturnType<typeof setUp>, replica: number, count: number
   for (let i = 0; i < count; i++) await rig.run({ replica })
 }
 
-test('five failures in a row take a replica out for half a minute, and somebody is told', async () => {
+test('five failures in a row eject a replica for half a minute, with an event', async () => {
   const rig = setUp([down(), up()])
   await hit(rig, 0, 4)
   assert.equal(rig.loads()[0]?.isEjected(rig.clock.now()), false)
@@ -58,7 +58,7 @@ test('a success in between begins the count anew', async () => {
   assert.equal(rig.events.length, 0)
 })
 
-test('after its time one call tries it: when that fails, it is out for longer, up to five minutes', async () => {
+test('after its time one call tries an ejected replica: a failure ejects for longer, up to five minutes', async () => {
   const rig = setUp([down(), up()])
   await hit(rig, 0, 5)
   const lengths = []
@@ -95,7 +95,7 @@ test('a caller with too little time does not blame the replica', async () => {
   assert.equal(late.events.length, 1)
 })
 
-test('nobody is ejected when it is switched off', async () => {
+test('no replica is ejected with ejection off', async () => {
   const rig = setUp([down(), up()], { ejection: false })
   await hit(rig, 0, 20)
   assert.equal(rig.events.length, 0)
@@ -137,7 +137,7 @@ test('a caller leaves home for good when home fails again while others do not', 
   assert.deepEqual(left, [0])
 })
 
-test('nobody leaves home where all replicas fail: it may be the first to come back', async () => {
+test('no caller leaves home when all replicas fail: home may be the first to come back', async () => {
   const left: number[] = []
   const leave = (_: unknown, replica: number) => void left.push(replica)
   const rig = setUp([down(), down()], {}, { home: () => 0, leave })
@@ -205,7 +205,7 @@ test('a failure that is nobody’s fault takes nobody out', async () => {
   }
 })
 
-test('a caller who asked for little time takes no replica out, and what it waited for is learnt', async () => {
+test('a caller with a short deadline ejects no replica, and its wait is learned', async () => {
   const rig = setUp([{ ms: 2_000, outcome: failure('deadline_exceeded') }, up()])
   const deadline = { at: 2_000, reserveMs: undefined, askedFor: true }
   for (let n = 0; n < 20; n++) await rig.run({ replica: 0, deadline })

@@ -28,7 +28,7 @@ for (const replicas of [1, 2])
   })
 
 for (const replicas of [1, 2])
-  test(`with ${replicas} replicas it is rejected where that is enforced, and says why`, async () => {
+  test(`with ${replicas} replicas an infeasible call is rejected where enforced, with the reason`, async () => {
     const rig = setUp(
       Array.from({ length: replicas }, () => up(2_000)),
       { feasibility: 'enforce' },
@@ -45,13 +45,13 @@ for (const replicas of [1, 2])
     assert.equal(rig.sent.length, 0)
   })
 
-test('nothing is asked of the estimate when it is off', () => {
+test('the estimate is not asked when off', () => {
   const rig = setUp([up(2_000)], { feasibility: 'off' })
   teach(rig, 0, 2_000)
   assert.equal(infeasible.of(rig.send(within(rig, 1_000)).call.record), false)
 })
 
-test('the replica that can make it is preferred to the one that looks less loaded', async () => {
+test('a replica that meets the deadline is preferred to a less loaded replica', async () => {
   const rig = setUp([up(2_000), up(90)], { feasibility: 'enforce' })
   teach(rig, 0, 2_000)
   teach(rig, 1, 90)
@@ -66,7 +66,7 @@ test('a caller that has a home is not sent elsewhere for its deadline', async ()
   assert.equal((await rig.send(within(rig, 1_000)).done).kind, 'rejected')
 })
 
-test('an infeasible tool is tried now and then, so that it is noticed when it has become fast', async () => {
+test('an infeasible tool is tried now and then, to notice a faster tool', async () => {
   const replicas = [up(2_000)]
   const rig = setUp(replicas, { feasibility: 'enforce' })
   await rig.stream(30_000, 50, () => within(rig, 5_000))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { PeakEwma } from '../../../src/policies/route/load.ts'
 
-test('a peak is believed at once, what is below it slowly', () => {
+test('a peak counts at once, lower samples count slowly', () => {
   const average = new PeakEwma(10_000)
   average.add(90, 0)
   average.add(2_000, 100)

@@ -108,7 +108,7 @@ test('three retries may be under way, or a fifth of the calls that are', () => {
   assert.equal(hasRoom(), true)
 })
 
-test('a snapshot says all of it in plain numbers', () => {
+test('a snapshot holds plain numbers', () => {
   const { budget, enter, withdraw } = setUp()
   enter(500)
   withdraw(3)

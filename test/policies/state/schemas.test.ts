@@ -87,7 +87,7 @@ test('draft-07 ignores what stands beside a reference, later drafts do not', asy
   assert.notEqual(later.check?.('a'), 'fits')
 })
 
-test('a check is given up for its CPU time, however few steps it has taken', () => {
+test('a check is given up for its CPU time, after any number of steps', () => {
   const others = Array.from({ length: 30 }, (_, nth) => ({ not: { required: [`k${nth}`, 'a'] } }))
   const value = Array.from({ length: 2_000 }, () => ({ a: 5 }))
   let looks = 0
@@ -195,7 +195,7 @@ test('an asynchronous schema is checked like any other', async () => {
   assert.notEqual(check?.(1), 'fits')
 })
 
-test('a pattern that could take forever is not tried, and what does not come near it is still checked', async () => {
+test('a pattern that could take forever is skipped, and the rest is still checked', async () => {
   for (const pattern of ['^(a+)+$', '^(a|a)*$', '^(a?){40}a{40}$', '^(.*)(.*)(.*)(.*)(.*)(.*)x$', '(x)\\1']) {
     const { check } = await checkOf({ properties: { id: { type: 'number' }, name: { pattern } } })
     assert.equal(check?.({ id: 1, name: `${'a'.repeat(40)}!` }), 'too_costly', pattern)
@@ -367,7 +367,7 @@ test('references that multiply, and endless ones, are given up', async () => {
 
 const endless = { $defs: { endless: { $ref: '#/$defs/endless' } } }
 
-test('a schema that is too costly time and again is tried rarely, and as before once a check of it came to its end', async () => {
+test('a schema with repeatedly expensive checks is tried rarely, until a check completes', async () => {
   const { check } = await checkOf({ properties: { name: { $ref: '#/$defs/endless' } }, ...endless })
   const costly = { name: 'a' }
   for (let i = 0; i < 20; i++) assert.equal(check?.(costly), 'too_costly')

@@ -4,7 +4,7 @@ import { StatesBySettings } from '../../../src/policies/state/states-by-settings
 
 const state = (name: string) => ({ snapshot: () => ({ name }) })
 
-test('equal settings share a state, and that which was not asked for the longest goes', () => {
+test('equal settings share a state, and the least recently used state goes', () => {
   const states = new StatesBySettings<{ snapshot(): object }>(2)
   const first = states.get({ limit: 1 }, () => state('first'))
   states.get({ limit: 2 }, () => state('second'))

@@ -28,7 +28,7 @@ test('a caller that waits as long as told gets a token, with any rounding errors
   assert.ok(Math.abs(now - ((passed - 7) * 1_000) / 3) < 1, `${passed} in ${now} ms`)
 })
 
-test('a pause fills it up to the burst and no further', () => {
+test('a pause fills the bucket up to the burst and no further', () => {
   const bucket = new TokenBucket({ calls: 1, perMs: 1_000 }, 2)
   bucket.take(0)
   bucket.take(0)

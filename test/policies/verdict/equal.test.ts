@@ -9,7 +9,7 @@ function nested(depth: number, innermost: unknown): unknown {
   return value
 }
 
-test('the first place where two values differ is told, by its path', () => {
+test('the first difference of two values is named by its path', () => {
   for (const [a, b, path] of [
     [1, 1, undefined],
     [1, '1', ''],

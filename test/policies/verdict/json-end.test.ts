@@ -11,7 +11,7 @@ test('every beginning of a JSON text is seen to be cut', () => {
     assert.equal(jsonEnd(whole.slice(0, end)), 'cut', whole.slice(0, end))
 })
 
-test('a wrong character is told from an early end, wherever it is', () => {
+test('a wrong character is distinguished from an early end, at any place', () => {
   for (const text of [
     '{"a":1,}',
     '{a:1}',
@@ -30,7 +30,7 @@ test('a wrong character is told from an early end, wherever it is', () => {
     assert.equal(jsonEnd(text), 'broken', text)
 })
 
-test('a complete value with something behind it is neither', () => {
+test('a complete value with trailing text is neither cut nor wrong', () => {
   for (const text of ['{} {}', '[1]\n[2]', '{"a":1} done', '[]]']) assert.equal(jsonEnd(text), 'more', text)
 })
 

@@ -308,7 +308,7 @@ const attempts = asyncTarget(
       const left = joined.filter(({ told }) => told.length === 0)
       assert.ok(joined.every(({ told }) => told.length <= 1))
       assert.equal(shared.underWay, left.length > 0)
-      assert.equal(now.length > 0, left.length > 0, 'an attempt without a waiter, or a waiter without an attempt')
+      assert.equal(now.length > 0, left.length > 0, 'attempts and waiters exist together')
       assert.ok(now.length <= 3)
       if (left.length === 0) assert.equal(clock.pending, 0)
       if (op === 'succeed' && one !== undefined)

@@ -18,7 +18,7 @@ function setUp({ lastsMs = 0 } = {}) {
   return { clock, rounds, began }
 }
 
-test('a round that has ended is followed by another one after the pause that it asked for', async () => {
+test('a finished round is followed by another after the requested pause', async () => {
   const { clock, rounds, began } = setUp()
   rounds.within(0)
   await clock.advance(2 * PAUSE_MS)

@@ -169,7 +169,7 @@ test('a damaged file does not overwrite damaged files put aside before, up to fi
   assert.deepEqual(texts, ['damaged 1', 'damaged 2', 'damaged 3', 'damaged 4', 'damaged 7'])
 })
 
-test('a file that cannot be read is left as it is, and said so', async (t) => {
+test('an unreadable file is left alone, with a message', async (t) => {
   const folder = await folderFor(t)
   const file = join(folder, 'incidents.json')
   // A link to itself: unreadable, even for root.
@@ -184,7 +184,7 @@ test('a file that cannot be read is left as it is, and said so', async (t) => {
   assert.match(problems.join(), /cannot be read \(ELOOP\): the file stays unchanged/)
 })
 
-test('a disk that refuses is told of once, and tried again', async (t) => {
+test('a refusing disk is logged once, and tried again', async (t) => {
   const folder = await folderFor(t)
   const blocked = join(folder, 'file')
   await writeFile(blocked, '')

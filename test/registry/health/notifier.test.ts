@@ -94,7 +94,7 @@ test('a receiver that fails twice is asked again with growing pauses, and gets w
   })
 })
 
-test('a receiver that never takes it is given up after ten tries, which take about five minutes', async (t) => {
+test('a receiver that never accepts is given up after ten tries, in about five minutes', async (t) => {
   const receiver = await startReceiver(
     t,
     Array.from({ length: 20 }, () => 500),
@@ -184,7 +184,7 @@ test('a receiver that never answers is given up in time, and one whose reply has
   assert.deepEqual([outcomes[1]?.result, outcomes[1]?.why], ['delivered', 'HTTP 200'])
 })
 
-test('Slack gets one line, without anything that it would take for a link', async (t) => {
+test('Slack gets one line, without text that looks like a link', async (t) => {
   const receiver = await startReceiver(t)
   const { notifier, told } = notifying(t, [{ type: 'slack', url: receiver.url }])
   for (const notice of [opened, escalated, closed]) notifier.send('slack', notice)
@@ -227,7 +227,7 @@ test('PagerDuty gets triggers and one resolve with the same key', async (t) => {
   )
 })
 
-test('a webhook that has moved is told at its new place at once, and one that is gone no more', async (t) => {
+test('a moved webhook gets notices at its new place at once, and a removed webhook gets none', async (t) => {
   const receiver = await startReceiver(t)
   const nowhere = { type: 'json', url: 'http://127.0.0.1:9/secret-path-of-a-webhook' }
   const { notifier, told, follow, outcomes, results } = notifying(t, [

@@ -51,7 +51,7 @@ test('one failed probe is a suspicion, the second in a row an incident, and a go
   assert.equal(health.failure, undefined)
 })
 
-test('how many failures it takes is a setting, which a reload may change', () => {
+test('the number of failures is a setting, which a reload may change', () => {
   const { bad, configure } = watched({ failures: 3 })
   assert.deepEqual([bad('tls').state, bad('tls').state], ['suspicious', 'suspicious'])
   configure({ failures: 1 })
@@ -79,7 +79,7 @@ test('the trouble began at the first sign of it; a probe that is well clears sig
   assert.equal(bad('connection_refused').since, signAt)
 })
 
-test('in doubt it is looked at six times as often, at most once a second', () => {
+test('in doubt a server is probed six times as often, at most once a second', () => {
   const pauses = (every: string) => {
     const { health, well, bad } = watched({ every })
     well()
@@ -103,7 +103,7 @@ test('servers that begin together are not probed together: the first pause is a 
   assert.equal(health.pauseMs, 60_000)
 })
 
-test('two seconds more than a baseline of 200 ms are an incident after two probes, and less than twice of it none', () => {
+test('two seconds above a baseline of 200 ms are an incident after two probes, and less than twice the baseline is none', () => {
   const { health, well } = watched()
   for (let i = 0; i < 5; i++) well({ ping: i === 0 ? 150 : 200 })
   assert.deepEqual(health.paces, [{ step: 'ping', latestMs: 200, baselineMs: 200 }])

@@ -14,7 +14,7 @@ const asked = (expect?: string | Record<string, unknown>) => ({
   ...(expect !== undefined && { expect }),
 })
 
-test('an answer is right when it holds the text that is expected, or the values', () => {
+test('an answer is right when it holds the expected text or values', () => {
   assert.equal(wrongIn(text('the answer is 42'), asked('42')), undefined)
   assert.equal(wrongIn(text('anything'), asked()), undefined)
   const structured = text('', { structuredContent: { a: { b: [1, 2], c: 3 }, more: true } })

@@ -61,7 +61,7 @@ async function watching(t: TestContext, settings: object, { clock = new ManualCl
     bad: (reason: FailureReason, message = 'in words') =>
       probe({ reason, message, isCertain: reason === 'process_exit' }),
     /** Waits until no notice is pending: an advancing clock would end notices under way. */
-    told: () => until('all notices are sent', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
+    told: () => until('notices are sent', () => !JSON.stringify(watch.incidents.list()).includes('pending')),
     latest: () => {
       const [incident] = watch.incidents.list()
       assert.ok(incident)
@@ -70,7 +70,7 @@ async function watching(t: TestContext, settings: object, { clock = new ManualCl
   }
 }
 
-test('a restart loop is one incident with one notice of its beginning, one that it goes on, and one of its end', async (t) => {
+test('a restart loop is one incident with one notice of its begin, one of its lasting, and one of its end', async (t) => {
   const receiver = await startReceiver(t)
   const { clock, watch, health, well, bad, latest, told } = await watching(t, {
     webhooks: [{ type: 'json', url: receiver.url }],
@@ -145,7 +145,7 @@ test('an incident that may be over is not escalated before a probe denies the en
   assert.equal(latest().escalatedAt, new Date(clock.wall()).toISOString())
 })
 
-test('an end is told to whoever was told that it goes on, though there was no webhook when it began', async (t) => {
+test('an end is sent to every receiver of the lasting notice, even without a webhook at the begin', async (t) => {
   const receiver = await startReceiver(t)
   const { clock, follow, well, bad, told } = await watching(t, { escalateAfter: '10s' })
   bad('timeout')
@@ -192,7 +192,7 @@ test('an end is not told to another receiver that has the name by then, and to t
   assert.deepEqual(second.received, [])
 })
 
-test('when a notice comes, what it tells of is on the disk: a process killed right then leaves no incident without end', async (t) => {
+test('a notice follows its record on the disk: a process killed right then leaves no endless incident', async (t) => {
   const stateDir = await folderFor(t)
   const onDisk: (string | undefined)[] = []
   const receiver = await startReceiver(t, [], (_, response) => {
@@ -304,7 +304,7 @@ test('a closed incident says what its outage was, and not what a server said tha
   )
 })
 
-test('how long it takes is measured, whatever the clock of the wall is set to meanwhile', async (t) => {
+test('durations are measured independently of changes to the wall clock', async (t) => {
   for (const stepMs of [-3_600_000, 3_600_000]) {
     const clock = new SteppedClock()
     const { metrics, well, bad, latest } = await watching(t, { escalateAfter: '10s' }, { clock })

@@ -135,7 +135,7 @@ test('each type that is searched does something to simulated calls', async () =>
   }
 })
 
-test('a plan that is invalid, that hits nothing or has nothing to do is told apart from one that does no harm', async () => {
+test('an invalid plan, a plan without hits and a plan without work differ from a harmless plan', async () => {
   const evaluator = new Evaluator(settingOf({ tasks: 20 }), seeds)
   const statusOf = async (gene: Gene) => (await evaluator.evaluate([gene])).status
   const lognormal = { distribution: { kind: 'lognormal', median: 500, p99: 100 } }
@@ -151,7 +151,7 @@ test('a plan that is invalid, that hits nothing or has nothing to do is told apa
   assert.equal(await statusOf(geneOf('rpc.late', 0.5, { delay: 50 })), 'measured')
 })
 
-test('the same plan is run once, however it came about', async () => {
+test('the same plan is run once, from any parents', async () => {
   const evaluator = new Evaluator(settingOf({ tasks: 20 }), seeds)
   const [error, late] = [geneOf('rpc.error', 0.1), geneOf('rpc.late', 0.1, { delay: 50 })]
   const first = await evaluator.evaluate(genomeOf([error, late]))
@@ -274,7 +274,7 @@ test('the figure of a finding is of seeds that had no say in it, and where these
   assert.deepEqual(findings[0]!.confirmed, await measure(setting, findings[0]!.plan, others))
 })
 
-test('a search that goes on from where it stood ends as one in one go', () => {
+test('a resumed search ends like an uninterrupted search', () => {
   assert.equal(JSON.stringify(resumed.result), JSON.stringify(whole.result))
   assert.equal(resumed.text, whole.text)
   assert.notEqual(otherSeed.text, begun.text)

@@ -12,12 +12,12 @@ test('longer deadlines bring more calls home', () => {
   for (const [at, share] of shares.slice(1).entries()) assert.ok(share > shares[at]!, String(shares))
 })
 
-test('a server that is told its deadline does not work for agents that have left', () => {
+test('a server that knows its deadline does not work for agents that have left', () => {
   assert.ok(value(250, null, 'no', 'wasted') > 0.3)
   assert.ok(value(250, null, 'yes', 'wasted') < 0.01)
 })
 
-test('an attempt timeout before a busy server drives it into the ground, unless the deadline is forwarded', () => {
+test('an attempt timeout before a busy server causes collapse, unless the deadline is forwarded', () => {
   assert.ok(value(1_000, 500, 'no', 'inTime') < 0.5)
   assert.ok(value(1_000, 500, 'yes', 'inTime') > 0.8)
   assert.ok(value(1_000, null, 'no', 'inTime') > 0.9)

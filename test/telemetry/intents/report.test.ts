@@ -85,7 +85,7 @@ test('calls under way count for the task that was reported meanwhile', async () 
   assert.equal(intents.size, 0)
 })
 
-test('a task is linked after it was taken to be over, as long as it is remembered', async () => {
+test('a task is linked after its assumed end, while remembered', async () => {
   const { clock, begin, report, linked, unlinked } = setUp()
   begin('x')()
   begin('y')()
@@ -98,7 +98,7 @@ test('a task is linked after it was taken to be over, as long as it is remembere
   assert.deepEqual(await unlinked(), [unlinkedLine('unknown', 1)])
 })
 
-test('a report is counted once however often it is sent, and the opposite is refused', async () => {
+test('a report is counted once, however often sent, and the opposite is refused', async () => {
   const { begin, report, linked, unlinked } = setUp()
   begin('x')()
   const end = begin('y')
@@ -117,7 +117,7 @@ test('a report is counted once however often it is sent, and the opposite is ref
   assert.deepEqual(await unlinked(), [unlinkedLine('contradicted', 2)])
 })
 
-test('where several tasks have a name it takes a source or a tenant to choose, and nothing is guessed', async () => {
+test('several tasks with one name need a source or a tenant, and nothing is guessed', async () => {
   const { begin, report, linked, unlinked } = setUp()
   begin('x')()
   begin('x', { tenant: 'b' })()
@@ -178,7 +178,7 @@ test('where none is to be remembered, only open ones are linked', async () => {
   assert.equal(reasonOf(report('y', 'failed')), 'unknown')
 })
 
-test('a task with calls in arms of several experiments is one task, and each of them hears how it ended', async () => {
+test('a task with calls in arms of several experiments is one task, and each experiment hears its end', async () => {
   const { begin, report, heard, intents, closed } = setUp()
   for (const arm of ['', 'one/control', 'two/treatment', 'one/control', '']) begin('x', { arm })()
   assert.equal(intents.size, 1)

@@ -78,7 +78,7 @@ test('fast exposition does not wait either', async () => {
   assert.equal(seen.turns, 0)
 })
 
-test('in as many turns as it takes, every series of every ending is written as prom-client writes it', async () => {
+test('every series of every ending is written like prom-client writes it, in any number of turns', async () => {
   const { metrics, write } = setUp()
   const text = await write('text')
   assert.equal(text, (await metrics.registry.metrics()).replaceAll('\n\n', '\n'))
@@ -99,7 +99,7 @@ test('OpenMetrics has the same lines, but for the names of counters, the traces 
   )
 })
 
-test('a histogram is of one moment, also when calls end while it is written', async () => {
+test('a histogram shows one moment, even when calls end during the write', async () => {
   const { write, metrics, seen } = setUp({
     between() {
       for (let index = 0; index < TOOLS; index++)
@@ -114,7 +114,7 @@ test('a histogram is of one moment, also when calls end while it is written', as
   assert.ok(seen.turns > 0)
 })
 
-test('a server may be forgotten while it is written, and come back', async () => {
+test('a server may be forgotten during the write, and come back', async () => {
   const { write, metrics } = setUp({
     between() {
       metrics.forgetServer('s')

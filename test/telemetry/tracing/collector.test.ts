@@ -84,7 +84,7 @@ test('a collector that never answers keeps a bounded number of spans waiting, an
   })
 })
 
-test('a collector that refuses is told of in the log, once a minute at most', async (t) => {
+test('a refusing collector is logged, once a minute at most', async (t) => {
   beImpatient()
   const { log, lines } = recordedLog()
   const mesh = await tracedMesh(t, { log })
@@ -108,7 +108,7 @@ test('a collector that refuses is told of in the log, once a minute at most', as
   )
 })
 
-test('a collector that repeats what it was sent gets none of it into the log', async (t) => {
+test('a collector that echoes its input gets nothing into the log', async (t) => {
   Object.assign(process.env, {
     OTEL_EXPORTER_OTLP_HEADERS: 'authorization=Bearer%20hush',
     OTEL_LOG_LEVEL: 'all',
@@ -129,7 +129,7 @@ test('a collector that repeats what it was sent gets none of it into the log', a
   assert.deepEqual([told?.level, told?.error, told?.code], [40, 'Unauthorized', 401])
 })
 
-test('a collector whose answers have no end is disconnected, and gets what follows when it is well again', async (t) => {
+test('a collector with endless answers is disconnected, and gets later spans when healthy again', async (t) => {
   beImpatient()
   const mesh = await tracedMesh(t, smallQueue)
   mesh.receiver.behaviour = 'drips'
@@ -147,7 +147,7 @@ test('a collector whose answers have no end is disconnected, and gets what follo
   await mesh.receiver.has(2)
 })
 
-test('spans that are lost because too many wait are told of in the log, too', async (t) => {
+test('spans lost to a full queue are logged, too', async (t) => {
   beImpatient()
   const { log, lines } = recordedLog()
   const mesh = await tracedMesh(t, { ...smallQueue, log })
@@ -204,7 +204,7 @@ test('the end waits for a collector that hangs no longer than three seconds, and
   assert.deepEqual(mesh.dropped, [[6, 'shutdown']])
 })
 
-test('the last metrics are told to be lost where the collector hangs or refuses them', async (t) => {
+test('the last metrics are logged as lost if the collector hangs or refuses', async (t) => {
   for (const behaviour of ['hangs', { status: 400 }] as const) {
     const { log, lines } = recordedLog()
     const clock = new ManualClock()

@@ -56,7 +56,7 @@ test('the oldest of too many events are dropped, and counted', () => {
   assert.equal(full.droppedEventsCount, 1)
 })
 
-test('how long it took is the difference of its times', () => {
+test('the duration is the difference of its times', () => {
   assert.deepEqual(
     span({ valueLength: Infinity, attributes: 128, events: 128 }, {}).duration,
     [1, 200_000_000],

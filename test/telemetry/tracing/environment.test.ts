@@ -112,7 +112,7 @@ test('messages of the SDK go to our log, and never to the standard output', asyn
   assert.equal(process.env.OTEL_LOG_LEVEL, 'all')
 })
 
-test('settings that no exporter takes are told without what they hold, and tracing is off', async (t) => {
+test('settings that no exporter accepts are logged without their values, and tracing is off', async (t) => {
   const cases: Readonly<Record<string, string>>[] = [
     { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://hush@:no port' },
     { OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc', OTEL_EXPORTER_OTLP_HEADERS: 'authorization=hush%0Ahush' },

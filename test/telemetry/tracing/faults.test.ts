@@ -41,7 +41,7 @@ async function told(
   return { server: eventsOf('server')[0], clients: eventsOf('client'), mesh }
 }
 
-test('a fault says what became of it, on the span of what it hit', async (t) => {
+test('a fault tells its fate, on the span of its target', async (t) => {
   const [slow, odd, dry] = [
     fault('slow'),
     fault('odd', { side: 'client' }),

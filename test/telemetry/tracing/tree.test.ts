@@ -149,7 +149,7 @@ test('one request to all servers is one trace', async (t) => {
   )
 })
 
-test('a defect of the gateway is told', async (t) => {
+test('a defect of the gateway is reported', async (t) => {
   const mesh = await tracedMesh(t, {
     upstream: () => {
       throw new Error('a defect')

@@ -79,7 +79,7 @@ test('the agent hears of one call only, and nobody answers for the copies', asyn
   assert.deepEqual(codes, [undefined, -32601, -32601])
 })
 
-test('a release ends it with the answer that there is, and the copy under way is cancelled', async () => {
+test('a release ends the fan-out with the current answer, and cancels the copy under way', async () => {
   const { injection, seen, send, outcomes, signal } = setUp()
   send()
   await injection.clock.advance(150)
@@ -101,7 +101,7 @@ test('a caller that gives up while copies are sent gets its own reason', async (
   assert.equal(seen.length, 2)
 })
 
-test('a plan cannot allow it to send calls again that write', () => {
+test('a plan cannot allow repeated writes', () => {
   const schema = faultSchema({ 'fanout.amplify': fanout })
   const fault = { name: 'more', type: 'fanout.amplify', rate: 1, ttl: '1m' }
   assert.equal(schema.parse(fault).factor, 3)

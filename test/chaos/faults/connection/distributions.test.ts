@@ -74,7 +74,7 @@ for (const [input, { median, p99 }] of expectations) {
   })
 }
 
-test('no delay is longer than the cap, and as many as lie beyond it are that long', () => {
+test('no delay exceeds the cap, and longer draws become the cap', () => {
   const sorted = delays({ kind: 'lognormal', median: '400ms', p99: '4s', cap: '4s' })
   assert.equal(sorted.at(-1), 4000)
   const capped = sorted.filter((ms) => ms === 4000).length

@@ -11,7 +11,7 @@ function setUp(config: unknown = {}, parts?: TestInjectionParts) {
   return { injection, send: () => service(toolCall('echo')) }
 }
 
-test('a server that flaps is up for 30 s, gone for 10 s, and so on', async () => {
+test('a flapping server is up for 30 s, gone for 10 s, and so on', async () => {
   const { injection, send } = setUp()
   const seen: string[] = []
   for (let second = 0; second < 90; second += 5) {
@@ -32,7 +32,7 @@ test('the time of a flap begins with the first call aimed at its server', async 
   assert.deepEqual(injection.notes, [{ effect: 'refused', downForMs: 1_000 }])
 })
 
-test('while it is gone, no connection can be made and nothing is sent', async () => {
+test('a gone server accepts no connections, and nothing is sent', async () => {
   const { injection, send } = setUp({ up: 1, down: '1s' })
   await send()
   await injection.clock.advance(500)

@@ -47,7 +47,7 @@ test('every kind is described, and can hit lists as well as calls', () => {
   }
 })
 
-test('no kind takes a field that it does not know', () => {
+test('no kind of fault accepts an unknown field', () => {
   for (const [name, { schema }] of Object.entries(connectionFaults))
     assert.equal(
       schema.safeParse({ distribution: { kind: 'fixed', delay: 1 }, other: 1 }).success,

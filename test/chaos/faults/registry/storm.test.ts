@@ -12,7 +12,7 @@ function stormy(config: object) {
   return { injection, told: injection.faultEnvironment.told, fire }
 }
 
-test('a storm tells as often as it says, for as long as it says, and the call goes on at once', async () => {
+test('a storm sends its number of notices over its duration, and the call goes on at once', async () => {
   const { injection, told, fire } = stormy({})
   assert.equal((await fire()).kind, 'answered')
   await injection.clock.advance(1_000)

@@ -40,7 +40,7 @@ test('drift changes text and structured content alike', async () => {
   assert.deepEqual(injection.notes, [{ done: [{ op: 'rename', path: '/state', parts }] }])
 })
 
-test('drift changes only the one of the two that it is told to', async () => {
+test('drift changes only its configured side', async () => {
   const structured = await fire('result.drift', { ...rename, sync: 'structured_only' })
   assert.deepEqual([structured.result.structuredContent, structured.read], [renamed, order])
   const inText = await fire('result.drift', { ...rename, sync: 'text_only' })
@@ -92,7 +92,7 @@ test('automatic drift always changes a reply that has anything in it, both forms
   assert.ok(seen.size > 20, `${seen.size} different replies`)
 })
 
-test('drift that no schema can show is drawn when it is asked for', async () => {
+test('drift beyond any schema is drawn on request', async () => {
   const random = createKeyedRandom(5)
   for (let call = 0; call < 50; call++) {
     const draws = (purpose: string) => random(`${call}`, purpose)

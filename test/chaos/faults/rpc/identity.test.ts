@@ -40,7 +40,7 @@ test('the reply counts once, and its double is read as what no call waits for', 
   assert.deepEqual(injection.notes, [{ effect: 'orphan' }, { discarded: 'bad_reply' }])
 })
 
-test('nobody is told of a double: transports throw away what no call waits for', async () => {
+test('transports discard a double unnoticed, as an answer without a call', async () => {
   const injection = testInjection()
   await duplicate.layer({}, injection)(answer)(toolCall('echo', {}, { id: 3 }))
   assert.equal(injection.faultEnvironment.told.length, 0)

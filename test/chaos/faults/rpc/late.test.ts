@@ -43,7 +43,7 @@ for (const side of ['upstream', 'client'] as const) {
   })
 }
 
-test('a reply that nobody waited for still arrives when it is due', async () => {
+test('a reply without a waiting call still arrives when due', async () => {
   const { injection, done, send, signal } = setUp()
   await send('a')
   await injection.clock.advance(1_000)

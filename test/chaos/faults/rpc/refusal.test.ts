@@ -19,7 +19,7 @@ const bodyOf = ({ replies: [reply] }: TestInjection) => {
   return parseJson(reply.body)
 }
 
-test('a modern server says that it does not speak the version, and which it does', async () => {
+test('a modern server refuses the version, and lists its own versions', async () => {
   for (const transport of ['http', 'stdio'] as const) {
     const injection = testInjection({ faultEnvironment: kind(transport, 'modern') })
     await versionMismatch.layer({}, injection)(never)(toolCall('echo', {}, { id: 7 }))
@@ -35,7 +35,7 @@ test('a modern server says that it does not speak the version, and which it does
   }
 })
 
-test('a legacy server refuses the header, before it knows the id', async () => {
+test('a legacy server refuses the header before reading the id', async () => {
   const injection = testInjection({ faultEnvironment: kind('http', 'legacy') })
   await versionMismatch.layer({}, injection)(never)(toolCall('echo', {}, { id: 7 }))
   const { id, error } = bodyOf(injection) as { id: null; error: { code: number; message: string } }
@@ -71,7 +71,7 @@ test('nobody else has such headers', async () => {
   }
 })
 
-test("on the agent's side it is the agent's era that counts", async () => {
+test("the era of the agent counts on the agent’s side", async () => {
   const modern = new TestCaller({ era: 'modern' })
   for (const [caller, code] of [
     [modern, -32022],
@@ -88,7 +88,7 @@ test("on the agent's side it is the agent's era that counts", async () => {
   assert.match(injection.replies[0]?.body ?? '', /-32020/)
 })
 
-test('a plan is told of the servers with which they cannot work', () => {
+test('a plan names the servers on which its refusals cannot work', () => {
   assert.equal(
     refusalOf(versionMismatch, { transport: 'stdio', era: 'legacy' }),
     'stdio names no version in the legacy era',

@@ -131,7 +131,7 @@ test('writes are allowed where that is asked for, and not otherwise', () => {
   assert.equal(fault?.allowWrites, true)
 })
 
-test('the format of a plan is told by its faults', () => {
+test('the faults of a plan reveal its format', () => {
   const own = { name: 'slow', type: 'latency', rate: 1, ttl: '1m' }
   assert.equal(planFormat({ seed: 1, faults: [own] }), 'own')
   assert.equal(planFormat({ enabled: true, faults: [{ type: 'conn.latency' }] }), 'own')
@@ -169,7 +169,7 @@ test('an alias says which server or tool a target is, also as the first part of 
   )
 })
 
-test('a target that is no server is an error that names aliases; where the servers are unknown, it stands', () => {
+test('a target that is no server is an error that names aliases; without known servers the target stays', () => {
   assert.equal(
     refusal(() => targetOf('redis', { servers: ['weather', 'files'] })),
     '[0].target: "redis" is no server here; there are weather, files; "aliases" may say which SERVER or SERVER/TOOL it is',
