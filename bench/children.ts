@@ -35,8 +35,8 @@ export class Children {
   }
 
   /**
-   * Starts node on `args` and waits for `listening` in its JSON log. `channel` adds an IPC channel; `quiet`
-   * hides its warnings.
+   * Starts node on `args` and waits for `listening` in its JSON log. `channel` adds an IPC channel; `quiet` hides its
+   * warnings.
    */
   listening(args: readonly string[], { channel = false, quiet = false } = {}): Promise<Listening> {
     const stdio = ['ignore', 'pipe', 'pipe', ...(channel ? ['ipc' as const] : [])] as const
@@ -63,8 +63,8 @@ export class Children {
   }
 
   /**
-   * Starts a foreign program that does not report readiness. Returns its process id. `lost` alone hears of an
-   * early end; other processes go on.
+   * Starts a foreign program that does not report readiness. Returns its process id. `lost` alone hears of an early
+   * end; other processes go on.
    */
   program(
     command: string,

@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync, readdirSync } from 'node:fs'
 
 /**
- * Returns the CPU time of a process so far, all threads, user and system, in microseconds. Linux only: from
- * the scheduler's nanoseconds per thread, or, if the kernel keeps none, from the clock ticks of
- * `/proc/PID/stat` (usually 10 ms each).
+ * Returns the CPU time of a process so far, all threads, user and system, in microseconds. Linux only: from the
+ * scheduler's nanoseconds per thread, or, if the kernel keeps none, from the clock ticks of `/proc/PID/stat` (usually
+ * 10 ms each).
  */
 export const cpuMicros: (pid: number) => number = fromScheduler(process.pid) > 0 ? fromScheduler : fromTicks()
 

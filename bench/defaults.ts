@@ -1,8 +1,7 @@
 /**
- * The study `defaults`, live: the same rows, played by agents over real sockets through a gateway in its own
- * process, to replicas in their own processes. Compares no policies (except the deadline) with the defaults,
- * and both with the study. Fails if the defaults fail more tasks than no policies, or if live and simulated
- * results differ.
+ * The study `defaults`, live: the same rows, played by agents over real sockets through a gateway in its own process,
+ * to replicas in their own processes. Compares no policies (except the deadline) with the defaults, and both with the
+ * study. Fails if the defaults fail more tasks than no policies, or if live and simulated results differ.
  */
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

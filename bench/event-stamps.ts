@@ -1,7 +1,7 @@
 /**
- * Preloaded into a gateway, without the gateway's help. Records each event that carries its write time: when
- * the gateway read the event from the server's socket, and when the event had been written to the agent's
- * socket. Sends the records since the last request to its parent on request.
+ * Preloaded into a gateway, without the gateway's help. Records each event that carries its write time: when the
+ * gateway read the event from the server's socket, and when the event had been written to the agent's socket. Sends the
+ * records since the last request to its parent on request.
  */
 import { openSync, readSync } from 'node:fs'
 import { Socket } from 'node:net'
@@ -16,10 +16,7 @@ export interface Passage {
   readonly heldUpMs: number
 }
 
-/**
- * A moment on the machine's shared clock, with this thread's total wait for a core so far; both in
- * nanoseconds.
- */
+/** A moment on the machine's shared clock, with this thread's total wait for a core so far; both in nanoseconds. */
 interface Moment {
   readonly at: bigint
   readonly heldUp: bigint
@@ -30,8 +27,7 @@ const readAt = new Map<string, Moment>()
 let passages: Passage[] = []
 
 /**
- * The kernel's scheduler statistics of this thread: time on a core and time waiting for a core, in
- * nanoseconds (Linux).
+ * The kernel's scheduler statistics of this thread: time on a core and time waiting for a core, in nanoseconds (Linux).
  */
 const scheduler = openSync('/proc/thread-self/schedstat', 'r')
 const line = Buffer.alloc(128)

@@ -39,10 +39,7 @@ export interface Stream {
   readonly ended: Promise<void>
 }
 
-/**
- * Sends a request with a streamed reply. Resolves at the head of the reply; `take` gets text as the text
- * arrives.
- */
+/** Sends a request with a streamed reply. Resolves at the head of the reply; `take` gets text as the text arrives. */
 export function streamed(
   pool: Pool,
   request: Dispatcher.DispatchOptions,

@@ -2,9 +2,7 @@ import { paletteColour } from '../deploy/pictures/colours.ts'
 import { coordinate, ink, line, rectangle, text } from '../deploy/pictures/svg.ts'
 import { measures, type Dimension, type Point } from './growth-report.ts'
 
-/**
- * Figures with a curve, if a dimension has the figure. A figure may be a total, a value for each, or both.
- */
+/** Figures with a curve, if a dimension has the figure. A figure may be a total, a value for each, or both. */
 const drawn = [
   'startCpuMs',
   'openMs',
@@ -89,9 +87,7 @@ function panel(dimension: Dimension, figure: string, { x, y, colour }: Look): st
   ].join('')
 }
 
-/**
- * Returns the powers of ten around values, and a function from a value to its place on the axis, from 0 to 1.
- */
+/** Returns the powers of ten around values, and a function from a value to its place on the axis, from 0 to 1. */
 export function decades(values: readonly number[]): {
   readonly low: number
   readonly marks: readonly number[]

@@ -172,8 +172,7 @@ const FEW = 100
 const each = (bytes: number, count: number) => (count < FEW ? NaN : bytes / KIB / count)
 
 /**
- * Opens `counts` items with each of several gateways. Measures each gateway's memory and the cost of a
- * further item.
+ * Opens `counts` items with each of several gateways. Measures each gateway's memory and the cost of a further item.
  */
 async function opened(
   gateways: readonly Grown[],

@@ -46,9 +46,9 @@ export const measures: Readonly<Record<string, Measure>> = {
 const LEAST_GAIN = 0.25
 
 /**
- * Returns the power of the count by which a figure grows towards the end, over its value at the first point:
- * 1 is linear, 2 is four times the gain for twice the count. Undefined below a total growth of a quarter, or
- * with fewer than three points.
+ * Returns the power of the count by which a figure grows towards the end, over its value at the first point: 1 is
+ * linear, 2 is four times the gain for twice the count. Undefined below a total growth of a quarter, or with fewer than
+ * three points.
  */
 export function powerOf(points: readonly Point[], figure: string): number | undefined {
   const [first, last, before] = [points[0], points.at(-1), points.at(-2)]

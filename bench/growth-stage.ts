@@ -66,10 +66,7 @@ export class Stage {
     return grow(this.#children, this.#scratch, planned)
   }
 
-  /**
-   * Returns the URL of a server with this number of tools; `listens` gives the server a stream outside of
-   * calls.
-   */
+  /** Returns the URL of a server with this number of tools; `listens` gives the server a stream outside of calls. */
   server(name: string, { tools = 1, listens = false } = {}): string {
     return `${this.upstream.origin}/${name}?tools=${tools}${listens ? '&listen' : ''}`
   }

@@ -1,6 +1,6 @@
 /**
- * MCP servers (Streamable HTTP, legacy era), one at each path of one process, with any number of servers and
- * tools. `/mcp/any?tools=500&listen` has 500 tools, in pages, and keeps a stream open outside of calls.
+ * MCP servers (Streamable HTTP, legacy era), one at each path of one process, with any number of servers and tools.
+ * `/mcp/any?tools=500&listen` has 500 tools, in pages, and keeps a stream open outside of calls.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { serve } from './serve.ts'

@@ -16,10 +16,7 @@ import { quantile } from './statistics.ts'
 /** A longer run counts as hanging and fails. */
 const LIMIT_MS = 590_000
 
-/**
- * Between two calls of the bystander, in milliseconds: calls begin on time, whether or not earlier calls are
- * over.
- */
+/** Between two calls of the bystander, in milliseconds: calls begin on time, whether or not earlier calls are over. */
 const EVERY_MS = 10
 
 /** Length of an attack, and the rest of the gateway afterwards, in milliseconds. */
@@ -33,8 +30,8 @@ const MAX_RATIO = 3
 const HEAP_FLAG = '--max-old-space-size=512'
 
 /**
- * Real attackers have their own machines. On shared cores with equal priority, the measurement would show the
- * kernel's scheduler. So attackers get leftover CPU, which is still most of a core.
+ * Real attackers have their own machines. On shared cores with equal priority, the measurement would show the kernel's
+ * scheduler. So attackers get leftover CPU, which is still most of a core.
  */
 const LOWEST_PRIORITY = 19
 
@@ -73,9 +70,7 @@ async function startGateway(name: string): Promise<Listening> {
 }
 
 const gateway = await startGateway('gateway')
-/**
- * The attack hits the first gateway while the bystander calls this twin: its delays come from the machine.
- */
+/** The attack hits the first gateway while the bystander calls this twin: its delays come from the machine. */
 const twin = await startGateway('twin')
 
 const pool = new Pool(gateway.origin, { connections: 64 })

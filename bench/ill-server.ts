@@ -1,7 +1,7 @@
 /**
- * A replica of an MCP server of the modern era over HTTP, ill like a row of the study `defaults`:
- * `ill-server.js ROW REPLICA`. Its parent sends the start of the row, as `{ beganAt }` in milliseconds of the
- * Unix epoch, and asks for `counts`.
+ * A replica of an MCP server of the modern era over HTTP, ill like a row of the study `defaults`: `ill-server.js ROW
+ * REPLICA`. Its parent sends the start of the row, as `{ beganAt }` in milliseconds of the Unix epoch, and asks for
+ * `counts`.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'

@@ -25,8 +25,8 @@ export interface Surroundings {
 }
 
 /**
- * Limits in force, as by default, so that their cost counts; never reached, though one client makes all calls
- * to one server.
+ * Limits in force, as by default, so that their cost counts; never reached, though one client makes all calls to one
+ * server.
  */
 const OUT_OF_REACH = { perSession: { rate: '1000000/s' }, perTenant: { rate: '1000000/s' } }
 const WIDE = { defaults: { bulkhead: { concurrent: 512 } } }

@@ -39,8 +39,8 @@ export function summarise(rows: readonly Row[], base: string): Summary[] {
 }
 
 /**
- * Returns a line for each row above its bound. Three quarters of the rounds have to be above: other work on
- * the machine makes single rounds costly without a regression.
+ * Returns a line for each row above its bound. Three quarters of the rounds have to be above: other work on the machine
+ * makes single rounds costly without a regression.
  */
 export function overBounds(summaries: readonly Summary[], bounds: ReadonlyMap<string, number>): string[] {
   return [...bounds].flatMap(([name, bound]) => {

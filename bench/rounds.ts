@@ -18,8 +18,8 @@ export interface RunningRow extends Row {
 }
 
 /**
- * Discarded windows of each row before the first round, and their time limit for each row in milliseconds: by
- * then a process has compiled most of its code. Later compiling by V8 is 2 to 3 % of a gateway's CPU.
+ * Discarded windows of each row before the first round, and their time limit for each row in milliseconds: by then a
+ * process has compiled most of its code. Later compiling by V8 is 2 to 3 % of a gateway's CPU.
  */
 const WARM_UP_WINDOWS = 10
 const WARM_UP_MS = 10_000
@@ -28,8 +28,8 @@ const WARM_UP_MS = 10_000
 const ROUNDS_WITHIN_MS = 90_000
 
 /**
- * Measures and discards windows of each row, in the same order as later: no row is idle for longer than
- * another when the measurement begins.
+ * Measures and discards windows of each row, in the same order as later: no row is idle for longer than another when
+ * the measurement begins.
  */
 export async function warmUp(
   load: ChildProcess,
@@ -42,8 +42,8 @@ export async function warmUp(
 }
 
 /**
- * Measures `rounds` rounds. All rows take turns: a machine that slows down or speeds up affects all rows, and
- * many short rounds compare better than few long ones. Each round begins with the next row.
+ * Measures `rounds` rounds. All rows take turns: a machine that slows down or speeds up affects all rows, and many
+ * short rounds compare better than few long ones. Each round begins with the next row.
  */
 export async function measureRounds(
   load: ChildProcess,
@@ -59,8 +59,7 @@ export async function measureRounds(
 }
 
 /**
- * Returns all rows so that each row takes each place equally often: a row's place is worth up to a fifth of
- * its CPU.
+ * Returns all rows so that each row takes each place equally often: a row's place is worth up to a fifth of its CPU.
  */
 export function beginningAt<Row>(round: number, rows: readonly Row[]): readonly Row[] {
   const first = round % rows.length

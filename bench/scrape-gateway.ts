@@ -37,8 +37,7 @@ const READY_EVERY_MS = 50
 const { signal } = new AbortController()
 
 /**
- * Starts a gateway and waits until the gateway serves. Logging is off, because most calls that fill its
- * metrics fail.
+ * Starts a gateway and waits until the gateway serves. Logging is off, because most calls that fill its metrics fail.
  */
 export async function startProbed({ upstream, scratch, flags, lost }: ProbedParts): Promise<Probed> {
   const [data, control] = [await freeAddress(), await freeAddress()]

@@ -1,13 +1,11 @@
 /**
- * Preloaded into the gateway's process by `--import`. Answers every message of its parent with the longest
- * stall of the event loop since the last message.
+ * Preloaded into the gateway's process by `--import`. Answers every message of its parent with the longest stall of the
+ * event loop since the last message.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 export interface Stall {
-  /**
-   * Longest time between two turns, in milliseconds. Up to 2 ms of the time belong to the measuring timer.
-   */
+  /** Longest time between two turns, in milliseconds. Up to 2 ms of the time belong to the measuring timer. */
   readonly maxMs: number
 }
 

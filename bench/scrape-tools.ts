@@ -10,8 +10,8 @@ export const toolNames: readonly string[] = Array.from(
 export type Ending = 'good' | 'wrong' | 'tool_error' | 'caller_error' | 'rpc_error' | 'lost'
 
 /**
- * Calls of each tool before the measurement, so that the tool has series for all results. From `lost` on,
- * failures in a row open the breaker for the last call.
+ * Calls of each tool before the measurement, so that the tool has series for all results. From `lost` on, failures in a
+ * row open the breaker for the last call.
  */
 export const filling: readonly Ending[] = [
   'good',

@@ -1,7 +1,4 @@
-/**
- * An MCP server (Streamable HTTP, legacy era, no sessions) with very many tools, whose calls end as they ask
- * to.
- */
+/** An MCP server (Streamable HTTP, legacy era, no sessions) with very many tools, whose calls end as they ask to. */
 import { createServer } from 'node:http'
 import type { ServerResponse } from 'node:http'
 import { toolNames, type Ending } from './scrape-tools.ts'

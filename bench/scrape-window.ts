@@ -24,8 +24,7 @@ const accepts = { text: 'text/plain', openmetrics: 'application/openmetrics-text
 const NOTHING_MS = 50
 
 /**
- * Between windows, and within a window after its scrape, so that the scrape's leftover work counts in its own
- * window.
+ * Between windows, and within a window after its scrape, so that the scrape's leftover work counts in its own window.
  */
 const PAUSE_MS = 40
 

@@ -1,6 +1,4 @@
-/**
- * Measures the duration of a scrape of 500 tools, and how long the scrape delays other work; see README.md.
- */
+/** Measures the duration of a scrape of 500 tools, and how long the scrape delays other work; see README.md. */
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'

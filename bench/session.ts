@@ -101,10 +101,7 @@ export class Session implements Caller {
     return streamed(this.#pool, { path: this.#path, method: 'POST', headers: this.#headers, body }, take)
   }
 
-  /**
-   * Returns the raw HTTP bytes of `watch` for a call, or else of `listen`, to be sent over a separate
-   * connection.
-   */
+  /** Returns the raw HTTP bytes of `watch` for a call, or else of `listen`, to be sent over a separate connection. */
   raw(call: { readonly id: number; readonly tool: string } | undefined, host: string): string {
     const body = call === undefined ? '' : this.#watching(call.id, call.tool)
     const length = body === '' ? {} : { 'content-length': String(Buffer.byteLength(body)) }
@@ -169,10 +166,7 @@ export class Session implements Caller {
     return exchange(this.#pool, { path: this.#path, method: 'POST', headers, body })
   }
 
-  /**
-   * Headers that repeat the body of a modern request; cached, because all calls of a tool share these
-   * headers.
-   */
+  /** Headers that repeat the body of a modern request; cached, because all calls of a tool share these headers. */
   #mirrored(method: string, name = ''): Readonly<Record<string, string>> {
     const key = `${method} ${name}`
     let headers = this.#modern.get(key)

@@ -7,9 +7,9 @@ import { newTally, runTasks } from '../src/sim/tasks.ts'
 import { VirtualClock } from '../src/sim/virtual-clock.ts'
 
 /**
- * Measures the CPU of simulated calls, and whether memory stays flat: ten portions of calls, each measured
- * separately. `--calls N` in all (10,000,000), `--errors RATE` of the attempts (0), `--policies none` for the
- * mesh without policies.
+ * Measures the CPU of simulated calls, and whether memory stays flat: ten portions of calls, each measured separately.
+ * `--calls N` in all (10,000,000), `--errors RATE` of the attempts (0), `--policies none` for the mesh without
+ * policies.
  */
 const { values } = parseArgs({
   options: {

@@ -1,7 +1,4 @@
-/**
- * Returns the value below which the share `q` (0 … 1) of `sorted` lies, by nearest rank; NaN of an empty
- * list.
- */
+/** Returns the value below which the share `q` (0 … 1) of `sorted` lies, by nearest rank; NaN of an empty list. */
 export function quantile(sorted: ArrayLike<number>, q: number): number {
   return sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN
 }

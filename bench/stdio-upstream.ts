@@ -1,6 +1,6 @@
 /**
- * The same server as upstream.ts over standard input and output, a JSON text a line: for gateways that start
- * their servers.
+ * The same server as upstream.ts over standard input and output, a JSON text a line: for gateways that start their
+ * servers.
  */
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'

@@ -67,10 +67,7 @@ function gatewayOf(stage: Stage, servers = 1, listens = true, stamps = false): P
   return stage.grow({ name: 'gateway', blocks, stamps })
 }
 
-/**
- * Measures how long the gateway holds an event under many streams, and besides the extra delay through the
- * gateway.
- */
+/** Measures how long the gateway holds an event under many streams, and besides the extra delay through the gateway. */
 const lag =
   (how: 'call' | 'listen') =>
   async (stage: Stage, part: number): Promise<Found> => {
@@ -136,8 +133,8 @@ async function endToEnd(stage: Stage, url: string, how: 'call' | 'listen', part:
 }
 
 /**
- * Makes the server send events to its streams in turn. Returns the events' passages through the gateway.
- * Throws if events are missing.
+ * Makes the server send events to its streams in turn. Returns the events' passages through the gateway. Throws if
+ * events are missing.
  */
 async function dripped(
   stage: Stage,

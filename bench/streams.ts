@@ -1,6 +1,5 @@
 /**
- * Measures the gateway's promises about streams, sessions and reloads, and fails on a broken promise; see
- * README.md.
+ * Measures the gateway's promises about streams, sessions and reloads, and fails on a broken promise; see README.md.
  */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'

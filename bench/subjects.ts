@@ -1,9 +1,7 @@
 import { policies } from '../src/policies/index.ts'
 import type { Era } from './session.ts'
 
-/**
- * The process between the load and the upstream: nothing, the floor, or Breakwater under the returned config.
- */
+/** The process between the load and the upstream: nothing, the floor, or Breakwater under the returned config. */
 export type Middle = 'nothing' | 'floor' | ((collector: string) => GatewayConfig)
 
 /** Blocks of a config file, added to a config with only the upstream. */
@@ -89,8 +87,8 @@ const traced = (collector: string): GatewayConfig => ({
 })
 
 /**
- * Every call is in an arm of an experiment, between the default policies and a set of the same settings under
- * another name. Each arm has enough slots for the load: waiting is no cost of the experiment.
+ * Every call is in an arm of an experiment, between the default policies and a set of the same settings under another
+ * name. Each arm has enough slots for the load: waiting is no cost of the experiment.
  */
 const inArms: GatewayConfig = {
   policies: { defaults: { bulkhead: { concurrent: 512 } }, sets: { same: {} } },

@@ -108,8 +108,8 @@ const alone = (file: string): Item => ({
 })
 
 /**
- * Returns the chosen files as items: files that wait the longest first, computing files last. Files of the
- * core that may share a process are one item per folder.
+ * Returns the chosen files as items: files that wait the longest first, computing files last. Files of the core that
+ * may share a process are one item per folder.
  */
 function itemsOf(chosen: readonly string[]): Item[] {
   const together = mkdtempSync(join(tmpdir(), 'breakwater-tests-'))
@@ -170,10 +170,7 @@ function count(item: Item, { tests, tookMs }: Ending): void {
 
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
 
-/**
- * Returns the files of an item with a failed test; the item itself if the process failed without a failed
- * test.
- */
+/** Returns the files of an item with a failed test; the item itself if the process failed without a failed test. */
 function failedFiles(item: Item, { tests }: Ending): Item[] {
   const failed = new Set(tests.filter(({ passed }) => !passed).map(({ file }) => relative(folder, file)))
   const known = item.files.filter((file) => failed.has(file))
@@ -206,8 +203,8 @@ async function play(items: readonly Item[]): Promise<Map<Item, Ending>> {
 }
 
 /**
- * Runs failed files once more, alone. Files that pass then are unstable: printed with their first output, and
- * noted in `list`, which further runs of the same check share. Returns whether the run may still pass.
+ * Runs failed files once more, alone. Files that pass then are unstable: printed with their first output, and noted in
+ * `list`, which further runs of the same check share. Returns whether the run may still pass.
  */
 async function lookAgain(failed: ReadonlyMap<Item, Ending>, list: string): Promise<boolean> {
   let failsTwice = false

@@ -3,10 +3,7 @@ import type { Spread } from '../statistics.ts'
 import { provenance, type Results } from './results.ts'
 import { summarise, type Line } from './summary.ts'
 
-/**
- * A chart of ratios: a dot for each row, with a line over its quartiles, on an axis where each step is a
- * doubling.
- */
+/** A chart of ratios: a dot for each row, with a line over its quartiles, on an axis where each step is a doubling. */
 export interface Chart {
   readonly title: string
   /** Meaning of the ratio 1. */
@@ -98,8 +95,8 @@ const words = (x: number, y: number, text: string, look: string) =>
   `<text x="${coordinate(x)}" y="${coordinate(y)}"${look === '' ? '' : ` class="${look}"`}>${escaped(text)}</text>`
 
 /**
- * Returns the marks of an axis, each twice the mark before, from below all ratios to above all ratios.
- * Includes 1 and at least one doubling.
+ * Returns the marks of an axis, each twice the mark before, from below all ratios to above all ratios. Includes 1 and
+ * at least one doubling.
  */
 export function doublings(ratios: readonly Spread[]): number[] {
   const least = Math.min(1, ...ratios.map(({ lower }) => lower))

@@ -1,6 +1,6 @@
 /**
- * The load of the full benchmark, in its own process: measures one row for each message, first at full speed,
- * then at a pace.
+ * The load of the full benchmark, in its own process: measures one row for each message, first at full speed, then at a
+ * pace.
  */
 import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
@@ -122,8 +122,8 @@ async function openAll(pool: Pool, path: string, { sessions, tool, speech }: Ord
 const MOST_MS = 10_000
 
 /**
- * Lets all sessions call without a pause until the time is over and `leastCalls` are made. The last calls end
- * later and count with their full time.
+ * Lets all sessions call without a pause until the time is over and `leastCalls` are made. The last calls end later and
+ * count with their full time.
  */
 async function saturate(
   callers: readonly Caller[],

@@ -1,6 +1,6 @@
 /**
- * Preloaded into a foreign program (`node --import`): forces listening on the loopback address only and
- * blocks all other connections, whatever the program's settings. Changes nothing else.
+ * Preloaded into a foreign program (`node --import`): forces listening on the loopback address only and blocks all
+ * other connections, whatever the program's settings. Changes nothing else.
  */
 import { BlockList, isIP, Server, Socket } from 'node:net'
 

@@ -17,8 +17,8 @@ export interface Listener {
 }
 
 /**
- * Measures all requested cells in turn. A failing cell is reported as left out and the other cells are
- * measured: one reply must not waste half an hour.
+ * Measures all requested cells in turn. A failing cell is reported as left out and the other cells are measured: one
+ * reply must not waste half an hour.
  */
 export async function measureMatrix(options: Options, scratch: string, tell: Listener): Promise<void> {
   const { minutes, windows } = options

@@ -32,8 +32,8 @@ export interface CellRun {
 }
 
 /**
- * Starts all rows of a cell, measures the rows in turn, round after round, and ends the rows. Rejects at the
- * first wrong reply, and when an essential process dies.
+ * Starts all rows of a cell, measures the rows in turn, round after round, and ends the rows. Rejects at the first
+ * wrong reply, and when an essential process dies.
  */
 export async function measureCell(run: CellRun): Promise<CellResult> {
   let die: (error: Error) => void = () => {}

@@ -58,8 +58,8 @@ export async function pace<Caller>(
 }
 
 /**
- * Returns arrivals of an open load, in milliseconds from the start: a Poisson process with `perSecond` in the
- * long run, over `forMs`. The same seed gives the same arrivals.
+ * Returns arrivals of an open load, in milliseconds from the start: a Poisson process with `perSecond` in the long run,
+ * over `forMs`. The same seed gives the same arrivals.
  */
 export function arrivals(perSecond: number, forMs: number, seed: number): Float64Array {
   const random = createKeyedRandom(seed)
@@ -74,8 +74,8 @@ export function arrivals(perSecond: number, forMs: number, seed: number): Float6
 }
 
 /**
- * Calls with due times, made by callers with one call at a time each. A call without a free caller waits, and
- * its latency runs. So a slow server gets the same load as from independent agents (no coordinated omission).
+ * Calls with due times, made by callers with one call at a time each. A call without a free caller waits, and its
+ * latency runs. So a slow server gets the same load as from independent agents (no coordinated omission).
  */
 export class Turns<Caller> {
   readonly #due: ArrayLike<number>
@@ -91,8 +91,7 @@ export class Turns<Caller> {
   #isGivenUp = false
 
   /**
-   * Latencies of calls from their due times, in order; undefined after `giveUp`. Rejects with the first
-   * failed call.
+   * Latencies of calls from their due times, in order; undefined after `giveUp`. Rejects with the first failed call.
    */
   readonly latencies = new Promise<Float64Array | undefined>((resolve, reject) => {
     this.#resolve = resolve
@@ -115,8 +114,8 @@ export class Turns<Caller> {
   }
 
   /**
-   * Reports that `count` calls are due so far; each is sent or queued. Returns whether a newly due call found
-   * a free caller.
+   * Reports that `count` calls are due so far; each is sent or queued. Returns whether a newly due call found a free
+   * caller.
    */
   arrived(count: number): boolean {
     const waiting = this.#arrived - this.#begun

@@ -1,16 +1,13 @@
 /**
- * A thread that reports due times of calls: Node's timers are late by up to a millisecond, a sleeping thread
- * by some 0.1 ms.
+ * A thread that reports due times of calls: Node's timers are late by up to a millisecond, a sleeping thread by some
+ * 0.1 ms.
  */
 import { parentPort, workerData } from 'node:worker_threads'
 
 /** Due times on `monotonicMs`, ascending. */
 export type Beat = Float64Array
 
-/**
- * A clock that all threads share, in milliseconds: `performance.now()` counts from the start of its own
- * thread.
- */
+/** A clock that all threads share, in milliseconds: `performance.now()` counts from the start of its own thread. */
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6
 
 if (parentPort !== null) {

@@ -9,8 +9,8 @@ const beginOf = (part: string) => `<!-- bench:full ${part} begins -->`
 const endOf = (part: string) => `<!-- bench:full ${part} ends -->`
 
 /**
- * Puts the parts of a run into their places in a page, and its pictures into the folder beside the page,
- * named like the page.
+ * Puts the parts of a run into their places in a page, and its pictures into the folder beside the page, named like the
+ * page.
  */
 export function writePage(file: string, results: Results): void {
   const text = filled(readFileSync(file, 'utf8'), parts(results))

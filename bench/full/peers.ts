@@ -152,8 +152,8 @@ export function command(
   const { args, env } = peer.launch(site)
   return {
     args: ['--import', script('./full/loopback.js'), join(folderOf(peer), peer.main), ...args],
-    // The peer writes into its own home, reads no settings of the user, and finds no programs that would use
-    // the network.
+    // The peer writes into its own home, reads no settings of the user, and finds no programs that would use the
+    // network.
     env: { PATH: join(site.scratch, 'no-programs'), HOME: site.scratch, NODE_ENV: 'production', ...env },
   }
 }

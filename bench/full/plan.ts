@@ -21,9 +21,7 @@ export const thorough: Windows = {
 }
 export const brief: Windows = { firstCalls: 400, firstMs: 300, warmUpMs: 100, saturatedMs: 300, pacedMs: 600 }
 
-/**
- * Returns each cell's share of the time: by its number of rows, the length of their windows, and its weight.
- */
+/** Returns each cell's share of the time: by its number of rows, the length of their windows, and its weight. */
 export function shares(cells: readonly (readonly [Cell, rows: number])[], windows: Windows): number[] {
   const { warmUpMs, saturatedMs, pacedMs } = windows
   const needs = cells.map(
@@ -36,10 +34,7 @@ export function shares(cells: readonly (readonly [Cell, rows: number])[], window
 /** The pace is this share of the slowest Breakwater row's maximum. */
 const SHARE = 0.3
 
-/**
- * A row with growing queues at the pace does not hold the pace: its maximum must be this multiple of the
- * pace.
- */
+/** A row with growing queues at the pace does not hold the pace: its maximum must be this multiple of the pace. */
 const HEADROOM = 1.2
 
 export interface CellPace {

@@ -5,10 +5,7 @@ import type { Cell } from './cells.ts'
 /** A rate above any load of this benchmark: checked at every request, never exceeded. */
 const OUT_OF_REACH = { rate: '1000000/s', burst: 1_000_000 }
 
-/**
- * From this number of sessions on, the default bulkhead, of which a single tool gets half, would make calls
- * wait.
- */
+/** From this number of sessions on, the default bulkhead, of which a single tool gets half, would make calls wait. */
 const ROOMY_SESSIONS = 32
 
 /** The server as a child process of its caller. */
@@ -17,10 +14,7 @@ export interface StdioServer {
   readonly args: readonly string[]
 }
 
-/**
- * Returns a row of Breakwater for a cell: limits that would refuse the load are raised, everything else
- * stays.
- */
+/** Returns a row of Breakwater for a cell: limits that would refuse the load are raised, everything else stays. */
 export function inCell(subject: Subject, cell: Cell, stdio: StdioServer): Subject {
   const { middle } = subject
   const adapted = { ...subject, era: cell.era === 'modern' ? cell.era : subject.era }
@@ -44,8 +38,8 @@ function withSlots(config: unknown, concurrent: number): object {
 }
 
 /**
- * Settings under which a policy works on every call of the load and ends none, for policies whose defaults
- * differ or are missing. Other policies are measured with their defaults.
+ * Settings under which a policy works on every call of the load and ends none, for policies whose defaults differ or
+ * are missing. Other policies are measured with their defaults.
  */
 const settings: Readonly<Record<string, unknown>> = {
   degrade: { lastKnownGood: {} },

@@ -1,6 +1,4 @@
-/**
- * Measures Breakwater, its references and foreign gateways over a matrix of loads, in one run; see README.md.
- */
+/** Measures Breakwater, its references and foreign gateways over a matrix of loads, in one run; see README.md. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -12,8 +10,8 @@ import { provenance, thisMachine, type CellResult, type LeftOut, type Results } 
 import { inColumns, leftOutLine, paceNote, tableOf } from './tables.ts'
 
 /**
- * Starting and ending rows and finishing rounds take extra time. A run far beyond its time hangs or is
- * starved; the results so far are kept.
+ * Starting and ending rows and finishing rounds take extra time. A run far beyond its time hangs or is starved; the
+ * results so far are kept.
  */
 const SLACK = 1.5
 const SLACK_MS = 120_000

@@ -3,10 +3,7 @@ import type { Dispatcher, Pool } from 'undici'
 import { exchange } from '../exchange.ts'
 import { checkEcho, checkListed, clientInfo, LEGACY_VERSION, type Answer, type Caller } from '../session.ts'
 
-/**
- * A caller over the older transport, HTTP+SSE: posts to an address named by a stream; answers arrive on the
- * stream.
- */
+/** A caller over the older transport, HTTP+SSE: posts to an address named by a stream; answers arrive on the stream. */
 export class StreamSession implements Caller {
   readonly #pool: Pool
   readonly #waiting = new Map<unknown, (answer: Answer) => void>()

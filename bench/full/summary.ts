@@ -2,10 +2,7 @@ import { spread, type Spread } from '../statistics.ts'
 import type { Figures } from './load.ts'
 import type { CellResult, RowResult } from './results.ts'
 
-/**
- * A row in figures, each the spread over the rounds. Figures that the row lacks, or did not hold, are
- * undefined.
- */
+/** A row in figures, each the spread over the rounds. Figures that the row lacks, or did not hold, are undefined. */
 export interface Line {
   readonly row: RowResult
   readonly callsPerSecond: Spread

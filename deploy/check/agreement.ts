@@ -17,8 +17,8 @@ const anywhere = ['job', 'instance', 'le', 'alertname', 'alertstate', 'severity'
 const samples = { server: 's', tool: 't', arm: 'a', job: 'j', instance: 'i' }
 
 /**
- * Expressions that may split by arm, or where arms do not matter. Elsewhere an experiment must not split a
- * line into several.
+ * Expressions that may split by arm, or where arms do not matter. Elsewhere an experiment must not split a line into
+ * several.
  */
 const aboutArms = /^breakwater-arms |^rule arm:| \/ variable "/
 
@@ -36,9 +36,7 @@ export function allExpressions(): Expression[] {
   ].map((expression) => ({ ...expression, expr: substitute(expression.expr, samples) }))
 }
 
-/**
- * Returns mismatches between the code's metrics and their readers, as sentences; empty if everything matches.
- */
+/** Returns mismatches between the code's metrics and their readers, as sentences; empty if everything matches. */
 export function disagreements(): string[] {
   const metrics = [...knownMetrics().values()]
   const series = new Map(metrics.flatMap((metric) => seriesNames(metric).map((name) => [name, metric])))

@@ -20,10 +20,7 @@ const chosen = {
   instance: '.*',
 }
 
-/**
- * Asks every query of dashboards and rules over the last `seconds`. Each query must succeed and find
- * something.
- */
+/** Asks every query of dashboards and rules over the last `seconds`. Each query must succeed and find something. */
 export async function ask(
   prometheus: PrometheusApi,
   seconds: number,
@@ -70,8 +67,8 @@ export async function ask(
 }
 
 /**
- * Returns each selector with its first reader. Selectors are asked separately: a query that replaces missing
- * values by zero would hide a label value that never occurs.
+ * Returns each selector with its first reader. Selectors are asked separately: a query that replaces missing values by
+ * zero would hide a label value that never occurs.
  */
 function selectorsOf(dashboards: readonly Dashboard[]): Map<string, string> {
   const selectors = new Map<string, string>()

@@ -19,10 +19,7 @@ export interface Config {
   readonly [block: string]: unknown
 }
 
-/**
- * Starts a gateway with its config in `folder`, and waits until `server` is up. The tests' helpers end the
- * gateway.
- */
+/** Starts a gateway with its config in `folder`, and waits until `server` is up. The tests' helpers end the gateway. */
 export async function startGateway(
   folder: string,
   config: Config,

@@ -6,8 +6,8 @@ import type { World } from './world.ts'
 export const tagged = (intent: string) => ({ 'dev.breakwater/intent': intent })
 
 /**
- * Plays tasks of agents in turn until `isEnough` returns true for the number of played tasks. Tasks differ in
- * their failures. Returns the number of played tasks.
+ * Plays tasks of agents in turn until `isEnough` returns true for the number of played tasks. Tasks differ in their
+ * failures. Returns the number of played tasks.
  */
 export async function drive(
   stage: World,

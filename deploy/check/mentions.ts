@@ -9,10 +9,7 @@ const root = join(deployFolder, '..')
 /** Folders with documents, and their kinds of files. */
 const readable = ['', 'config', 'config/scenarios', 'deploy', 'deploy/prometheus', 'bench']
 
-/**
- * A metric's name in running text, or a label with the same prefix. A name that ends in `_` or `_…` means a
- * family.
- */
+/** A metric's name in running text, or a label with the same prefix. A name that ends in `_` or `_…` means a family. */
 const mention = /(?:\w+:)?\bbreakwater_[a-z0-9_]*[a-z0-9](?::\w+)?(?![\w…*])/g
 
 /** Returns metrics in documentation that do not exist, as `file: name`. */

@@ -76,10 +76,7 @@ export class PrometheusApi {
     return scraped
   }
 
-  /**
-   * Resolves when every rule has seen a scrape that began after a time; `intervalS` is the evaluation
-   * interval.
-   */
+  /** Resolves when every rule has seen a scrape that began after a time; `intervalS` is the evaluation interval. */
   async evaluatedAfter(time: number, intervalS: number): Promise<void> {
     // An evaluation may read data up to one interval old.
     const due = (await this.scrapedAfter(time)) + intervalS

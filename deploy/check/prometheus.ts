@@ -31,8 +31,8 @@ export class Prometheus extends PrometheusApi {
   }
 
   /**
-   * Resolves when Prometheus is ready; `target` is the host and port of a control plane, `labels` are added
-   * to its series.
+   * Resolves when Prometheus is ready; `target` is the host and port of a control plane, `labels` are added to its
+   * series.
    */
   static async start(
     target: string,

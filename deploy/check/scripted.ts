@@ -7,14 +7,14 @@ const WARM_UP = 4
 const MEASURED = 2
 
 /**
- * Plays tasks with known fates through a gateway. Returns differences between a private Prometheus's figures
- * and the script, as sentences.
+ * Plays tasks with known fates through a gateway. Returns differences between a private Prometheus's figures and the
+ * script, as sentences.
  *
- * A rate ignores the value with which a series is born: growth counts from the first sample. So the script
- * first plays before any scrape, to create every series, and then again; only the second part is measured. An
- * earlier scrape by this check makes the gateway emit no series with 0 first. The script plays more often
- * before than after, because rates extrapolate to before the first sample, but less far where a counter would
- * seem to start from zero. With a large start value, rates extrapolate alike for all series.
+ * A rate ignores the value with which a series is born: growth counts from the first sample. So the script first plays
+ * before any scrape, to create every series, and then again; only the second part is measured. An earlier scrape by
+ * this check makes the gateway emit no series with 0 first. The script plays more often before than after, because
+ * rates extrapolate to before the first sample, but less far where a counter would seem to start from zero. With a
+ * large start value, rates extrapolate alike for all series.
  */
 export async function playAndCompare(
   folder: string,

@@ -1,8 +1,8 @@
 import { parser } from '@prometheus-io/lezer-promql'
 
 /**
- * Returns metrics of a PromQL expression whose series keep a label up to the result: no surrounding
- * aggregation drops the label, and no matcher selects one value.
+ * Returns metrics of a PromQL expression whose series keep a label up to the result: no surrounding aggregation drops
+ * the label, and no matcher selects one value.
  */
 export function splitBy(label: string, expr: string): string[] {
   const found: string[] = []

@@ -98,8 +98,8 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
 }
 
 /**
- * A gateway with faults before a flaky server, and before a steady server. The tests' helpers start and end
- * both servers.
+ * A gateway with faults before a flaky server, and before a steady server. The tests' helpers start and end both
+ * servers.
  */
 export interface World {
   readonly flaky: FlakyServer

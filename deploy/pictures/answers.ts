@@ -42,9 +42,7 @@ export interface Run {
   readonly seconds: number
 }
 
-/**
- * Asks a dashboard's queries over a whole run; `picks` are the values of variables that do not stay `all`.
- */
+/** Asks a dashboard's queries over a whole run; `picks` are the values of variables that do not stay `all`. */
 export async function answersTo(
   dashboard: Dashboard,
   prometheus: Pick<PrometheusApi, 'between' | 'instant'>,

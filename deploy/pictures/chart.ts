@@ -116,10 +116,7 @@ function sums(series: readonly Series[]): number[] {
 const limitsOf = ({ hasLimits, steps }: Panel, low: number, end: number) =>
   steps.filter(({ value }) => hasLimits && value !== null && value > low && value < end)
 
-/**
- * Returns points `[seconds, value]` without the inner points of level stretches; stacked areas keep all
- * points.
- */
+/** Returns points `[seconds, value]` without the inner points of level stretches; stacked areas keep all points. */
 function pointsOf(values: Series['values'], step: number, isStacked: boolean): [number, number | null][] {
   return values.flatMap((value, nth): [number, number | null][] => {
     if (isStacked) return [[nth * step, value ?? 0]]
@@ -130,8 +127,8 @@ function pointsOf(values: Series['values'], step: number, isStacked: boolean): [
 }
 
 /**
- * Removes parts for mouse interaction and rounds coordinates to one decimal: several times smaller. Not all
- * programs know `dominant-baseline`, so texts are moved down instead.
+ * Removes parts for mouse interaction and rounds coordinates to one decimal: several times smaller. Not all programs
+ * know `dominant-baseline`, so texts are moved down instead.
  */
 function slimmed(svg: string): string {
   return svg

@@ -27,9 +27,7 @@ export interface Legend {
   draw(box: Box): string
 }
 
-/**
- * Returns the names of lines with their last and highest values, as in Grafana; at most `most` pixels high.
- */
+/** Returns the names of lines with their last and highest values, as in Grafana; at most `most` pixels high. */
 export function legend(panel: Panel, series: readonly Series[], width: number, most: number): Legend {
   const all = series.map((one, index) => entryOf(panel, one, paletteColour(index)))
   const value =

@@ -25,9 +25,8 @@ const badly = {
 }
 
 /**
- * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well;
- * then both end, and last the config is reloaded. Resolves to the start of the first minute, in seconds since
- * the epoch.
+ * Agents work all the time. In the second minute faults are armed, and the server fails by itself as well; then both
+ * end, and last the config is reloaded. Resolves to the start of the first minute, in seconds since the epoch.
  */
 export async function tell(world: World): Promise<number> {
   const agents = await Agents.come(world)

@@ -23,8 +23,7 @@ const SHORT: Scale = [
 ]
 
 /**
- * Returns a number with its unit, as a panel of Grafana prints numbers. Throws at a unit that no panel has
- * used before.
+ * Returns a number with its unit, as a panel of Grafana prints numbers. Throws at a unit that no panel has used before.
  */
 export function withUnit(value: number, unit: string): string {
   switch (unit) {
@@ -59,8 +58,7 @@ function rounded(value: number): string {
 }
 
 /**
- * Returns the end of an axis from `low` to at least `high`, and the distance of its marks: round numbers of
- * its unit.
+ * Returns the end of an axis from `low` to at least `high`, and the distance of its marks: round numbers of its unit.
  */
 export function marksOf(low: number, high: number, unit: string): { end: number; step: number } {
   if (high <= low) return { end: low + 1, step: 0.5 }

@@ -13,10 +13,7 @@ interface Audit {
   readonly vulnerabilities?: Readonly<Record<string, { readonly severity: string; readonly range: string }>>
 }
 
-/**
- * Reads the output of `npm audit --json`. A registry without an advisory service is reported, and is no
- * failure.
- */
+/** Reads the output of `npm audit --json`. A registry without an advisory service is reported, and is no failure. */
 export function readAudit(stdout: string): Audited {
   const audit = auditIn(stdout)
   if (audit?.vulnerabilities === undefined) {

@@ -3,9 +3,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { type InstalledPackage, root, runtimePackages } from './packages.ts'
 
-/**
- * Licences that ask for attribution only. People decide on any other licence before adding the licence here.
- */
+/** Licences that ask for attribution only. People decide on any other licence before adding the licence here. */
 const allowed: ReadonlySet<string> = new Set([
   '0BSD',
   'Apache-2.0',
@@ -18,8 +16,8 @@ const allowed: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Whether a licence is allowed. An alternative (`MIT OR GPL-3.0`) needs an allowed part; a conjunction
- * (`AND`) needs all parts allowed.
+ * Whether a licence is allowed. An alternative (`MIT OR GPL-3.0`) needs an allowed part; a conjunction (`AND`) needs
+ * all parts allowed.
  */
 export function isAllowed(licence: string | undefined): boolean {
   if (licence === undefined) return false

@@ -21,8 +21,8 @@ interface LockedPackage {
 }
 
 /**
- * Returns the runtime packages of a lockfile, each name and version once. Where the lockfile has no licence,
- * the package's own folder is read.
+ * Returns the runtime packages of a lockfile, each name and version once. Where the lockfile has no licence, the
+ * package's own folder is read.
  */
 export async function runtimePackages(folder = root): Promise<InstalledPackage[]> {
   const lock = JSON.parse(await readFile(join(folder, 'package-lock.json'), 'utf8')) as {

@@ -22,9 +22,9 @@ export interface Sbom {
 }
 
 /**
- * Returns the packages installed with Breakwater, as npm reads the lockfile. With `--omit dev` npm also
- * leaves out packages that development needs too (100 of 234 packages, the MCP SDK among them). So this
- * function takes all packages, and leaves out packages that the lockfile marks as development.
+ * Returns the packages installed with Breakwater, as npm reads the lockfile. With `--omit dev` npm also leaves out
+ * packages that development needs too (100 of 234 packages, the MCP SDK among them). So this function takes all
+ * packages, and leaves out packages that the lockfile marks as development.
  */
 export async function sbom(): Promise<Sbom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only']

@@ -10,10 +10,7 @@ import { folder } from '../config/files.ts'
 
 const fixtures = fileURLToPath(new URL('../../../test/fixtures/clients/', import.meta.url))
 
-/**
- * Runs `breakwater import` in a folder with these files; an argument that begins with `@` names one of the
- * files.
- */
+/** Runs `breakwater import` in a folder with these files; an argument that begins with `@` names one of the files. */
 async function run(t: TestContext, files: Record<string, string>, ...args: string[]) {
   const path = await folder(t, files)
   const stdout: string[] = []

@@ -77,10 +77,7 @@ const outage = evidence({
   },
 })
 
-/**
- * Each kind of assertion: its YAML, evidence that keeps the assertion, and evidence that breaks the
- * assertion.
- */
+/** Each kind of assertion: its YAML, evidence that keeps the assertion, and evidence that breaks the assertion. */
 const kinds: readonly (readonly [written: object, kept: Evidence, broken: Evidence])[] = [
   [{ breaker: { opens: { withinCalls: 5 } } }, outage, evidence()],
   [

@@ -24,16 +24,10 @@ const WITNESS = 'witness'
 /** Latency of a healthy tool, in milliseconds. */
 const TOOK_MS = 5
 
-/**
- * How long calls may take to end after the last one began, in milliseconds; the same as for a run over
- * sockets.
- */
+/** How long calls may take to end after the last one began, in milliseconds; the same as for a run over sockets. */
 const DRAIN_MS = 5_000
 
-/**
- * Calls a second at the healthy server, and the most calls under way at both servers; the same as over
- * sockets.
- */
+/** Calls a second at the healthy server, and the most calls under way at both servers; the same as over sockets. */
 const WITNESS_RATE = 5
 const MAX_IN_FLIGHT = 256
 
@@ -57,9 +51,9 @@ const lookUp: ToolModel = {
 const found = { city: 'example', items: [1, 2, 3], about: 'x'.repeat(4_096) }
 
 /**
- * Runs a scenario against a simulated gateway in virtual time, for the scenario's full length. A slow machine
- * cannot break a bound of a second here. `policies` is the block of a config. Resolves to the broken
- * assertions with their measurements, or to the reason why the run proves nothing.
+ * Runs a scenario against a simulated gateway in virtual time, for the scenario's full length. A slow machine cannot
+ * break a bound of a second here. `policies` is the block of a config. Resolves to the broken assertions with their
+ * measurements, or to the reason why the run proves nothing.
  */
 export async function simulatedScenario(
   scenario: Scenario,

@@ -8,8 +8,8 @@ import { systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
 /**
- * The data port of a gateway with the answers of each server; tools of all other servers only read. Resolves
- * to its URL.
+ * The data port of a gateway with the answers of each server; tools of all other servers only read. Resolves to its
+ * URL.
  */
 async function dataPlane(
   t: TestContext,

@@ -8,8 +8,8 @@ import { type TestContext, test } from 'node:test'
 import { validate } from '../../src/commands/run/validate.ts'
 
 /**
- * A gateway's control port with these servers; each server's command equals its name, and a server without
- * tools is down. `excluded`: tools that the config leaves out. Resolves to its address.
+ * A gateway's control port with these servers; each server's command equals its name, and a server without tools is
+ * down. `excluded`: tools that the config leaves out. Resolves to its address.
  */
 async function controlPort(
   t: TestContext,
@@ -53,8 +53,8 @@ const lines = [
 ]
 
 /**
- * Validates a config; by default its policies and faults match the tool `reed`. Resolves to the exit code and
- * all lines.
+ * Validates a config; by default its policies and faults match the tool `reed`. Resolves to the exit code and all
+ * lines.
  */
 async function validating(t: TestContext, control: string, config = lines) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))

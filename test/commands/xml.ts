@@ -9,18 +9,14 @@ export interface Element {
 
 const entities: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" }
 
-/**
- * Returns a text with its entities decoded. Fails at characters that XML 1.0 forbids in texts or attributes.
- */
+/** Returns a text with its entities decoded. Fails at characters that XML 1.0 forbids in texts or attributes. */
 function unescaped(text: string): string {
   assert.doesNotMatch(text, /</)
   assert.doesNotMatch(text, /&(?!(?:amp|lt|gt|quot|apos);)/)
   return text.replace(/&(\w+);/g, (_, name: string) => entities[name] ?? '')
 }
 
-/**
- * Parses a document as strictly as XML asks for: elements, attributes and texts, as far as reports use XML.
- */
+/** Parses a document as strictly as XML asks for: elements, attributes and texts, as far as reports use XML. */
 export function parseXml(text: string): Element {
   assert.doesNotMatch(text, /[^\t\n\r\u{20}-\u{d7ff}\u{e000}-\u{fffd}\u{10000}-\u{10ffff}]/u, 'a character')
   const head = '<?xml version="1.0" encoding="UTF-8"?>'

@@ -41,9 +41,7 @@ export async function loadGood(
   return { config: loaded.config, warnings: lines, hash: loaded.hash, files: [...loaded.files.keys()] }
 }
 
-/**
- * Loads a config that must be invalid. Returns its findings, without the file's name if there is one file.
- */
+/** Loads a config that must be invalid. Returns its findings, without the file's name if there is one file. */
 export async function errorsOf(
   t: TestContext,
   files: Record<string, string> | string,

@@ -12,10 +12,7 @@ const running = new Set<ChildProcess>()
 
 /** A child process that leads its own process group. */
 export interface Child {
-  /**
-   * Resolves with the first result of `pick` over lines of output that is not undefined. Rejects after
-   * `limitMs`.
-   */
+  /** Resolves with the first result of `pick` over lines of output that is not undefined. Rejects after `limitMs`. */
   line<T>(pick: (line: string) => T | undefined, limitMs: number): Promise<T>
   /** Resolves when the child has ended. Rejects after `limitMs`. */
   ended(limitMs: number): Promise<void>

@@ -14,10 +14,7 @@ export interface Comparison {
   readonly rows: readonly Row[]
   /** Checks that pass both ways. */
   readonly passed: number
-  /**
-   * One line for every check that the gateway breaks, and for every scored check that fails without the
-   * gateway.
-   */
+  /** One line for every check that the gateway breaks, and for every scored check that fails without the gateway. */
   readonly failures: readonly string[]
 }
 

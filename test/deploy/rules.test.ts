@@ -62,9 +62,7 @@ test('no two rules record the same', () => {
   assert.equal(new Set(names).size, names.length)
 })
 
-/**
- * Calls of a task in each arm: of working tools without an output schema, and of a flaky tool with a schema.
- */
+/** Calls of a task in each arm: of working tools without an output schema, and of a flaky tool with a schema. */
 const played: Readonly<Record<string, readonly (readonly [Tool, Fate])[]>> = {
   plain: [
     ['note', 'unchecked'],

@@ -2,9 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { readPage, readPages } from './pages.ts'
 
-/**
- * Commands of the pages: how each block is run, the output it must print, and why some blocks are left out.
- */
+/** Commands of the pages: how each block is run, the output it must print, and why some blocks are left out. */
 
 /** Pages with commands, besides README and those of `docs`. */
 const others = [

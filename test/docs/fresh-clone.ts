@@ -12,9 +12,9 @@ import { bound } from '../support/bound.ts'
 import { until } from '../support/until.ts'
 import { pythonFor, QUICKSTART, readCommands, withNewerPackage } from './commands.ts'
 
-// Runs by itself (`npm run docs:commands`): the commands and programs of README and of all pages, as written,
-// in a clone of the last commit, at the ports named there. First the two commands of the quickstart, then the
-// others in parallel.
+// Runs by itself (`npm run docs:commands`): the commands and programs of README and of all pages, as written, in a
+// clone of the last commit, at the ports named there. First the two commands of the quickstart, then the others in
+// parallel.
 
 const INSTALL_LIMIT_MS = 600_000
 const BLOCKS_LIMIT_MS = 300_000

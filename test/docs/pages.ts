@@ -39,10 +39,7 @@ export async function readPage(path: string): Promise<Page> {
   return { path, text, blocks, anchors: new Set(anchorsOf(text)) }
 }
 
-/**
- * Returns GitHub's anchors of headlines: lower case, hyphens for spaces, no other punctuation, a number on
- * repeats.
- */
+/** Returns GitHub's anchors of headlines: lower case, hyphens for spaces, no other punctuation, a number on repeats. */
 function anchorsOf(text: string): string[] {
   const seen = new Map<string, number>()
   return [...withoutBlocks(text).matchAll(/^#+ (.*)$/gm)].map(([, title = '']) => {

@@ -63,7 +63,7 @@ test('a head that was not made with the key is none', async (t) => {
   assert.deepEqual(await why(folder), ['head.json is missing, or was not made with the key'])
 })
 
-/** Text that a key owner could write about an unfinished run. */
+/** Text of an unfinished run, as a key owner would write. */
 function openText(record: unknown): string {
   const json = JSON.stringify(record)
   const mac = createHmac('sha256', key).update('experiment\n').update(`open\n${json}`).digest('hex')

@@ -14,18 +14,15 @@ export interface Example {
   readonly folder: string
   /** The module's export. */
   readonly name: string
-  /**
-   * The registry in the folder, an existing line of the registry, and the new line before the
-   * existing line.
-   */
+  /** The registry in the folder, an existing line of the registry, and the new line before the existing line. */
   readonly registry: string
   readonly before: string
   readonly line: string
 }
 
 /**
- * Copies the whole program and adds an example: a module, and a line of a registry. Returns the folder of
- * its `main.js`.
+ * Copies the whole program and adds an example: a module, and a line of a registry. Returns the folder of its
+ * `main.js`.
  */
 export async function copyWith(t: TestContext, example: Example): Promise<string> {
   const { module, folder, name, registry, before, line } = example

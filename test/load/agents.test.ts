@@ -83,10 +83,7 @@ test('a session whose id came before its answer is ended, too, and a gateway tha
   assert.deepEqual(left, ['s1'])
 })
 
-/**
- * A gateway of the modern era that answers every call except calls of the tool `slow`, with a log of
- * requests.
- */
+/** A gateway of the modern era that answers every call except calls of the tool `slow`, with a log of requests. */
 async function modernGateway(t: TestContext, versions: readonly string[]) {
   const asked: string[] = []
   const results: Readonly<Record<string, object>> = {

@@ -210,9 +210,7 @@ class Found {
   }
 }
 
-/**
- * Sends ten thousand twins through the fault engine, with two retries in one arm. Resolves to all decisions.
- */
+/** Sends ten thousand twins through the fault engine, with two retries in one arm. Resolves to all decisions. */
 async function decided(concurrency: number) {
   const set = rig({ server: () => setImmediate(answer({ id: 'a1', status: 'placed' })) })
   const decisions = new Decisions('w-42-')

@@ -126,9 +126,7 @@ test('a minute unless told otherwise, and never less than a millisecond', () => 
   assert.equal(attemptTimeout.schema.safeParse({ timeout: '1ms', other: 1 }).success, false)
 })
 
-/**
- * A call with a progress token; its server reports progress to a try, and `service` passes the progress on.
- */
+/** A call with a progress token; its server reports progress to a try, and `service` passes the progress on. */
 function reporting(clock: ManualClock, answerMs: number) {
   const channels: Channel[] = []
   const notification = {

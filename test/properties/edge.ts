@@ -8,10 +8,7 @@ import { stdioToolbox } from '../e2e/support/toolbox.ts'
 import { until } from '../support/until.ts'
 import { asyncTarget, type Target } from './target.ts'
 
-/**
- * Limit for answering every request, and for closing every connection whose other end has gone, in
- * milliseconds.
- */
+/** Limit for answering every request, and for closing every connection whose other end has gone, in milliseconds. */
 const BOUND_MS = 15_000
 
 /** Wait before this side hangs up on a possibly incomplete request, in milliseconds. */

@@ -63,10 +63,7 @@ async function work({ at, seed, runs, seconds, path }: Job): Promise<void> {
   }
 }
 
-/**
- * Runs a target in its own thread, because a hanging target must be ended. Resolves to whether the target
- * held.
- */
+/** Runs a target in its own thread, because a hanging target must be ended. Resolves to whether the target held. */
 function run(job: Job): Promise<boolean> {
   const { name } = targets[job.at]!
   const since = performance.now()

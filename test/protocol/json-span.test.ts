@@ -186,8 +186,7 @@ function* paths(value: unknown, path: JsonPath = []): Generator<[JsonPath, unkno
   for (const [step, inner] of entries) yield* paths(inner, [...path, step])
 }
 
-// `parseExactly` equals `JSON.parse`, except when V8 confuses two keys, as V8 may in a process with many
-// parsed keys.
+// `parseExactly` equals `JSON.parse`, except when V8 confuses two keys, as V8 may in a process with many parsed keys.
 test('lookups agree with JSON.parse on documents of any shape, and replace nothing else', () => {
   const random = seeded(20_260_728)
   let checked = 0

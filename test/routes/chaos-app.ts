@@ -14,9 +14,7 @@ import Fastify, { type FastifyInstance, type InjectOptions } from 'fastify'
 
 export const TOKEN = 'sixteen-letters-or-more'
 
-/**
- * A controller of real faults behind its routes, and a server that every call reaches through the controller.
- */
+/** A controller of real faults behind its routes, and a server that every call reaches through the controller. */
 export function chaosApp(
   more: Partial<ControllerParts> & {
     /** Whether reads need no token; true unless the config sets a token. */

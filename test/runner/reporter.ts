@@ -1,13 +1,10 @@
 import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import type { TestEvent } from 'node:test/reporters'
 
-// Node's test runner loads this module into the process of the tests. The module sends the results to the
-// runner: a line of JSON for each test and for each process left behind.
+// Node's test runner loads this module into the process of the tests. The module sends the results to the runner: a
+// line of JSON for each test and for each process left behind.
 
-/**
- * The environment variable with the path of the lines. Descendants inherit the variable, which identifies
- * them.
- */
+/** The environment variable with the path of the lines. Descendants inherit the variable, which identifies them. */
 export const RESULTS = 'BREAKWATER_TEST_RESULTS'
 
 /** Longest time for started processes to end after the tests, in milliseconds. */
@@ -51,8 +48,8 @@ async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<strin
 export { reporter as default }
 
 /**
- * Reports processes left behind, and ends them. Processes with our mark end after this process, so this check
- * runs before.
+ * Reports processes left behind, and ends them. Processes with our mark end after this process, so this check runs
+ * before.
  */
 function tellLeft(results: string): void {
   // Nothing asynchronous runs any more.

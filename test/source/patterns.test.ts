@@ -14,9 +14,8 @@ const sources = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .map((file) => ({ file, text: readFileSync(join(root, file), 'utf8') }))
 
 /**
- * Places that compile regular expressions from texts: our own texts, and the schemas of servers. Schemas'
- * patterns are charged for their possible cost before each match; patterns of `registry/client-schema` never
- * match anything.
+ * Places that compile regular expressions from texts: our own texts, and the schemas of servers. Schemas' patterns are
+ * charged for their possible cost before each match; patterns of `registry/client-schema` never match anything.
  */
 const known = [
   'policies/state/schemas/compile.ts',

@@ -28,9 +28,7 @@ const STALLS_LOG = 'telemetry/log-throttle'
 /** The repetitions before the first that counts: the first ones fill caches. */
 const WARM_UP = 20
 
-/**
- * The stations of a call in order, with prefixes of their files' names; the first matching prefix decides.
- */
+/** The stations of a call in order, with prefixes of their files' names; the first matching prefix decides. */
 const stations: Readonly<Record<string, readonly string[]>> = {
   'reads the request': ['routes/', 'downstream/http/', 'downstream/accept', 'gateway/planes'],
   'limits the agent': ['access/', 'downstream/limits/'],

@@ -4,9 +4,9 @@ import type { Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { STARTED_BY } from '../../src/upstreams/stdio/family.ts'
 
-// Tests and benchmarks leave no process behind, even after SIGKILL. The gateway's own supervisor does the
-// work: when a test ends, the supervisor reads `/proc` and ends all processes with the test's mark. The
-// supervisor does nothing earlier, or tests could not see which processes a gateway leaves.
+// Tests and benchmarks leave no process behind, even after SIGKILL. The gateway's own supervisor does the work: when a
+// test ends, the supervisor reads `/proc` and ends all processes with the test's mark. The supervisor does nothing
+// earlier, or tests could not see which processes a gateway leaves.
 
 const supervisor = fileURLToPath(new URL('../../src/upstreams/stdio/supervisor.js', import.meta.url))
 
@@ -17,8 +17,8 @@ const us = randomUUID()
 let input: Writable | undefined
 
 /**
- * Returns variables for a process that has to end with ours. Descendants inherit the mark, even in other
- * process groups.
+ * Returns variables for a process that has to end with ours. Descendants inherit the mark, even in other process
+ * groups.
  */
 export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   input ??= startSupervisor()

@@ -2,8 +2,8 @@
 const codes: readonly unknown[] = ['ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE']
 
 /**
- * Ignores the failure of a test server's handler if its request broke off. Otherwise the unhandled rejection
- * would fail all tests of the file.
+ * Ignores the failure of a test server's handler if its request broke off. Otherwise the unhandled rejection would fail
+ * all tests of the file.
  */
 export function orBrokenOff(taken: Promise<unknown>): void {
   taken.catch((error: unknown) => {

@@ -85,9 +85,7 @@ export async function holdResponses(t: TestContext) {
   }
 }
 
-/**
- * Pipelines requests on one connection before the first answer; the test answers, and the client never reads.
- */
+/** Pipelines requests on one connection before the first answer; the test answers, and the client never reads. */
 export async function holdPipelined(t: TestContext, count: number) {
   const responses: ServerResponse[] = []
   const sockets: Socket[] = []

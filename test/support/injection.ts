@@ -12,9 +12,7 @@ export { answering, answerOf } from './injection-environment.ts'
 /** Draws by purpose; a number is the draw for every purpose. */
 export type Draws = number | Readonly<Record<string, number>> | ((purpose: string) => number)
 
-/**
- * An injection that records the fault's effects. The same object may serve many firings, with shared memory.
- */
+/** An injection that records the fault's effects. The same object may serve many firings, with shared memory. */
 export interface TestInjection extends Injection {
   readonly clock: ManualClock
   readonly faultEnvironment: TestEnvironment

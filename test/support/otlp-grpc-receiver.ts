@@ -10,10 +10,7 @@ import { until } from './until.ts'
 /** A collector's behaviour: takes requests, answers with a gRPC status, or never answers. */
 export type GrpcBehaviour = 'takes' | 'hangs' | { readonly status: number; readonly message: string }
 
-/**
- * One byte for compression, four for the length:
- * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md.
- */
+/** One byte for compression, four for the length: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md. */
 const PREFIX = 5
 
 /** A collector of spans over OTLP gRPC on a free port, for the length of a test. */

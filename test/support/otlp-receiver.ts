@@ -8,8 +8,8 @@ import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
 /**
- * A collector's behaviour: takes requests, answers with a status and the request's headers, never answers, or
- * never ends its answer.
+ * A collector's behaviour: takes requests, answers with a status and the request's headers, never answers, or never
+ * ends its answer.
  */
 export type Behaviour = 'takes' | 'hangs' | 'drips' | { readonly status: number }
 

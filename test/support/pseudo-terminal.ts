@@ -3,9 +3,7 @@ import { once } from 'node:events'
 import { bound } from './bound.ts'
 import { until } from './until.ts'
 
-/**
- * Why no program can run on a pseudo-terminal here; undefined if `script` of util-linux can start programs.
- */
+/** Why no program can run on a pseudo-terminal here; undefined if `script` of util-linux can start programs. */
 export const noTerminal: string | undefined = /util-linux/.test(
   spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout ?? '',
 )

@@ -5,14 +5,14 @@ const SHORTEST_PAUSE_MS = 5
 const LONGEST_PAUSE_MS = 25
 
 /**
- * A pause is this share of the time waited so far: each look costs CPU in all processes asked, and the wait
- * grows little.
+ * A pause is this share of the time waited so far: each look costs CPU in all processes asked, and the wait grows
+ * little.
  */
 const PART = 1 / 20
 
 /**
- * Waits for a condition that depends on other processes. Fails with `what` if the condition stays false until
- * the limit. The limit only names the hanging wait: a busy machine may take long.
+ * Waits for a condition that depends on other processes. Fails with `what` if the condition stays false until the
+ * limit. The limit only names the hanging wait: a busy machine may take long.
  */
 export async function until(
   what: string,

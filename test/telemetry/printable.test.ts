@@ -11,9 +11,7 @@ import {
   printableWords,
 } from '../../src/telemetry/printable.ts'
 
-/**
- * Every code unit with a meaning to terminals, every line end of any reader, and every bidirectional control.
- */
+/** Every code unit with a meaning to terminals, every line end of any reader, and every bidirectional control. */
 const hostile = [
   ...Array.from({ length: 0x20 }, (_, code) => code),
   ...Array.from({ length: 0x21 }, (_, code) => 0x7f + code),

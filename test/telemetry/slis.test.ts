@@ -90,8 +90,7 @@ test('availability, correctness, ETA and success rate of calls are exactly those
 
 test('indicators of attempts leave out only errors and cancellations of callers', async () => {
   const { availability, correctness, eta } = indicators(await run(), 'breakwater_upstream_attempts_total')
-  // The rejecting layer stands under the layer that counts attempts here, so a rejected call counts as
-  // failed.
+  // The rejecting layer stands under the layer that counts attempts here, so a rejected call counts as failed.
   assert.deepEqual(
     [[...availability], [...correctness], [...eta]],
     [

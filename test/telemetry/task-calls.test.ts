@@ -10,9 +10,7 @@ import { observed } from './observed.ts'
 const server = 's'
 const MINUTE_MS = 60_000
 
-/**
- * Tool calls that become tasks, and requests about tasks. The parameter `reply` of a request is its answer.
- */
+/** Tool calls that become tasks, and requests about tasks. The parameter `reply` of a request is its answer. */
 function rig() {
   const seen = observed((call) => {
     const { reply } = call.message.value.params as { reply: object }

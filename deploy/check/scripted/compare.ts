@@ -4,9 +4,9 @@ import { keyOf, measures, type Measure } from './measures.ts'
 import { plainOf } from './plain.ts'
 
 /**
- * Largest relative error of a recorded rule. A rate extrapolates to the edges of its window with a factor
- * that depends on the times of the first and last scrape of its series. Here the times are the same for all
- * series, so the factor cancels in every ratio, and only rounding of floats remains.
+ * Largest relative error of a recorded rule. A rate extrapolates to the edges of its window with a factor that depends
+ * on the times of the first and last scrape of its series. Here the times are the same for all series, so the factor
+ * cancels in every ratio, and only rounding of floats remains.
  */
 const TOLERANCE = 1e-9
 
@@ -28,9 +28,9 @@ async function valuesOf(prometheus: PrometheusApi, expr: string): Promise<Map<st
 }
 
 /**
- * Returns differences between samples, by their labels, and the expected values, as sentences. Tolerance 0
- * compares floats exactly, which is exact for ratios: the rounded quotient depends on the ratio alone, so 2/3
- * and 4/6 are the same float, and different ratios of small numbers differ.
+ * Returns differences between samples, by their labels, and the expected values, as sentences. Tolerance 0 compares
+ * floats exactly, which is exact for ratios: the rounded quotient depends on the ratio alone, so 2/3 and 4/6 are the
+ * same float, and different ratios of small numbers differ.
  */
 export function mismatches(
   what: string,

@@ -4,10 +4,7 @@ import { SERVER } from './stage.ts'
 /** A ratio of whole numbers. */
 type Ratio = readonly [part: number, whole: number]
 
-/**
- * An expression over the recording rules, and its samples expected from the script, by their labels
- * (`keyOf`).
- */
+/** An expression over the recording rules, and its samples expected from the script, by their labels (`keyOf`). */
 export interface Measure {
   readonly expr: string
   readonly expected: ReadonlyMap<string, Ratio>

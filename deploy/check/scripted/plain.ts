@@ -4,9 +4,9 @@ const recorded = /\b\w+:breakwater_\w+(?::\w+)?/g
 const rate = /rate\(([^()]+)\[\w+\]\)/g
 
 /**
- * Rewrites an expression over recording rules without rates (`rules`: the expression of each, by name). Rule
- * names become their expressions, and each rate becomes the growth of its counters since a time, in seconds
- * since the Unix epoch. For ratios, rates estimate exactly this value.
+ * Rewrites an expression over recording rules without rates (`rules`: the expression of each, by name). Rule names
+ * become their expressions, and each rate becomes the growth of its counters since a time, in seconds since the Unix
+ * epoch. For ratios, rates estimate exactly this value.
  */
 export function plainOf(expr: string, rules: ReadonlyMap<string, string>, since: number): string {
   let plain = expr

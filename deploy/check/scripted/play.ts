@@ -4,10 +4,7 @@ import { script, type ScriptedCall, type Task } from './script.ts'
 import type { Orders } from './server.ts'
 import type { Stage } from './stage.ts'
 
-/**
- * Plays the script once. Resolves when everything has been counted. `pass`: a word that is unique to this
- * pass.
- */
+/** Plays the script once. Resolves when everything has been counted. `pass`: a word that is unique to this pass. */
 export async function play(stage: Stage, pass: string): Promise<void> {
   await Promise.all(script.map((task, index) => playTask(stage, task, `${pass}-${index}`)))
   await stage.quiet()

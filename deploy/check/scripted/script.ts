@@ -1,7 +1,4 @@
-/**
- * Fates of a try at a tool, or of a call without tries: whether a reply came, and whether the fate hurts the
- * task.
- */
+/** Fates of a try at a tool, or of a call without tries: whether a reply came, and whether the fate hurts the task. */
 export const fates = {
   correct: { returned: true, hurts: false },
   unchecked: { returned: true, hurts: false },

@@ -6,8 +6,8 @@ import { ScriptedServer } from './server.ts'
 export const SERVER = 'scripted'
 
 /**
- * Policies that act on history are off, so that each call's fate follows its script. Only `stock` is retried,
- * and only `slow` has a short timeout: on a busy machine no other call may time out.
+ * Policies that act on history are off, so that each call's fate follows its script. Only `stock` is retried, and only
+ * `slow` has a short timeout: on a busy machine no other call may time out.
  */
 const policies = {
   defaults: { breaker: false, retry: false, arguments: { check: 'enforce' } },

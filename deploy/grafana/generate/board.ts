@@ -51,9 +51,7 @@ function variableOf({ name, of, one = false }: Choice): QueryVariableBuilder {
 
 const everything = { selected: true, text: 'All', value: '$__all' }
 
-/**
- * Whether a gauge has changed. The window reaches back to the sample before: a shorter window loses changes.
- */
+/** Whether a gauge has changed. The window reaches back to the sample before: a shorter window loses changes. */
 const changed = (gauge: string) => `changes(${gauge}[$__rate_interval]) > 0`
 
 /** Marks on the time axis: operators' actions on the gateway, and incidents of servers. */

@@ -18,9 +18,7 @@ const raw: ReadonlySet<Window> = new Set(['5m', '30m', '1h'])
 /** Windows of the visible ratios; burn rates need all windows. */
 const shown: readonly Window[] = ['5m', '30m', '1h', '24h']
 
-/**
- * Value of attempts at tools: availability × correctness = effective tool availability, and its burn rates.
- */
+/** Value of attempts at tools: availability × correctness = effective tool availability, and its burn rates. */
 export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
   name: `breakwater-eta-${level.name.replace('_', '-')}`,
   rules: [
@@ -42,8 +40,8 @@ export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
 }))
 
 /**
- * Attempts per second over a window. Long windows average rates of 5 minutes, because a raw rate would read
- * every sample of days.
+ * Attempts per second over a window. Long windows average rates of 5 minutes, because a raw rate would read every
+ * sample of days.
  */
 function rateOf(share: Share, level: Level, window: Window): string {
   if (window === '5m') return recordedRate(share, level)

@@ -3,10 +3,7 @@ import type { Rule, RuleGroup } from './rule.ts'
 
 const CALLS = 'breakwater_tool_call_verdicts_total'
 
-/**
- * Kinds of calls. TCSR counts rejections by the gateway, because agents feel rejections; ETA is about tools
- * alone.
- */
+/** Kinds of calls. TCSR counts rejections by the gateway, because agents feel rejections; ETA is about tools alone. */
 const calls = {
   felt: 'outcome!~"caller_error|cancelled"',
   eligible: 'outcome!~"caller_error|cancelled|rejected"',

@@ -26,8 +26,7 @@ function failureOf(level: string, by: string): Rule {
 }
 
 /**
- * Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` separates such
- * tasks.
+ * Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` separates such tasks.
  */
 export const intentGroup: RuleGroup = {
   name: 'breakwater-intents',

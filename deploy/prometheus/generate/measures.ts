@@ -19,8 +19,8 @@ export type Window = (typeof windows)[number]
 const ATTEMPTS = 'breakwater_upstream_attempts_total'
 
 /**
- * Matchers of replies. A reply is good unless known to be wrong; `unchecked` counts the good replies that
- * nobody could check.
+ * Matchers of replies. A reply is good unless known to be wrong; `unchecked` counts the good replies that nobody could
+ * check.
  */
 export const replies = {
   returned: 'outcome="returned"',
@@ -29,8 +29,8 @@ export const replies = {
 } as const
 
 /**
- * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the
- * gateway are no attempts.
+ * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
+ * are no attempts.
  */
 const attempts = { eligible: 'outcome!~"caller_error|cancelled"', ...replies } as const
 
@@ -45,8 +45,8 @@ export function attemptRate(share: Share, { by }: Level, window: Window): string
 export const recordedRate = (share: Share, { name }: Level) => `${name}:breakwater_attempts_${share}:rate5m`
 
 /**
- * `part / whole`, without a sample if the whole is 0. A tool that never had a good result has no series of
- * good results: without the added zero its ratio would be empty instead of 0, and no alert would ever fire.
+ * `part / whole`, without a sample if the whole is 0. A tool that never had a good result has no series of good
+ * results: without the added zero its ratio would be empty instead of 0, and no alert would ever fire.
  */
 export function ratio(part: string, whole: string): string {
   return `(${part} or 0 * ${whole}) / (${whole} > 0)`

@@ -246,8 +246,7 @@ test("the gateway’s own requests are excluded from all numbers of agents’ ca
 })
 
 /**
- * Returns the faults blamed for a failed call, before and after its timeout of `limitMs`; `server` answers
- * the call.
+ * Returns the faults blamed for a failed call, before and after its timeout of `limitMs`; `server` answers the call.
  */
 async function culprits(faults: readonly object[], server: Service, limitMs = 3_000) {
   const set = rig({ server })

@@ -81,8 +81,7 @@ test('a short chain of its own for each task: 8 calls at 2 % in bursts of 16 hit
     calls += own
     if (own > 0) hit++
   }
-  // A task is spared if its first call is outside a burst and no later call enters a burst: 0.98 · (1 −
-  // enter)^7.
+  // A task is spared if its first call is outside a burst and no later call enters a burst: 0.98 · (1 − enter)^7.
   const share = 1 - 0.98 * (1 - 0.02 / (16 * 0.98)) ** 7
   const sd = Math.sqrt((share * (1 - share)) / tasks)
   assert.ok(Math.abs(hit / tasks - share) < Z * sd, `${hit / tasks} of the tasks, expected ${share}`)

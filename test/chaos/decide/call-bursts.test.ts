@@ -16,10 +16,7 @@ const study = { rate: 0.02, meanLength: 16 }
 
 const FAN_OUT = 8
 
-/**
- * Share of the tasks of eight calls that meet a burst: 1 − the share that begins outside a burst and enters
- * none.
- */
+/** Share of the tasks of eight calls that meet a burst: 1 − the share that begins outside a burst and enters none. */
 const taskRate =
   1 - (1 - study.rate) * (1 - study.rate / (study.meanLength * (1 - study.rate))) ** (FAN_OUT - 1)
 
@@ -140,9 +137,7 @@ test('a retry most often lands in the burst that failed the first attempt, and m
   assert.ok(Math.abs(again / failed - stay) < spread, `${again} of ${failed}`)
 })
 
-/**
- * Returns the attempts that were hit, of a hundred tasks of eight calls; failed attempts are retried twice.
- */
+/** Returns the attempts that were hit, of a hundred tasks of eight calls; failed attempts are retried twice. */
 async function hits({
   order = 0,
   concurrency = 1,

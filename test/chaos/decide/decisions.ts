@@ -46,8 +46,8 @@ const plan = [
 ]
 
 /**
- * Three hundred calls of sixty tasks. Some calls have no task; some are equal except for their count. Calls
- * with a number in their task carry a header.
+ * Three hundred calls of sixty tasks. Some calls have no task; some are equal except for their count. Calls with a
+ * number in their task carry a header.
  */
 function work(part: number): Call[] {
   const random = seeded(1 + part)

@@ -306,8 +306,7 @@ test('a journal whose folder vanished under its process does not look whole afte
   }
   for (const seq of [1, 2, 3]) await write(seq)
   await rm(own, { recursive: true })
-  // The first write fails: the folder is gone. The folder is made again for the key, and all waiting entries
-  // go there.
+  // The first write fails: the folder is gone. The folder is made again for the key, and all waiting entries go there.
   for (const seq of [4, 5]) await write(seq)
   await file.close()
   const { entries, dropped, problems } = await verifyJournal(path, own)

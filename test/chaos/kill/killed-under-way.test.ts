@@ -21,10 +21,7 @@ const replies: Readonly<Record<string, Outcome>> = {
   'a failure': { kind: 'failed', error: gatewayError('upstream_disconnected', 'gone', { sent: true }) },
 }
 
-/**
- * Returns the outcome of a call whose server replies after a kill. Undefined if the fault acted before the
- * kill.
- */
+/** Returns the outcome of a call whose server replies after a kill. Undefined if the fault acted before the kill. */
 async function killedUnderWay(example: Fault, side: Side, method: string, reply: Outcome) {
   let giveReply: () => void = () => undefined
   const replied = new Promise<Outcome>((resolve) => (giveReply = () => resolve(reply)))

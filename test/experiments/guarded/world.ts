@@ -54,10 +54,7 @@ interface Fare {
   failing: number
 }
 
-/**
- * A run in a simulated world. Calls end at a steady rate, as `fares` says; the run alone arms and disarms
- * faults.
- */
+/** A run in a simulated world. Calls end at a steady rate, as `fares` says; the run alone arms and disarms faults. */
 export function stage(spec: Spec = specOf(), record: Partial<RunRecord> = {}) {
   const clock = new ManualClock()
   const meter = new Meter(clock)

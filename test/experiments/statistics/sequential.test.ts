@@ -73,8 +73,7 @@ const sequenceOf = (design: Design, control: UnitEstimate, treatment: UnitEstima
   differenceSequence(control, treatment, plannedOf(design), { alpha: ALPHA, reach: design.reach })
 
 /**
- * Returns how often equal arms count as different: by the verdict, by a z-test at each look, and by the plain
- * sequence.
+ * Returns how often equal arms count as different: by the verdict, by a z-test at each look, and by the plain sequence.
  */
 function falsePositives(design: Design, seed: number) {
   const random = seeded(seed)

@@ -19,8 +19,8 @@ export const callsOfTask = (random: Random): number => 1 + Math.floor(-Math.log(
 const BAD_TASKS = 0.2
 
 /**
- * Returns a task as [failed calls, calls]. Failures depend on the task, with an intraclass correlation of
- * 0.24 at `scale` 1. Overall 0.096 · scale of the calls fail.
+ * Returns a task as [failed calls, calls]. Failures depend on the task, with an intraclass correlation of 0.24 at
+ * `scale` 1. Overall 0.096 · scale of the calls fail.
  */
 export function task(random: Random, scale = 1): readonly [failed: number, calls: number] {
   const calls = callsOfTask(random)

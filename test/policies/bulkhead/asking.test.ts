@@ -8,10 +8,7 @@ import { toolCall } from '../../support/caller.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 import { answer, Stage } from './stage.ts'
 
-/**
- * Makes the server of a call ask. Returns functions to answer and to see whether the answer reached the
- * server.
- */
+/** Makes the server of a call ask. Returns functions to answer and to see whether the answer reached the server. */
 function ask(stage: { readonly clock: ManualClock }, { record }: Call) {
   const question = { arrived: false, reply: () => {}, withdraw: () => {} }
   const { answer, withdrawn } = pauseDeadline(record, stage.clock, () => {

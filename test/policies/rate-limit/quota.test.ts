@@ -32,9 +32,7 @@ const steadyClock: Clock = {
   },
 }
 
-/**
- * bottleneck paces by the machine's clock: calls here wait in real time, and only lower bounds are checked.
- */
+/** bottleneck paces by the machine's clock: calls here wait in real time, and only lower bounds are checked. */
 function setUp(
   quota: object,
   clock: Clock = steadyClock,

@@ -167,8 +167,8 @@ const shownOf = (entries: ReadonlyMap<string, Entry>, lists: ReadonlyMap<string,
   )
 
 /**
- * Compares the registry under reloads with a model of a few lines: names listed and routed at /mcp, servers
- * taken over, closed upstreams, and policies' kept state.
+ * Compares the registry under reloads with a model of a few lines: names listed and routed at /mcp, servers taken over,
+ * closed upstreams, and policies' kept state.
  */
 export const registryTarget = asyncTarget(
   'whatever reloads change, /mcp has the tools of the servers in force, calls reach them, and only what is unchanged goes on',

@@ -48,8 +48,8 @@ const bytes = fc
   .map((parts) => Buffer.concat(parts))
 
 /**
- * The WHATWG HTML standard (9.2.6) word by word, on the whole stream at once. Two intended differences: an
- * event without data counts if it carries any field, and an id that no header can carry counts as none.
+ * The WHATWG HTML standard (9.2.6) word by word, on the whole stream at once. Two intended differences: an event
+ * without data counts if it carries any field, and an id that no header can carry counts as none.
  */
 function reference(stream: Buffer): SseEvent[] {
   const events: SseEvent[] = []

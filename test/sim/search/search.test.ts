@@ -278,8 +278,7 @@ test('a resumed search ends like an uninterrupted search', () => {
   assert.equal(JSON.stringify(resumed.result), JSON.stringify(whole.result))
   assert.equal(resumed.text, whole.text)
   assert.notEqual(otherSeed.text, begun.text)
-  // The state is also reported before the first generation, so a resumed search reports its saved state
-  // again.
+  // The state is also reported before the first generation, so a resumed search reports its saved state again.
   assert.deepEqual([whole.texts.length, resumed.texts[0]], [3, begun.text])
   const first = JSON.parse(whole.texts[0]!) as Standstill
   assert.deepEqual([first.state.generation, first.known], [0, []])

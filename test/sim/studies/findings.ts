@@ -17,8 +17,8 @@ export async function runTwice(study: Study): Promise<Findings> {
 }
 
 /**
- * Runs a study by name, with the number of seeds from the page about blast radius; a test compares the
- * findings with the page, which `npm run docs` writes. Throws if the page does not show the study.
+ * Runs a study by name, with the number of seeds from the page about blast radius; a test compares the findings with
+ * the page, which `npm run docs` writes. Throws if the page does not show the study.
  */
 export async function runAsShown(name: string): Promise<Findings> {
   const page = await readFile('docs/blast-radius.md', 'utf8')

@@ -19,10 +19,7 @@ afterEach(() => {
   for (const name of [DELAY, TIMEOUT]) Reflect.deleteProperty(process.env, name)
 })
 
-/**
- * How long an impatient exporter waits for the collector, in milliseconds. This process may stall for no
- * longer.
- */
+/** How long an impatient exporter waits for the collector, in milliseconds. This process may stall for no longer. */
 const TIMEOUT_MS = 300
 
 /** Makes exporters give up soon in tests that lose spans. Other tests use the exporter's default timeout. */

@@ -28,8 +28,8 @@ async function grpcMesh(t: TestContext, setUp: MeshSetUp = {}, variables: Record
 }
 
 /**
- * How long an exporter that has to lose its spans waits for the collector, in milliseconds; other exporters
- * keep their default.
+ * How long an exporter that has to lose its spans waits for the collector, in milliseconds; other exporters keep their
+ * default.
  */
 const TIMEOUT_MS = 300
 const impatient = { OTEL_EXPORTER_OTLP_TIMEOUT: String(TIMEOUT_MS) }

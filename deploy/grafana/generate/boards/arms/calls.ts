@@ -5,8 +5,8 @@ import { AT_SERVER } from './chosen.ts'
 const CALLS = 'breakwater_tool_calls_total'
 
 /**
- * Returns a share of the calls of each arm. Callers' own errors and cancellations are excluded, because no
- * policy causes them.
+ * Returns a share of the calls of each arm. Callers' own errors and cancellations are excluded, because no policy
+ * causes them.
  */
 function share(results: string): string {
   const rate = (matcher: string) =>
