@@ -5,7 +5,6 @@ import { createInterface } from 'node:readline'
 import { systemClock } from '../src/mesh/clock.ts'
 import { bindGroup, bound } from '../test/support/bound.ts'
 
-/** A listening process. */
 export interface Listening {
   readonly pid: number
   /** Such as `http://127.0.0.1:40123`. */
@@ -34,10 +33,7 @@ export class Children {
     this.#lost = lost
   }
 
-  /**
-   * Starts node on `args` and waits for `listening` in its JSON log. `channel` adds an IPC channel; `quiet` hides its
-   * warnings.
-   */
+  /** Waits for node's `listening` log line. `channel` adds an IPC channel; `quiet` hides warnings. */
   listening(args: readonly string[], { channel = false, quiet = false } = {}): Promise<Listening> {
     const stdio = ['ignore', 'pipe', 'pipe', ...(channel ? ['ipc' as const] : [])] as const
     const child = spawn(process.execPath, args, { stdio: [...stdio], env: bound() })
@@ -62,10 +58,7 @@ export class Children {
     return child
   }
 
-  /**
-   * Starts a foreign program that does not report readiness. Returns its process id. `lost` alone hears of an early
-   * end; other processes go on.
-   */
+  /** Starts a program without a ready signal. Returns its process id. Only `lost` hears of an early end. */
   program(
     command: string,
     args: readonly string[],

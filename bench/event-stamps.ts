@@ -26,9 +26,7 @@ const stamps = /at (\d+);/g
 const readAt = new Map<string, Moment>()
 let passages: Passage[] = []
 
-/**
- * The kernel's scheduler statistics of this thread: time on a core and time waiting for a core, in nanoseconds (Linux).
- */
+/** Scheduler statistics of this thread (Linux): time on a core and time waiting for a core, in nanoseconds. */
 const scheduler = openSync('/proc/thread-self/schedstat', 'r')
 const line = Buffer.alloc(128)
 

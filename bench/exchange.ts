@@ -1,6 +1,5 @@
 import type { Dispatcher, Pool } from 'undici'
 
-/** A complete HTTP reply. */
 export interface Reply {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>

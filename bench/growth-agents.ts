@@ -24,7 +24,6 @@ export type AgentsOrder =
       readonly count: number
       readonly sessions: number
     }
-  /** Begins calls with streamed answers. */
   | { readonly kind: 'watch'; readonly url: string; readonly tool: string; readonly count: number }
   /** Listens at both for the same events, and measures the extra delay through `via`. */
   | { readonly kind: 'lag'; readonly direct: Spot; readonly via: Spot; readonly how: 'call' | 'listen' }
@@ -45,7 +44,6 @@ export type AgentsOrder =
   /** Ends everything open. */
   | { readonly kind: 'leave' }
 
-/** An endpoint and a tool. */
 export interface Spot {
   readonly url: string
   readonly tool: string
@@ -56,7 +54,6 @@ export interface Lag {
   /** From a server's write of an event until the read, in milliseconds. */
   readonly direct: readonly [p50: number, p99: number]
   readonly via: readonly [p50: number, p99: number]
-  /** Extra delay of each event through the gateway. */
   readonly added: readonly [p50: number, p99: number]
 }
 
@@ -74,7 +71,6 @@ export interface AgentsReport {
 /** Connections that open sessions; each stream has its own connection. */
 const CONNECTIONS = 32
 
-/** Sessions opened at a time. */
 const AT_A_TIME = 32
 
 const NO_TEXT = () => undefined
@@ -129,7 +125,6 @@ function poolOf(url: string, connections: number | null): { pool: Pool; path: st
   return { pool, path: pathname + search }
 }
 
-/** Repeats a task `count` times, a few at a time. */
 async function repeat(count: number, task: (index: number) => Promise<void>): Promise<void> {
   let begun = 0
   const worker = async () => {

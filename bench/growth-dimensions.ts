@@ -5,7 +5,6 @@ import type { Dimension, Point } from './growth-report.ts'
 import type { Stage } from './growth-stage.ts'
 import { spread } from './statistics.ts'
 
-/** The measurement of each point of a dimension. */
 export type Measured = (stage: Stage, counts: readonly number[]) => Promise<Dimension>
 
 /** Rest before a gateway's idle CPU is measured, and length of the measurement, in milliseconds. */
@@ -171,9 +170,7 @@ const FEW = 100
 
 const each = (bytes: number, count: number) => (count < FEW ? NaN : bytes / KIB / count)
 
-/**
- * Opens `counts` items with each of several gateways. Measures each gateway's memory and the cost of a further item.
- */
+/** Opens `counts` items with each gateway. Measures memory and the cost of a further item. */
 async function opened(
   gateways: readonly Grown[],
   counts: readonly number[],
@@ -278,7 +275,6 @@ function pointsOf(
   return counts.map((at, index) => ({ at, figures: { ...figures[index]!, ...costs[index]! } }))
 }
 
-/** Every dimension, with its default points. */
 export const dimensions: Readonly<
   Record<string, { readonly measure: Measured; readonly counts: readonly number[] }>
 > = {

@@ -30,7 +30,6 @@ export interface Grown {
   memory(): Promise<Memory>
   /** Returns the passages of events since the last call; only for a gateway planned with `stamps`. */
   passages(): Promise<readonly Passage[]>
-  /** Writes another config to the same file. */
   write(blocks: Blocks): void
 }
 
@@ -49,7 +48,6 @@ const noCrowd = {
   },
 }
 
-/** Name and config of a gateway in this run. */
 export interface Planned {
   readonly name: string
   readonly blocks: Blocks

@@ -4,7 +4,6 @@ export interface Point {
   readonly figures: Readonly<Record<string, number>>
 }
 
-/** Growth of costs with a count. */
 export interface Dimension {
   readonly name: string
   /** Name of the counted items. */
@@ -13,7 +12,6 @@ export interface Dimension {
   readonly points: readonly Point[]
 }
 
-/** A column of a table. */
 interface Measure {
   readonly title: string
   readonly digits: number
@@ -84,7 +82,6 @@ function number(value: number | undefined, digits: number): string {
   return value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })
 }
 
-/** All tables, under their names. */
 export function pageOf(dimensions: readonly Dimension[], machine: string): string {
   const parts = dimensions.map((dimension) => `### ${capital(dimension.unit)}\n\n${tableOf(dimension)}`)
   return `${machine}\n\n${parts.join('\n\n')}\n`

@@ -8,7 +8,6 @@ import type { Figures, Order, Report } from './load.ts'
 import { script } from './middle.ts'
 import { spread } from './statistics.ts'
 
-/** Where calls of a window go. */
 export interface Target {
   readonly gateway: Grown
   readonly path: string
@@ -90,7 +89,6 @@ export class Stage {
     return (await this.agents({ kind: 'steady', ...order })).latencies ?? []
   }
 
-  /** Waits until the servers have the expected calls and streams. */
   async until(isThere: (report: UpstreamReport) => boolean, what: string): Promise<void> {
     for (let tries = 0; tries < 600; tries++) {
       if (isThere(await this.servers({ kind: 'count' }))) return
@@ -99,7 +97,6 @@ export class Stage {
     throw new Error(`${what}: ${JSON.stringify(await this.servers({ kind: 'count' }))} after 30 s`)
   }
 
-  /** Measures calls through each target in turn. */
   async calls(targets: readonly Target[], rounds = ROUNDS): Promise<CallCost[]> {
     const windows: Figures[][] = targets.map(() => [])
     for (let round = -WARM_UP; round < rounds; round++)

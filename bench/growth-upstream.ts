@@ -13,7 +13,6 @@ export type UpstreamOrder =
   | { readonly kind: 'beat'; readonly count: number; readonly everyMs: number; readonly padding?: number }
   /** Sends an event to `each` of the open streams in turn, with the time of each, `count` times. */
   | { readonly kind: 'drip'; readonly count: number; readonly everyMs: number; readonly each: number }
-  /** Only returns counts. */
   | { readonly kind: 'count' }
 
 export interface UpstreamReport {

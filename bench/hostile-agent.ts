@@ -12,7 +12,6 @@ export interface AttackOrder {
 }
 
 export interface AttackReport {
-  /** Number of attacks. */
   readonly times: number
   /** Outcomes such as statuses of replies, each with its count. */
   readonly outcomes: Readonly<Record<string, number>>

@@ -1,4 +1,3 @@
-/** Attacks of hostile agents, some through a hostile server. */
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { systemClock } from '../src/mesh/clock.ts'
@@ -73,7 +72,6 @@ const fewerKeys = Array.from({ length: 90_000 }, (_, n) => `"k${n}":1`).join()
 const deep = '['.repeat(1e5) + ']'.repeat(1e5)
 const odd = ['{"toString":1}', '[["a"]]', 'null', 'true', '"__proto__"', `"${'x'.repeat(1e5)}"`]
 
-/** All attacks, by their name in the table. */
 export const attacks: Readonly<Record<string, Attack>> = {
   'names of other types': {
     atOnce: 8,

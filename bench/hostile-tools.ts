@@ -1,4 +1,3 @@
-/** Tools of the hostile server, named after their misbehaviour. */
 export const misdeeds = [
   'json-crumbs',
   'sse-crumbs',

@@ -14,7 +14,6 @@ import { echo, envelope, failure, type Request } from './echo.ts'
 
 /** Counts of one server. */
 export interface Counts {
-  /** Calls received. */
   readonly calls: number
   /** Calls that ran more than once. */
   readonly twice: number
@@ -40,7 +39,6 @@ let [calls, port, isAway] = [0, 0, false]
 let awayUntil = -Infinity
 /** Each run has its own seed, shared by all replicas of the run. */
 let random = createKeyedRandom(0)
-/** Echoes by text. */
 const ran = new Map<string, number>()
 
 const elapsedMs = () => systemClock.wall() - beganAt

@@ -17,7 +17,6 @@ export interface Order {
   readonly callers: number
   /** Calls before the measured window opens. */
   readonly warmUp: number
-  /** Calls in the measured window. */
   readonly calls: number
   /** The process in the middle, if any. */
   readonly pid: number | undefined

@@ -11,23 +11,16 @@ export interface Endpoint {
   readonly pid: number | undefined
 }
 
-/** Environment of a middle process. */
 export interface Surroundings {
   readonly children: Children
-  /** Origin of the upstream. */
   readonly upstream: string
-  /** Origin of a collector of spans. */
   readonly collector: string
   /** Folder for files of this run. */
   readonly scratch: string
-  /** Returns node's flags for the subject of a name. */
   readonly flags: (name: string) => readonly string[]
 }
 
-/**
- * Limits in force, as by default, so that their cost counts; never reached, though one client makes all calls to one
- * server.
- */
+/** Limits in force, as by default, so that their cost counts; never reached, although one client makes all calls. */
 const OUT_OF_REACH = { perSession: { rate: '1000000/s' }, perTenant: { rate: '1000000/s' } }
 const WIDE = { defaults: { bulkhead: { concurrent: 512 } } }
 

@@ -13,7 +13,6 @@ export interface Options {
   readonly workload: Workload
   /** Name of the reference subject. */
   readonly base: string
-  /** Measured windows of every subject. */
   readonly rounds: number
   /** How often the processes are started anew; each start has its share of the rounds. */
   readonly starts: number
@@ -21,7 +20,6 @@ export interface Options {
   readonly callers: number
   /** Largest allowed ratio to the base, by row. */
   readonly bounds: ReadonlyMap<string, number>
-  /** File for the figures. */
   readonly json: string | undefined
   /** Whether to show where the middle processes spend their time. */
   readonly profile: boolean

@@ -68,9 +68,7 @@ function most(sums: ReadonlyMap<string, number>): [string, number][] {
   return [...sums].sort(([, left], [, right]) => right - left).slice(0, TOP)
 }
 
-/**
- * `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's own words, in brackets, for code without a file.
- */
+/** `src/mesh/compile.js`, `undici/lib/core/util.js`, `node:net`; V8's words in brackets for code without a file. */
 function placeOf({ url, functionName }: { url: string; functionName: string }): string {
   if (url === '') return functionName.startsWith('(') ? functionName : `(native) ${functionName}`
   // Packages have folders of this name as well.

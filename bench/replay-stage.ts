@@ -21,7 +21,6 @@ import { createLog } from '../src/telemetry/log.ts'
 /** Figures to be predicted. In a run of minutes p99 rests on a handful of calls, so p99 is left out. */
 export const judged: readonly Figure[] = ['tcsr', 'eta', 'blastRadius', 'p50', 'p95', 'attempts', 'retries']
 
-/** Policies by a name. */
 export interface PolicySet {
   readonly name: string
   /** As `policies.defaults` writes policies. */
@@ -121,7 +120,6 @@ async function traffic(url: string, forMs: number, seed: number): Promise<void> 
   await Promise.all(tasks)
 }
 
-/** A server with these tools; latencies and failures are seeded. */
 async function startTools(seed: number): Promise<Server> {
   const random = createKeyedRandom(seed)
   const began = performance.now()

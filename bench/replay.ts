@@ -1,4 +1,3 @@
-/** Compares a replay with live runs; see README.md. */
 import { parseArgs } from 'node:util'
 import { compareReplays, judged, policySets, recordLive } from './replay-stage.ts'
 

@@ -3,7 +3,6 @@ import type { Row } from './rounds.ts'
 import { spread } from './statistics.ts'
 import type { Spread } from './statistics.ts'
 
-/** A row in figures, each the spread over the rounds. */
 export interface Summary {
   readonly name: string
   readonly title: string

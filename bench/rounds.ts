@@ -12,7 +12,6 @@ export interface Row {
   readonly rounds: Figures[]
 }
 
-/** A running row. */
 export interface RunningRow extends Row {
   readonly endpoint: Endpoint
 }
@@ -27,10 +26,7 @@ const WARM_UP_MS = 10_000
 /** After this time, over all starts, no further round begins. */
 const ROUNDS_WITHIN_MS = 90_000
 
-/**
- * Measures and discards windows of each row, in the same order as later: no row is idle for longer than another when
- * the measurement begins.
- */
+/** Measures and discards windows of each row, in the later order, so that no row is idle longer than another. */
 export async function warmUp(
   load: ChildProcess,
   rows: readonly RunningRow[],
@@ -58,9 +54,7 @@ export async function measureRounds(
   }
 }
 
-/**
- * Returns all rows so that each row takes each place equally often: a row's place is worth up to a fifth of its CPU.
- */
+/** All rows, each in each place equally often: the place is worth up to a fifth of a row's CPU. */
 export function beginningAt<Row>(round: number, rows: readonly Row[]): readonly Row[] {
   const first = round % rows.length
   return [...rows.slice(first), ...rows.slice(0, first)]

@@ -9,13 +9,9 @@ import { bound } from '../test/support/bound.ts'
 import { script } from './middle.ts'
 import type { Stall } from './scrape-probe.ts'
 
-/** Parts to start a gateway. */
 export interface ProbedParts {
-  /** Origin of the upstream. */
   readonly upstream: string
-  /** Folder for its config. */
   readonly scratch: string
-  /** Flags for its node. */
   readonly flags: readonly string[]
   /** Gets the error of a gateway that ends too early. */
   readonly lost: (error: Error) => void
@@ -24,9 +20,7 @@ export interface ProbedParts {
 /** A gateway in its own process, with a probe inside. */
 export interface Probed {
   readonly pid: number
-  /** Origin of the data plane. */
   readonly data: string
-  /** Origin of the control plane. */
   readonly control: string
   /** Returns the longest stall of its event loop since the last call, in milliseconds. */
   stallMs(): Promise<number>
@@ -36,9 +30,7 @@ export interface Probed {
 const READY_EVERY_MS = 50
 const { signal } = new AbortController()
 
-/**
- * Starts a gateway and waits until the gateway serves. Logging is off, because most calls that fill its metrics fail.
- */
+/** Starts a gateway and waits for readiness. Logging is off, because most calls that fill its metrics fail. */
 export async function startProbed({ upstream, scratch, flags, lost }: ProbedParts): Promise<Probed> {
   const [data, control] = [await freeAddress(), await freeAddress()]
   const file = join(scratch, 'gateway.json')

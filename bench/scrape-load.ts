@@ -1,15 +1,10 @@
-/**
- * Calls tools of the gateway in turn, in a separate process: first each tool as in `filling`, then at a steady rate.
- */
+/** Calls tools of the gateway in turn, in a separate process: first as in `filling`, then at a steady rate. */
 import { Pool } from 'undici'
 import { systemClock } from '../src/mesh/clock.ts'
 import { filling, toolNames, type Ending } from './scrape-tools.ts'
 import { Session } from './session.ts'
 
-/**
- * First the tools to fill, then, any number of times, a rate of good calls a second. The answer follows the end of each
- * order.
- */
+/** First the tools to fill, then any number of rates of good calls a second. Each order is answered at its end. */
 export type Order = { readonly fill: string } | { readonly perSecond: number }
 
 const PATH = '/mcp/upstream'

@@ -1,7 +1,4 @@
-/**
- * Preloaded into the gateway's process by `--import`. Answers every message of its parent with the longest stall of the
- * event loop since the last message.
- */
+/** Preloaded into the gateway by `--import`. Answers each message with the longest event loop stall since the last. */
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 export interface Stall {

@@ -1,4 +1,3 @@
-/** Tools of the upstream of `scrape.ts`. */
 export const TOOLS = 500
 
 export const toolNames: readonly string[] = Array.from(
@@ -9,10 +8,7 @@ export const toolNames: readonly string[] = Array.from(
 /** How a call ends: the first word of its text tells the upstream. */
 export type Ending = 'good' | 'wrong' | 'tool_error' | 'caller_error' | 'rpc_error' | 'lost'
 
-/**
- * Calls of each tool before the measurement, so that the tool has series for all results. From `lost` on, failures in a
- * row open the breaker for the last call.
- */
+/** Calls of each tool before measuring, so that all results have series. `lost` and later failures open the breaker. */
 export const filling: readonly Ending[] = [
   'good',
   'wrong',

@@ -2,8 +2,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 /**
- * Listens on a free loopback port, prints the gateway's own log line for listening, and ends on SIGTERM. The orderly
- * exit lets node write a running profile.
+ * Listens on loopback and prints the gateway's own log line. SIGTERM exits orderly, so node writes a running profile.
  */
 export function serve(server: Server): void {
   // Longer than a round, so that a connection stays open until its next turn.

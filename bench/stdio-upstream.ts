@@ -1,7 +1,4 @@
-/**
- * The same server as upstream.ts over standard input and output, a JSON text a line: for gateways that start their
- * servers.
- */
+/** The server of upstream.ts over stdio, a JSON text a line: for gateways that start their servers. */
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import { echo, envelope, type Request } from './echo.ts'

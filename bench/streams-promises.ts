@@ -132,10 +132,7 @@ async function endToEnd(stage: Stage, url: string, how: 'call' | 'listen', part:
   return found!
 }
 
-/**
- * Makes the server send events to its streams in turn. Returns the events' passages through the gateway. Throws if
- * events are missing.
- */
+/** The server sends events to its streams in turn. Returns the events' passages. Throws if events are missing. */
 async function dripped(
   stage: Stage,
   gateway: Grown,
@@ -264,7 +261,6 @@ const CALL_EVERY_MS = 5
 /** Slightly longer than the cache time of metrics, in milliseconds. */
 const METRICS_EVERY_MS = 1_100
 
-/** Calls continue on time while the config changes. */
 async function reloads(stage: Stage, part: number): Promise<Found> {
   const count = Math.ceil(MANY_SERVERS / part)
   const names = Array.from({ length: count }, (_, index) => `s${index}`)

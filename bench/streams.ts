@@ -1,6 +1,4 @@
-/**
- * Measures the gateway's promises about streams, sessions and reloads, and fails on a broken promise; see README.md.
- */
+/** Measures the gateway's promises about streams, sessions and reloads; fails on a broken promise. See README.md. */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'

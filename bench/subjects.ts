@@ -13,7 +13,6 @@ export interface Subject {
   readonly name: string
   readonly title: string
   readonly middle: Middle
-  /** Path to load. */
   readonly path: string
   /** The upstream's `echo`, as named at the path. */
   readonly tool: string
@@ -110,10 +109,8 @@ export const subjects: readonly Subject[] = [
   oneServer('modern', 'modern /mcp/{server}', {}, 'modern'),
 ]
 
-/** Suffix of a row of another build. */
 export const OTHER = '-other'
 
-/** Returns the row for another build of Breakwater. */
 export function ofOther(subject: Subject, main: string): Subject {
   return { ...subject, name: subject.name + OTHER, title: `the other's ${subject.title}`, main }
 }

@@ -12,7 +12,6 @@ export interface Cell {
   readonly upstream: 'http' | 'stdio'
   /** Rows of the cell: every way, the usual ways, or one for each policy. */
   readonly rows: 'all' | 'usual' | 'policies'
-  /** Whether foreign gateways are included. */
   readonly peers: boolean
   /** Whether latencies at a pace are measured. */
   readonly paced: boolean

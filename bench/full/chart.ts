@@ -41,7 +41,6 @@ text{font:12px sans-serif;fill:#24292f}.paper{fill:#fff}.faint{fill:#59636e;font
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.paper{fill:#0d1117}.faint{fill:#9198a1}.rule{stroke:#30363d}.one{stroke:#6e7681}
 .ours{fill:#58a6ff;stroke:#58a6ff}.peer{fill:#f0883e;stroke:#f0883e}.reference{fill:#9198a1;stroke:#9198a1}}`
 
-/** Returns the picture as SVG. */
 export function drawn({ title, unit, groups, source }: Chart): string {
   const ratios = groups.flatMap(({ dots }) => dots.map(({ ratio }) => ratio))
   const axis = doublings(ratios)
@@ -94,10 +93,7 @@ function row({ title, kind, ratio: { lower, median, upper } }: Dot, y: number, x
 const words = (x: number, y: number, text: string, look: string) =>
   `<text x="${coordinate(x)}" y="${coordinate(y)}"${look === '' ? '' : ` class="${look}"`}>${escaped(text)}</text>`
 
-/**
- * Returns the marks of an axis, each twice the mark before, from below all ratios to above all ratios. Includes 1 and
- * at least one doubling.
- */
+/** Marks of an axis, each twice the mark before, around all ratios; includes 1 and at least one doubling. */
 export function doublings(ratios: readonly Spread[]): number[] {
   const least = Math.min(1, ...ratios.map(({ lower }) => lower))
   const most = Math.max(2, ...ratios.map(({ upper }) => upper))

@@ -1,7 +1,4 @@
-/**
- * The load of the full benchmark, in its own process: measures one row for each message, first at full speed, then at a
- * pace.
- */
+/** The load of the full benchmark, in its own process: each message measures a row at full speed, then at a pace. */
 import { readFileSync } from 'node:fs'
 import { Pool } from 'undici'
 import { cpuMicros } from '../cpu.ts'
@@ -53,7 +50,6 @@ export type Report = { readonly figures: Figures } | { readonly failure: string 
 /** Long, because a thousand sessions opened at once on a busy machine wait for long. */
 const REPLY_WITHIN_MS = 30_000
 
-/** Sessions opened at the same time. */
 const OPENED_AT_ONCE = 32
 
 let lastId = 0
@@ -121,10 +117,7 @@ async function openAll(pool: Pool, path: string, { sessions, tool, speech }: Ord
 /** Longest wait for a row with slow calls, in milliseconds. */
 const MOST_MS = 10_000
 
-/**
- * Lets all sessions call without a pause until the time is over and `leastCalls` are made. The last calls end later and
- * count with their full time.
- */
+/** All sessions call without a pause until the time is over and `leastCalls` are made. Late calls count in full. */
 async function saturate(
   callers: readonly Caller[],
   forMs: number,

@@ -8,7 +8,6 @@ import { shares } from './plan.ts'
 import type { CellResult, LeftOut } from './results.ts'
 import { waysOf, type Others } from './ways.ts'
 
-/** Progress of a run. */
 export interface Listener {
   /** All subjects are installed: the time begins. */
   begins(): void
@@ -16,10 +15,7 @@ export interface Listener {
   leftOut(row: LeftOut): void
 }
 
-/**
- * Measures all requested cells in turn. A failing cell is reported as left out and the other cells are measured: one
- * reply must not waste half an hour.
- */
+/** Measures all cells in turn. A failing cell is left out, and the others go on: a run takes half an hour. */
 export async function measureMatrix(options: Options, scratch: string, tell: Listener): Promise<void> {
   const { minutes, windows } = options
   const others = await othersThatAre(options.peers, tell)

@@ -6,7 +6,6 @@ export interface Options {
   readonly cells: readonly Cell[]
   /** Rows to measure besides the direct way and the byte proxy; default: all. */
   readonly ways: readonly string[] | undefined
-  /** Whether foreign gateways are installed and measured. */
   readonly peers: boolean
   /** Time for all cells together. */
   readonly minutes: number
@@ -60,7 +59,6 @@ function cellsNamed(names: readonly string[]): Cell[] {
   throw new Error(`--cell: expected ${cells.map(({ name }) => name).join(', ')}`)
 }
 
-/** Returns the command of a run, without output options. */
 export function commandOf(args: readonly string[]): string {
   const isPlace = (arg: string | undefined) => arg === '--json' || arg === '--page'
   const asked = args.filter((arg, index) => !isPlace(arg) && !isPlace(args[index - 1]))

@@ -90,9 +90,7 @@ export class Turns<Caller> {
   #reject: (error: unknown) => void = () => {}
   #isGivenUp = false
 
-  /**
-   * Latencies of calls from their due times, in order; undefined after `giveUp`. Rejects with the first failed call.
-   */
+  /** Latencies from due times, in order; undefined after `giveUp`. Rejects with the first failed call. */
   readonly latencies = new Promise<Float64Array | undefined>((resolve, reject) => {
     this.#resolve = resolve
     this.#reject = reject
@@ -113,10 +111,7 @@ export class Turns<Caller> {
     this.#next()
   }
 
-  /**
-   * Reports that `count` calls are due so far; each is sent or queued. Returns whether a newly due call found a free
-   * caller.
-   */
+  /** `count` calls are due so far; each is sent or queued. Returns whether a newly due call found a free caller. */
   arrived(count: number): boolean {
     const waiting = this.#arrived - this.#begun
     const isPrompt = this.#free.length >= waiting + count - this.#arrived

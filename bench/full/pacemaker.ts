@@ -1,7 +1,4 @@
-/**
- * A thread that reports due times of calls: Node's timers are late by up to a millisecond, a sleeping thread by some
- * 0.1 ms.
- */
+/** A thread that reports due times: Node's timers are up to a millisecond late, a sleeping thread some 0.1 ms. */
 import { parentPort, workerData } from 'node:worker_threads'
 
 /** Due times on `monotonicMs`, ascending. */

@@ -8,10 +8,7 @@ import { inMarkdown, leftOutLine, paceNote, ratiosOver, tableOf } from './tables
 const beginOf = (part: string) => `<!-- bench:full ${part} begins -->`
 const endOf = (part: string) => `<!-- bench:full ${part} ends -->`
 
-/**
- * Puts the parts of a run into their places in a page, and its pictures into the folder beside the page, named like the
- * page.
- */
+/** Puts a run's parts into a page, and its pictures into the folder beside the page, named like the page. */
 export function writePage(file: string, results: Results): void {
   const text = filled(readFileSync(file, 'utf8'), parts(results))
   const folder = file.replace(/\.md$/, '')
@@ -66,7 +63,6 @@ export function parts(results: Results): Readonly<Record<string, string>> {
 
 const titled = ({ title }: CellResult) => `${title}.`
 
-/** Returns a table with notes on its rows below. */
 function table(cell: CellResult): string[] {
   const notes = cell.rows.flatMap(({ title, note }) => (note === undefined ? [] : [`- ${title}: ${note}.`]))
   return [inMarkdown(tableOf(cell)), ...(notes.length === 0 ? [] : [notes.join('\n')])]

@@ -11,7 +11,6 @@ export interface Peer {
   /** Its package, at the measured version. */
   readonly name: string
   readonly version: string
-  /** Its program, in its package. */
   readonly main: string
   /** Kinds of servers that the peer supports. */
   readonly upstreams: readonly ('http' | 'stdio')[]
@@ -19,7 +18,6 @@ export interface Peer {
   /** Path to load, and the name of the upstream's `echo` there. */
   readonly path: string
   readonly tool: string
-  /** Notes on the row. */
   readonly note: string
   launch(site: Site): Launch
 }

@@ -1,6 +1,5 @@
 import type { Cell } from './cells.ts'
 
-/** Lengths of a row's windows, in milliseconds. */
 export interface Windows {
   /** Calls before the first round: with fewer calls, each process is still compiling. */
   readonly firstCalls: number

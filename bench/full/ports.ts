@@ -32,7 +32,6 @@ export function foreignListeners(pid: number): string[] {
   )
 }
 
-/** The same from the kernel's table of sockets. */
 export function foreignIn(table: string, inodes: ReadonlySet<string>): string[] {
   return table
     .split('\n')

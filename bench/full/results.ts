@@ -7,7 +7,6 @@ export interface Results {
   readonly machine: Machine
   /** Day of the run, such as 2026-11-25. */
   readonly date: string
-  /** The command line. */
   readonly command: string
   readonly cells: readonly CellResult[]
   readonly leftOut: readonly LeftOut[]

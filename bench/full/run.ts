@@ -10,8 +10,7 @@ import { provenance, thisMachine, type CellResult, type LeftOut, type Results } 
 import { inColumns, leftOutLine, paceNote, tableOf } from './tables.ts'
 
 /**
- * Starting and ending rows and finishing rounds take extra time. A run far beyond its time hangs or is starved; the
- * results so far are kept.
+ * A run far beyond its time hangs or is starved; its results are kept. Starts, ends and last rounds take extra time.
  */
 const SLACK = 1.5
 const SLACK_MS = 120_000

@@ -8,7 +8,6 @@ import { StreamSession } from './stream-session.ts'
 const WITHIN_MS = 30_000
 const EVERY_MS = 100
 
-/** Transport and address of a gateway. */
 export interface Spoken {
   readonly path: string
   readonly tool: string

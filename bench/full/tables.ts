@@ -30,7 +30,6 @@ function cellTable(cell: CellResult): Table {
   }
 }
 
-/** The cost of each policy, compared with no policy. */
 function policyTable(cell: CellResult): Table {
   return {
     head: ['policy', 'CPU µs/call', '× no policy', 'more µs/call'],
@@ -104,7 +103,6 @@ export function inMarkdown({ head, lines }: Table): string {
   return [row(head), `| ${rule.join(' | ')} |`, ...lines.map(row)].join('\n')
 }
 
-/** For a terminal. */
 export function inColumns({ head, lines }: Table): string {
   const widths = widthsOf([head, ...lines])
   return [head, ...lines].map((cells) => padded(cells, widths).join('  ').trimEnd()).join('\n')

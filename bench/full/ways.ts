@@ -24,7 +24,6 @@ export interface Around extends Surroundings {
   readonly lost: (error: Error) => void
 }
 
-/** Foreign programs available for measuring. */
 export interface Others {
   readonly nginx: string | undefined
   readonly peers: readonly Peer[]
@@ -45,7 +44,6 @@ const notes: Readonly<Record<string, string>> = {
 }
 const usual = ['bare', 'server']
 
-/** Returns the rows of a cell, in measuring order. */
 export function waysOf(cell: Cell, { nginx, peers }: Others, stdio: StdioServer): Way[] {
   const breakwater = (subject: Subject, title: string): Way => {
     const { name, path, tool, era } = inCell(subject, cell, stdio)

@@ -11,7 +11,6 @@ import { parse } from './promql.ts'
 import { silent } from './silent.ts'
 import { substitute } from './substitute.ts'
 
-/** Values chosen by a viewer. */
 const chosen = {
   server: 'flaky',
   tool: '(read|typed|write)',

@@ -26,7 +26,6 @@ export interface AlertRule {
 const rulesFolder = `${deployFolder}prometheus/rules/`
 const dashboardsFolder = `${deployFolder}grafana/dashboards/`
 
-/** Returns the committed rules. */
 export function committedRules(): (RecordingRule | AlertRule)[] {
   return readdirSync(rulesFolder).flatMap((file) => {
     const text = readFileSync(rulesFolder + file, 'utf8')
@@ -37,7 +36,6 @@ export function committedRules(): (RecordingRule | AlertRule)[] {
 
 export const isAlert = (rule: RecordingRule | AlertRule): rule is AlertRule => 'alert' in rule
 
-/** Returns the committed dashboards. */
 export function committedDashboards(): Dashboard[] {
   return readdirSync(dashboardsFolder).map(
     (file) => JSON.parse(readFileSync(dashboardsFolder + file, 'utf8')) as Dashboard,
@@ -49,7 +47,6 @@ interface Target {
   readonly instant?: boolean
 }
 
-/** Returns every query of dashboards. */
 export function dashboardExpressions(dashboards: readonly Dashboard[]): Expression[] {
   return dashboards.flatMap(({ uid, panels = [], annotations }) => [
     ...panels.flatMap((panel) => {

@@ -52,7 +52,6 @@ function call(client: RawClient, name: string, _meta: object, args: object = {})
   return client.request('tools/call', { name, arguments: args, _meta }).catch(() => undefined)
 }
 
-/** How a task ended. */
 export interface Ending {
   readonly intent: string
   readonly outcome: 'succeeded' | 'failed'

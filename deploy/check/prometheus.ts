@@ -11,7 +11,6 @@ import { PrometheusApi } from './prometheus-api.ts'
 
 export const HOW_TO_INSTALL = 'deploy/check/install-prometheus.sh installs it on Debian and Ubuntu'
 
-/** Whether `prometheus` and `promtool` can be run here. */
 export function isInstalled(): boolean {
   return ['prometheus', 'promtool'].every((name) => spawnSync(name, ['--version']).status === 0)
 }
@@ -30,10 +29,7 @@ export class Prometheus extends PrometheusApi {
     child.stderr?.on('data', (chunk: Buffer) => (this.#said += chunk.toString()))
   }
 
-  /**
-   * Resolves when Prometheus is ready; `target` is the host and port of a control plane, `labels` are added to its
-   * series.
-   */
+  /** Resolves when ready; `target` is the host and port of a control plane, `labels` go to its series. */
   static async start(
     target: string,
     folder: string,

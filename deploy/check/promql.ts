@@ -1,6 +1,5 @@
 import { parser } from '@prometheus-io/lezer-promql'
 
-/** A metric in an expression, with the requested labels. */
 export interface Selector {
   readonly metric: string
   readonly labels: readonly string[]
@@ -8,7 +7,6 @@ export interface Selector {
   readonly text: string
 }
 
-/** Parts of an expression. */
 export interface Parsed {
   /** Syntax errors as text; empty if none. */
   readonly errors: readonly string[]

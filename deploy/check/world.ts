@@ -97,10 +97,7 @@ function configFor({ flaky, steady, shaky }: Urls, lists: ListFault): Config {
   }
 }
 
-/**
- * A gateway with faults before a flaky server, and before a steady server. The tests' helpers start and end both
- * servers.
- */
+/** A gateway with faults before a flaky and a steady server. The tests' helpers start and end both. */
 export interface World {
   readonly flaky: FlakyServer
   /** Probed once a second, without faults and without agents' calls. */

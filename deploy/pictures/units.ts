@@ -22,9 +22,7 @@ const SHORT: Scale = [
   [1e3, 'K'],
 ]
 
-/**
- * Returns a number with its unit, as a panel of Grafana prints numbers. Throws at a unit that no panel has used before.
- */
+/** A number with its unit, as a panel of Grafana prints numbers. Throws at an unknown unit. */
 export function withUnit(value: number, unit: string): string {
   switch (unit) {
     case 'percentunit':
@@ -57,9 +55,7 @@ function rounded(value: number): string {
   return String(Number(value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)))
 }
 
-/**
- * Returns the end of an axis from `low` to at least `high`, and the distance of its marks: round numbers of its unit.
- */
+/** Returns an axis's end, from `low` to at least `high`, and the distance of its marks: round numbers of its unit. */
 export function marksOf(low: number, high: number, unit: string): { end: number; step: number } {
   if (high <= low) return { end: low + 1, step: 0.5 }
   const of = unit === 'bytes' ? (BYTES.find(([from]) => high - low >= from)?.[0] ?? 1) : 1

@@ -15,10 +15,7 @@ const allowed: ReadonlySet<string> = new Set([
   'Unlicense',
 ])
 
-/**
- * Whether a licence is allowed. An alternative (`MIT OR GPL-3.0`) needs an allowed part; a conjunction (`AND`) needs
- * all parts allowed.
- */
+/** Whether a licence is allowed: any part of an alternative (`MIT OR GPL-3.0`), all parts of a conjunction (`AND`). */
 export function isAllowed(licence: string | undefined): boolean {
   if (licence === undefined) return false
   const bare = licence.replaceAll(/[()]/g, ' ').trim()

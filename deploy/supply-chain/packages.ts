@@ -20,10 +20,7 @@ interface LockedPackage {
   readonly dev?: boolean
 }
 
-/**
- * Returns the runtime packages of a lockfile, each name and version once. Where the lockfile has no licence, the
- * package's own folder is read.
- */
+/** Runtime packages of a lockfile, each name and version once. Missing licences are read from the package's folder. */
 export async function runtimePackages(folder = root): Promise<InstalledPackage[]> {
   const lock = JSON.parse(await readFile(join(folder, 'package-lock.json'), 'utf8')) as {
     packages: Readonly<Record<string, LockedPackage>>

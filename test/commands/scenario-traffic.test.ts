@@ -7,10 +7,7 @@ import { Cancellation } from '../../src/mesh/cancel.ts'
 import { systemClock } from '../../src/mesh/clock.ts'
 import { ManualClock } from '../support/manual-clock.ts'
 
-/**
- * The data port of a gateway with the answers of each server; tools of all other servers only read. Resolves to its
- * URL.
- */
+/** The data port of a gateway with each server's answers; other servers' tools only read. Resolves to its URL. */
 async function dataPlane(
   t: TestContext,
   odd: Readonly<Record<string, (response: ServerResponse) => void>>,

@@ -52,10 +52,7 @@ const lines = [
   '    - { name: fits, type: rpc.error, rate: 1, ttl: 1m, match: { server: files, tool: re* } }',
 ]
 
-/**
- * Validates a config; by default its policies and faults match the tool `reed`. Resolves to the exit code and all
- * lines.
- */
+/** Validates a config whose policies and faults match the tool `reed` by default. Resolves to exit code and lines. */
 async function validating(t: TestContext, control: string, config = lines) {
   const folder = await mkdtemp(join(tmpdir(), 'breakwater-'))
   t.after(() => rm(folder, { recursive: true, force: true }))

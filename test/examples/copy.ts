@@ -20,10 +20,7 @@ export interface Example {
   readonly line: string
 }
 
-/**
- * Copies the whole program and adds an example: a module, and a line of a registry. Returns the folder of its
- * `main.js`.
- */
+/** Copies the whole program and adds a module and a line of a registry. Returns the folder of its `main.js`. */
 export async function copyWith(t: TestContext, example: Example): Promise<string> {
   const { module, folder, name, registry, before, line } = example
   // Within the build folder, so that Node finds the packages.

@@ -11,10 +11,7 @@ const piece = fc.constantFrom(
 )
 const quoted = fc.array(piece, { maxLength: 6 }).map((pieces) => `"${pieces.join('')}"`)
 
-/**
- * Few names, each in several spellings, so that duplicates are frequent. The list includes `__proto__` and similar
- * names.
- */
+/** Few names, each in several spellings, for frequent duplicates; includes `__proto__` and similar names. */
 const keys = fc.constantFrom(
   ...['"id"', '"\\u0069d"', '"ID"', '"params"', '"par\\u0061ms"', '"result"', '"_meta"', '"\\u005fmeta"'],
   ...['"name"', '""', '"a\\"b"', '"a\\\\"', '"__proto__"', '"constructor"', '"toString"', '"0"', '"\\ud800"'],

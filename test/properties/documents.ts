@@ -202,10 +202,7 @@ export async function withinBounds<Result>(read: () => Promise<Result>): Promise
   return result
 }
 
-/**
- * Checks that each line names a place: the file, or a file named there, with the line or the reason why it is
- * unreadable.
- */
+/** Checks that each line names a file with a line, or with the reason why the file is unreadable. */
 export function sayWhere(problems: readonly string[], file: string): void {
   assert.ok(problems.length > 0, 'reports a problem')
   for (const problem of problems) {

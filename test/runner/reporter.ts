@@ -47,10 +47,7 @@ async function* reporter(events: AsyncIterable<TestEvent>): AsyncGenerator<strin
 
 export { reporter as default }
 
-/**
- * Reports processes left behind, and ends them. Processes with our mark end after this process, so this check runs
- * before.
- */
+/** Reports processes left behind, and ends them. Runs first, because processes with our mark end after this process. */
 function tellLeft(results: string): void {
   // Nothing asynchronous runs any more.
   const pause = new Int32Array(new SharedArrayBuffer(4))

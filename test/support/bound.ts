@@ -16,10 +16,7 @@ const us = randomUUID()
 /** The supervisor's input. When our process ends, the system closes this pipe. */
 let input: Writable | undefined
 
-/**
- * Returns variables for a process that has to end with ours. Descendants inherit the mark, even in other process
- * groups.
- */
+/** Returns variables for a process that ends with ours. Descendants inherit the mark, even in other groups. */
 export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   input ??= startSupervisor()
   const outer = process.env[STARTED_BY]

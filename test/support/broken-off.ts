@@ -1,10 +1,7 @@
 /** Errors for a reader whose request breaks off, over HTTP/1.1 and over HTTP/2. */
 const codes: readonly unknown[] = ['ECONNRESET', 'ERR_STREAM_PREMATURE_CLOSE']
 
-/**
- * Ignores the failure of a test server's handler if its request broke off. Otherwise the unhandled rejection would fail
- * all tests of the file.
- */
+/** Ignores a handler's failure if its request broke off: the unhandled rejection would fail all tests of the file. */
 export function orBrokenOff(taken: Promise<unknown>): void {
   taken.catch((error: unknown) => {
     if (!codes.includes((error as NodeJS.ErrnoException).code)) throw error

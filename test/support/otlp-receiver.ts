@@ -7,10 +7,7 @@ import { pointsIn, type ReceivedPoint } from './otlp-points.ts'
 import { spansIn, type ReceivedSpan } from './otlp-spans.ts'
 import { until } from './until.ts'
 
-/**
- * A collector's behaviour: takes requests, answers with a status and the request's headers, never answers, or never
- * ends its answer.
- */
+/** A collector accepts, answers with a status and the request's headers, never answers, or never ends its answer. */
 export type Behaviour = 'takes' | 'hangs' | 'drips' | { readonly status: number }
 
 /** Begins a good answer with a byte now and then, and no end. */

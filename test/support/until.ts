@@ -4,10 +4,7 @@ import { setTimeout } from 'node:timers/promises'
 const SHORTEST_PAUSE_MS = 5
 const LONGEST_PAUSE_MS = 25
 
-/**
- * A pause is this share of the time waited so far: each look costs CPU in all processes asked, and the wait grows
- * little.
- */
+/** A pause is this share of the time waited so far: looks cost CPU in all processes, and the wait grows little. */
 const PART = 1 / 20
 
 /**

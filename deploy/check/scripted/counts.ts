@@ -1,6 +1,5 @@
 import { fates, script, type Fate, type Tool } from './script.ts'
 
-/** A try or a call, with its fate. */
 interface Ending {
   readonly tool: Tool
   readonly fate: Fate
@@ -35,7 +34,6 @@ export function count(of: keyof typeof endings, share: Share, tool?: Tool): numb
   return endings[of].filter((one) => (tool ?? one.tool) === one.tool && shares[share](one.fate)).length
 }
 
-/** Tools of the script. */
 export const tools: readonly Tool[] = [...new Set(calls.map(({ tool }) => tool))]
 
 const named = script.filter(({ named }) => named !== 'nowhere')

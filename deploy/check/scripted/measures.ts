@@ -1,7 +1,6 @@
 import { count, tasks, tools, type Share } from './counts.ts'
 import { SERVER } from './stage.ts'
 
-/** A ratio of whole numbers. */
 type Ratio = readonly [part: number, whole: number]
 
 /** An expression over the recording rules, and its samples expected from the script, by their labels (`keyOf`). */
@@ -57,7 +56,6 @@ function ratios(
 const single = (part: number, whole: number, key = keyOf({})): Measure['expected'] =>
   new Map([[key, [part, whole]]])
 
-/** All comparisons. */
 export const measures: readonly Measure[] = [
   ...(['server_tool', 'server'] as const).flatMap((level) =>
     windows.flatMap((window) =>

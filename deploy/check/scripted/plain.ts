@@ -1,4 +1,3 @@
-/** A rule's name in an expression. */
 const recorded = /\b\w+:breakwater_\w+(?::\w+)?/g
 
 const rate = /rate\(([^()]+)\[\w+\]\)/g

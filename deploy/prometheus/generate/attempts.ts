@@ -39,10 +39,7 @@ export const attemptGroups: readonly RuleGroup[] = levels.map((level) => ({
   ],
 }))
 
-/**
- * Attempts per second over a window. Long windows average rates of 5 minutes, because a raw rate would read every
- * sample of days.
- */
+/** Attempts per second. Long windows average 5-minute rates, because a raw rate would read every sample of days. */
 function rateOf(share: Share, level: Level, window: Window): string {
   if (window === '5m') return recordedRate(share, level)
   return raw.has(window)

@@ -25,9 +25,7 @@ function failureOf(level: string, by: string): Rule {
   }
 }
 
-/**
- * Tasks of agents. An agent that opens a trace for each call makes tasks of one call: `source` separates such tasks.
- */
+/** Tasks of agents. An agent with a trace for each call makes tasks of a single call: `source` separates them. */
 export const intentGroup: RuleGroup = {
   name: 'breakwater-intents',
   rules: [

@@ -18,20 +18,14 @@ export type Window = (typeof windows)[number]
 
 const ATTEMPTS = 'breakwater_upstream_attempts_total'
 
-/**
- * Matchers of replies. A reply is good unless known to be wrong; `unchecked` counts the good replies that nobody could
- * check.
- */
+/** Matchers of replies. Replies are good unless known to be wrong; `unchecked` are good replies without a check. */
 export const replies = {
   returned: 'outcome="returned"',
   good: `outcome="returned",verdict!~"${[...wrongVerdicts].join('|')}"`,
   unchecked: 'outcome="returned",verdict="unchecked"',
 } as const
 
-/**
- * Matchers of attempts. The caller's own errors and cancellations say nothing about a tool; rejections of the gateway
- * are no attempts.
- */
+/** Matchers of attempts. Callers' own errors and cancellations say nothing about a tool; rejections are no attempts. */
 const attempts = { eligible: 'outcome!~"caller_error|cancelled"', ...replies } as const
 
 export type Share = keyof typeof attempts

@@ -245,9 +245,7 @@ test("the gateway’s own requests are excluded from all numbers of agents’ ca
   assert.deepEqual([discovery.decided, discovery.injected, discovery.surfaced], [1, 1, 1])
 })
 
-/**
- * Returns the faults blamed for a failed call, before and after its timeout of `limitMs`; `server` answers the call.
- */
+/** Returns the faults blamed for a failed call, before and after its timeout of `limitMs`. */
 async function culprits(faults: readonly object[], server: Service, limitMs = 3_000) {
   const set = rig({ server })
   set.arm(faults)

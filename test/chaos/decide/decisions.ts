@@ -46,8 +46,7 @@ const plan = [
 ]
 
 /**
- * Three hundred calls of sixty tasks. Some calls have no task; some are equal except for their count. Calls with a
- * number in their task carry a header.
+ * Three hundred calls of sixty tasks, some without a task, some equal except for their count, some with a step header.
  */
 function work(part: number): Call[] {
   const random = seeded(1 + part)

@@ -28,8 +28,7 @@ const ALPHA = 0.05
 const holds = ({ low, high }: Interval, truth: number) => low <= truth && truth <= high
 
 /**
- * Checks how often an interval of 95 % holds the truth. `play` draws an experiment and returns whether its interval
- * does.
+ * Checks how often a 95 % interval holds the truth. `play` draws an experiment and returns whether its interval does.
  */
 function covers(name: string, runs: number, play: (random: Random) => boolean): void {
   test(`intervals of 95 % cover 94 % at least: ${name}`, (t) => {

@@ -72,9 +72,7 @@ const plannedOf = ({ units, treatmentShare }: Design) => ({
 const sequenceOf = (design: Design, control: UnitEstimate, treatment: UnitEstimate) =>
   differenceSequence(control, treatment, plannedOf(design), { alpha: ALPHA, reach: design.reach })
 
-/**
- * Returns how often equal arms count as different: by the verdict, by a z-test at each look, and by the plain sequence.
- */
+/** How often equal arms count as different: by the verdict, by a z-test at each look, and by the plain sequence. */
 function falsePositives(design: Design, seed: number) {
   const random = seeded(seed)
   const plan: VerdictPlan = {

@@ -21,9 +21,7 @@ const CALLS = 300
 const BURST_CALLS = 100
 const BURST_MS = 3_000
 
-/**
- * Largest difference between the starts of a call, in milliseconds: a job of bottleneck passes a few timers of 1 ms.
- */
+/** Largest difference of a call's starts, in milliseconds: a job of bottleneck passes a few timers of 1 ms. */
 const SLACK_MS = 10
 
 const quotas = [

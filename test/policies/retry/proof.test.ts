@@ -5,9 +5,7 @@ import { Cancellation } from '../../../src/mesh/cancel.ts'
 import { type Ended, Proof } from '../../../src/policies/retry/proof.ts'
 import { ManualClock } from '../../support/manual-clock.ts'
 
-/**
- * The retry proof of a tool. Names identify retries; `went` lists the allowed retries, `refused` the refused retries.
- */
+/** The retry proof of a tool. Names identify retries; `went` lists allowed, `refused` refused retries. */
 function setUp() {
   const clock = new ManualClock()
   const proof = new Proof(clock)

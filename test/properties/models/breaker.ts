@@ -48,9 +48,7 @@ const op: fc.Arbitrary<Op> = fc.oneof(
   },
 )
 
-/**
- * Sequences that reach interesting states: failures in a row until the breaker opens, and the wait until probes pass.
- */
+/** Sequences that reach interesting states: failures until the breaker opens, and the wait until probes pass. */
 const trip: readonly Op[] = [
   ...Array.from({ length: 4 }, (): Op[] => [{ op: 'begin' }, { op: 'end', which: 5, as: 'bad' }]).flat(),
   { op: 'advance', ms: 5_000 },

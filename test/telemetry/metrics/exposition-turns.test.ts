@@ -20,8 +20,8 @@ const endings = [
 ] as const
 
 /**
- * Five hundred tools, each with calls of every ending, and a clock that advances by `msPerLook` at each read. `between`
- * runs whenever the exposition yields.
+ * Five hundred tools with calls of every ending; each read of the clock takes `msPerLook`, `between` runs at each
+ * yield.
  */
 function setUp({ msPerLook = 1, between = () => {} }: { msPerLook?: number; between?: () => void } = {}) {
   const manual = new ManualClock()

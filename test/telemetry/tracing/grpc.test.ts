@@ -27,10 +27,7 @@ async function grpcMesh(t: TestContext, setUp: MeshSetUp = {}, variables: Record
   return { collector: receiver, mesh: await tracedMesh(t, { env, endpoint: receiver.url, ...setUp }) }
 }
 
-/**
- * How long an exporter that has to lose its spans waits for the collector, in milliseconds; other exporters keep their
- * default.
- */
+/** Timeout of an exporter that has to lose its spans, in milliseconds; other exporters keep their default. */
 const TIMEOUT_MS = 300
 const impatient = { OTEL_EXPORTER_OTLP_TIMEOUT: String(TIMEOUT_MS) }
 

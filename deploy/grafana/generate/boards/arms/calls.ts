@@ -4,10 +4,7 @@ import { AT_SERVER } from './chosen.ts'
 
 const CALLS = 'breakwater_tool_calls_total'
 
-/**
- * Returns a share of the calls of each arm. Callers' own errors and cancellations are excluded, because no policy
- * causes them.
- */
+/** Share of the calls of each arm, without callers' own errors and cancellations, which no policy causes. */
 function share(results: string): string {
   const rate = (matcher: string) =>
     `sum by (arm) (rate(${CALLS}{server=~"$server",arm=~"$arm",${matcher}}[5m]))`
