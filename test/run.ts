@@ -2,8 +2,8 @@
  * Runs tests by Node's test runner, each file in a separate process.
  *
  *   run.js                   the quick tests: `npm test`
- *   run.js --all             all tests: `npm run test:all`; `--part NAME`, which may be repeated, runs some parts of them
- *   run.js --rest            the tests that `npm test` leaves out; `--part NAME` adds all tests of that part
+ *   run.js --all             all tests: `npm run test:all`; `--part NAME`, repeatable, runs only some parts
+ *   run.js --rest            the tests left out by `npm test`; `--part NAME` adds all tests of that part
  *   run.js FILE…             files by the beginning of their path below `test`
  *   run.js --stress FILE…    ten times each, beside one busy thread for each core: `npm run test:stress`
  *   --bail                   ends with the first failure
@@ -30,7 +30,7 @@ import { Worker } from 'node:worker_threads'
 import { computing, partOf, type Part, parts, quick, QUICK_MINUTES, waiting } from './runner/parts.ts'
 import { type Ending, runFile, signalAll } from './runner/process.ts'
 
-/** Processes at a time: twice as many as there are cores, because most tests from outside wait for half of their time. */
+/** Processes at a time: two for each core, because most tests from outside wait for half of their time. */
 const AT_A_TIME = 2 * availableParallelism()
 
 /** A run with more unstable files than this fails. */
@@ -87,7 +87,7 @@ const chosen = files.filter((file) => {
   return values.rest ? !isQuick(file) : values.part.length === 0
 })
 
-/** Files of one process, and the path of the module that imports all of them. */
+/** Files of one process, and the path of a module that imports all files. */
 interface Item {
   readonly name: string
   readonly path: string

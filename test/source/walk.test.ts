@@ -15,13 +15,13 @@ after(async () => {
 type Walk = ReadonlyMap<string, number>
 
 /**
- * A file belongs to a walk if each repetition enters the file. Timers enter other files, on a loaded machine often, so the repetitions
- * end when this many in a row took no file away, or at the limit.
+ * A file belongs to a walk if each repetition enters the file. Timers enter other files, on a loaded machine often, so
+ * the repetitions end when this many in a row took no file away, or at the limit.
  */
 const STABLE = 15
 const MAX_REPETITIONS = 200
 
-/** The watch for a stalled event loop. A loaded machine enters the file in each repetition, and its throttle of log lines with it. */
+/** The watch for a stalled event loop. A loaded machine enters the file and its log throttle in each repetition. */
 const STALLS = 'telemetry/stalls'
 const STALLS_LOG = 'telemetry/log-throttle'
 

@@ -23,7 +23,7 @@ export function bound(env: NodeJS.ProcessEnv = process.env): NodeJS.ProcessEnv {
   return { ...env, [STARTED_BY]: outer === undefined ? `${us}.0` : `${outer} ${us}.0` }
 }
 
-/** For a program that overwrites its variables, as nginx does. Its group ends when the program ends, or with our process. */
+/** For a program that overwrites its variables, like nginx. Its group ends with the program or with our process. */
 export function bindGroup(leader: ChildProcess): void {
   const { pid } = leader
   if (pid === undefined) return

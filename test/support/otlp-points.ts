@@ -18,7 +18,7 @@ export interface ReceivedPoint {
   readonly resource: AttributeMap
 }
 
-/** The points in an `ExportMetricsServiceRequest`. Numbers of fields: opentelemetry-proto, `metrics/v1/metrics.proto`. */
+/** Points of an `ExportMetricsServiceRequest`. Field numbers: opentelemetry-proto, `metrics/v1/metrics.proto`. */
 export function pointsIn(body: Buffer): ReceivedPoint[] {
   return messagesIn(readFields(body), 1).flatMap((resourceMetrics) => {
     const resource = messagesIn(resourceMetrics, 1).map((fields) => attributesIn(fields, 1))[0] ?? {}

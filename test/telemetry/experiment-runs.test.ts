@@ -109,7 +109,7 @@ test('the arms of running experiments begin at 0, for each eligible tool that wa
     lines.every((line) => line.includes('tool="read"') && line.endsWith(' 0')),
     lines.join('\n'),
   )
-  // Five results of calls, nine pairs of outcome and verdict, eight of attempts, and the sum and the count of durations.
+  // Five results of calls, nine pairs of outcome and verdict, eight of attempts, and sum and count of durations.
   assert.equal(lines.length, 24, lines.join('\n'))
   assert.equal(byArm.get('guarded/control')!.length, 3 * 24)
   metrics.tools.of('files', 'read', listed).countCall('returned', 'correct', 'ab/a', 1)
