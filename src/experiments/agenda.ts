@@ -16,7 +16,7 @@ export interface ExperimentConfig {
 export interface Running extends Portioned {
   /** See `settingsOf`. */
   readonly settings: string
-  /** The policies of each policy set of its arms, by the name of the set; see `setsOf`. */
+  /** See `setsOf`. */
   readonly sets: ReadonlyMap<string, string>
 }
 
@@ -28,7 +28,7 @@ export interface Situation {
   readonly ended: ReadonlyMap<string, Pick<Running, 'settings'>>
   /** The names of experiments an operator has just started. */
   readonly started: ReadonlySet<string>
-  /** A guarded run whose calls no other may take; at most one. */
+  /** The guarded run, if any: no comparison may take its calls. At most one. */
   readonly taken: readonly Experiment[]
   /** The experiments of the previous config. */
   readonly before: readonly Experiment[]
@@ -41,7 +41,7 @@ export type Step =
   | {
       readonly experiment: Experiment
       readonly runs: false
-      /** Why its run ends now. A run to repeat begins with the next config: nothing of this run may be left by then. */
+      /** Why the run ends now. A repetition begins with the next config: nothing of this run may be left by then. */
       readonly ends?: string
       readonly beginsNext?: boolean
       /** The experiment that blocks it. */
@@ -50,8 +50,8 @@ export type Step =
 
 /**
  * Returns a step for each experiment of a config, in the config's order: whether the experiment runs, waits or ends.
- * Experiments that run keep their portions of servers: with less or more, they would measure something else. So an
- * experiment that would meet a running one at a server waits. Experiments that begin together share their servers.
+ * Running experiments keep their portions of servers: another portion would change the measurement. So an experiment
+ * that would meet a running experiment at a server waits. Experiments that begin together share their servers.
  */
 export function agendaFor(config: ExperimentConfig, situation: Situation): Step[] {
   const servers = Object.keys(config.mcpServers)
@@ -108,7 +108,7 @@ function whyEnds(
   return changed === undefined ? undefined : { ends: `the policy set "${changed}" changed` }
 }
 
-/** Returns the experiment at a server that would get more than the maximum for all together. */
+/** Returns an experiment at a server where all portions together exceed `TOGETHER`; undefined for none. */
 function crowding(
   experiment: Experiment,
   portion: number,
@@ -142,7 +142,6 @@ export function setsOf({ arms }: Experiment, { policies }: ExperimentConfig): Re
   )
 }
 
-/** Returns the first changed set. */
 function changedSet(
   before: ReadonlyMap<string, string>,
   now: ReadonlyMap<string, string>,

@@ -9,7 +9,7 @@ import { armName, type Experiment, splitOf } from './schema.ts'
 
 /** The unit of a call's assignment: all calls of a unit are in the same arm. */
 interface Unit {
-  /** Unique in its experiment. Names of sessions and values of headers, which may be secrets, are digests. */
+  /** Unique in its experiment. Session names and header values may be secrets, so the key has digests of them. */
   readonly key: string
   /** Whether the call lacked the unit the experiment assigns by. */
   readonly isFallback: boolean
@@ -17,29 +17,29 @@ interface Unit {
 
 export type Assignment =
   | {
-      /** The arm's name outside of the experiment. */
+      /** See `armName`: the name outside of the experiment. */
       readonly arm: string
-      /** Its own name. */
+      /** The name inside the experiment. */
       readonly name: string
       readonly unit: string
       readonly isFallback: boolean
-      /** Whether the agent named the arm. */
+      /** Whether the agent chose the arm. */
       readonly isAsked: boolean
     }
-  /** Matches, but takes no part: not drawn, or without anything to assign by. */
+  /** The call matches, but takes no part: not drawn, or without a unit. */
   | 'not_drawn'
   | 'excluded'
 
-/** The same in every process: what is drawn depends on the salt and the unit alone. */
+/** The same in every process: draws depend only on the salt and the unit. */
 const random = createKeyedRandom(0)
 
-/** Most units with a remembered assignment; others are drawn again, with the same result. */
+/** Most remembered assignments. Forgotten units are drawn again, with the same result. */
 const MAX_REMEMBERED = 10_000
 
 /**
- * Compiles the assignment of an experiment: a keyed hash of the unit says whether it takes part, and a second one, which
- * knows nothing of the first, in which arm. So a larger share moves nobody from one arm to another. Undefined for calls
- * that do not match.
+ * Compiles the assignment of an experiment; the function returns undefined for calls that do not match. A keyed hash of
+ * the unit decides whether the unit takes part; a second, independent hash decides the arm. So a larger share moves no
+ * unit to another arm.
  */
 export function assigner(experiment: Experiment): (call: Call) => Assignment | undefined {
   const { match, share, assignBy } = experiment
@@ -63,7 +63,7 @@ export function assigner(experiment: Experiment): (call: Call) => Assignment | u
       u -= part
       if (u < 0) return into(name, unit)
     }
-    // Shares may add up to a hair less than 1.
+    // Rounding: the shares may add up to slightly less than 1.
     return into(arms.at(-1)![0], unit)
   }
 
@@ -90,10 +90,10 @@ const unnamed: Readonly<Record<Experiment['assignBy'], string>> = {
   header: 'no value of the header',
 }
 
-/** The words for the lack of a name for which an experiment excludes calls. */
+/** Returns in words why an experiment excludes calls: which name they lack. */
 export const unnamedBy = ({ assignBy }: Pick<Experiment, 'assignBy'>): string => unnamed[assignBy]
 
-/** Returns the arm that the call's agent asks for; empty for none. */
+/** Returns the arm chosen by the agent; empty for none. */
 function armOf({ message }: Call): string {
   const arm = metaOf(message.value, 'params', ARM_KEY)
   return typeof arm === 'string' ? arm : ''
@@ -130,15 +130,15 @@ function askedFor(
   }
 }
 
-/** The same name is another task for another tenant. */
+/** Tasks of two tenants differ, even with the same name. */
 const ofTask = ({ source, id }: Task, { tenant }: Call) => taskUnit(source, tenant, id)
 
 const tenantOf = ({ tenant }: Call) => tenantUnit(tenant)
 
-/** Worked out once for each session. */
+/** Cached digests, by session. */
 const sessions = new WeakMap<object, string>()
 
-/** Undefined for callers without a session, which may be many. */
+/** Undefined for modern callers: they have no session, so one caller may stand for many agents. */
 function sessionOf({ caller }: Call): string | undefined {
   if (caller.era === 'modern') return undefined
   let unit = sessions.get(caller)

@@ -1,20 +1,18 @@
 /** The blocks of reports, for any output format. */
 
-/** A cell of a table. `bold`: text that stands out. */
 export type Cell = string | number | { readonly bold: string }
 
-/** Rows below a head; the columns from `numbers` on are numbers. */
+/** Columns from index `numbers` on hold numbers. */
 export interface Table {
   readonly head: readonly string[]
   readonly rows: readonly (readonly Cell[])[]
   readonly numbers: number
 }
 
-/** A paragraph, a list, a heading within the section, or a table. */
+/** A string is a paragraph; a heading stands within its section. */
 export type Block =
   string | { readonly list: readonly string[] } | { readonly heading: string } | { readonly table: Table }
 
-/** A block as Markdown. */
 export function markdownBlock(block: Block): string {
   if (typeof block === 'string') return markdownLine(block)
   if ('list' in block) return block.list.map((line) => `- ${markdownLine(line)}`).join('\n')
@@ -26,13 +24,13 @@ export function markdownBlock(block: Block): string {
   )
 }
 
-/** A text as one line of Markdown that is read as it was written: whoever gave a part of it can forge nothing around it. */
+/** Escapes a text for one line of Markdown, so that names from configs and agents cannot forge markup. */
 export const markdownLine = (text: string): string =>
   text
     .replace(/[\s\p{Cc}]+/gu, ' ')
     .trim()
     .replace(/[\\`*~[\]]|<(?=[a-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w)/gi, '\\$&')
-    // Escapes the start of a line that would begin a heading, a list, a quotation or a rule.
+    // The start of a line could begin a heading, a list, a quotation or a rule.
     .replace(/^(?:#(?=#*(?:\s|$))|[-+>=])/, '\\$&')
     .replace(/^(\d+)(?=[.)](?:\s|$))/, '$1\\')
 

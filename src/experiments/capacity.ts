@@ -3,13 +3,12 @@ import type { ArmSettings } from '../mesh/settings.ts'
 import { armName, type Experiment, splitOf } from './schema.ts'
 
 /**
- * The largest share of the limits of a whole server, such as slots, that all arms at the server get together. One experiment
- * that takes all tool calls of the server gets this share. The rest is for requests that are no tool calls, such as the
- * lists that every session begins with.
+ * Share of a server's limits, such as slots, for all arms together; an experiment with all tool calls of the server
+ * gets all of this share. The rest is for other requests, such as the lists at the start of every session.
  */
 export const TOGETHER = 0.8
 
-/** The same where it takes only calls of some tools or tenants: how many of all calls these are, nobody knows. */
+/** The same share for an experiment limited to some tools or tenants: their part of all calls is unknown. */
 const SOME_CALLS = 0.5
 
 /** An experiment with its arms' total share of each server's limits, in (0, 1). */
@@ -20,7 +19,7 @@ export interface Portioned {
 
 /**
  * Returns the arms of concurrent experiments, as policy sets. Limits of a whole server, such as slots, are divided
- * among the arms and the calls in no arm. Experiments never give a server more than before.
+ * among the arms and the calls in no arm, so experiments never raise the load of a server.
  */
 export function armsOf(running: readonly Portioned[]): Record<string, ArmSettings> {
   return Object.fromEntries(
@@ -55,8 +54,8 @@ export function portionOf(
 const isNarrowed = (pattern: string | undefined) => pattern !== undefined && !/^\*+$/.test(pattern)
 
 /**
- * The shares by which the limits of a server are divided while these experiments run, those of all arms there and what is left for other
- * requests: by the name of each server of which the experiment takes calls.
+ * Returns the division of a server's limits while these experiments run: the shares of all arms, then the rest for
+ * other requests. By name of each server at which `experiment` takes calls.
  */
 export function sharesAt(
   experiment: Experiment,
@@ -75,7 +74,7 @@ export function sharesAt(
   return new Map(shares)
 }
 
-/** Returns a test by server name: whether an experiment takes calls of the server. */
+/** Returns a test by server name. */
 export const takesServer = ({ match }: Pick<Experiment, 'match'>): Glob => glob(match.server ?? '*')
 
 /** Whether two experiments take calls of the same server. */

@@ -19,46 +19,41 @@ import { endIn, measuredUnit, Room, Samples, taskUnit, type UnitSample } from '.
 import { armNames, type Experiment } from './schema.ts'
 import type { Verdict } from './statistics/verdict.ts'
 
-/** A look at a running experiment. */
 export interface Look {
   /** Run time so far, in milliseconds. */
   readonly atMs: Millis
   /** Finished units, by arm. */
   readonly units: Readonly<Record<string, number>>
   /**
-   * The difference treatment minus control in the deciding metric, with its confidence sequence; not finite before
-   * there is a sequence. With several treatments: the difference of the treatment that decided at this look.
+   * Treatment minus control in the deciding metric, with its confidence sequence; not finite before a sequence exists.
+   * With several treatments: of the treatment that decided at this look.
    */
   readonly difference: number
   readonly low: number
   readonly high: number
   /** The same figures for each treatment. */
   readonly byTreatment: Readonly<Record<string, Pick<Look, 'difference' | 'low' | 'high'>>>
-  /** Units with an assumed end: the figures are then the certain minimum. Default: none. */
+  /** Units with an assumed end; the figures are then the certain minimum. Default: none. */
   readonly assumed?: number
 }
 
-/** A run of an experiment. */
 export interface Run {
-  /** The config's experiment at the start of the run. */
+  /** As configured at the start of the run. */
   readonly experiment: Experiment
-  /** The policies of its arms at the start of the run. */
+  /** In force at the start of the run. */
   readonly policies: ExperimentConfig['policies']
-  /** In milliseconds since the Unix epoch. */
+  /** Milliseconds since the Unix epoch. */
   readonly startedAtWall: number
   /** On the monotonic clock. */
   readonly startedAt: Millis
   readonly samples: Samples
   readonly looks: readonly Look[]
   readonly judgement: Judgement
-  /** Undefined while it runs. */
+  /** Undefined while the run goes on. */
   readonly end: { readonly at: Millis; readonly atWall: number; readonly reason: string } | undefined
 }
 
-/**
- * An experiment of the config, with its current run or else its last run, which may have had other settings than the
- * config now.
- */
+/** A configured experiment, with its current or else its last run. A last run may have had other settings. */
 export interface Listed {
   readonly experiment: Experiment
   readonly run: Run | undefined
@@ -67,30 +62,30 @@ export interface Listed {
 interface OpenRun extends Run, Running {
   readonly looks: Look[]
   judgement: Judgement
-  /** Until then no further judgement on request, on the monotonic clock. */
+  /** No judgement on request before this time, on the monotonic clock. */
   judgedUntil: Millis
   end: Run['end']
 }
 
 export interface ExperimentsParts {
   readonly clock: Clock
-  /** How long a task must be without an ended call to be over, in milliseconds. */
+  /** A task without an ended call for this many milliseconds is over. */
   readonly quiet: () => Millis
   /** Applies the config in force again. Throws when the config does not compile. */
   readonly refresh: () => void
   /** Makes policies forget these arms of an earlier run. */
   readonly forget: (arms: readonly string[]) => void
-  /** Hears of events for operators. Must not throw. */
+  /** Receives events for operators. Must not throw. */
   readonly emit: (event: ExperimentEvent) => void
-  /** A guarded run whose calls no experiment may take; undefined while there is none. */
+  /** The guarded run, if any: no comparison may take its calls. */
   readonly taken?: () => Experiment | undefined
 }
 
 export type ExperimentEvent =
   | { readonly type: 'started'; readonly name: string }
-  /** Active; begins when `for` has ended. */
+  /** The experiment begins when `for` has ended. */
   | { readonly type: 'waits'; readonly name: string; readonly for: string }
-  /** The config could not be applied again, so arms of an ended run are still there. */
+  /** The config could not be applied again, so arms of an ended run remain. */
   | { readonly type: 'failed'; readonly why: string }
   | { readonly type: 'ended'; readonly name: string; readonly reason: string; readonly sentence: string }
 
@@ -99,15 +94,15 @@ export type Done = { readonly ok: true } | { readonly ok: false; readonly why: s
 /** Time between looks at running experiments, in milliseconds. */
 const LOOK_MS: Millis = 1_000
 
-/** Pause after a look, in multiples of its duration, for any caller: bounds the share of time spent on looks. */
+/** Pause after a look, in multiples of its duration: bounds the share of time spent on looks, for all callers. */
 const PAUSES = 50
 
-/** Most looks kept per run; above this, every second look is dropped. */
+/** Looks kept per run; beyond, every second look is dropped. */
 const MAX_LOOKS = 240
 
 /**
  * Decides which experiments run and which arm each call is in, and collects the results. Outlives all generations. A
- * generation is compiled with the arms to run under its config; they run once it is in force.
+ * generation is compiled with its config's arms; the arms run once the generation is in force.
  */
 export class Experiments {
   readonly unit = measuredUnit
@@ -115,7 +110,7 @@ export class Experiments {
   readonly #runs = new Map<string, OpenRun>()
   /** The last ended run of each experiment. */
   readonly #ended = new Map<string, OpenRun>()
-  /** Experiments an operator has just started, by name. */
+  /** Names of experiments an operator has just started. */
   readonly #started = new Set<string>()
   /** By waiting experiment: the name of the experiment that blocks it. */
   #waiting: ReadonlyMap<string, string> = new Map()
@@ -134,7 +129,7 @@ export class Experiments {
     this.#parts = parts
   }
 
-  /** Returns the arms of a config, for its generation. Arms of a new run remember nothing of an earlier run. */
+  /** Returns the arms for a config's generation. Policies forget earlier runs of arms that begin now. */
   armsIn(config: ExperimentConfig): Record<string, ArmSettings> {
     const running = this.#running(config)
     const beginning = running.flatMap(({ begins, experiment }) => (begins ? experiment : []))
@@ -143,8 +138,8 @@ export class Experiments {
   }
 
   /**
-   * Returns a function that writes the arm into each call's record, before anything else sees the call: for the
-   * generation of a config. Undefined when no experiment runs there.
+   * Returns, for a config's generation, a function that writes the arm into a call's record, before anything else sees
+   * the call. Undefined when no experiment runs there.
    */
   assignIn(config: ExperimentConfig): ((call: Call) => void) | undefined {
     const running = this.#running(config).map(({ experiment }) => ({
@@ -175,7 +170,6 @@ export class Experiments {
     }
   }
 
-  /** Follows a config now in force. */
   follow(config: ExperimentConfig): void {
     const steps = agendaFor(config, this.#situation)
     const there = new Set(config.experiments.map(({ name }) => name))
@@ -203,17 +197,17 @@ export class Experiments {
     )
     this.#started.clear()
     this.#look()
-    // Later: this config is only just coming into force.
+    // Later, because this config is only just coming into force.
     if (steps.some((step) => !step.runs && step.beginsNext === true))
       this.#parts.clock.after(0, () => this.#refresh())
   }
 
-  /** Returns the name of the experiment that blocks this configured experiment; undefined when none does. */
+  /** Returns the name of the blocking experiment; undefined for none. */
   waitsFor(name: string): string | undefined {
     return this.#waiting.get(name)
   }
 
-  /** Starts an experiment again, for an operator. */
+  /** Starts an experiment, also one that has ended, for an operator. */
   start(name: string): Done {
     const experiment = this.#config.experiments.find((one) => one.name === name)
     if (experiment === undefined) return { ok: false, why: `there is no experiment "${name}"` }
@@ -226,7 +220,7 @@ export class Experiments {
         ok: false,
         why: `experiment "${other.name}" runs at a server that this one is for: those that begin together in the config share it, others have to wait`,
       }
-    // Ended runs have their own slots: repeated stopping and starting would give a server more and more slots.
+    // Calls of ended runs still hold slots: stopping and starting repeatedly would give a server more and more slots.
     const left = [...this.#ended.values()]
       .filter((run) => meet(run.experiment, experiment, servers))
       .flatMap((run) => armNames([run.experiment]))
@@ -245,7 +239,6 @@ export class Experiments {
     }
   }
 
-  /** Stops an experiment, for an operator. */
   stop(name: string): Done {
     const run = this.#runs.get(name)
     if (run === undefined) {
@@ -266,7 +259,7 @@ export class Experiments {
     this.#left(arm)
     const sample = measuredUnit.of(record) as UnitSample | undefined
     const run = this.#runs.get(arm.slice(0, arm.indexOf('/')))
-    // The samples of an ended run stay as they were, and are no part of the next run.
+    // Calls of an ended run change neither its samples nor the next run's.
     if (sample === undefined || run?.samples.has(sample) !== true) return
     endIn(sample, record, outcome, this.#parts.clock.now())
     const fates = faultFates.of(record)
@@ -279,7 +272,7 @@ export class Experiments {
     this.#runs.get(arm.slice(0, at))?.samples.report(taskUnit(source, tenant, id), arm.slice(at + 1), outcome)
   }
 
-  /** Returns the config's experiments, in its order, each with its current or last run, judged at its latest look. */
+  /** Returns the configured experiments in order, judged at their latest look. */
   runs(): readonly Listed[] {
     return this.#config.experiments.map((experiment) => {
       const { name } = experiment
@@ -287,17 +280,14 @@ export class Experiments {
     })
   }
 
-  /**
-   * One of them by its name, judged now, unless it was so lately that more would take more of the time than looks may; undefined when
-   * there is none.
-   */
+  /** Returns an experiment, judged now unless a recent judgement was costly (see `PAUSES`); undefined if unknown. */
   get(name: string): Listed | undefined {
     const run = this.#runs.get(name)
     if (run !== undefined && this.#parts.clock.now() >= run.judgedUntil) this.#judge(run)
     return this.runs().find(({ experiment }) => experiment.name === name)
   }
 
-  /** Stops looking. */
+  /** Stops all looks. */
   close(): void {
     this.#cancelLook?.()
     this.#cancelLook = undefined
@@ -318,7 +308,6 @@ export class Experiments {
     }
   }
 
-  /** Counts the end of a call in this arm. */
   #left(arm: string): void {
     const count = this.#underWay.get(arm)
     if (count === undefined) return
@@ -358,7 +347,7 @@ export class Experiments {
     emit({ type: 'started', name: experiment.name })
   }
 
-  /** Ends a run without applying the config. `isJudged`: the verdict ended the run. */
+  /** Ends a run, without applying the config again. `isJudged`: the verdict ended the run. */
   #close(run: OpenRun, reason: string, isJudged = false): void {
     const { clock, emit } = this.#parts
     const { name } = run.experiment
@@ -372,20 +361,20 @@ export class Experiments {
     this.#ended.set(name, run)
     const tell = () => emit({ type: 'ended', name, reason, sentence: run.judgement.verdict.sentence })
     if (!isApart) return tell()
-    // Until then the judgement is from the latest look.
+    // Meanwhile, the judgement of the latest look stands.
     void judgeApart(run.experiment, known).then((judged) => {
       this.#take(run, known, judged)
       tell()
     })
   }
 
-  /** Ends a run, and sends calls the usual way again. */
+  /** Ends a run and applies the config again: its calls leave their arms. */
   #finish(run: OpenRun, reason: string, isJudged = false): void {
     this.#close(run, reason, isJudged)
     this.#refresh()
   }
 
-  /** Keeps a scheduled look: successive configs must not postpone the look. */
+  /** Keeps an already scheduled look: successive configs must not postpone the look. */
   #look(): void {
     if (this.#runs.size === 0) this.close()
     if (this.#runs.size === 0 || this.#cancelLook !== undefined) return
@@ -414,7 +403,7 @@ export class Experiments {
     else if (ends) this.#finish(run, 'its verdict was found', true)
   }
 
-  /** Clears the samples of the oldest ended run that has any, to make room. The findings of the ended run stay. */
+  /** Frees the samples of the oldest ended run with samples. Its findings stay. */
   #reclaim(): void {
     for (const { samples } of this.#ended.values()) {
       if (samples.all().length === 0) continue
@@ -432,7 +421,7 @@ export class Experiments {
     run.judgedUntil = begun + tookMs * PAUSES
   }
 
-  /** Returns the units of a run as they are now. `isOver`: nothing more will come. */
+  /** `isOver`: nothing more will come. */
   #known({ experiment, samples }: OpenRun, isOver: boolean): KnownUnits {
     const { clock, quiet } = this.#parts
     const now = clock.now()
@@ -455,7 +444,7 @@ export class Experiments {
   }
 
   #take(run: OpenRun, { all, cohort, open }: KnownUnits, { judgement, isOfAll }: Judged): void {
-    // The figures of open units are unknown, whatever a verdict assumes.
+    // Open units have no figures, even where a verdict assumes their ends.
     const isOpen = new Set(open)
     run.samples.mark(isOfAll ? all.filter((_, at) => !isOpen.has(at)) : cohort.map((at) => all[at]!))
     run.judgement = judgement
@@ -479,6 +468,6 @@ export interface ReportedTask {
   readonly source: string
   readonly tenant: string
   readonly id: string
-  /** As in its calls; empty for none. */
+  /** The `arm` of its calls; empty for none. */
   readonly arm: string
 }

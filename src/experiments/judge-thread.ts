@@ -2,15 +2,15 @@ import { type Judged, judgeUnits, type KnownUnits } from './judge.ts'
 import type { Experiment } from './schema.ts'
 import { askThread } from './unit-thread.ts'
 
-/** The input of the thread of judgements besides the units. */
+/** The thread's input, except the units. */
 export interface JudgeFacts {
   readonly experiment: Experiment
   readonly known: KnownUnits
 }
 
 /**
- * Judges an ended run in a separate thread: quantiles of tens of thousands of units take a second, which must not delay
- * calls. Same result as in this thread, which judges if the other thread fails.
+ * Judges an ended run in a separate thread: quantiles of tens of thousands of units take a second of CPU, and calls
+ * must not wait. If the thread fails, this thread judges, with the same result.
  */
 export async function judgeApart(experiment: Experiment, known: KnownUnits): Promise<Judged> {
   const facts: JudgeFacts = { experiment, known: { ...known, all: [] } }

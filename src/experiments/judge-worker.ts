@@ -7,7 +7,7 @@ import type { UnitMessage } from './unit-thread.ts'
 
 giveWay()
 
-// Without the units, which come in portions.
+// The units follow in portions.
 const { experiment, known } = workerData as JudgeFacts
 const all: UnitSample[] = []
 

@@ -9,39 +9,37 @@ import { sampleRatioSequence } from './statistics/significance.ts'
 import { type Interval, meanOf, ratioOf, type UnitEstimate } from './statistics/unit-estimates.ts'
 import { type Verdict, verdictOf, type VerdictPlan } from './statistics/verdict.ts'
 
-/** The result of a look at an experiment. */
 export interface Judgement {
-  /** The verdict on the experiment: with several treatments, the verdict on the treatment that decides. */
+/** With several treatments, the verdict on the deciding `treatment`. */
   readonly verdict: Verdict
   readonly treatment: string
-  /** Number of finished units, by arm. */
+  /** Finished units, by arm. */
   readonly units: Readonly<Record<string, number>>
   /** The verdict on each treatment, against the control. */
   readonly verdicts: Readonly<Record<string, Verdict>>
 }
 
-/** The largest probability of a wrong statement about an experiment, over all looks, treatments and guardrails. */
+/** Highest probability of a wrong statement about an experiment, over all looks, treatments and guardrails. */
 export const ALPHA = 0.05
 
-/** Largest share of an arm's calls in a single unit: an arm with nearly all calls in one unit is no sample. */
+/** Largest share of an arm's calls in a single unit: an arm dominated by one unit is no sample. */
 const LARGEST_UNIT = 0.2
 
-/** Sequences are narrowest at this multiple of the units each arm must have. */
+/** Sequences are narrowest at this multiple of `minimumUnits`. */
 const PLANNED = 2
 
-/** The input of a judgement. */
 export interface Known {
-  /** The units whose figures count at this look. */
+  /** Units counted at this look. */
   readonly units: readonly UnitSample[]
   /** Units assigned to each arm, including units without results yet. */
   readonly assigned: ReadonlyMap<string, number>
-}
+  }
 
-/**
- * Judges an experiment by its units. `isOver`: nothing more will come. Quantiles have no sequence valid at all looks: a
- * deciding quantile is judged only at the end. `areAssumed`: some ends are assumed, so guardrails other than shares of
- * units say nothing.
- */
+  /**
+   * Judges an experiment by its units. `isOver`: nothing more will come. A deciding quantile is judged only at the end:
+   * quantiles have no sequence valid at all looks. `areAssumed`: some ends are assumed, so only guardrails on shares of
+   * units count.
+   */
 export function judge(
   experiment: Experiment,
   { units, assigned }: Known,
@@ -63,7 +61,6 @@ export function judge(
   return judgementOf(verdicts, Object.fromEntries([...byArm].map(([arm, units]) => [arm, units.length])))
 }
 
-/** Returns the verdict on an experiment from the verdicts on its treatments. */
 function judgementOf(
   verdicts: readonly { readonly treatment: string; readonly verdict: Verdict }[],
   units: Judgement['units'],
@@ -82,21 +79,20 @@ function judgementOf(
   }
 }
 
-/** The input of a judgement when units are open. */
 export interface KnownAndOpen extends Known {
-  /** The units not yet over, whose ends are unknown. */
+  /** Units not yet over: their ends are unknown. */
   readonly open: ReadonlySet<UnitSample>
   readonly judged: Judgement
 }
 
-/** Whether open units have a known worst case: failure or success. Nobody knows how long a call may take. */
+/** Whether open units have a known worst case (failure or success). Durations have none. */
 const isBounded = (name: MetricName) => metricOf(name).estimator.kind === 'proportion'
 
 /**
- * Returns a judgement valid however the open units end: so a hanging unit cannot hide an arm's harm. A treatment is
- * worse if it is worse even when all open units of the control fail, and all open units of the treatment succeed. At
- * the end, a treatment is better if it is better even in the opposite case. Undefined when neither is certain, and for
- * metrics other than shares of units.
+ * Returns a judgement valid however the open units end, so a hanging unit cannot hide an arm's harm. A treatment is
+ * worse if still worse when all open units of the control fail and all of the treatment succeed. At the end, a
+ * treatment is better if still better in the opposite case. Undefined when neither is certain, and for metrics other
+ * than shares of units.
  */
 export function judgeWithOpen(
   experiment: Experiment,
@@ -116,7 +112,7 @@ export function judgeWithOpen(
   return best.verdict.result === 'better' ? told(best, 'treatment') : undefined
 }
 
-/** Units of which a call has ended, if those that are open end as `fails` says of each of them. */
+/** Ends the open units as `fails` says, and returns all units with at least one ended call. */
 function endedAs(
   units: readonly UnitSample[],
   open: ReadonlySet<UnitSample>,
@@ -127,8 +123,9 @@ function endedAs(
 }
 
 /**
- * The difference is at least so large: it is that of the ends that speak against it. Its sentence tells what is assumed from what
- * was measured; of other treatments it says what is said of the cohort, for these ends may speak for them.
+ * Words a judgement with assumed ends. They are the least favourable ends, so the difference is a minimum, and the
+ * sentence separates assumed from measured values. Other treatments keep the verdicts of the cohort, because the
+ * assumed ends may favour them.
  */
 function hedged(
   experiment: Experiment,
@@ -168,23 +165,23 @@ function hedged(
 const wordsFor = ({ assignBy }: Experiment) =>
   assignBy === 'intent' || assignBy === 'agent' ? 'tasks' : 'units'
 
-/** The units of a run at one instant, as plain data, which may go to another thread. */
+/** The units of a run at one instant, as plain data for another thread. */
 export interface KnownUnits {
   readonly all: readonly UnitSample[]
-  /** Indexes into `all`: `cohort` for the units whose figures count, `open` for the units that are not over. */
+  /** Indexes into `all`: counted units in `cohort`, unfinished units in `open`. */
   readonly cohort: readonly number[]
   readonly open: readonly number[]
   /** Units assigned to each arm, including units without results yet. */
   readonly assigned: ReadonlyMap<string, number>
 }
 
-/** A judgement. `isOfAll`: of all units, however the open units end; otherwise of the cohort. */
+/** `isOfAll`: the judgement covers all units, however the open units end; otherwise the cohort. */
 export interface Judged {
   readonly judgement: Judgement
   readonly isOfAll: boolean
 }
 
-/** Judges a run by the counted units, or if these decide nothing, by all units, however the open units end. */
+/** Judges a run by the cohort or, if the cohort decides nothing, by all units, however the open units end. */
 export function judgeUnits(
   experiment: Experiment,
   { all, cohort, open, assigned }: KnownUnits,
@@ -204,8 +201,8 @@ export function judgeUnits(
 }
 
 /**
- * Judges the cohort. A call still under way in the cohort has taken too long, and counts as failed. Such a call may
- * succeed in the end, so a verdict stands only if valid however these calls end.
+ * Judges the cohort. A call still under way in the cohort has taken too long and counts as failed. Late calls may still
+ * succeed, so a verdict stands only if valid however late calls end.
  */
 function judgeCohort(
   experiment: Experiment,
@@ -235,11 +232,11 @@ function judgeCohort(
   return judgementOf(verdicts, judgement.units)
 }
 
-/** Most units, and most durations for judged quantiles, with a judgement in less than 50 ms. */
+/** Up to these units, and durations of judged quantiles, a judgement takes less than 50 ms. */
 const MOST_UNITS = 20_000
 const MOST_DURATIONS = 10_000
 
-/** Whether the last judgement of a run takes so long that calls should not wait for it. */
+/** Whether the last judgement of a run takes so long that calls should not wait. */
 export function takesLong({ metric, guardrails }: Experiment, { all }: KnownUnits): boolean {
   if (all.length > MOST_UNITS) return true
   const hasQuantile = [metric, ...guardrails.map((guardrail) => guardrail.metric)].some(
@@ -248,7 +245,6 @@ export function takesLong({ metric, guardrails }: Experiment, { all }: KnownUnit
   return hasQuantile && durationsIn(all) > MOST_DURATIONS
 }
 
-/** The units of two arms. */
 interface TwoArms {
   readonly control: readonly UnitSample[]
   readonly treatment: readonly UnitSample[]
@@ -273,7 +269,7 @@ function verdictOn(
   }
   const units = { control: arms.control.length, treatment: arms.treatment.length }
   const sequenceOf = (name: MetricName, level: number) => sequence(name, arms, planned, level, isOver)
-  // Guardrails have half of the error for themselves.
+  // Guardrails get half of the error probability.
   const level = guardrails.length === 0 ? alpha : alpha / 2
   const plan: VerdictPlan = {
     metric: metricOf(metric),
@@ -311,7 +307,7 @@ function verdictOn(
   })
 }
 
-/** Harm needs at least this number of units in each arm. */
+/** Units each arm needs before the verdict may be harm. */
 const LEAST_FOR_HARM = 30
 
 const UNKNOWN: Interval = { estimate: NaN, low: -Infinity, high: Infinity }
@@ -345,7 +341,7 @@ function measuredIn(name: MetricName, units: readonly UnitSample[]): number {
   return metricOf(name).estimator.kind === 'quantile' ? units.length : estimateOf(name, units).units
 }
 
-/** Returns the estimate of a share, a mean or a ratio from the units of an arm. */
+/** Estimates a share, a mean or a ratio from the units of an arm. Throws a RangeError for quantiles. */
 export function estimateOf(name: MetricName, units: readonly UnitSample[]): UnitEstimate {
   const { estimator } = metricOf(name)
   switch (estimator.kind) {
@@ -363,7 +359,7 @@ export function estimateOf(name: MetricName, units: readonly UnitSample[]): Unit
   }
 }
 
-/** Names a unit with too many of its arm's calls. */
+/** Returns a sentence about a unit with too many of its arm's calls; undefined for none. */
 function largestUnit(experiment: Experiment, { control, treatment }: TwoArms): string | undefined {
   for (const units of [control, treatment]) {
     if (units.length < LEAST_UNITS) continue

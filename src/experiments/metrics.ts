@@ -1,9 +1,8 @@
 import type { UnitSample } from './samples.ts'
 import type { Metric as Told } from './statistics/sentences.ts'
 
-/** How to compute a metric from units. */
 export type Estimator =
-  /** The share of units for which `holds` is true; undefined for units without the information. */
+  /** The share of units with `holds` true; undefined: not known for this unit. */
   | { readonly kind: 'proportion'; readonly holds: (sample: UnitSample) => boolean | undefined }
   /** A sum over units divided by another sum over units. */
   | {
@@ -14,9 +13,8 @@ export type Estimator =
   /** A quantile of the durations of all units; `q` in (0, 1). */
   | { readonly kind: 'quantile'; readonly q: number }
 
-/** A metric with its estimator, and the words for its verdict. */
 export interface Metric extends Omit<Told, 'name'> {
-  /** The description of the metric in one line, for the documentation. */
+  /** One line for the documentation. */
   readonly about: string
   readonly estimator: Estimator
 }
@@ -29,7 +27,7 @@ const quantile = (q: number, name: string): Metric => ({
   estimator: { kind: 'quantile', q },
 })
 
-/** The metrics that may decide experiments and that their reports show. */
+/** Any of these may decide an experiment; reports show all. */
 export const metrics = {
   task_success: {
     about: 'Share of the tasks that succeeded, of those of which somebody reported how they ended.',

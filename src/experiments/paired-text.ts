@@ -12,7 +12,7 @@ import {
 } from './report-text.ts'
 import { pInWords } from './statistics/sentences.ts'
 
-/** The report of a paired run as Markdown. */
+/** Returns the report of a paired run as Markdown. */
 export function pairedMarkdown(report: PairedReport): string {
   const { control, treatment, workload, seed, pairs, result, sentence, p, flaws, warnings, planned, twins } =
     report
@@ -45,7 +45,7 @@ export function pairedMarkdown(report: PairedReport): string {
   ].join('\n\n')
 }
 
-/** A list of sentences, each after the same words; nothing when there are none. */
+/** Returns a Markdown list with the same words before each sentence; empty without sentences. */
 const listOf = (words: string, sentences: readonly string[]): string[] =>
   sentences.length === 0 ? [] : [sentences.map((sentence) => `- ${words}: ${sentence}.`).join('\n')]
 

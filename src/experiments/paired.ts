@@ -12,13 +12,13 @@ import { numbered } from '../units/numbered.ts'
 /** The results of a task in one arm. */
 export interface Twin {
   readonly outcome: 'succeeded' | 'failed'
-  /** Tool calls that its agent made. */
+  /** Tool calls of the agent. */
   readonly calls: number
-  /** Calls with the answer that was expected. */
+  /** Calls with the expected answer. */
   readonly right: number
-  /** Tries at servers for all of them; NaN where nobody knows. */
+  /** Attempts at servers for all calls; NaN when unknown. */
   readonly attempts: number
-  /** The duration of each call as its agent saw it, in milliseconds. */
+  /** The duration of each call as seen by the agent, in milliseconds. */
   readonly durations: readonly Millis[]
 }
 
@@ -30,32 +30,31 @@ export interface TwinPair {
   readonly treatment: Twin
 }
 
-/** Something measured of each task, as a mean over the tasks of each arm. */
+/** A measure of tasks, as a mean over the tasks of each arm. */
 export interface PairedMean {
   readonly name: 'right_calls' | 'attempts_per_call' | 'mean_ms'
   readonly about: string
   readonly unit: 'points' | 'ms' | 'count'
   readonly control: number
   readonly treatment: number
-  /** The difference over the pairs: treatment minus control, with a 95 % interval. */
+  /** Treatment minus control over the pairs, with a 95 % interval. */
   readonly difference: Interval
 }
 
-/** A quantile of the durations of all calls, in milliseconds; NaN where there are none. */
+/** A quantile of the durations of all calls, in milliseconds; NaN without calls. */
 export interface ArmQuantile {
   readonly name: 'p50' | 'p95' | 'p99'
   readonly control: number
   readonly treatment: number
 }
 
-/** The result of a comparison of two policy sets on the same tasks. */
+/** The result of a comparison of two policy sets, `control` and `treatment`, on the same tasks. */
 export interface Comparison {
-  /** The policy sets. */
   readonly control: string
   readonly treatment: string
   readonly result: VerdictResult
   readonly sentence: string
-  /** The difference in the share of tasks that succeed: treatment minus control, in [−1, 1], with a 95 % interval. */
+  /** Difference in the share of successful tasks: treatment minus control, in [−1, 1], with a 95 % interval. */
   readonly difference: Interval
   /** McNemar's exact test, two-sided. */
   readonly p: number
@@ -66,17 +65,17 @@ export interface Comparison {
   readonly quantiles: readonly ArmQuantile[]
 }
 
-/** The smallest difference of the share of tasks that succeed that matters. */
+/** The smallest relevant difference in the share of successful tasks. */
 const MATTERS = 0.02
 
-/** How the arms are called in sentences, and why what was measured proves nothing; none unless given. */
+/** Names of the arms for sentences. `flaws`: why the measurement proves nothing; default: none. */
 export interface CompareWords {
   readonly control: string
   readonly treatment: string
   readonly flaws?: readonly string[]
 }
 
-/** Compares the arms pair by pair. It is looked at once, when all pairs are there. */
+/** Compares the arms pair by pair. Valid for a single look, after all pairs. */
 export function compareTwins(pairs: readonly TwinPair[], words: CompareWords): Comparison {
   const { control, treatment, flaws = [] } = words
   const counts = countsOf(pairs)
@@ -119,7 +118,7 @@ function verdictOf(
   const found = differenceInWords(metric, difference, ALPHA, `${numbered(pairs, 'pair')}, ${pInWords(p)}`)
   if (flaws.length > 0) return { result: 'invalid', sentence: `invalid: ${flaws[0]}; ${treatment}: ${found}` }
   const { low, high } = difference
-  // The interval and the test go by different approximations: both have to agree.
+  // The interval and the test are different approximations: both must agree.
   if (low > 0 && p < ALPHA) return { result: 'better', sentence: `${treatment} wins: ${found}` }
   if (high < 0 && p < ALPHA) return { result: 'worse', sentence: `${treatment} loses: ${found}` }
   if (low >= -MATTERS && high <= MATTERS)
@@ -130,7 +129,7 @@ function verdictOf(
   return { result: 'inconclusive', sentence: `inconclusive: with ${treatment} ${found}` }
 }
 
-/** Metrics with one value for each task, so that long tasks weigh no more than short ones. */
+/** Metrics with a value per task, so long tasks weigh no more than short tasks. */
 const measures: readonly (Pick<PairedMean, 'name' | 'about' | 'unit'> & {
   readonly of: (twin: Twin) => number
 })[] = [
@@ -187,45 +186,45 @@ function quantilesOf(pairs: readonly TwinPair[]): ArmQuantile[] {
   }))
 }
 
-/** The smallest that at least the share `q` of all does not exceed. */
+/** The smallest value not exceeded by at least the share `q` of all values; NaN without values. */
 const quantile = (sorted: Float64Array, q: number): number =>
   sorted[Math.max(0, Math.ceil(q * sorted.length) - 1)] ?? NaN
 
-/** How decisions about faults on the same attempt of twins went together. */
+/** Fault decisions on the same attempt of twins, compared. */
 export interface TwinDecisions {
   /** Decided in both arms. */
   readonly twice: number
   /** Decisions in `twice` that differ between the arms. */
   readonly different: number
-  /** Decided in one arm only: the other one did not get so far, or made no such attempt. */
+  /** Decided in one arm only: the other arm ended earlier, or made no such attempt. */
   readonly once: number
 }
 
-/** All that a paired run came to, as plain data. */
+/** The whole result of a paired run, as plain data. */
 export interface PairedReport extends Comparison {
   readonly workload: string
   readonly seed: number
   /** The start of the run, ISO 8601. */
   readonly startedAt: string
   readonly ranMs: Millis
-  /** How many tasks were to be played in each arm. */
+  /** Planned tasks per arm. */
   readonly planned: number
   readonly faults: {
-    /** Names of those that were armed. */
+    /** Names of the armed faults. */
     readonly names: readonly string[]
     /** Numbers of injected faults, by policy set and fate. */
     readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
-    /** First attempts of calls: twins that make the same call meet the same. */
+    /** First attempts of calls: twins with the same call meet the same decision. */
     readonly first: TwinDecisions
-    /** Further attempts, which policies make. */
+    /** Further attempts, made by policies. */
     readonly later: TwinDecisions
-    /** Calls of which a first attempt was decided otherwise; a few of them. */
+    /** A few calls with different decisions on the first attempt. */
     readonly examples: readonly string[]
   }
   readonly settings: readonly SettingDifference[]
-  /** Why it proves nothing, or less; empty when all went as it should. */
+  /** Why the run proves nothing, or less; empty for a sound run. */
   readonly flaws: readonly string[]
-  /** Further things that a reader should know; the result is sound all the same. */
+  /** Notes for the reader; the result stays sound. */
   readonly warnings: readonly string[]
   readonly twins: readonly TwinPair[]
 }

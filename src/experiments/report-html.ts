@@ -14,8 +14,8 @@ import {
 import type { Report } from './report.ts'
 
 /**
- * Returns the report of an experiment as a page of HTML that loads nothing: `markdownOf` with charts. Without scripts,
- * its tables replace the charts. All text from configs and agents is escaped.
+ * Returns the report of an experiment as an HTML page without external resources: `markdownOf` with charts. Without
+ * scripts, tables replace the charts. All text from configs and agents is escaped.
  */
 export function htmlOf(report: Report): string {
   const { label, sentence } = verdictInWords(report)
@@ -63,7 +63,7 @@ ${contentOf(report, { name, title, blocks })}
 `
 }
 
-/** Returns the content of a section: its blocks, each table after its chart, if any. */
+/** Returns the blocks of a section, each table after its chart, if any. */
 function contentOf(report: Report, { name, title, blocks }: Section): Markup[] {
   const treatments = treatmentsOf(report).values()
   return blocks.flatMap((block) => {
@@ -88,7 +88,7 @@ const isTable = (block: Block) => typeof block === 'object' && 'table' in block
 const canvas = (report: Report, name: 'effect' | 'exposure') =>
   markup`<div class="chart" id="${name}-chart" role="img" aria-label="${chartLabels(report)[name]}"></div>`
 
-/** Returns the note on the shades of a chart; the script shows the note with the chart. */
+/** Returns a note on the shades of a chart; the script shows the note with the chart. */
 const keyOf = (name: 'effect' | 'exposure') =>
   name === 'effect'
     ? [markup`<p class="note" hidden>Coloured bands are sequences; the grey one is what does not matter.</p>`]

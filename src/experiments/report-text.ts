@@ -7,19 +7,18 @@ import type { MetricReport, Report } from './report.ts'
 import { armInWords } from './schema.ts'
 import { decimals, percentage, pInWords, sizeInWords } from './statistics/sentences.ts'
 
-/** A number of a report, which may have been JSON meanwhile: there those that are not finite are null. */
+/** A number of a report. JSON turns non-finite numbers into null. */
 export type Told = number | null | undefined
 
-/** Whether there is such a number at all. */
 export const isKnown = (value: Told): value is number => typeof value === 'number' && Number.isFinite(value)
 
-/** In place of what is not known. */
+/** Shown for unknown values. */
 const NONE = '–'
 
-/** In place of an interval where all values were the same: without a variance there is none. */
+/** Shown when all values were the same: without variance there is no interval. */
 const CONSTANT = 'none: no value varied'
 
-/** Decimals that values of a unit have at least and at most, and where nothing says how exact they are. */
+/** Decimals by unit: fewest, most, and the number for values of unknown precision. */
 const exactness = {
   points: { least: 1, most: 2, usual: 1 },
   ms: { least: 0, most: 2, usual: 1 },
@@ -28,35 +27,35 @@ const exactness = {
 
 type Unit = MetricReport['unit']
 
-/** How many decimals a row needs to tell the ends of this interval apart. */
+/** Returns the decimals needed to tell the ends of an interval apart. */
 export function decimalsFor({ low, high }: { readonly low: Told; readonly high: Told }, unit: Unit): number {
   const { least, most, usual } = exactness[unit]
   if (!isKnown(low) || !isKnown(high) || low === high) return usual
   return Math.max(least, Math.min(most, decimals({ unit }, (high - low) / 2)))
 }
 
-/** How many decimals a metric has among all those of a treatment: shares have the same, so that they align. */
+/** Returns the decimals of a metric of a treatment. All shares get the same number, so their columns align. */
 export function decimalsOf(metric: MetricReport, treatment: string, all: readonly MetricReport[]): number {
   const { unit } = metric
   const alike = unit === 'points' ? all.filter((other) => other.unit === unit) : [metric]
   return Math.max(...alike.map(({ differences }) => decimalsFor(differences[treatment]!, unit)))
 }
 
-/** A value of a metric as people read it: `93.4 %`, `12.3 ms`, `1.04`; a dash where there is none. */
+/** Returns a value for people: `93.4 %`, `12.3 ms`, `1.04`; a dash when unknown. */
 export function valueInWords(value: Told, unit: Unit, places: number = exactness[unit].usual): string {
   if (!isKnown(value)) return NONE
   if (unit === 'points') return `${(100 * value).toFixed(places)} %`
   return unit === 'ms' ? `${value.toFixed(places)} ms` : value.toFixed(places)
 }
 
-/** The same for a difference, with its sign: `+4.1 points`, `−12 ms`, `0.00`. */
+/** Returns a difference with its sign: `+4.1 points`, `−12 ms`, `0.00`; a dash when unknown. */
 export function differenceInWords(value: Told, unit: Unit, places: number = exactness[unit].usual): string {
   if (!isKnown(value)) return NONE
   const signed = signedDigits(value, unit, places)
   return unit === 'count' ? signed : `${signed} ${unit}`
 }
 
-/** From one end to the other: `+2.0 to +6.1 points`; a dash where they are not known. */
+/** Returns an interval: `+2.0 to +6.1 points`; a dash when unknown. */
 export function intervalInWords(
   { low, high }: { readonly low: Told; readonly high: Told },
   unit: Unit,
@@ -81,7 +80,7 @@ const results = {
   invalid: 'invalid',
 } as const
 
-/** The verdict in a word or three, and its sentence. */
+/** Returns the verdict as a label of one to three words, and its sentence. */
 export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdict'>): {
   readonly label: string
   readonly sentence: string
@@ -93,14 +92,14 @@ export function verdictInWords({ state, verdict }: Pick<Report, 'state' | 'verdi
   return { label, sentence: `${withoutLabel(verdict.sentence)}.` }
 }
 
-/** The sentence of a verdict where its result stands before it. */
+/** Removes the result in front of a verdict's sentence. */
 export const withoutLabel = (sentence: string): string =>
   sentence.replace(/^(invalid|inconclusive|not decided yet|no difference found): /, '')
 
-/** `2026-03-01 09:30:00 UTC` for what is ISO 8601. */
+/** `2026-03-01 09:30:00 UTC` for an ISO 8601 time. */
 const instantInWords = (iso = '') => iso.replace(/^(.{10})T(.{8}).*$/, '$1 $2 UTC')
 
-/** When it ran, and why it ended; undefined before it has. */
+/** Returns when the experiment ran, and why it ended; undefined before the start. */
 export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: Report): string | undefined {
   if (state === 'not_started') return undefined
   const lasting = `for ${roundedDuration(ranMs ?? 0)}`
@@ -108,21 +107,19 @@ export function ranInWords({ state, startedAt, endedAt, endedBecause, ranMs }: R
   return `Ran from ${instantInWords(startedAt)} to ${instantInWords(endedAt)}, ${lasting}: ${endedBecause}.`
 }
 
-/** Returns the entry of a record for an arm; undefined when there is none. An arm may be called like a property of all objects. */
+/** Returns the entry of a record for an arm; undefined for none. Arms may be named like properties of all objects. */
 export const ofArm = <T>(record: Readonly<Record<string, T>>, arm: string): T | undefined =>
   Object.hasOwn(record, arm) ? record[arm] : undefined
 
-/** The arms that are compared with the control. */
+/** Returns the arms other than the control. */
 export const treatmentsOf = ({ arms, control }: Pick<Report, 'arms' | 'control'>): string[] =>
   armsIn({ arms }).filter((arm) => arm !== control)
 
 const armsIn = ({ arms }: Pick<Report, 'arms'>): string[] => arms.map(({ name }) => name)
 
-/** An arm in sentences. */
 const nameIn = (arms: Report['arms'], arm: string): string =>
   armInWords({ arms: Object.fromEntries(arms.map(({ name, set }) => [name, set])) }, arm)
 
-/** The metric that decides. */
 export const decisiveOf = ({ metrics }: Pick<Report, 'metrics'>): MetricReport =>
   metrics.find(({ decides }) => decides)!
 
@@ -145,7 +142,7 @@ export interface Section {
   readonly blocks: readonly Block[]
 }
 
-/** All that a report says below its verdict, in order, for whatever shows it. */
+/** Returns the sections of a report below its verdict, in order, for any output format. */
 export function sectionsOf(report: Report): Section[] {
   const { state, hypothesis, interference, next } = report
   const ran: Section[] = [
@@ -185,7 +182,7 @@ function armTable({ arms, control }: Report): Table {
   }
 }
 
-/** Where the settings of arms differ, a line for each setting. */
+/** Returns the differing settings, a line per setting. */
 export function settingBlock(settings: Report['settings'], arms: readonly string[]): Block {
   if (settings.length === 0) return 'Their settings are the same.'
   return {
@@ -197,10 +194,10 @@ export function settingBlock(settings: Report['settings'], arms: readonly string
   }
 }
 
-/** Most lines of what went on over time. */
+/** Most lines of a table over time. */
 const SHOWN_LOOKS = 12
 
-/** Some of the looks, the last one among them. */
+/** Returns evenly spaced looks, including the last look. */
 function shownLooks(looks: readonly Look[]): readonly Look[] {
   const step = Math.max(1, Math.ceil(looks.length / SHOWN_LOOKS))
   return looks.filter((_, at) => (looks.length - 1 - at) % step === 0)
@@ -292,10 +289,10 @@ function metricTable({ metrics, control }: Report, treatment: string): Table {
   }
 }
 
-/** A p-value in a column of them. */
+/** A p-value for a column. */
 const smallNumber = (p: Told) => (!isKnown(p) ? NONE : p < 0.001 ? '< 0.001' : p.toFixed(3))
 
-/** Returns the cost of a treatment: tries at servers, and time. */
+/** Returns the cost of a treatment: attempts at servers, and time. */
 function costInWords({ arms, metrics, control }: Report, treatment: string): string {
   const of = (name: MetricReport['name']) => {
     const { unit, values, differences } = metrics.find((metric) => metric.name === name)!
@@ -319,10 +316,10 @@ function longer(ms: number, places: number): string {
   return Number(size) === 0 ? 'as long' : `${size} ms ${ms > 0 ? 'longer' : 'less'}`
 }
 
-/** `not_reached` as people read it. */
+/** `not reached` for `not_reached`. */
 export const fateInWords = (fate: string): string => fate.replaceAll('_', ' ')
 
-/** Faults of an arm by fate, in the order of all fates. */
+/** Returns the faults of an arm by fate, in the order of `fates`. */
 export const fateCounts = (report: Pick<Report, 'fates'>, arm: string): number[] =>
   fates.map((fate) => ofArm(report.fates, arm)?.[fate] ?? 0)
 
@@ -360,7 +357,7 @@ function assignmentBlocks({ arms, calls, sampleRatioP }: Report): Block[] {
   ]
 }
 
-/** The report of an experiment as Markdown. */
+/** Returns the report of an experiment as Markdown. */
 export function markdownOf(report: Report): string {
   const { label, sentence } = verdictInWords(report)
   const ran = ranInWords(report)
@@ -373,7 +370,7 @@ export function markdownOf(report: Report): string {
   ].join('\n\n')
 }
 
-/** With several treatments, what became of those that the verdict is not about. */
+/** Returns the verdicts on the other treatments, a sentence each. */
 export function othersInWords(report: Report): string[] {
   return treatmentsOf(report).flatMap((arm) => {
     const verdict = ofArm(report.verdicts, arm)

@@ -2,8 +2,8 @@ import type { Report, ReportFacts } from './report.ts'
 import { askThread } from './unit-thread.ts'
 
 /**
- * Makes reports in a separate thread, because intervals of tens of thousands of units take a second or two, which must
- * not delay calls. Makes a report at a time; requests for a report under way share the report.
+ * Makes reports in a separate thread: intervals of tens of thousands of units take a second or two, and calls must not
+ * wait. Makes a report at a time; requests for a report under way share the report.
  */
 export class ReportThread {
   readonly #underWay = new Map<string, Promise<Report>>()
@@ -15,7 +15,7 @@ export class ReportThread {
     if (underWay !== undefined) return underWay
     const report = this.#last.then(() => computed(facts())).finally(() => this.#underWay.delete(name))
     this.#underWay.set(name, report)
-    // Later reports come in turn even when this one fails; its caller hears of the failure.
+    // Later reports get their turn even after a failure; only the caller of the failed report sees the error.
     this.#last = report.catch(() => undefined)
     return report
   }

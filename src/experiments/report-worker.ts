@@ -6,7 +6,7 @@ import type { UnitMessage } from './unit-thread.ts'
 
 giveWay()
 
-// Without the units, which come in portions.
+// The units follow in portions.
 const { run, ...facts } = workerData as ReportFacts
 const units: UnitSample[] = []
 

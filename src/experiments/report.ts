@@ -22,7 +22,7 @@ import { type Interval, type UnitEstimate, welchInterval } from './statistics/un
 import type { Verdict } from './statistics/verdict.ts'
 import { numbered } from '../units/numbered.ts'
 
-/** A setting that differs between arms: each arm's value as in a config (`2s`); undefined without a value. */
+/** A setting with different values in the arms, as written in a config (`2s`); undefined without a value. */
 export interface SettingDifference {
   /** Such as `retry.maxRetries`. */
   readonly setting: string
@@ -36,11 +36,11 @@ export interface MetricReport {
   readonly unit: 'points' | 'ms' | 'count'
   readonly better: 'higher' | 'lower'
   readonly decides: boolean
-  /** Its value in each arm; NaN without data. */
+  /** By arm; NaN without data. */
   readonly values: Readonly<Record<string, number>>
   /**
-   * By treatment: treatment minus control with a 95 % interval, looked at once, and its p-value. When both ends equal
-   * the estimate, no value varied, and there is no interval.
+   * By treatment: treatment minus control, with a 95 % interval for a single look, and its p-value. Both ends equal the
+   * estimate when no value varied: then there is no interval.
    */
   readonly differences: Readonly<
     Record<string, Interval & { readonly p: number | undefined; readonly adjustedP: number | undefined }>
@@ -48,25 +48,25 @@ export interface MetricReport {
 }
 
 /**
- * All facts about an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. As JSON,
- * numbers that are not finite are null, and undefined values are missing.
+ * All facts about an experiment, as plain data. Differences are treatment minus control, shares in [0, 1]. In JSON,
+ * non-finite numbers are null and undefined values are missing.
  */
 export interface Report {
   readonly name: string
   readonly hypothesis: string
-  /** The metric that decides. */
+  /** The deciding metric. */
   readonly metric: MetricName
-  /** Its smallest difference that matters, in its unit, ≥ 0. */
+  /** The smallest relevant difference of the metric, in its unit, ≥ 0. */
   readonly minimumEffect: number
   /** Units each arm needs before the verdict may end the experiment. */
   readonly minimumUnits: number
-  /** The confidence of each treatment's sequence, in (0, 1); of all sequences together it is 95 %. */
+  /** The confidence of each treatment's sequence, in (0, 1); all sequences together have 95 %. */
   readonly confidence: number
   readonly state: 'running' | 'ended' | 'not_started'
   readonly control: string
   /**
-   * Each arm with its policy set, its share of what takes part, the units that were assigned to it, those that the verdict is of, and of
-   * how many of these an outcome was reported.
+   * Each arm with its policy set, its share of the matching units, the units `assigned` to the arm, the `units` counted by
+   * the verdict, and how many of the latter have a `reported` outcome.
    */
   readonly arms: readonly {
     readonly name: string
@@ -88,33 +88,33 @@ export interface Report {
   readonly ranMs: Millis | undefined
   readonly looks: readonly Look[]
   readonly metrics: readonly MetricReport[]
-  /** p-value of the test whether units reached the arms as planned; undefined where agents choose. */
+  /** p-value of the test for a sample-ratio mismatch; undefined when agents choose their arm. */
   readonly sampleRatioP: number | undefined
-  /** Calls that matched, by how they were assigned. */
+  /** Matching calls, by assignment. */
   readonly calls: {
     readonly inArms: number
     readonly fallback: number
     readonly notDrawn: number
     readonly excluded: number
-    /** The words for the lack of a name for which calls are excluded. */
+    /** See `unnamedBy`: why calls are excluded. */
     readonly unnamed: string
     readonly dropped: number
   }
   /** Numbers of injected faults, by arm and fate. */
   readonly fates: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** Resources that the arms do share, and how sharing may blur a difference. */
+  /** Sentences on resources shared by the arms, and how sharing may blur a difference. */
   readonly interference: readonly string[]
   /** Conditions that would change the verdict. */
   readonly next: string
 }
 
-/** Effective settings of a policy set by policy, where it says anything at all. */
+/** Returns the effective settings of a policy set, by policy; policies without settings are missing. */
 type SettingsOf = (set: string) => Readonly<Record<string, unknown>>
 
-/** The same under given policies; by default under the policies in force. */
+/** `policies` undefined: the policies in force. */
 export type SettingsUnder = (policies: Run['policies'] | undefined) => SettingsOf
 
-/** The input of a report: plain data, which may go to another thread. */
+/** The input of a report, as plain data for another thread. */
 export interface ReportFacts {
   readonly experiment: Experiment
   readonly run: RunFacts | undefined
@@ -125,15 +125,14 @@ export interface ReportFacts {
 }
 
 interface RunFacts extends Pick<Run, 'startedAtWall' | 'startedAt' | 'looks' | 'judgement' | 'end'> {
-  /** The units with at least one call that has ended. */
+  /** Units with at least one ended call. */
   readonly units: readonly UnitSample[]
-  /** Units assigned to each arm. */
   readonly assigned: ReadonlyMap<string, number>
   readonly calls: Pick<Run['samples'], 'fallback' | 'dropped' | 'out'>
   readonly fates: Run['samples']['fates']
 }
 
-/** Returns the facts about an experiment now; for a past run, as they were then, whatever the config says now. */
+/** Returns the facts about an experiment now. A past run keeps its own settings, whatever the config says now. */
 export function factsOf(
   { experiment: configured, run }: Listed,
   settings: SettingsUnder,
@@ -145,7 +144,7 @@ export function factsOf(
   if (run === undefined) return { experiment, run, settings: bySet, now }
   const { startedAtWall, startedAt, looks, judgement, end, samples } = run
   const { fates, fallback, dropped, out } = samples
-  // A copy: units of a current run change while another thread makes the report.
+  // A copy, because units of a current run change during the report.
   const units = samples.known().map((sample) => ({ ...sample, durations: [...sample.durations] }))
   const assigned = new Map(Object.keys(experiment.arms).map((arm) => [arm, samples.unitsOf(arm)]))
   const calls = { fallback, dropped, out }
@@ -261,7 +260,6 @@ function metricReports(
   })
 }
 
-/** Returns an interval by the method for the metric. */
 function intervalOf(
   name: MetricName,
   control: UnitEstimate,
@@ -284,7 +282,7 @@ type Compared = Pick<MetricReport, 'values'> & {
   readonly differences: readonly (readonly [string, Interval & { readonly p: number | undefined }])[]
 }
 
-/** Computes all quantiles from the same resamples. They have intervals, and no p-values. */
+/** Computes all quantiles from the same resamples: intervals without p-values. */
 function quantileReports(
   control: string,
   treatments: readonly string[],
@@ -321,7 +319,6 @@ function quantileReports(
   )
 }
 
-/** Returns the differing settings of the arms, setting by setting. */
 function settingDifferences({ arms }: Experiment, settingsOf: SettingsOf): SettingDifference[] {
   const flat = Object.entries(arms).map(
     ([arm, set]) => [arm, new Map(leavesOf(settingsOf(set), ''))] as const,
@@ -343,7 +340,7 @@ function* leavesOf(value: unknown, path: string): Iterable<[string, string]> {
     yield* leavesOf(inner, path === '' ? key : `${path}.${key}`)
 }
 
-/** Returns sentences about resources the arms share although they should not. */
+/** See `Report.interference`. */
 function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[] {
   const { arms, assignBy, fallback } = experiment
   const quotas = Object.values(arms).some((set) => {
@@ -366,7 +363,7 @@ function interferenceIn(experiment: Experiment, settingsOf: SettingsOf): string[
   ]
 }
 
-/** Power with which the smallest difference that matters would be found, looked at once. */
+/** Power to find the smallest relevant difference at a single look. */
 const POWER = 0.8
 
 function nextOf(
@@ -406,7 +403,7 @@ function nextOf(
   return `To find a difference of ${inWords(minimumEffect)} with probability ${POWER} takes about ${needed.control} units in ${names.control} and ${needed.treatment} in ${names.treatment}, looked at once, and about twice as many with looks all along. ${there}`
 }
 
-/** Returns the number of units needed to find a difference of this size; undefined without a known variance. */
+/** Returns the units needed to find a difference of this size; undefined without a known variance. */
 function neededIn(
   metric: MetricName,
   control: UnitEstimate,
@@ -423,7 +420,7 @@ function neededIn(
   return Number.isFinite(needed.control) && needed.control > 0 ? needed : undefined
 }
 
-/** Returns the smallest difference from the control the present units find; undefined where they find none. */
+/** Returns the smallest difference from the control the present units can show; undefined for none. */
 function detectableIn(
   metric: MetricName,
   control: UnitEstimate,

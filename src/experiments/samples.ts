@@ -7,22 +7,22 @@ import { Slot } from '../mesh/record.ts'
 /** Notes on the unit of a call; undefined for a call that no experiment measures. */
 export const measuredUnit = new Slot<object | undefined>(undefined)
 
-/** The figures of a unit in an arm: usually an agent's task. */
+/** The figures of a unit, usually an agent's task, in an arm. */
 export interface UnitSample extends CallCounts {
-  /** The key of the unit, which is assigned as a whole. */
+  /** See `Unit.key`. */
   readonly unit: string
   readonly arm: string
-  /** The tenant of the unit, as limits count it. */
+  /** As counted by limits. */
   readonly tenant: string
   /** Start of the first call, on the monotonic clock. */
   readonly beganAt: Millis
-  /** Failed tool calls, as their agent saw them. */
+  /** Failed tool calls, as seen by the agent. */
   failed: number
-  /** Calls not over: their ends are assumed, and their durations and attempts unknown. */
+  /** Unfinished calls with assumed ends: their durations and attempts are unknown. */
   assumed: number
   /** Attempts at servers. */
   attempts: number
-  /** How long the valid ones took, in milliseconds: all together, and each of the first 32. */
+  /** Durations of valid calls in milliseconds: the sum, and each of the first 32. */
   totalMs: Millis
   readonly durations: Millis[]
   /** The reported outcome; undefined without a report. */
@@ -37,13 +37,13 @@ export interface UnitSample extends CallCounts {
 /** Most durations kept per unit. */
 const MAX_DURATIONS = 32
 
-/** Most units of all runs together, those that have ended included; what comes on top is counted, and takes no part in a verdict. */
+/** Most units of all runs together, ended runs included. Calls beyond are counted, but no verdict includes them. */
 const MAX_UNITS = 50_000
 
-/** Most units of a tenant in current runs: a tenant that names endless tasks leaves room for others. */
+/** Most units of a tenant in current runs: a tenant with endless tasks must leave room for others. */
 const MAX_OF_TENANT = MAX_UNITS / 2
 
-/** How long others wait for an open unit, in milliseconds. */
+/** How long the cohort waits for an open unit, in milliseconds. */
 const LONGEST_OPEN_MS: Millis = 300_000
 
 /** Limits the number of units in all runs together. */
@@ -57,7 +57,7 @@ export class Room {
     this.#reclaim = reclaim
   }
 
-  /** Takes a place for a tenant; false when there is none. */
+  /** Takes a place for a tenant; false when none is free. */
   take(tenant: string): boolean {
     const taken = this.#ofTenants.get(tenant) ?? 0
     if (taken >= MAX_OF_TENANT) return false
@@ -72,7 +72,7 @@ export class Room {
     this.#left += places
   }
 
-  /** Keeps the place of an ended run's unit taken, but no longer counts the place against its tenant. */
+  /** Keeps the place of an ended run's unit, but stops counting the place against its tenant. */
   release(tenant: string): void {
     const taken = (this.#ofTenants.get(tenant) ?? 1) - 1
     if (taken === 0) this.#ofTenants.delete(tenant)
@@ -80,9 +80,9 @@ export class Room {
   }
 }
 
-/** The facts about a call that begins in a unit. */
+/** The facts about a new call of a unit. */
 export interface Beginning {
-  /** The tenant of the call, as limits count it. */
+/** As counted by limits. */
   readonly tenant: string
   /** On the monotonic clock. */
   readonly now: Millis
@@ -90,42 +90,42 @@ export interface Beginning {
   readonly isFallback?: boolean
 }
 
-/** The results of the calls of one run of an experiment, by unit. */
+/** The call results of a run, by unit. */
 export class Samples {
   /** By arm and unit. */
   readonly #arms = new Map<string, Map<string, UnitSample>>()
   readonly #room: Room
   #hasEnded = false
-  /** Numbers of faults that hit calls, by arm and fate. */
+  /** Numbers of faults, by arm and fate. */
   readonly fates = new Map<string, Map<Fate, number>>()
-  /** Calls in arms with records kept. */
+  /** Recorded calls in arms. */
   assigned = 0
-  /** Calls of `assigned` without the experiment's unit, assigned by something else. */
+  /** Calls of `assigned` without the experiment's unit, assigned by the fallback. */
   fallback = 0
-  /** Calls in arms without records, because of too many units. */
+  /** Unrecorded calls in arms, because of too many units. */
   dropped = 0
-  /** Matching calls outside of the experiment: not drawn, or without anything to assign by. */
+  /** Matching calls outside the experiment: not drawn, or without a unit. */
   readonly out = { not_drawn: 0, excluded: 0 }
 
   constructor(room: Room) {
     this.#room = room
   }
 
-  /** Ends the run: nothing is added later. */
+  /** Ends the run. Tenants of its units get their room back. */
   end(): void {
     if (this.#hasEnded) return
     this.#hasEnded = true
     for (const { tenant } of this.all()) this.#room.release(tenant)
   }
 
-  /** Forgets all units, and frees their places. */
+  /** Deletes all units and frees their places. */
   clear(): void {
     this.end()
     this.#room.free(this.all().length)
     this.#arms.clear()
   }
 
-  /** Begins a call of a unit; undefined when there is no room for the unit. */
+  /** Begins a call of a unit; undefined without room for the unit. */
   begin(unit: string, arm: string, { tenant, now, isFallback = false }: Beginning): UnitSample | undefined {
     let units = this.#arms.get(arm)
     if (units === undefined) this.#arms.set(arm, (units = new Map<string, UnitSample>()))
@@ -157,18 +157,16 @@ export class Samples {
     }
   }
 
-  /** Counts a call outside of the experiment. */
   leftOut(why: 'not_drawn' | 'excluded'): void {
     this.out[why]++
   }
 
-  /** Records a unit's reported outcome, in this arm. */
   report(unit: string, arm: string, outcome: 'succeeded' | 'failed'): void {
     const sample = this.#arms.get(arm)?.get(unit)
     if (sample !== undefined) sample.outcome = outcome
   }
 
-  /** Returns the number of units in an arm, in constant time. */
+  /** Takes constant time. */
   unitsOf(arm: string): number {
     return this.#arms.get(arm)?.size ?? 0
   }
@@ -177,19 +175,18 @@ export class Samples {
     return [...this.#arms.values()].flatMap((units) => [...units.values()])
   }
 
-  /** Returns the units with at least one call that has ended. */
+  /** Returns the units with at least one ended call. */
   known(): UnitSample[] {
     return this.all().filter(({ calls }) => calls > 0)
   }
 
   /**
-   * The units that began before the oldest one that is still open, and those that are still open and began before them.
-   * Counting the units that are over, and leaving out the open ones, would count quick units before slow ones: an arm whose
-   * calls fail late would seem better than one whose calls fail at once.
+   * Returns the units begun before the oldest open unit younger than five minutes. Counting only finished units would count
+   * quick units before slow units: an arm with late failures would look better than an arm with quick failures.
    *
-   * A unit is open while a call of it is under way, and until none has ended for `quiet` milliseconds or its outcome is reported,
-   * which is waited for where `needsOutcome`. After five minutes nobody waits for it any more: then it counts as it is, and a
-   * call that is under way as one that failed.
+   * A unit is open while a call is under way. Afterwards it stays open until its outcome is reported or, unless
+   * `needsOutcome`, until no call has ended for `quiet` milliseconds. After five minutes an open unit counts as is, and its
+   * calls under way count as failed.
    */
   cohort(now: Millis, { quiet, needsOutcome }: Waiting): UnitSample[] {
     const all = this.all()
@@ -200,7 +197,7 @@ export class Samples {
     return all.filter(({ beganAt, calls, underWay }) => beganAt < before && (calls > 0 || underWay > 0))
   }
 
-  /** Returns the open units, whose ends are unknown. Open units younger than five minutes are not in the cohort. */
+  /** Returns the open units: their ends are unknown. Open units younger than five minutes are not in the cohort. */
   open(now: Millis, waiting: Waiting): UnitSample[] {
     return this.all().filter((sample) => isOpen(sample, now, waiting))
   }
@@ -212,11 +209,11 @@ export class Samples {
   }
 }
 
-/** The conditions under which a unit is over. */
+/** When a unit is over. */
 export interface Waiting {
-  /** How long no call of it may have ended, in milliseconds; 0: calls that are under way, and no others. */
+  /** Milliseconds without an ended call; 0: only calls under way keep a unit open. */
   readonly quiet: Millis
-  /** Whether the outcome has to be known. */
+  /** Whether a unit without a reported outcome stays open. */
   readonly needsOutcome: boolean
 }
 
@@ -228,7 +225,7 @@ function isOpen(
   return underWay > 0 || (outcome === undefined && (needsOutcome || now - lastAt < quiet))
 }
 
-/** A unit as it would be if what is open of it failed. */
+/** Returns a unit as if its open part had failed. */
 export const failing = (sample: UnitSample): UnitSample => ({
   ...sample,
   assumed: sample.assumed + 1,
@@ -239,7 +236,7 @@ export const failing = (sample: UnitSample): UnitSample => ({
   outcome: 'failed',
 })
 
-/** A unit as it would be if what is open of it went well: what has failed stays so. */
+/** Returns a unit as if its open part had succeeded; earlier failures stay. */
 export const succeeding = (sample: UnitSample): UnitSample => ({
   ...sample,
   assumed: sample.assumed + 1,
@@ -291,7 +288,7 @@ export function endIn(sample: UnitSample, record: CallRecord, outcome: Outcome, 
 const COLUMNS =
   'unit,arm,calls,failed,valid,eligible,returned,good,unchecked,attempts,under_way,total_ms,outcome,judged,durations_ms'
 
-/** One line for each unit and arm, below a header: what anybody needs to compute a verdict again. Durations in milliseconds. */
+/** Yields CSV (RFC 4180): a header, then a line per unit and arm, enough to recompute a verdict. Durations in milliseconds. */
 export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
   yield `${COLUMNS}\n`
   for (const sample of samples) {
@@ -319,19 +316,19 @@ export function* csvOf(samples: Iterable<UnitSample>): Generator<string> {
 
 const rounded = (ms: Millis) => Math.round(ms * 1_000) / 1_000
 
-/** Returns the key of a task as a unit, unique although agents choose its name, and often their tenant's name. */
+/** Returns a task's key as a unit: unique, although agents choose task names and often their tenant's name. */
 export const taskUnit = (source: string, tenant: string, id: string): string =>
   `${source} ${tenantInKey(tenant)}\n${id}`
 
-/** Returns the key of all calls of a tenant as a unit. */
+/** Returns the key of a tenant as a unit. */
 export const tenantUnit = (tenant: string): string => `tenant ${tenantInKey(tenant)}`
 
-/** Without a line break or `/`, which end it. */
+/** Escapes line breaks and `/`, because they end the tenant in a key. */
 const tenantInKey = (tenant: string) => escaped(tenant).replaceAll('/', '\\u002f')
 
 /**
- * The key of a unit as one line that no other unit has: of tasks it is who names them, the tenant, `/`, and their name. Control
- * characters and backslashes are escapes, as in JSON, and so is a `/` in the name of a tenant.
+ * Returns a unit's key as a unique line. Tasks: source, tenant, `/`, task name. Control characters, backslashes and `/` in
+ * a tenant's name are escaped as in JSON.
  */
 function unitInText(key: string): string {
   const at = key.indexOf('\n')

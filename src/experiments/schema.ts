@@ -31,7 +31,6 @@ const guardrail = z.strictObject({
 
 const WEIGHTS = 1e-6
 
-/** One entry of the list `experiments`. */
 export const experiment = z
   .strictObject({
     name: name.describe('Unique; shows up in metrics, spans and the report.'),
@@ -141,32 +140,31 @@ export const experiments = z
   .default([])
   .describe('Comparisons of policy sets: some of the traffic goes by one, some by another.')
 
-/** An arm as it is known outside of its experiment: in metrics, spans and state. */
+/** Returns the arm's name outside the experiment: in metrics, spans and state. */
 export const armName = (experiment: string, arm: string): string => `${experiment}/${arm}`
 
-/** The arms of all experiments. */
 export const armNames = (all: readonly Pick<Experiment, 'name' | 'arms'>[]): string[] =>
   all.flatMap(({ name, arms }) => Object.keys(arms).map((arm) => armName(name, arm)))
 
-/** The arm that the others are compared with. */
+/** Returns the arm all others are compared with: `control`, or else the first. */
 export function controlOf({ arms }: Pick<Experiment, 'arms'>): string {
   const [first = ''] = Object.keys(arms)
   return Object.hasOwn(arms, 'control') ? 'control' : first
 }
 
-/** An arm in sentences: its policy set, with the arm where several go by the same. */
+/** Returns an arm for sentences: its policy set, with the arm's name when several arms share the set. */
 export function armInWords({ arms }: Pick<Experiment, 'arms'>, arm: string): string {
   const set = arms[arm]!
   return Object.values(arms).filter((other) => other === set).length === 1 ? set : `${set} (${arm})`
 }
 
-/** The share of each arm of what takes part, in (0, 1). */
+/** Returns the share of each arm among the participating units, in (0, 1). */
 export function splitOf({ arms, split }: Pick<Experiment, 'arms' | 'split'>): ReadonlyMap<string, number> {
   const names = Object.keys(arms)
   const own = new Map(Object.entries(split ?? {}))
   return new Map(names.map((name) => [name, own.get(name) ?? 1 / names.length]))
 }
 
-/** The smallest difference that matters, in the unit of the metric that decides. */
+/** Returns the smallest relevant difference, in the unit of the deciding metric. */
 export const minimumEffectOf = ({ minimumEffect }: Pick<Experiment, 'minimumEffect'>): number =>
   minimumEffect ?? 0.02

@@ -3,19 +3,16 @@ import { Worker } from 'node:worker_threads'
 import { nextTurn } from '../mesh/clock.ts'
 import type { UnitSample } from './samples.ts'
 
-/** A message to a thread over units: some more units, or that these were all. */
+/** A message to a thread: more units, or `whole` after the last units. */
 export type UnitMessage = { readonly units: readonly UnitSample[] } | 'whole'
 
-/** Most units that are copied to a thread in one turn of the event loop: it takes a millisecond or two. */
+/** Units copied to a thread in one turn of the event loop, in a millisecond or two. */
 const UNITS_A_TURN = 1_000
 
-/** Most memory that a thread may take, in megabytes: a report of 50,000 units with 32 durations each takes about 150. */
+/** Heap limit of a thread in megabytes: a report of 50,000 units with 32 durations each takes about 150. */
 const MAX_HEAP_MB = 512
 
-/**
- * Returns the answer of a new thread, which gets its units in portions. Rejects when the thread fails. `workerData`: other data
- * that the thread needs.
- */
+/** Sends `workerData` and, in portions, the units to a new thread; returns its answer. Rejects when the thread fails. */
 export async function askThread<Answer>(
   url: URL,
   workerData: object,
@@ -23,7 +20,7 @@ export async function askThread<Answer>(
 ): Promise<Answer> {
   const worker = new Worker(url, { workerData, resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } })
   const answered = once(worker, 'message') as Promise<[Answer]>
-  // A failure before the answer is waited for is thrown by the `await` below.
+  // The `await` below throws an earlier failure.
   answered.catch(() => undefined)
   const send = (message: UnitMessage) => worker.postMessage(message)
   try {

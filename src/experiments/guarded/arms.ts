@@ -14,27 +14,26 @@ import { measuredUnit } from '../samples.ts'
 import { Measured, type Meter } from './meter.ts'
 import type { Spec } from './spec.ts'
 
-/** The effect of the config's comparisons on calls, for a generation. */
+/** The parts of the config's comparisons that a generation needs. */
 type Assigning = Pick<Experiments, 'armsIn' | 'assignIn' | 'end' | 'unit'>
 
-/** The two arms of a guarded run. The treatment comes first: so a larger share of it moves nobody back to the control. */
+/** The arms of a guarded run. The treatment comes first, so a larger share moves no unit back to the control. */
 export const ARMS = ['treatment', 'control'] as const
 
-/** The run that is under way, as far as calls are concerned. */
+/** The current run, as calls see it. */
 interface Guest {
   readonly meter: Meter
-  /** The calls that it is about, and what they are assigned by. */
+  /** Which calls match, and how they are assigned. */
   readonly aim: Experiment
-  /** Its arms while they are in, with the split of the stage. */
+  /** The arms in force, with the split of the stage; undefined outside of stages. */
   readonly entry: Experiment | undefined
-  /** The share of the treatment, in (0, 1), while the arms are in. */
+  /** The share of the treatment, in (0, 1), while arms are in force. */
   readonly share: number
 }
 
 /**
- * The effect of experiments on calls: the comparisons of the config, and beside them one guarded run. While there is no run, a
- * generation has the arms of the comparisons and no others. A run takes no calls that a comparison could take: the caller
- * that begins the run ensures this.
+ * Assigns calls to the config's comparisons and to one guarded run. Without a run, a generation has only the arms of the
+ * comparisons. The caller of `measure` ensures that no comparison could take a call of the run.
  */
 export class GuardedArms implements Assigning {
   readonly unit = measuredUnit
@@ -45,7 +44,7 @@ export class GuardedArms implements Assigning {
   #anonymous = 0
   #guest: Guest | undefined
 
-  /** `forget` has policies forget what they remember of arms, of an earlier run. */
+  /** `forget` makes policies forget these arms of an earlier run. */
   constructor(
     others: Assigning,
     clock: Pick<Clock, 'now'>,
@@ -56,35 +55,35 @@ export class GuardedArms implements Assigning {
     this.#forget = forget
   }
 
-  /** The run, as an experiment whose calls no other may take; undefined while there is none. */
+  /** The run as an experiment: no other may take its calls; undefined without a run. */
   get taken(): Experiment | undefined {
     return this.#guest?.aim
   }
 
-  /** The arms that calls are assigned to now, as they are known outside of their experiment. */
+  /** The arms in force, by their names outside the experiment. */
   get names(): readonly string[] {
     const entry = this.#guest?.entry
     return entry === undefined ? [] : ARMS.map((arm) => armName(entry.name, arm))
   }
 
-  /** From the next generation on, calls of the targets are told to the meter. */
+  /** From the next generation on, the meter counts calls of the targets. */
   measure(spec: Spec, meter: Meter): void {
     this.#guest = { meter, aim: experimentOf(spec, 0.5), entry: undefined, share: 0 }
   }
 
-  /** From the next generation on, calls of the targets are in arms, and so many of them the treatment. */
+  /** From the next generation on, calls of the targets are in arms. `share`: of the treatment. */
   split(spec: Spec, share: number): void {
     if (this.#guest === undefined) return
     if (this.#guest.entry === undefined) this.#forget(ARMS.map((arm) => armName(spec.name, arm)))
     this.#guest = { ...this.#guest, entry: experimentOf(spec, share), share }
   }
 
-  /** From now on no call is in an arm; they are measured still. */
+  /** Takes calls out of the arms at once; the meter still counts calls. */
   join(): void {
     if (this.#guest !== undefined) this.#guest = { ...this.#guest, entry: undefined }
   }
 
-  /** From now on nothing is measured. */
+  /** Ends all measurement at once. */
   clear(): void {
     this.#guest = undefined
   }
@@ -106,7 +105,7 @@ export class GuardedArms implements Assigning {
     const isAimedAt = aimOf(aim)
     return (call) => {
       if (!isAimedAt(call)) return others?.(call)
-      // A generation that was made for a stage may take calls for a moment after the rollback: they are in no arm by then.
+      // A stage's generation may take calls for a moment after the rollback; such calls are in no arm.
       const now = this.#guest
       if (now === undefined || now.meter !== meter) return
       call.record.intent ??= taskOf(call)
@@ -117,21 +116,20 @@ export class GuardedArms implements Assigning {
     }
   }
 
-  /** Agents without a task and a session may be many behind one name: each of their calls is drawn by itself. */
+  /** Many agents without task and session may share a tenant's name, so each of their calls is drawn alone. */
   #armOf(found: Assignment, { share, aim }: Guest): string | undefined {
     if (typeof found === 'string') return undefined
     if (!found.isFallback || !found.unit.startsWith('tenant ')) return found.name
     return this.#random(String(this.#anonymous++), aim.name) < share ? 'treatment' : 'control'
   }
 
-  /** A tool call has ended: it may have been measured, or in an arm. */
   end(record: CallRecord, outcome: Outcome): void {
     const unit = measuredUnit.of(record)
     if (!(unit instanceof Measured)) return this.#others.end(record, outcome)
     const hit = isHit(record)
     if (hit && unit.arm === 'treatment') unit.meter.affected(unit.at, record.traceId)
     const result = resultOfCall(outcome, record)
-    // One that its agent gave up is as slow as that; where a fault had hit it, that is why.
+    // A call given up by its agent counts with its time so far. After a fault, the call counts as wrong: the fault is why.
     const isGivenUp = result === 'cancelled'
     unit.meter.end(
       unit,
@@ -147,7 +145,7 @@ export class GuardedArms implements Assigning {
   }
 }
 
-/** A run as an experiment of the config would be: what shares calls out and divides capacity knows no other. */
+/** Returns a run in the form of a configured experiment, for assignment and capacity. */
 export function experimentOf({ name, targets, arms, assignBy }: Spec, share: number): Experiment {
   const { environment: _, ...match } = targets
   return schema.parse({

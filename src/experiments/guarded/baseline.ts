@@ -15,22 +15,22 @@ export type Learning = { readonly metric: CallMetric; readonly for: number } & (
   | { readonly method: 'iqr'; readonly k: number }
 )
 
-/** Seconds needed to learn a threshold. */
+/** Seconds with calls needed to learn a threshold. */
 export const LEAST_SECONDS = 5
 
-/** Share of a baseline's seconds that may lie far out; one second may in any case. */
+/** Tolerated share of far-out seconds in a baseline; one such second is always tolerated. */
 const FAR_OUT_SHARE = 0.1
 
-/** Tukey's outer fence: values beyond are "far out". */
+/** Tukey's outer fence in interquartile ranges: values beyond are "far out". */
 const FAR_OUT_K = 3
 
-/** A second half of a baseline whose median is so many times that of the first is another baseline; a faster one is not. */
+/** Tolerated ratio of the medians of a baseline's second and first half. Getting faster is fine. */
 const DRIFT = 2
 
-/** Smaller differences between latencies do not count, in milliseconds. */
+/** Smaller latency differences count as noise, in milliseconds. */
 const NOISE_MS = 20
 
-/** Returns the threshold learned from the seconds of a baseline; or why there is none. */
+/** Learns a threshold from the seconds of a baseline; or returns why there is none. */
 export function learn(
   learning: Learning,
   seconds: readonly Figures[],
@@ -71,7 +71,7 @@ function wordsOf(learning: Learning): string {
   }
 }
 
-/** A share above 1 would never be broken: then all calls would have to fail, and more. */
+/** Caps a share below 1: no share of failed calls ever exceeds 1. */
 const bounded = (metric: CallMetric, above: number) =>
   subjects[metric].unit === 'share' ? Math.min(above, 0.999) : above
 
@@ -86,7 +86,7 @@ function spikes(metric: CallMetric, seconds: readonly Figures[]): string[] {
   const { unit } = subjects[metric]
   const [low, high] = [quantileOf(values, 0.25), quantileOf(values, 0.75)]
   const fence = high + Math.max(FAR_OUT_K * (high - low), unit === 'ms' ? NOISE_MS : 0.02)
-  // A server that was slow at first has become what it will be.
+  // Skips slow first seconds: the server was still warming up.
   const settledAt = unit === 'ms' ? values.findIndex((value) => value <= fence) : 0
   const far = values.slice(settledAt).filter((value) => value > fence).length
   if (far <= Math.max(1, FAR_OUT_SHARE * values.length)) return []
@@ -116,7 +116,7 @@ function deviationOf(values: readonly number[]): number {
   return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1))
 }
 
-/** Between two values in proportion, as most tools do. */
+/** Interpolates linearly between two values, like most tools. */
 function quantileOf(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b)
   const at = share * (sorted.length - 1)
